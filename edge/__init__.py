@@ -1,0 +1,1 @@
+"""What runs at the site: small, without Ray and without torch."""

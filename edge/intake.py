@@ -1,0 +1,147 @@
+"""Step 2 of the way of a reading: messages become log records. Pure: no broker, no log, time is an argument.
+
+Every message ends in the records exactly once: its samples in a ``samples`` record of its site, what was refused
+in a ``refused`` record, a plan or an event in one of its own. Records of a site keep the order of its messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, decode_clock
+from edge.log_contract import NewRecord, RecordKind
+from edge.reading import Refusal, Sample, decode, encode_samples, parse_topic
+
+__all__ = ["MAX_DOCUMENT_BYTES", "MAX_SAMPLES", "UNKNOWN_SITE", "Intake", "Message"]
+
+MAX_SAMPLES = 1000
+"""Samples of one record at most; also refusals of one record."""
+
+MAX_DOCUMENT_BYTES = 64 * 1024
+"""A plan or an event may be this long."""
+
+UNKNOWN_SITE = "_unknown"
+"""The site of what was refused on a topic that names none."""
+
+_TICKS_A_STEP = 10
+
+
+class Message(NamedTuple):
+    """What came from the broker, unchecked."""
+
+    topic: str
+    payload: bytes
+
+
+class Intake:
+    """Turns messages into records to append, and adds the ticks that let a silent site's rows close.
+
+    ``clock`` stamps them; a :class:`ReplayedClock` follows the clock messages among them, with any other clock those
+    are refused. ``sites`` are the sites known from the log, ``newest_ms`` its newest receive time: ticks go on from
+    there. ``step_ms`` is the length of a row; each known site gets a tick when the receive time enters a new tenth
+    of it.
+
+    >>> intake = Intake(ReplayedClock(1646092800500), step_ms=300_000)
+    >>> body = b'{"boot":"9f3c62d1a07be845","ts":1646092800000,"seq":1,"values":{"rh_pct":71.0}}'
+    >>> records = intake.take([Message("hothouse/v1/s/z/d/sample", body), Message("hothouse/v1/s", b"?")])
+    >>> [(r.site, r.kind) for r in records]
+    [('s', 'samples'), ('_unknown', 'refused')]
+    """
+
+    def __init__(
+        self, clock: ReceiveClock, step_ms: int, sites: Iterable[str] = (), newest_ms: int | None = None
+    ) -> None:
+        self.messages = 0
+        self.samples = 0
+        self.refused = 0
+        self._clock = clock
+        self._tick_ms = max(1, step_ms // _TICKS_A_STEP)
+        self._sites = dict.fromkeys(sites)  # a set that keeps its order
+        self._tick = (clock.now_ms() if newest_ms is None else newest_ms) // self._tick_ms
+        self._now_ms = 0
+        self._samples: dict[str, list[Sample]] = {}
+        self._refusals: dict[str, list[Refusal]] = {}
+        self._records: list[NewRecord] = []
+
+    def take(self, messages: Iterable[Message] = ()) -> list[NewRecord]:
+        """The records of these messages, and the ticks that are due; also to be called when no message came."""
+        self._now_ms = self._clock.now_ms()
+        for message in messages:
+            self.messages += 1
+            if message.topic == CLOCK_TOPIC and isinstance(self._clock, ReplayedClock):
+                self._turn(self._clock, message)
+            else:
+                self._sort(message)
+        self._flush()
+        self._tick_sites()
+        records, self._records = self._records, []
+        return records
+
+    def _turn(self, clock: ReplayedClock, message: Message) -> None:
+        try:
+            now_ms = decode_clock(message.payload)
+        except ValueError as error:
+            self._refuse("malformed", message, str(error), UNKNOWN_SITE)
+            return
+        self._flush()  # what came before the message keeps the time before it
+        clock.advance(now_ms)
+        self._now_ms = clock.now_ms()
+        self._tick_sites()
+
+    def _sort(self, message: Message) -> None:
+        where = parse_topic(message.topic)
+        if where is None or where.kind == "sample":
+            decoded = decode(message.topic, message.payload, self._now_ms)
+            site = where.site if where else UNKNOWN_SITE
+            if decoded.samples:
+                self._sites.setdefault(site)
+                self._samples.setdefault(site, []).extend(decoded.samples)
+                self.samples += len(decoded.samples)
+            if decoded.refusals:
+                self._refusals.setdefault(site, []).extend(decoded.refusals)
+                self.refused += sum(refusal.samples for refusal in decoded.refusals if refusal.whole)
+        elif len(message.payload) > MAX_DOCUMENT_BYTES:
+            detail = f"{len(message.payload)} bytes, at most {MAX_DOCUMENT_BYTES}"
+            self._refuse("oversized", message, detail, where.site)
+        elif (wrong := _not_an_object(message.payload)) is not None:
+            self._refuse("malformed", message, wrong, where.site)
+        else:
+            self._flush(where.site)
+            kind: RecordKind = "plan" if where.kind == "plan" else "event"
+            self._records.append(NewRecord(where.site, kind, self._now_ms, message.payload, message.topic))
+
+    def _refuse(self, reason: str, message: Message, detail: str, site: str) -> None:
+        refusal = Refusal(reason, message.topic[:256], detail, message.payload[:1024])
+        self._refusals.setdefault(site, []).append(refusal)
+        self.refused += 1
+
+    def _flush(self, site: str | None = None) -> None:
+        """Close the open records of one site, or of all."""
+        for name in list(self._samples) if site is None else [site]:
+            samples = self._samples.pop(name, [])
+            for start in range(0, len(samples), MAX_SAMPLES):
+                payload = encode_samples(samples[start : start + MAX_SAMPLES])
+                self._records.append(NewRecord(name, "samples", self._now_ms, payload))
+        for name in list(self._refusals) if site is None else [site]:
+            refusals = self._refusals.pop(name, [])
+            for start in range(0, len(refusals), MAX_SAMPLES):
+                payload = msgspec.msgpack.encode(refusals[start : start + MAX_SAMPLES])
+                self._records.append(NewRecord(name, "refused", self._now_ms, payload))
+
+    def _tick_sites(self) -> None:
+        tick = self._now_ms // self._tick_ms
+        if tick > self._tick:
+            self._tick = tick
+            self._records.extend(NewRecord(site, "tick", self._now_ms, b"") for site in self._sites)
+
+
+def _not_an_object(payload: bytes) -> str | None:
+    """Why this is not a JSON object; ``None`` when it is one."""
+    try:
+        msgspec.json.decode(payload, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return str(error)
+    return None

@@ -1,0 +1,42 @@
+"""Step 3 of the way of a reading: the durable, partitioned append log.
+
+Everything downstream is a pure function of the records of a partition, in their order. ``SqliteLog`` is the
+default and the edge buffer; ``KafkaLog`` (``edge/kafka_log.py``) keeps the same contract in production;
+``MemoryLog`` keeps it for tests.
+"""
+
+from __future__ import annotations
+
+from edge.log_contract import (
+    Log,
+    LogBusyError,
+    LogClosedError,
+    LogCorruptError,
+    LogError,
+    LogFormatError,
+    LogFullError,
+    LogTruncatedError,
+    NewRecord,
+    Record,
+    RecordKind,
+    partition_of,
+)
+from edge.memory_log import MemoryLog
+from edge.sqlite_log import SqliteLog
+
+__all__ = [
+    "Log",
+    "LogBusyError",
+    "LogClosedError",
+    "LogCorruptError",
+    "LogError",
+    "LogFormatError",
+    "LogFullError",
+    "LogTruncatedError",
+    "MemoryLog",
+    "NewRecord",
+    "Record",
+    "RecordKind",
+    "SqliteLog",
+    "partition_of",
+]

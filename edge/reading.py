@@ -1,0 +1,361 @@
+"""Step 1-2 of the way of a reading: the wire contract between a device and Hothouse.
+
+A device publishes *samples*: any metrics at one instant. This module holds the metric vocabulary with its units
+and plausible ranges, the topic grammar, and the one function that turns untrusted bytes into checked samples.
+Whatever the gateway (MQTT) or a site's own Kafka producer hands over goes through :func:`decode`, once.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = [
+    "FUTURE_TOLERANCE_MS",
+    "MAX_AGE_MS",
+    "MAX_PAYLOAD_BYTES",
+    "SITE_ZONE",
+    "VOCABULARY",
+    "Decoded",
+    "Metric",
+    "Refusal",
+    "Sample",
+    "Topic",
+    "base_metric",
+    "check_values",
+    "decode",
+    "decode_samples",
+    "encode_message",
+    "encode_samples",
+    "is_name",
+    "parse_topic",
+    "sample_topic",
+]
+
+SITE_ZONE = "_site"
+"""The zone of site-wide devices (the weather station)."""
+
+FUTURE_TOLERANCE_MS = 60_000
+"""A device clock may run this far ahead of the receive time; beyond it a sample is refused."""
+
+MAX_AGE_MS = 400 * 86_400_000
+"""A sample older than this at its receive time is refused as ancient."""
+
+MAX_PAYLOAD_BYTES = 256 * 1024
+
+Kind = Literal["gauge", "angle", "state", "counter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One entry of the vocabulary.
+
+    ``low`` and ``high`` bound what is plausible, in ``unit``; a value above ``high`` but at most ``clip_from`` is
+    clipped to ``high`` (a humidity sensor that reads 101 %). ``hold_s`` says how long a value that is sent on
+    change stays valid; ``None`` means that it is only valid in its own step.
+    """
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    kind: Kind = "gauge"
+    hold_s: int | None = None
+    clip_from: float | None = None
+
+
+def _vocabulary() -> dict[str, Metric]:
+    hour = 3600
+    rows = [
+        # inside climate
+        Metric("air_temp_c", "°C", -20, 60),
+        Metric("rh_pct", "%", 0, 100, clip_from=102),
+        Metric("hd_g_m3", "g/m³", 0, 100),
+        Metric("co2_ppm", "ppm", 150, 5000),
+        Metric("par_umol_m2_s", "µmol/m²/s", 0, 3000),
+        Metric("leaf_temp_c", "°C", -20, 60),
+        Metric("soil_vwc_pct", "%", 0, 100),
+        Metric("soil_temp_c", "°C", -20, 60),
+        Metric("soil_ec_us_cm", "µS/cm", 0, 20000),
+        # actuators
+        *(
+            Metric(name, "%", 0, 100, hold_s=hour, clip_from=102)
+            for name in (
+                "vent_lee_pct", "vent_wind_pct", "lamp_pct", "screen_energy_pct", "screen_black_pct",
+                "co2_dosing_pct", "fog_pct", "fan_pct",
+            )
+        ),
+        Metric("heat_pipe_low_c", "°C", -5, 110, hold_s=hour),
+        Metric("heat_pipe_grow_c", "°C", -5, 110, hold_s=hour),
+        # setpoints
+        Metric("sp_heat_c", "°C", -20, 60, hold_s=24 * hour),
+        Metric("sp_vent_c", "°C", -20, 60, hold_s=24 * hour),
+        Metric("sp_rh_pct", "%", 0, 100, hold_s=24 * hour, clip_from=102),
+        Metric("sp_hd_g_m3", "g/m³", 0, 100, hold_s=24 * hour),
+        Metric("sp_co2_ppm", "ppm", 0, 5000, hold_s=24 * hour),
+        Metric("sp_pipe_min_c", "°C", -5, 110, hold_s=24 * hour),
+        Metric("sp_screen_energy_pct", "%", 0, 100, hold_s=24 * hour, clip_from=102),
+        Metric("sp_screen_black_pct", "%", 0, 100, hold_s=24 * hour, clip_from=102),
+        Metric("sp_lamp_pct", "%", 0, 100, hold_s=24 * hour, clip_from=102),
+        # outside
+        Metric("out_temp_c", "°C", -50, 60),
+        Metric("out_rh_pct", "%", 0, 100, clip_from=102),
+        Metric("out_radiation_w_m2", "W/m²", -10, 1500),
+        Metric("out_longwave_net_w_m2", "W/m²", -300, 200),
+        Metric("wind_m_s", "m/s", 0, 60),
+        Metric("wind_dir_deg", "°", 0, 360, kind="angle"),
+        Metric("rain", "0/1", 0, 1, kind="state", hold_s=hour),
+        Metric("out_rad_sum_j_cm2", "J/cm²", 0, 5000),
+        Metric("irrigation_l_m2", "l/m²", 0, 1e6, kind="counter"),
+    ]  # fmt: skip
+    return {metric.name: metric for metric in rows}
+
+
+VOCABULARY: Mapping[str, Metric] = _vocabulary()
+"""The one table of metrics; a site's configuration adds to it."""
+
+
+class Sample(msgspec.Struct, frozen=True, array_like=True):
+    """One device, one instant, any metrics.
+
+    ``(site, zone, device, boot, seq)`` names a sample for ever; that is what de-duplication uses. ``ts_ms`` is
+    Unix time in milliseconds, UTC. ``values`` holds finite numbers only, each within its metric's range.
+    """
+
+    site: str
+    zone: str
+    device: str
+    boot: str
+    seq: int
+    ts_ms: int
+    values: dict[str, float]
+
+
+class Refusal(msgspec.Struct, frozen=True, array_like=True):
+    """A message, a sample or a value that was kept out, and why.
+
+    ``whole`` says whether whole samples were refused (``samples`` of them) or only one value of a sample that was
+    otherwise accepted. ``payload`` holds at most the first kibibyte of what was sent, in a message's first refusal.
+    """
+
+    reason: str
+    topic: str
+    detail: str
+    payload: bytes = b""
+    whole: bool = True
+    samples: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A parsed topic; ``kind`` is ``sample``, ``plan`` or ``event``."""
+
+    site: str
+    zone: str
+    device: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What one message held: samples that may pass, and what was refused."""
+
+    samples: list[Sample]
+    refusals: list[Refusal]
+
+
+class _Point(msgspec.Struct):
+    ts: int
+    seq: int
+    values: dict[str, float | None]
+
+
+class _Message(msgspec.Struct):
+    boot: str
+    ts: int | None = None
+    seq: int | None = None
+    values: dict[str, float | None] | None = None
+    samples: list[_Point] | None = None
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+_SECOND = re.compile(r"\.[0-9]{1,2}\Z")
+_KINDS = ("sample", "plan", "event")
+_DECODER = msgspec.json.Decoder(_Message)
+_BATCH = msgspec.msgpack.Decoder(list[Sample])
+_MAX_INT = 2**53
+_EPOCH_2000_MS = 946_684_800_000
+
+
+def is_name(text: str) -> bool:
+    """Whether ``text`` may name a site, a zone or a device.
+
+    >>> is_name("north-1"), is_name("../etc"), is_name("a/b"), is_name("_site")
+    (True, False, False, False)
+    """
+    return _NAME.match(text) is not None
+
+
+def base_metric(name: str) -> str:
+    """The vocabulary's name of a metric that may carry a second sensor's suffix.
+
+    >>> base_metric("air_temp_c.2"), base_metric("rh_pct")
+    ('air_temp_c', 'rh_pct')
+    """
+    return _SECOND.sub("", name)
+
+
+def parse_topic(topic: str) -> Topic | None:
+    """Parse ``hothouse/v1/{site}/{zone}/{device}/{kind}``; ``None`` where the topic is not ours.
+
+    >>> parse_topic("hothouse/v1/demo/z1/climate/sample")
+    Topic(site='demo', zone='z1', device='climate', kind='sample')
+    >>> parse_topic("hothouse/v1/demo/z1/sample") is None
+    True
+    """
+    parts = topic.split("/")
+    if len(parts) != 6 or parts[0] != "hothouse" or parts[1] != "v1" or parts[5] not in _KINDS:
+        return None
+    site, zone, device = parts[2:5]
+    if not (is_name(site) and (zone == SITE_ZONE or is_name(zone)) and is_name(device)):
+        return None
+    return Topic(site, zone, device, parts[5])
+
+
+def sample_topic(site: str, zone: str, device: str) -> str:
+    """The topic a device publishes its samples on.
+
+    >>> sample_topic("demo", "z1", "climate")
+    'hothouse/v1/demo/z1/climate/sample'
+    """
+    return f"hothouse/v1/{site}/{zone}/{device}/sample"
+
+
+def encode_message(samples: Sequence[Sample]) -> bytes:
+    """The JSON payload of one device's samples of one boot, as devices publish it.
+
+    >>> encode_message([Sample("s", "z", "d", "9f3c62d1a07be845", 7, 1646092800000, {"rh_pct": 71.0})])
+    b'{"boot":"9f3c62d1a07be845","ts":1646092800000,"seq":7,"values":{"rh_pct":71.0}}'
+    """
+    first = samples[0]
+    body: dict[str, Any]
+    if len(samples) == 1:
+        body = {"boot": first.boot, "ts": first.ts_ms, "seq": first.seq, "values": first.values}
+    else:
+        points = [{"ts": s.ts_ms, "seq": s.seq, "values": s.values} for s in samples]
+        body = {"boot": first.boot, "samples": points}
+    return msgspec.json.encode(body)
+
+
+def encode_samples(samples: Sequence[Sample]) -> bytes:
+    """The payload of one log record of kind ``samples`` (MessagePack; all of one site)."""
+    return msgspec.msgpack.encode(samples)
+
+
+def decode_samples(payload: bytes) -> list[Sample]:
+    """Inverse of :func:`encode_samples`; raises ``msgspec.DecodeError`` on a torn payload."""
+    return _BATCH.decode(payload)
+
+
+def decode(
+    topic: str,
+    payload: bytes,
+    receive_ms: int,
+    vocabulary: Mapping[str, Metric] = VOCABULARY,
+) -> Decoded:
+    """Check one message from outside and split it into samples and refusals; never raises.
+
+    Reasons: ``unknown_topic, oversized, malformed, future_ts, ancient_ts, no_values`` refuse whole samples;
+    ``out_of_range, unknown_metric`` refuse one value, and the sample too when nothing of it is left.
+
+    >>> d = decode("hothouse/v1/s/z/d/sample", b'{"boot":"9f3c62d1a07be845","ts":1646092800000,"seq":1,'
+    ...            b'"values":{"air_temp_c":21.4,"co2_ppm":-4}}', 1646092800500)
+    >>> d.samples[0].values, [(r.reason, r.whole) for r in d.refusals]
+    ({'air_temp_c': 21.4}, [('out_of_range', False)])
+    """
+    where = parse_topic(topic)
+    if where is None or where.kind != "sample":
+        return _refused("unknown_topic", topic, "expected hothouse/v1/{site}/{zone}/{device}/sample", payload)
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        return _refused("oversized", topic, f"{len(payload)} bytes, at most {MAX_PAYLOAD_BYTES}", payload)
+    try:
+        message = _DECODER.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _refused("malformed", topic, str(error), payload)
+    points = message.samples
+    if points is None:
+        if message.ts is None or message.seq is None or message.values is None:
+            return _refused("malformed", topic, "needs boot, ts, seq and values, or boot and samples", payload)
+        points = [_Point(message.ts, message.seq, message.values)]
+    if not points:
+        return _refused("no_values", topic, "the message carries no sample", payload)
+    if not (8 <= len(message.boot) <= 64) or not message.boot.isascii():
+        return _refused("malformed", topic, "boot must be 8 to 64 ASCII characters", payload, len(points))
+    decoded = Decoded([], [])
+    for point in points:
+        _check(point, where, message.boot, receive_ms, vocabulary, topic, payload, decoded)
+    return decoded
+
+
+def check_values(
+    values: Mapping[str, float | None], vocabulary: Mapping[str, Metric] = VOCABULARY
+) -> tuple[dict[str, float], list[tuple[str, str]]]:
+    """Split a sample's values into those that may pass and ``(reason, detail)`` of each that may not.
+
+    Whatever appends samples, the gateway or an import, asks this one function. A ``None`` says "no value", which
+    an absent key says too.
+
+    >>> check_values({"rh_pct": 101, "co2_ppm": -4, "air_temp_c": None})
+    ({'rh_pct': 100}, [('out_of_range', 'co2_ppm -4 ppm, allowed 150 to 5000')])
+    """
+    passed: dict[str, float] = {}
+    wrong: list[tuple[str, str]] = []
+    for name, value in values.items():
+        if value is None:
+            continue
+        metric = vocabulary.get(name) or vocabulary.get(base_metric(name))
+        if metric is None:
+            wrong.append(("unknown_metric", f"{name[:64]} is not in the vocabulary"))
+        elif metric.low <= value <= metric.high:
+            passed[name] = value
+        elif metric.clip_from is not None and metric.high < value <= metric.clip_from:
+            passed[name] = metric.high
+        else:
+            shown = value if math.isfinite(value) else str(value)
+            wrong.append(("out_of_range", f"{name} {shown} {metric.unit}, allowed {metric.low:g} to {metric.high:g}"))
+    return passed, wrong
+
+
+def _check(
+    point: _Point, where: Topic, boot: str, receive_ms: int, vocabulary: Mapping[str, Metric],
+    topic: str, payload: bytes, into: Decoded,
+) -> None:  # fmt: skip
+    def refuse(reason: str, detail: str, whole: bool = True) -> None:
+        # Once a message is enough: thousands of bad samples must not make thousands of copies of it.
+        shown = b"" if into.refusals else payload[:1024]
+        into.refusals.append(Refusal(reason, topic, detail, shown, whole))
+
+    if not 0 <= point.seq < _MAX_INT:
+        return refuse("malformed", "seq is not in 0 ... 2^53")
+    if point.ts > receive_ms + FUTURE_TOLERANCE_MS:
+        return refuse("future_ts", f"ts {point.ts} is {point.ts - receive_ms} ms after its receive time")
+    if point.ts < max(receive_ms - MAX_AGE_MS, _EPOCH_2000_MS):
+        return refuse("ancient_ts", f"ts {point.ts} is {receive_ms - point.ts} ms before its receive time")
+    values, wrong = check_values(point.values, vocabulary)
+    if values:
+        into.samples.append(Sample(where.site, where.zone, where.device, boot, point.seq, point.ts, values))
+        for reason, detail in wrong:
+            refuse(reason, detail, whole=False)
+    elif wrong:
+        refuse(wrong[0][0], "; ".join(detail for _, detail in wrong))
+    else:
+        refuse("no_values", "the sample carries no value")
+
+
+def _refused(reason: str, topic: str, detail: str, payload: bytes, samples: int = 1) -> Decoded:
+    return Decoded([], [Refusal(reason, topic[:256], detail, payload[:1024], True, samples)])

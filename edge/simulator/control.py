@@ -1,0 +1,89 @@
+"""The climate computer of simulated zones: proportional control of vents, heating, screens, lamps and CO₂."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.simulator.anatomy import KELVIN, Node
+from edge.simulator.grower import Setpoints
+from edge.simulator.house import Actuators, House
+from edge.simulator.weather import Outside
+
+__all__ = ["Controller"]
+
+_Array = NDArray[np.float64]
+
+_PIPE_MAX_C = 70.0
+_PIPE_PER_K = 9.0  # K of pipe for each K that the air lacks
+_PIPE_PER_LOSS = 0.9  # K of pipe for each K between inside and outside
+_VALVE_W_M2_K = 45.0  # heat for each K that the pipe lacks
+_VENT_BAND_C = 5.0
+_VENT_BAND_RH = 60.0
+_HUMID_VENT_MAX = 0.15
+_STROKES_A_MIN = np.array([[0.2], [0.2], [0.3], [0.3]])  # vents, screens
+_IDLE_WITHIN = np.array([[0.015], [0.015], [0.05], [0.05]])
+_STORM_M_S = 14.0
+
+
+class Controller:
+    """Turns setpoints and what the sensors say into actuator positions, each within its speed."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._heating = house.shell.heating_w_m2
+        self._co2 = house.shell.co2_capacity_mg_m2_s
+        self.actuators = Actuators.off(self._heating.size)
+
+    def step(self, sp: Setpoints, outside: Outside, minutes: float) -> Actuators:
+        """The positions after ``minutes`` (1 or less) of control; the same object each time."""
+        act, air, rh = self.actuators, self._house.air_c, self._house.rh_pct
+        wet = rh - sp.rh_pct
+
+        # Heat: a pipe temperature from the loss to outside and the lack of air temperature, not below the minimum
+        # pipe; too humid air adds pipe, so that the vents can let vapour out.
+        lack = sp.heat_c - air
+        target = (
+            air + np.maximum(_PIPE_PER_LOSS * (sp.heat_c - outside.temp_c), 0.0) * (lack > -0.6) + _PIPE_PER_K * lack
+        )
+        target = np.maximum(target, np.where(wet > 0, np.minimum(sp.pipe_min_c + wet, 40.0), sp.pipe_min_c))
+        pipe = self._house.x[Node.PIPE] - KELVIN
+        act.heat_w_m2 = _limit(_VALVE_W_M2_K * (np.minimum(target, _PIPE_MAX_C) - pipe), 0.0, self._heating)
+
+        # Vents: the band is wider when it is cold or windy outside, as the same opening then does more.
+        band = _VENT_BAND_C + 0.25 * np.maximum(air - outside.temp_c, 0.0) + 0.4 * outside.wind_m_s
+        for_heat = _limit((air - sp.vent_c) / band, 0.0, 1.0)
+        warm = _limit((air - sp.heat_c + 1.5) / 1.5, 0.0, 1.0)
+        for_humidity = _limit(wet / _VENT_BAND_RH, 0.0, _HUMID_VENT_MAX) * warm
+        want = np.maximum(for_heat, for_humidity)
+        limit = 0.0 if outside.wind_m_s > _STORM_M_S else 0.3 if outside.rain else 1.0
+        lee = np.maximum(np.minimum(1.6 * want, max(limit, 0.15)), sp.vent_min_pct / 100.0)
+        # The windward side opens once the lee side is well open.
+        windward = _limit(2.0 * (want - 0.3), 0.0, limit)
+
+        # Screens: a gap lets vapour pass; vents with a screen closed open it.
+        gap = _limit(wet / 10.0, 0.0, 0.12) + _limit(air - sp.vent_c, 0.0, 1.0) * 0.4
+        energy = np.maximum(sp.screen_energy_pct / 100.0 - gap, 0.0)
+        black = np.maximum(sp.screen_black_pct / 100.0 - gap, 0.0)
+        now = np.array([act.vent_lee, act.vent_wind, act.energy, act.black])
+        act.vent_lee, act.vent_wind, act.energy, act.black = _move(
+            now, np.array([lee, windward, energy, black]), _STROKES_A_MIN * minutes
+        )
+
+        act.lamp = sp.lamp_pct / 100.0
+        # CO₂: less of it while the vents let it out.
+        saving = _limit(1.0 - 1.5 * (act.vent_lee + act.vent_wind), 0.15, 1.0)
+        act.co2_mg_m2_s = self._co2 * _limit((sp.co2_ppm - self._house.co2_ppm) / 120.0, 0.0, 1.0) * saving
+        return act
+
+
+def _limit(value: _Array, low: float, high: _Array | float) -> _Array:
+    """``np.clip`` for short arrays, where its overhead would be most of the cost."""
+    return np.asarray(np.minimum(np.maximum(value, low), high))
+
+
+def _move(position: _Array, target: _Array, stroke: _Array) -> _Array:
+    """Towards the target by at most a stroke; a motor does not run for a trifle."""
+    away = target - position
+    idle = (np.abs(away) < _IDLE_WITHIN) & (target > 0) & (target < 0.98)
+    return np.asarray(np.where(idle, position, position + np.minimum(np.maximum(away, -stroke), stroke)))

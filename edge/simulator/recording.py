@@ -1,0 +1,280 @@
+"""Recordings of real greenhouses: a folder of CSV, CSV.xz, CSV.gz or Parquet files, one a zone, read into arrays.
+
+A file has a ``time`` column and one column a measurement (see :mod:`edge.simulator.columns`). ``time`` is what the
+site's clock showed (:mod:`edge.simulator.local_time` says how a clock that is put back and forth is read), or carries
+its UTC offset.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import lzma
+import re
+import zlib
+import zoneinfo
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edge.reading import SITE_ZONE, base_metric, is_name
+from edge.simulator.columns import Mapping, RecordingError, convert, find_column, load_mapping
+from edge.simulator.local_time import to_utc_ms
+from edge.simulator.source import WEATHER, device_of
+
+__all__ = ["DeviceTable", "Recording", "RecordingError", "load_recording"]
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+_OPENERS: dict[str, Callable[..., Any]] = {".csv": Path.open, ".csv.xz": lzma.open, ".csv.gz": gzip.open}
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTable:
+    """All that one device said: ``values`` is [N, K] with NaN where it said nothing, ``times_ms`` is [N], rising."""
+
+    zone: str
+    device: str
+    metrics: tuple[str, ...]
+    times_ms: I64
+    values: F64
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recording as its devices' tables; the weather station's comes first.
+
+    ``unmapped`` are the columns that no metric was found for; ``notes`` says, one sentence each, what was left out.
+    """
+
+    site: str
+    zones: tuple[str, ...]
+    timezone: str
+    latitude: float | None
+    longitude: float | None
+    interval_ms: int
+    tables: tuple[DeviceTable, ...]
+    unmapped: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _ZoneFile:
+    zone: str
+    times_ms: I64
+    columns: dict[str, F64]  # mapped columns only, as recorded
+    unmapped: list[str]
+    notes: list[str]
+
+
+def load_recording(
+    folder: Path, mapping: Path | None = None, *, site: str | None = None, timezone: str | None = None,
+    latitude: float | None = None, longitude: float | None = None,
+) -> Recording:  # fmt: skip
+    """Read a folder, one file a zone (its name is the zone's).
+
+    What is given here wins over ``mapping``, which is ``recording.toml`` in the folder unless given. The site is else
+    named after the folder, and the time zone is UTC: hours of the day are then right, the sun's position is unknown.
+
+    Raises :class:`RecordingError` in one sentence: no folder, nothing in it, a damaged file, no ``time`` column.
+    """
+    if not folder.is_dir():
+        raise RecordingError(f"{folder} is not a folder of recordings")
+    beside = folder / "recording.toml"
+    said = load_mapping(mapping) if mapping else load_mapping(beside) if beside.exists() else Mapping()
+    said = replace(said, timezone=timezone or said.timezone or "UTC")
+    assert said.timezone is not None
+    try:
+        zone_info = zoneinfo.ZoneInfo(said.timezone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise RecordingError(f"{said.timezone!r} is not an IANA time zone such as Europe/Amsterdam") from error
+    paths = sorted(path for path in folder.iterdir() if _kind(path))
+    if not paths:
+        raise RecordingError(f"{folder} holds no recording: no file there ends in .csv, .csv.xz, .csv.gz or .parquet")
+    files = [_read_zone(path, said, zone_info) for path in paths]
+    zones = [file.zone for file in files]
+    if len(set(zones)) < len(zones):
+        raise RecordingError(f"two files in {folder} are the same zone: {', '.join(p.name for p in paths)}")
+    tables = _tables(files, said)
+    if not tables:
+        raise RecordingError(f"{folder} holds no value of a column that is understood")
+    return Recording(
+        site=_name(site or said.site or folder.resolve().name),
+        zones=tuple(zones),
+        timezone=said.timezone,
+        latitude=said.latitude if latitude is None else latitude,
+        longitude=said.longitude if longitude is None else longitude,
+        interval_ms=_interval_ms(files),
+        tables=tuple(tables),
+        unmapped=tuple(sorted({name for file in files for name in file.unmapped})),
+        notes=tuple(note for file in files for note in file.notes),
+    )
+
+
+def _kind(path: Path) -> str:
+    """The ending that says how to read a file, empty where it is not a recording."""
+    name = path.name.lower()
+    return next((ending for ending in (*_OPENERS, ".parquet") if name.endswith(ending)), "") if path.is_file() else ""
+
+
+def _name(text: str) -> str:
+    cleaned = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).lstrip("_.-")[:64]
+    if not is_name(cleaned):
+        raise RecordingError(f"{text!r} cannot name a site or a zone: it needs a letter or digit")
+    return cleaned
+
+
+def _read_zone(path: Path, said: Mapping, zone: zoneinfo.ZoneInfo) -> _ZoneFile:
+    kind = _kind(path)
+    read = _read_parquet if kind == ".parquet" else _read_csv
+    try:
+        times, is_utc, columns, unmapped = read(path, kind, said)
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+        raise RecordingError(f"{path.name} is damaged or cannot be read: {error}") from error
+    if times.size == 0:
+        raise RecordingError(f"{path.name} holds a header and no row")
+    rows, utc_ms = to_utc_ms(times, zoneinfo.ZoneInfo("UTC") if is_utc else zone, said.clock)
+    notes = []
+    if rows.size < times.size:
+        hint = "" if is_utc or said.clock == "standard" else ' (set clock = "standard" if it knows no daylight saving)'
+        notes.append(
+            f"{path.name}: {times.size - rows.size} of {times.size} rows left out: their time is there twice, "
+            f"or is one that the clock never showed{hint}"
+        )
+    stem = path.name[: -len(kind)]
+    return _ZoneFile(_name(stem), utc_ms, {name: raw[rows] for name, raw in columns.items()}, unmapped, notes)
+
+
+def _read_csv(path: Path, kind: str, said: Mapping) -> tuple[I64, bool, dict[str, F64], list[str]]:
+    with _OPENERS[kind](path, mode="rt", encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file)
+        header = next(reader, [])
+        place, wanted, unmapped = _understand(path, header, said)
+        rows, moments = [], []
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise RecordingError(
+                    f"{path.name} is damaged: line {reader.line_num} has {len(row)} cells, its header {len(header)}"
+                )
+            rows.append(row)
+            try:
+                moments.append(datetime.fromisoformat(row[place].strip()))
+            except ValueError as error:
+                wrong = f"{path.name}, line {reader.line_num}: {row[place][:40]!r} is no time"
+                raise RecordingError(f"{wrong} such as 2022-02-01 00:05") from error
+    aware = {moment.tzinfo is not None for moment in moments}
+    if len(aware) > 1:
+        raise RecordingError(f"{path.name}: some times carry a UTC offset and some do not")
+    seconds = [(moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() for moment in moments]
+    times = np.round(np.array(seconds, dtype=np.float64) * 1000).astype(np.int64)
+    columns = {header[at].strip(): np.array([_number(row[at]) for row in rows], dtype=np.float64) for at in wanted}
+    return times, aware == {True}, columns, unmapped
+
+
+def _number(cell: str) -> float:
+    try:
+        return float(cell) if cell else np.nan
+    except ValueError:
+        return np.nan  # a word in place of a number ("NULL", "#N/A") is a missing value
+
+
+def _read_parquet(path: Path, kind: str, said: Mapping) -> tuple[I64, bool, dict[str, F64], list[str]]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise RecordingError(f"{path.name} is Parquet, which needs pyarrow: pip install pyarrow") from error
+    try:
+        table = pq.read_table(path)
+        header = list(table.column_names)
+        place, wanted, unmapped = _understand(path, header, said)
+        times = table.column(place)
+        if pa.types.is_string(times.type) or pa.types.is_large_string(times.type):
+            times = times.cast(pa.timestamp("ms"))
+        if not pa.types.is_timestamp(times.type) or times.null_count:
+            raise RecordingError(f"{path.name}: its {said.time} column is {times.type}, not a timestamp in every row")
+        is_utc = times.type.tz is not None
+        local = times.cast(pa.timestamp("ms", tz=times.type.tz), safe=False).cast(pa.int64()).to_numpy()
+        columns = {
+            header[at].strip(): np.array(
+                table.column(at).cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64
+            )
+            for at in wanted
+        }
+    except pa.ArrowException as error:
+        raise RecordingError(f"{path.name} is damaged or cannot be read: {error}") from error
+    return np.array(local, dtype=np.int64), is_utc, columns, unmapped
+
+
+def _understand(path: Path, header: Sequence[str], said: Mapping) -> tuple[int, list[int], list[str]]:
+    """Where time stands, where columns with a meaning stand, and the names of the others."""
+    names = [name.strip().lower() for name in header]
+    if said.time not in names:
+        raise RecordingError(f"{path.name} has no column {said.time!r}; its columns are {', '.join(header[:6])} …")
+    place = names.index(said.time)
+    wanted, unmapped = [], []
+    for at, name in enumerate(names):
+        if at == place or name in said.ignore or not name:
+            continue
+        if find_column(name, said) is None:
+            unmapped.append(header[at].strip())
+        else:
+            wanted.append(at)
+    return place, wanted, unmapped
+
+
+def _tables(files: Sequence[_ZoneFile], said: Mapping) -> list[DeviceTable]:
+    """The devices' tables of all zones; a weather column is taken from the first zone that has it at an instant."""
+    everywhere = {
+        name: np.concatenate([file.columns[name] for file in files if name in file.columns])
+        for name in dict.fromkeys(name for file in files for name in file.columns)
+    }
+    times_ms = np.unique(np.concatenate([file.times_ms for file in files]))
+    weather: dict[str, F64] = {}
+    tables = []
+    for file in files:
+        devices: dict[str, dict[str, F64]] = {}
+        for name, raw in file.columns.items():
+            column = find_column(name, said)
+            assert column is not None
+            values = convert(column, raw, everywhere[name])
+            device = column.device or device_of(column.metric)
+            if device == WEATHER:
+                metric = column.metric
+                known = weather.setdefault(metric, np.full(times_ms.size, np.nan))
+                at = np.searchsorted(times_ms, file.times_ms)
+                known[at] = np.where(np.isnan(known[at]), values, known[at])
+            else:
+                metrics = devices.setdefault(device, {})
+                metrics[_free_name(column.metric, metrics)] = values
+        tables += [_table(file.zone, device, file.times_ms, metrics) for device, metrics in devices.items()]
+    station = [_table(SITE_ZONE, WEATHER, times_ms, weather)] if weather else []
+    return [table for table in station + tables if table.times_ms.size]
+
+
+def _free_name(metric: str, taken: dict[str, Any]) -> str:
+    """The metric, or ``metric.2``, ``metric.3`` … where the device has one already."""
+    name, number = metric, 1
+    while name in taken:
+        number += 1
+        name = f"{base_metric(metric)}.{number}"
+    return name
+
+
+def _table(zone: str, device: str, times_ms: I64, metrics: dict[str, F64]) -> DeviceTable:
+    values = np.stack(list(metrics.values()), axis=1)
+    said = np.isfinite(values).any(axis=1)
+    return DeviceTable(zone, device, tuple(metrics), times_ms[said], values[said])
+
+
+def _interval_ms(files: Sequence[_ZoneFile]) -> int:
+    steps = np.concatenate([np.diff(file.times_ms) for file in files])
+    return int(np.median(steps)) if steps.size else 300_000

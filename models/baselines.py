@@ -1,0 +1,300 @@
+"""Step 7 of the way of a reading: the forecasts that every model must beat, and the first that answers.
+
+:func:`persistence` and :func:`naive_24h` are the yardsticks. :class:`Climatology` is the strong one: hour-of-day
+profiles that forget at several rates, side by side, each corrected by a regression on how far the climate is off its
+profile now; the forecast is the mean of the rates. It learns from every row, for all zones at once, in bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from models.spec import QUANTILES, ForecastSpec
+
+__all__ = ["Climatology", "naive_24h", "persistence"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+_Array = npt.NDArray[Any]
+
+RATES_DAYS = (1.0, 3.0, 8.0)
+"""How long a profile remembers. Several side by side beat any single one on real greenhouses."""
+
+SMOOTHING_MS = 900_000
+"""A profile is smoothed over this much on either side."""
+
+REGRESSION_DAYS = 14.0
+"""How long the regression on the deviation remembers."""
+
+SHRINKAGE_DAYS = 1.0
+"""The regression's prior weighs as much as this many days of rows: neighbouring rows say nearly the same."""
+
+DECAY_MS = 6 * 3_600_000
+"""The prior: a deviation from the profile dies away with this time constant."""
+
+LAG_MS = 3_600_000
+"""The second regressor is the deviation this long ago: is the climate on its way out or back?"""
+
+SPREAD_DAYS = 7.0
+"""How long the size of the errors is remembered, by hour of day."""
+
+QUANTILE_STEP = 0.003
+"""Step of the stochastic approximation of p10 and p90, in units of the mean absolute error."""
+
+LAPLACE_P90 = 1.609
+"""p90 of a Laplace distribution in units of its mean absolute deviation (ln 5): where p10 and p90 start."""
+
+_HOURS = 24
+
+
+def persistence(y_now: F32, spec: ForecastSpec) -> F32:
+    """What is now stays: ``[..., M] -> [..., H, M]``."""
+    return np.repeat(y_now[..., None, :], len(spec.horizons_min), axis=-2)
+
+
+def naive_24h(recent: F32, spec: ForecastSpec) -> F32:
+    """The value a whole number of days before each horizon: ``[..., L, M] -> [..., H, M]``.
+
+    ``recent`` ends at the origin; NaN where it does not reach back far enough.
+    """
+    at = recent.shape[-2] - 1 - (-np.array(spec.horizon_steps) % spec.steps_per_day)
+    picked: F32 = np.take(recent, np.maximum(at, 0), axis=-2)
+    picked[..., at < 0, :] = np.nan
+    return picked
+
+
+class Climatology:
+    """Recursive hour-of-day climatology with online intervals, vectorised over zones.
+
+    Each step and zone, in this order: :meth:`learn` with the row that closed (NaN where a target is missing, all NaN
+    where the zone was silent: a step must not be left out), then :meth:`predict` as often as wanted; it changes
+    nothing. The deviations of one instant are the regression's truth and, later, its regressors, so the state is one
+    ring of them. About 50 KB a zone at 5-minute steps.
+
+    >>> spec = ForecastSpec(channels=("air_temp_c",), targets=("air_temp_c",), horizons_min=(60,), step_ms=3_600_000)
+    >>> climatology = Climatology(spec)
+    >>> zone = np.array([climatology.add_zone()])
+    >>> for hour in range(72):
+    ...     bin_ = np.array([hour % 24])
+    ...     climatology.learn(zone, np.array([[20.0 + hour % 24]], dtype=np.float32), bin_)
+    >>> climatology.predict(zone, np.array([[43.0]], dtype=np.float32), bin_).round(1).astype(float).round(1).tolist()
+    [[[[19.6, 20.0, 20.4]]]]
+    """
+
+    def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
+        if any(h < 1 for h in spec.horizon_steps):
+            raise ValueError("horizons shorter than a step do not exist")
+        self._spec = spec
+        self._zones = 0
+        self._day = spec.steps_per_day
+        self._half = round(SMOOTHING_MS / spec.step_ms)
+        self._lag = max(round(LAG_MS / spec.step_ms), 1)
+        self._steps = np.array(spec.horizon_steps, dtype=np.int64)
+        self._slot = np.concatenate([[0], np.cumsum(self._steps)[:-1]])
+        self._refit_every = max(self._day // _HOURS, 1)
+        self._gains = np.array([1 - np.exp(-1 / days) for days in RATES_DAYS], dtype=np.float32)[:, None]
+        self._prior = np.zeros((len(self._steps), 2), dtype=np.float32)
+        self._prior[:, 0] = np.exp(-self._steps * spec.step_ms / DECAY_MS)
+        low, high = zip(*spec.limits, strict=True)
+        self._limits: tuple[F32, F32] = (np.array(low, dtype=np.float32), np.array(high, dtype=np.float32))
+        self._state = self._empty(max(capacity, 1))
+
+    def __len__(self) -> int:
+        return self._zones
+
+    def add_zone(self) -> int:
+        """Make room for one more zone and return its index; the first is 0."""
+        if self._zones == len(self._state["rows"]):
+            more = self._empty(self._zones)
+            self._state = {name: np.concatenate([held, more[name]]) for name, held in self._state.items()}
+        self._zones += 1
+        return self._zones - 1
+
+    def learn(self, indices: I64, y: F32, day_bin: I64) -> None:
+        """Take the newest rows of zones ``indices`` (each at most once): ``y [Z, M]``, ``day_bin [Z]``."""
+        self._learn(indices, np.asarray(y, dtype=np.float32), day_bin)
+
+    def predict(self, indices: I64, y_now: F32, day_bin: I64) -> F32:
+        """Forecast from the newest learned rows: ``[Z, H, M, Q]``, p10 <= p50 <= p90.
+
+        ``y_now [Z, M]`` and ``day_bin [Z]`` are normally those just learned; another ``y_now`` asks "what if".
+        Finite for every target of which a value was ever seen, NaN for the others.
+        """
+        median = self._median(indices, np.asarray(y_now, dtype=np.float32), day_bin)
+        return self._quantiles(indices, median, day_bin)
+
+    @classmethod
+    def run_over(cls, y: F32, day_bin: I64, spec: ForecastSpec) -> F32:
+        """Learn and forecast along whole series: ``y [(Z,) T, M]``, ``day_bin [(Z,) T] -> [(Z,) T, H, M, Q]``.
+
+        The forecast at ``t`` uses rows up to ``t`` only; it equals what :meth:`learn` and :meth:`predict` give.
+        """
+        if y.ndim == 2:
+            return np.asarray(cls.run_over(y[None], day_bin[None], spec)[0])
+        zones, length = y.shape[:2]
+        climatology = cls(spec, capacity=zones)
+        indices = np.array([climatology.add_zone() for _ in range(zones)], dtype=np.int64)
+        shape = (zones, length, len(spec.horizons_min), len(spec.targets), len(QUANTILES))
+        out = np.empty(shape, dtype=np.float32)
+        y = np.asarray(y, dtype=np.float32)
+        for t in range(length):
+            median = climatology._learn(indices, y[:, t], day_bin[:, t])
+            out[:, t] = climatology._quantiles(indices, median, day_bin[:, t])
+        return out
+
+    def state_dict(self) -> dict[str, _Array]:
+        """Everything that was learned, as arrays of the zones there are; copies."""
+        return {name: held[: self._zones].copy() for name, held in self._state.items()}
+
+    def load_state_dict(self, state: Mapping[str, _Array]) -> None:
+        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""
+        zones = len(state["rows"]) if "rows" in state else 0
+        fresh = self._empty(max(zones, 1))
+        if set(fresh) != set(state):
+            raise ValueError(f"this state lacks or adds {sorted(set(fresh) ^ set(state))}")
+        for name, held in fresh.items():
+            given = state[name]
+            if given.shape != (zones, *held.shape[1:]) or given.dtype != held.dtype:
+                raise ValueError(f"state {name} is {given.dtype}{given.shape}, wanted {held.dtype}{held.shape}")
+            held[:zones] = given
+        self._state, self._zones = fresh, zones
+
+    def _empty(self, zones: int) -> dict[str, _Array]:
+        rates, horizons, targets = len(RATES_DAYS), len(self._steps), len(self._spec.targets)
+        ring = int(self._steps[-1]) + self._lag + 1
+        fit = (zones, rates, horizons, targets)
+
+        def missing(*shape: int) -> F32:
+            return np.full(shape, np.nan, dtype=np.float32)
+
+        prior = self._prior[None, None, :, None, :]
+        return {
+            "rows": np.zeros(zones, dtype=np.int64),
+            "last": missing(zones, targets),
+            "recent": missing(zones, 2 * self._half + 1, targets),
+            "count": np.zeros((zones, self._day, targets), dtype=np.uint8),
+            "profile": missing(zones, self._day, rates, targets),
+            "deviation": missing(zones, ring, rates, targets),
+            "weight": np.zeros(fit, dtype=np.float32),
+            "moment": np.zeros((*fit, 3), dtype=np.float32),  # sums of x0², x0 x1, x1²
+            "product": np.zeros((*fit, 2), dtype=np.float32),  # sums of x y
+            "slope": np.broadcast_to(prior, (*fit, 2)).copy(),
+            "issued": missing(zones, int(self._steps.sum()), targets),
+            "matured": np.zeros((zones, _HOURS, horizons, targets), dtype=np.uint16),
+            "spread": missing(zones, _HOURS, horizons, targets),
+            "upper": np.full((zones, horizons, targets), LAPLACE_P90, dtype=np.float32),
+            "lower": np.full((zones, horizons, targets), LAPLACE_P90, dtype=np.float32),
+        }
+
+    def _learn(self, indices: I64, y: F32, day_bin: I64) -> F32:
+        s, rows = self._state, self._state["rows"][indices]
+        y = np.where(np.isfinite(y), y, np.float32(np.nan))
+        slots = self._slot + rows[:, None] % self._steps
+        self._learn_spread(indices, y[:, None] - s["issued"][indices[:, None], slots], day_bin)
+        deviation = y[:, None] - s["profile"][indices, day_bin]
+        self._learn_slopes(indices, rows, deviation)
+        s["deviation"][indices, rows % s["deviation"].shape[1]] = deviation
+        self._learn_profile(indices, rows, y, day_bin)
+        s["last"][indices] = np.where(np.isnan(y), s["last"][indices], y)
+        s["rows"][indices] = rows + 1
+        median = self._median(indices, y, day_bin)
+        s["issued"][indices[:, None], slots] = median
+        return median
+
+    def _learn_profile(self, indices: I64, rows: I64, y: F32, day_bin: I64) -> None:
+        """Move the profile ``half`` steps back, where the centred mean is known now; later steps stay yesterday's."""
+        s = self._state
+        width = 2 * self._half + 1
+        s["recent"][indices, rows % width] = y
+        window = s["recent"][indices]
+        seen = np.isfinite(window)
+        n = seen.sum(axis=1)
+        mean = np.where(seen, window, np.float32(0)).sum(axis=1) / np.maximum(n, 1).astype(np.float32)
+        mean = np.where(n > 0, mean, np.float32(np.nan))[:, None]  # [Z, 1, M]
+        at = (day_bin - self._half) % self._day
+        count, held = s["count"][indices, at], s["profile"][indices, at]
+        gain = np.maximum(self._gains, 1 / (count[:, None] + np.float32(1)))
+        moved = np.where(np.isnan(held), mean, held + gain * (mean - held))
+        s["profile"][indices, at] = np.where(np.isnan(mean), held, moved)
+        s["count"][indices, at] = np.minimum(count + (n > 0), 255)
+
+    def _learn_slopes(self, indices: I64, rows: I64, truth: F32) -> None:
+        """Ridge regression with forgetting of the deviation at a horizon on those at its origin and a lag before."""
+        s, ring = self._state, self._state["deviation"].shape[1]
+        origin = rows[:, None] - self._steps
+        x0 = np.moveaxis(s["deviation"][indices[:, None], origin % ring], 2, 1)  # [Z, R, H, M]
+        x1 = np.moveaxis(s["deviation"][indices[:, None], (origin - self._lag) % ring], 2, 1)
+        x1 = np.where(np.isnan(x1), x0, x1)
+        z = truth[:, :, None]
+        known = np.isfinite(x0) & np.isfinite(z)
+        x0, x1, z = (np.where(known, part, np.float32(0)) for part in (x0, x1, z))
+        keep = np.float32(np.exp(-1 / (REGRESSION_DAYS * self._day)))
+        s["weight"][indices] = s["weight"][indices] * keep + known
+        s["moment"][indices] = s["moment"][indices] * keep + np.stack([x0 * x0, x0 * x1, x1 * x1], axis=-1)
+        s["product"][indices] = s["product"][indices] * keep + np.stack([x0 * z, x1 * z], axis=-1)
+        due = indices[rows % self._refit_every == 0]
+        if len(due):
+            s["slope"][due] = self._solve(s["weight"][due], s["moment"][due], s["product"][due])
+
+    def _solve(self, weight: F32, moment: F32, product: F32) -> F32:
+        prior = self._prior[:, None, :]
+        scale = moment[..., 0] / np.maximum(weight, 1)
+        strength = np.float32(SHRINKAGE_DAYS * self._day) * scale + np.float32(1e-6)
+        a, b, c = moment[..., 0] + strength, moment[..., 1], moment[..., 2] + strength
+        p = product[..., 0] + strength * prior[..., 0]
+        q = product[..., 1] + strength * prior[..., 1]
+        det = a * c - b * b
+        return np.stack([(c * p - b * q) / det, (a * q - b * p) / det], axis=-1)
+
+    def _median(self, indices: I64, y_now: F32, day_bin: I64) -> F32:
+        s, ring = self._state, self._state["deviation"].shape[1]
+        x0 = y_now[:, None] - s["profile"][indices, day_bin]  # [Z, R, M]
+        before = (s["rows"][indices] - 1 - self._lag) % ring
+        x1 = s["deviation"][indices, before]
+        x1 = np.where(np.isnan(x1), x0, x1)
+        x0, x1 = (np.where(np.isnan(x), np.float32(0), x)[:, :, None] for x in (x0, np.where(np.isnan(x0), x0, x1)))
+        profile = s["profile"][indices[:, None], (day_bin[:, None] + self._steps) % self._day]
+        slope = s["slope"][indices]
+        each = np.moveaxis(profile, 2, 1) + slope[..., 0] * x0 + slope[..., 1] * x1
+        median = each.mean(axis=1)
+        known = np.where(np.isnan(y_now), s["last"][indices], y_now)[:, None]
+        return np.clip(np.where(np.isnan(median), known, median), *self._limits).astype(np.float32, copy=False)
+
+    def _learn_spread(self, indices: I64, residual: F32, day_bin: I64) -> None:
+        s = self._state
+        hour = day_bin * _HOURS // self._day
+        known = np.isfinite(residual)
+        size = self._spread(indices, np.repeat(hour[:, None], len(self._steps), axis=1))
+        for name, beyond in (("upper", residual), ("lower", -residual)):
+            outside = beyond > s[name][indices] * size
+            step = np.float32(QUANTILE_STEP) * (outside - np.float32(QUANTILES[0]))
+            moved = np.maximum(s[name][indices] + step, 0)
+            s[name][indices] = np.where(known & (size > 0), moved, s[name][indices])
+        count, held = s["matured"][indices, hour], s["spread"][indices, hour]
+        slowest = np.float32(_HOURS / (SPREAD_DAYS * self._day))
+        gain = np.maximum(slowest, 1 / (count + np.float32(1)))
+        moved = np.where(np.isnan(held), np.abs(residual), held + gain * (np.abs(residual) - held))
+        s["spread"][indices, hour] = np.where(known, moved, held)
+        s["matured"][indices, hour] = np.where(known & (count < 65535), count + 1, count)
+
+    def _spread(self, indices: I64, hour: I64) -> F32:
+        """Mean absolute error around the hours of day ``[Z, H]``; at least that of a shorter horizon where unknown."""
+        around = (hour[:, :, None] + np.arange(-1, 2)) % _HOURS
+        near = self._state["spread"][indices[:, None, None], around, np.arange(len(self._steps))[:, None]]
+        seen = np.isfinite(near)
+        n = seen.sum(axis=2)
+        size = np.where(seen, near, np.float32(0)).sum(axis=2) / np.maximum(n, 1).astype(np.float32)
+        size = np.where(n > 0, size, np.float32(np.nan))
+        shorter = np.nan_to_num(np.fmax.accumulate(size, axis=1))
+        return np.where(n > 0, size, shorter)
+
+    def _quantiles(self, indices: I64, median: F32, day_bin: I64) -> F32:
+        size = self._spread(indices, (day_bin[:, None] + self._steps) % self._day * _HOURS // self._day)
+        below = median - self._state["lower"][indices] * size
+        above = median + self._state["upper"][indices] * size
+        low, high = self._limits
+        return np.asarray(np.clip(np.stack([below, median, above], axis=-1), low[:, None], high[:, None]))

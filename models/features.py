@@ -1,0 +1,238 @@
+"""Step 7 of the way of a reading: rows become a model's input.
+
+One function, :func:`build_inputs`, for the shard, training, backtests and ``POST /predict``, so that a model never
+sees anything in service that it did not see in training. It is pure, and an example's input does not depend on the
+examples beside it. Missing stays NaN here; the network masks it and scales the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sunposition import sunpos
+
+from models.psychrometrics import absolute_humidity_g_m3, dew_point_c, vpd_kpa
+from models.spec import ForecastSpec, Place
+
+__all__ = [
+    "Inputs",
+    "build_inputs",
+    "clear_sky_w_m2",
+    "day_bins",
+    "input_channels",
+    "local_ms",
+    "sun_elevation_deg",
+    "targets_of",
+    "window_tokens",
+]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+RECENT_MS = 3_600_000
+"""The newest hour enters the network row by row, everything before as means over an hour."""
+
+_DERIVED = ("vpd_kpa", "abs_humidity_g_m3", "dew_point_c")
+_DAY_MS = 86_400_000
+_QUARTER_MS = 900_000
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """A model's input for ``N`` examples; float32, NaN where missing. Tokens ``T``: hourly means, then newest rows."""
+
+    window: F32  # [N, T, F], channels as input_channels() names them
+    now: F32  # [N, M], the targets in the newest row
+    calendar: F32  # [N, 1 + H, 4], sine and cosine of the local day and half day, at the origin and each horizon
+    sun: F32  # [N, 1 + H, 2], elevation / 90° and clear-sky radiation / 1000 W/m²; NaN where the place is unknown
+    yesterday: F32  # [N, H, M], the targets a whole number of days before each horizon
+    future: F32  # [N, H, K], what is planned or foreseen; K = 0 until plans are learned from
+    baseline: F32  # [N, H, M, Q]
+
+    def __len__(self) -> int:
+        return len(self.window)
+
+    def take(self, indices: Any) -> Inputs:
+        """The examples at ``indices``."""
+        return Inputs(*(getattr(self, field.name)[indices] for field in fields(self)))
+
+    @staticmethod
+    def concatenate(parts: Sequence[Inputs]) -> Inputs:
+        """The examples of all ``parts``, in order."""
+        return Inputs(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Inputs)))
+
+
+def input_channels(spec: ForecastSpec) -> tuple[str, ...]:
+    """The ``F`` channels of ``Inputs.window``: a row's, with angles as sine and cosine, and the derived ones.
+
+    >>> input_channels(ForecastSpec(channels=("air_temp_c", "wind_dir_deg"), angles=("wind_dir_deg",)))
+    ('air_temp_c', 'sin wind_dir_deg', 'cos wind_dir_deg', 'vpd_kpa', 'abs_humidity_g_m3', 'dew_point_c')
+    """
+    plain = tuple(name for name in spec.channels if name not in spec.angles)
+    angles = tuple(f"{part} {name}" for name in spec.channels if name in spec.angles for part in ("sin", "cos"))
+    return plain + angles + _DERIVED
+
+
+def window_tokens(spec: ForecastSpec) -> int:
+    """How many tokens ``T`` a look-back window becomes."""
+    hourly, recent, _ = _token_shape(spec)
+    return hourly + recent
+
+
+def targets_of(values: F32, spec: ForecastSpec) -> F32:
+    """The targets in rows: ``[..., C] -> [..., M]``; NaN where a channel is missing or unknown.
+
+    ``vpd_kpa`` is computed from air temperature and relative humidity unless it is a channel itself.
+    """
+    columns = []
+    for target in spec.targets:
+        if target == "vpd_kpa" and target not in spec.channels:
+            column = vpd_kpa(_channel(values, "air_temp_c", spec), _channel(values, "rh_pct", spec))
+        else:
+            column = _channel(values, target, spec)
+        columns.append(column.astype(np.float32, copy=False))
+    return np.stack(columns, axis=-1)
+
+
+def build_inputs(
+    values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32, spec: ForecastSpec
+) -> Inputs:
+    """Build the input of ``N`` examples from their look-back windows.
+
+    ``values`` is ``[N, L, C]``, newest row last (it ends at the origin), NaN where missing; ``places`` has one entry
+    an example; ``baseline`` is ``[N, H, M, Q]``. Raises ``ValueError`` where shapes do not fit ``spec``.
+    """
+    n, horizons = len(origin_ms), np.array((0, *spec.horizon_steps), dtype=np.int64)
+    expected = (n, spec.lookback_steps, len(spec.channels))
+    if values.shape != expected:
+        raise ValueError(f"values have shape {values.shape}, this schema wants {expected}")
+    if baseline.shape[:3] != (n, len(spec.horizons_min), len(spec.targets)) or len(places) != n:
+        raise ValueError(f"baseline {baseline.shape} or places {len(places)} do not fit {n} examples of this schema")
+    times = np.asarray(origin_ms, dtype=np.int64)[:, None] + horizons * spec.step_ms
+    calendar = np.empty((*times.shape, 4), dtype=np.float32)
+    sun = np.full((*times.shape, 2), np.nan, dtype=np.float32)
+    for place, rows in _by_place(places):
+        angle = local_ms(place, times[rows]) % _DAY_MS * (2 * np.pi / _DAY_MS)
+        calendar[rows] = np.stack([np.sin(angle), np.cos(angle), np.sin(2 * angle), np.cos(2 * angle)], axis=-1)
+        if place.latitude is not None and place.longitude is not None:
+            elevation = sun_elevation_deg(times[rows], place.latitude, place.longitude)
+            sun[rows] = np.stack([elevation / 90, clear_sky_w_m2(elevation) / 1000], axis=-1)
+    targets = targets_of(values, spec)
+    return Inputs(
+        window=_window(values, spec),
+        now=targets[:, -1],
+        calendar=calendar,
+        sun=sun,
+        yesterday=_yesterday(targets, spec),
+        future=np.empty((n, len(spec.horizons_min), 0), dtype=np.float32),
+        baseline=np.asarray(baseline, dtype=np.float32),
+    )
+
+
+def local_ms(place: Place, utc_ms: I64) -> I64:
+    """:meth:`Place.local_ms` of an array of times."""
+    quarters, inverse = np.unique(utc_ms // _QUARTER_MS, return_inverse=True)
+    starts = [int(quarter) * _QUARTER_MS for quarter in quarters]
+    offsets = np.array([place.local_ms(start) - start for start in starts], dtype=np.int64)
+    return utc_ms + offsets[inverse].reshape(utc_ms.shape)
+
+
+def day_bins(place: Place, end_ms: I64, spec: ForecastSpec) -> I64:
+    """Which step of the local day each row is, ``0 ... steps_per_day - 1``: what the climatology goes by."""
+    return local_ms(place, end_ms) // spec.step_ms % spec.steps_per_day
+
+
+def sun_elevation_deg(utc_ms: I64, latitude: float, longitude: float) -> F32:
+    """The sun's elevation above the horizon in degrees, with refraction.
+
+    After I. Reda and A. Andreas, Solar Position Algorithm, NREL (2008), at every quarter of an hour, linear between.
+
+    >>> noon = np.array([1646136000000])  # 2022-03-01T12:00Z
+    >>> round(float(sun_elevation_deg(noon, 51.98, 4.53)[0]), 1)
+    30.5
+    """
+    day, in_day = np.divmod(utc_ms, _DAY_MS)
+    quarter, rest = np.divmod(in_day, _QUARTER_MS)
+    days, inverse = np.unique(day, return_inverse=True)
+    table = np.stack([_sun_of_day(int(d), round(latitude, 4), round(longitude, 4)) for d in days])
+    inverse = inverse.reshape(utc_ms.shape)
+    share = (rest / _QUARTER_MS).astype(np.float32)
+    before, after = table[inverse, quarter], table[inverse, quarter + 1]
+    return np.asarray(before + share * (after - before))
+
+
+def clear_sky_w_m2(elevation_deg: F32) -> F32:
+    """Global radiation under a clear sky: B. Haurwitz, Journal of Meteorology 2 (1945) 154.
+
+    >>> clear_sky_w_m2(np.array([-5.0, 30.0, 90.0], dtype=np.float32)).round().tolist()
+    [0.0, 490.0, 1037.0]
+    """
+    height = np.maximum(np.sin(np.deg2rad(elevation_deg)), 1e-3)
+    return np.where(elevation_deg > 0, 1098 * height * np.exp(-0.057 / height), 0).astype(np.float32)
+
+
+@lru_cache(maxsize=4096)
+def _sun_of_day(day: int, latitude: float, longitude: float) -> F32:
+    """Elevations at the 97 quarters of an hour from a UTC day's start to its end."""
+    seconds = day * 86_400.0 + np.arange(97) * 900.0
+    zenith = sunpos(seconds, latitude, longitude, 0, jit=False)[1]
+    return np.asarray(90 - np.asarray(zenith).ravel(), dtype=np.float32)
+
+
+def _by_place(places: Sequence[Place]) -> list[tuple[Place, I64]]:
+    rows: dict[Place, list[int]] = {}
+    for row, place in enumerate(places):
+        rows.setdefault(place, []).append(row)
+    return [(place, np.array(at, dtype=np.int64)) for place, at in rows.items()]
+
+
+def _channel(values: F32, name: str, spec: ForecastSpec, columns: Sequence[int] | None = None) -> F32:
+    """The column of ``name``, where ``columns`` of the row's channels are left; all NaN where there is none."""
+    if name not in spec.channels:
+        return np.full(values.shape[:-1], np.nan, dtype=np.float32)
+    at = spec.channels.index(name)
+    return np.asarray(values[..., at if columns is None else columns.index(at)])
+
+
+def _token_shape(spec: ForecastSpec) -> tuple[int, int, int]:
+    """Hourly tokens, newest rows, and rows an hour (at least one)."""
+    an_hour = max(3_600_000 // spec.step_ms, 1)
+    recent = min(max(RECENT_MS // spec.step_ms, 1), spec.lookback_steps)
+    return spec.lookback_steps // an_hour, recent, an_hour
+
+
+def _window(values: F32, spec: ForecastSpec) -> F32:
+    plain = [i for i, name in enumerate(spec.channels) if name not in spec.angles]
+    angles = [i for i, name in enumerate(spec.channels) if name in spec.angles]
+    tokens = _tokens(values, spec)[..., plain]
+    radians = np.deg2rad(values[..., angles])
+    turned = np.stack([np.sin(radians), np.cos(radians)], axis=-1).reshape(*values.shape[:2], -1)
+    temp, humidity = _channel(tokens, "air_temp_c", spec, plain), _channel(tokens, "rh_pct", spec, plain)
+    moist = [vpd_kpa(temp, humidity), absolute_humidity_g_m3(temp, humidity), dew_point_c(temp, humidity)]
+    return np.concatenate([tokens, _tokens(turned, spec), np.stack(moist, axis=-1)], axis=-1, dtype=np.float32)
+
+
+def _tokens(values: F32, spec: ForecastSpec) -> F32:
+    """Hourly means, then the newest rows: ``[N, L, X] -> [N, T, X]``."""
+    hourly, recent, an_hour = _token_shape(spec)
+    n, length, width = values.shape
+    hours = values[:, length - hourly * an_hour :].reshape(n, hourly, an_hour, width)
+    seen = np.isfinite(hours)
+    count = seen.view(np.uint8).sum(axis=2, dtype=np.uint16)
+    sums = np.where(seen, hours, np.float32(0)).sum(axis=2)
+    means = np.where(count > 0, sums / np.maximum(count, 1).astype(np.float32), np.float32(np.nan))
+    return np.concatenate([means, values[:, length - recent :]], axis=1)
+
+
+def _yesterday(targets: F32, spec: ForecastSpec) -> F32:
+    steps = np.array(spec.horizon_steps)
+    back = -steps % spec.steps_per_day
+    at = targets.shape[1] - 1 - back
+    picked = targets[:, np.maximum(at, 0)].copy()
+    picked[:, at < 0] = np.nan
+    return picked

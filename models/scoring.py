@@ -1,0 +1,139 @@
+"""Step 10 of the way of a reading: every matured forecast is scored against what happened.
+
+The truth at horizon h is the row that ends at origin + h. The model stands beside persistence, the 24-hour naive and
+the climatology, on exactly the same cases: a case counts only where all four and the truth are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from models.spec import ForecastSpec
+
+__all__ = ["LiveScore"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+_Array = npt.NDArray[Any]
+
+_NAMES = ("model", "climatology", "persistence", "naive_24h")
+
+
+class LiveScore:
+    """Sums of absolute errors of live forecasts, a zone, target and horizon; vectorised over zones.
+
+    Each step and zone, in this order: :meth:`learn` with the row that closed (all NaN where the zone was silent: a
+    step must not be left out), then :meth:`issue` with the forecast made from it; issued again, the last one counts.
+    A forecast waits in a ring as long as its horizon and no longer: about 45 KB a zone.
+
+    >>> spec = ForecastSpec(channels=("air_temp_c",), targets=("air_temp_c",), horizons_min=(60,), step_ms=3_600_000)
+    >>> score = LiveScore(spec)
+    >>> zone = np.array([score.add_zone()])
+    >>> for hour in range(48):
+    ...     score.learn(zone, np.array([[float(hour)]], dtype=np.float32))
+    ...     quantiles = np.array([[[[hour, hour + 2, hour + 3]]]], dtype=np.float32)
+    ...     score.issue(zone, quantiles, quantiles)
+    >>> score.table()["air_temp_c"][60]
+    {'model': 1.0, 'climatology': 1.0, 'persistence': 1.0, 'naive_24h': 24.0, 'coverage': 1.0, 'n': 24}
+    """
+
+    def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
+        self._spec = spec
+        self._zones = 0
+        self._steps = np.array(spec.horizon_steps, dtype=np.int64)
+        # The naive forecast for a row is the row this many steps before it: whole days, back to before the origin.
+        self._days = -(-self._steps // spec.steps_per_day) * spec.steps_per_day
+        self._slot = np.concatenate([[0], np.cumsum(self._steps)[:-1]])
+        self._state = self._empty(max(capacity, 1))
+
+    def __len__(self) -> int:
+        return self._zones
+
+    def add_zone(self) -> int:
+        """Make room for one more zone and return its index; the first is 0."""
+        if self._zones == len(self._state["rows"]):
+            more = self._empty(self._zones)
+            self._state = {name: np.concatenate([held, more[name]]) for name, held in self._state.items()}
+        self._zones += 1
+        return self._zones - 1
+
+    def learn(self, indices: I64, y: F32) -> None:
+        """Take the newest rows of zones ``indices`` (each at most once), ``y [Z, M]``, and score what matures."""
+        s = self._state
+        rows = s["rows"][indices]
+        slots = self._slot + rows[:, None] % self._steps
+        ring = s["seen"].shape[1]
+        truth = np.where(np.isfinite(y), y, np.float32(np.nan)).astype(np.float32)
+        s["seen"][indices, rows % ring] = truth
+        waiting = s["waiting"][indices[:, None], slots]  # [Z, H, M, 4]
+        yardsticks = [s["seen"][indices[:, None], (rows[:, None] - back) % ring] for back in (self._steps, self._days)]
+        forecasts = np.concatenate([waiting[..., 2:], np.stack(yardsticks, axis=-1)], axis=-1)
+        error = np.abs(forecasts - truth[:, None, :, None])
+        paired = np.asarray(np.isfinite(error).all(-1))
+        inside = paired & (truth[:, None] >= waiting[..., 0]) & (truth[:, None] <= waiting[..., 1])
+        s["sums"][indices] += np.where(paired[..., None], error, 0)
+        s["n"][indices] += paired
+        s["inside"][indices] += inside
+        s["waiting"][indices[:, None], slots] = np.nan
+        s["rows"][indices] = rows + 1
+
+    def issue(self, indices: I64, quantiles: F32, baseline: F32) -> None:
+        """Remember the forecasts made from the newest learned rows: ``[Z, H, M, Q]``, model and climatology."""
+        s = self._state
+        slots = self._slot + (s["rows"][indices][:, None] - 1) % self._steps
+        parts = (quantiles[..., 0], quantiles[..., 2], quantiles[..., 1], baseline[..., 1])
+        s["waiting"][indices[:, None], slots] = np.stack(parts, axis=-1)
+
+    def table(self, indices: I64 | None = None) -> dict[str, dict[int, dict[str, Any]]]:
+        """``{target: {horizon_min: {model, climatology, persistence, naive_24h, coverage, n}}}``, zones pooled.
+
+        Mean absolute errors, and the share of truths within p10 ... p90. ``indices`` picks zones.
+        Where nothing has matured yet, ``n`` is 0 and the rest is ``None``.
+        """
+        at = np.arange(self._zones) if indices is None else indices
+        sums, n, inside = (self._state[name][at].sum(axis=0) for name in ("sums", "n", "inside"))
+        out: dict[str, dict[int, dict[str, Any]]] = {}
+        for m, target in enumerate(self._spec.targets):
+            out[target] = {}
+            for h, minutes in enumerate(self._spec.horizons_min):
+                cases = int(n[h, m])
+                cell: dict[str, Any] = {
+                    name: float(sums[h, m, i]) / cases if cases else None for i, name in enumerate(_NAMES)
+                }
+                cell["coverage"] = int(inside[h, m]) / cases if cases else None
+                out[target][minutes] = {**cell, "n": cases}
+        return out
+
+    def state_dict(self) -> dict[str, _Array]:
+        """Everything that is remembered, as arrays of the zones there are; copies."""
+        return {name: held[: self._zones].copy() for name, held in self._state.items()}
+
+    def load_state_dict(self, state: Mapping[str, _Array]) -> None:
+        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""
+        zones = len(state["rows"]) if "rows" in state else 0
+        fresh = self._empty(max(zones, 1))
+        if set(fresh) != set(state):
+            raise ValueError(f"this state lacks or adds {sorted(set(fresh) ^ set(state))}")
+        for name, held in fresh.items():
+            given = state[name]
+            if given.shape != (zones, *held.shape[1:]) or given.dtype != held.dtype:
+                raise ValueError(f"state {name} is {given.dtype}{given.shape}, wanted {held.dtype}{held.shape}")
+            held[:zones] = given
+        self._state, self._zones = fresh, zones
+
+    def _empty(self, zones: int) -> dict[str, _Array]:
+        cells = (zones, len(self._steps), len(self._spec.targets))
+        targets = len(self._spec.targets)
+        ring = int(max(self._steps[-1], self._days.max())) + 1
+        return {
+            "rows": np.zeros(zones, dtype=np.int64),
+            "seen": np.full((zones, ring, targets), np.nan, dtype=np.float32),
+            "waiting": np.full((zones, int(self._steps.sum()), targets, 4), np.nan, dtype=np.float32),
+            "sums": np.zeros((*cells, len(_NAMES)), dtype=np.float64),
+            "n": np.zeros(cells, dtype=np.int64),
+            "inside": np.zeros(cells, dtype=np.int64),
+        }

@@ -1,0 +1,87 @@
+"""What a forecast is made of: the shapes that shard, training, backtest and serving share.
+
+Letters in docstrings: ``N`` examples (zone and origin), ``Z`` zones, ``L`` look-back steps, ``C`` channels,
+``K`` known-future features, ``H`` horizons, ``M`` targets, ``Q`` quantiles (always p10, p50, p90).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import zoneinfo
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+__all__ = ["QUANTILES", "ForecastSpec", "Place"]
+
+QUANTILES = (0.1, 0.5, 0.9)
+
+_LIMITS = {"rh_pct": (0.0, 100.0), "vpd_kpa": (0.0, math.inf), "co2_ppm": (0.0, math.inf)}
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastSpec:
+    """Everything that fixes the shape and meaning of a model's input and output.
+
+    ``channels`` are the columns of a row in their order (base metrics; a zone's own and its site's weather), of
+    which ``angles`` are directions in degrees and ``counters`` hold the increase within the step.
+    """
+
+    channels: tuple[str, ...]
+    targets: tuple[str, ...] = ("air_temp_c", "rh_pct", "co2_ppm", "vpd_kpa")
+    horizons_min: tuple[int, ...] = (5, 10, 15, 30, 60, 120, 180, 360, 720, 1440)
+    step_ms: int = 300_000
+    lookback_steps: int = 288
+    angles: tuple[str, ...] = ("wind_dir_deg",)
+    counters: tuple[str, ...] = ("irrigation_l_m2",)
+
+    @property
+    def horizon_steps(self) -> tuple[int, ...]:
+        """Horizons in steps."""
+        return tuple(minutes * 60_000 // self.step_ms for minutes in self.horizons_min)
+
+    @property
+    def steps_per_day(self) -> int:
+        """Rows a day."""
+        return 86_400_000 // self.step_ms
+
+    @property
+    def limits(self) -> tuple[tuple[float, float], ...]:
+        """What is physically possible for each target, lowest and highest: forecasts stay within."""
+        return tuple(_LIMITS.get(name, (-math.inf, math.inf)) for name in self.targets)
+
+    @property
+    def hash(self) -> str:
+        """Names the schema: a model fits rows only when this is equal."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a zone stands, for sun and calendar; ``latitude`` None means that the sun's position is unknown."""
+
+    timezone: str = "UTC"
+    clock: str = "civil"
+    latitude: float | None = None
+    longitude: float | None = None
+
+    def local_ms(self, utc_ms: int) -> int:
+        """The site's control clock as milliseconds of a day-aligned local time line.
+
+        With ``clock='standard'`` daylight saving is left out, because the climate control leaves it out.
+
+        >>> Place("Europe/Amsterdam").local_ms(0)
+        3600000
+        """
+        return utc_ms + _offset_ms(self.timezone, self.clock, utc_ms // 900_000)
+
+
+@lru_cache(maxsize=100_000)
+def _offset_ms(timezone: str, clock: str, quarter: int) -> int:
+    at = datetime.fromtimestamp(quarter * 900, UTC).astimezone(zoneinfo.ZoneInfo(timezone))
+    offset = at.utcoffset() or timedelta(0)
+    if clock == "standard":
+        offset -= at.dst() or timedelta(0)
+    return round(offset.total_seconds() * 1000)

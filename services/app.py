@@ -1,0 +1,302 @@
+"""The composition root: puts the parts together, in the order of the data, and takes them apart in reverse.
+
+Only this module and the command line know every part. ``System`` is what ``hothouse up`` and ``hothouse demo`` run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TextIO
+
+from edge.broker import BrokerError, LocalBroker
+from edge.log import Log, LogError, SqliteLog
+from services.config import Settings
+from services.errors import StartError
+from services.messages import NAMESPACE, shard_actor
+from services.supervise import ChildProcess
+
+__all__ = ["System"]
+
+Say = Callable[[str], None]
+
+_log = logging.getLogger(__name__)
+
+GATEWAY_REPORT_S = 1.0
+GATEWAY_QUIET_S = 10.0
+SHARD_CPUS = 0.1
+SHARD_STOP_S = 4.0
+RETRAINER_STOP_S = 2.0
+
+
+class System:
+    """The whole of Hothouse on one machine (or joined to a Ray cluster), as a context manager.
+
+    ``receive_clock='replayed'`` takes receive times from the clock messages of a replay instead of the wall.
+    ``warm_up`` is called with the log, in a thread beside the start of Ray and before the gateway runs: it may
+    append history. ``say`` is told each stage, one short sentence.
+
+    Leaving the context stops everything in order; a part that does not stop within its time-out is ended.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        receive_clock: Literal["wall", "replayed"] = "wall",
+        warm_up: Callable[[Log], None] | None = None,
+        say: Say = lambda _: None,
+    ) -> None:
+        self.settings = settings
+        self.url = ""
+        self.mqtt_host = settings.mqtt.host
+        self.mqtt_port = settings.mqtt.port
+        self.mqtt_username = settings.mqtt.username
+        self.mqtt_password_file = settings.mqtt.password_file
+        self.mqtt_v5 = True  # the embedded broker speaks 3.1.1 only; asking it for 5 first costs seconds
+        self.gateway: ChildProcess | None = None
+        self._receive_clock = receive_clock
+        self._warm_up = warm_up
+        self._say = say
+        self._parts = ExitStack()
+        self._serving: Any = None
+        self._handles: list[Any] = []  # actors live as long as their handles
+
+    def __enter__(self) -> System:
+        try:
+            self._start()
+        except BaseException as error:
+            self._parts.close()
+            if isinstance(error, BrokerError | LogError):
+                raise StartError(str(error)) from error
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._parts.close()
+
+    @property
+    def logs_dir(self) -> Path:
+        """Where the parts' own log files are."""
+        return self.settings.data_dir / "logs"
+
+    @property
+    def gateway_status(self) -> dict[str, Any]:
+        """The gateway's newest status; empty until it wrote one."""
+        try:
+            status: dict[str, Any] = json.loads(self._gateway_status_file.read_text())
+        except (OSError, ValueError):
+            return {}
+        return status
+
+    @property
+    def _gateway_status_file(self) -> Path:
+        return self.settings.data_dir / "gateway-status.json"
+
+    def _start(self) -> None:
+        # Imported here: `hothouse --help` and the edge commands must not pay for Ray.
+        from services.runtime import RayRuntime
+
+        settings = self.settings
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        self.logs_dir.mkdir(exist_ok=True)
+        self._parts.enter_context(_FolderLock(settings.data_dir / "lock"))
+        if not settings.mqtt.host:
+            self._say("starting a local MQTT broker")
+            broker = self._parts.enter_context(LocalBroker(settings.data_dir / "broker"))
+            self.mqtt_host, self.mqtt_port, self.mqtt_username = broker.host, broker.port, broker.username
+            self.mqtt_password_file, self.mqtt_v5 = broker.password_file, broker.address.v5
+        warming = self._start_warming()
+        self._say("starting Ray")
+        runtime = self._parts.enter_context(RayRuntime(settings))
+        self._start_parts()
+        self._serving.board.put_stats.remote("runtime", asdict(runtime.ingress))
+        if warming is not None:
+            warming.join_or_raise()
+        self._start_gateway()
+        self._parts.enter_context(_Repeating(self._report_gateway, GATEWAY_REPORT_S))
+        run_file = settings.data_dir / "run.json"
+        mqtt = {
+            "host": self.mqtt_host,
+            "port": self.mqtt_port,
+            "username": self.mqtt_username,
+            "password_file": str(self.mqtt_password_file or ""),
+            "tls_ca_file": str(settings.mqtt.tls_ca_file or ""),
+        }
+        run_file.write_text(json.dumps({"url": self.url, "pid": os.getpid(), "mqtt": mqtt}) + "\n")
+        self._parts.callback(run_file.unlink, missing_ok=True)
+
+    def _start_warming(self) -> _Thread | None:
+        if self._warm_up is None:
+            SqliteLog(self.settings.log_path, self.settings.log.partitions).close()  # made now: the shards find it
+            return None
+        log = SqliteLog(self.settings.log_path, self.settings.log.partitions)
+        warm_up = self._warm_up
+
+        def import_history() -> None:
+            with closing(log):
+                warm_up(log)
+
+        return _Thread(import_history, "warm-up")
+
+    def _start_parts(self) -> None:
+        from services.learn.actor import start_retrainer
+        from services.serve.deployment import start_actors, start_serving
+
+        settings = self.settings
+        self._serving = start_actors(settings)
+        self._say("starting the API and the forecaster")
+        self.url = start_serving(settings)
+        self._say("starting the shards and the retrainer")
+        shards = _start_shards(settings)
+        self._handles += shards
+        self._parts.callback(_stop_all, shards, SHARD_STOP_S)
+        retrainer = start_retrainer(settings)
+        self._handles.append(retrainer)
+        self._parts.callback(_stop_all, [retrainer], RETRAINER_STOP_S)
+
+    def _report_gateway(self) -> None:
+        """Show the gateway's figures on the board, beside those of the actors."""
+        assert self.gateway is not None
+        status = self.gateway_status
+        age_s = time.time() - status.get("updated_ms", 0) / 1000
+        error = _gateway_problem(status, age_s, self.gateway)
+        figures = {**status, "pid": self.gateway.pid, "restarts": self.gateway.restarts, "error": error}
+        self._serving.board.put_stats.remote("gateway", figures)
+
+    def _start_gateway(self) -> None:
+        settings = self.settings
+        command = [
+            sys.executable, "-m", "edge.gateway",
+            "--log", str(settings.log_path), "--partitions", str(settings.log.partitions),
+            "--host", self.mqtt_host, "--port", str(self.mqtt_port), "--client-id", settings.mqtt.client_id,
+            "--clock", self._receive_clock, "--step-s", str(settings.stream.step_s),
+            "--status-file", str(self._gateway_status_file), "--mqtt", "5" if self.mqtt_v5 else "3.1.1",
+        ]  # fmt: skip
+        if self.mqtt_username:
+            command += ["--username", self.mqtt_username]
+        if self.mqtt_password_file:
+            command += ["--password-file", str(self.mqtt_password_file)]
+        if settings.mqtt.tls_ca_file:
+            command += ["--tls-ca", str(settings.mqtt.tls_ca_file)]
+        self._say("starting the gateway")
+        self.gateway = ChildProcess("gateway", command, self.logs_dir / "gateway.log")
+        self.gateway.start()
+        self._parts.callback(self.gateway.stop)
+
+
+def _start_shards(settings: Settings) -> list[Any]:
+    """The shard actors, each with its share of the partitions."""
+    import ray
+
+    from services.ingest.actor import ShardActor
+
+    count, partitions = settings.stream.shards, range(settings.log.partitions)
+    start = ray.remote(ShardActor).options
+    return [
+        start(
+            name=shard_actor(index), namespace=NAMESPACE, num_cpus=SHARD_CPUS, max_restarts=-1, max_task_retries=0,
+            max_concurrency=8,
+        ).remote(settings, index, list(partitions[index::count]))
+        for index in range(count)
+    ]  # fmt: skip
+
+
+def _stop_all(actors: Sequence[Any], timeout_s: float) -> None:
+    """Ask actors to stop in order; one that does not answer in time is ended with Ray."""
+    import ray
+
+    with suppress(ray.exceptions.RayError):
+        ray.get([actor.stop.remote() for actor in actors], timeout=timeout_s)
+
+
+class _Repeating:
+    """Calls ``work`` every ``period_s`` from a thread until the context ends; an error of one call ends nothing."""
+
+    def __init__(self, work: Callable[[], None], period_s: float) -> None:
+        self._work = work
+        self._period_s = period_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="report", daemon=True)
+
+    def __enter__(self) -> _Repeating:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._period_s):
+            try:
+                self._work()
+            except Exception:
+                _log.exception("a report failed")
+
+
+class _Thread(threading.Thread):
+    """A thread whose exception reaches whoever joins it."""
+
+    def __init__(self, work: Callable[[], None], name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self._work = work
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:
+            self._error = error
+
+    def join_or_raise(self) -> None:
+        self.join()
+        if self._error is not None:
+            raise self._error
+
+
+def _gateway_problem(status: Mapping[str, Any], age_s: float, child: ChildProcess) -> str:
+    """One sentence when samples do not come in for a reason that the gateway knows; empty when all is well."""
+    if child.pid is None:
+        return f"it ended with exit code {child.last_exit} and is started again"
+    if age_s > GATEWAY_QUIET_S:
+        return f"no sign of life for {age_s:.0f} s"
+    if not status.get("connected"):
+        return f"not connected to the broker: {status.get('last_error') or 'connecting'}"
+    return ""
+
+
+class _FolderLock:
+    """One running system a data folder; the kernel releases the lock when the process dies."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+
+    def __enter__(self) -> _FolderLock:
+        self._file = self._path.open("w")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StartError(
+                f"another Hothouse already runs on {self._path.parent}",
+                "Stop it, or choose another folder with data_dir.",
+            ) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()

@@ -1,0 +1,9 @@
+"""The command line ``hothouse``; each module here is a group of its commands.
+
+Nothing heavy is imported before a command needs it: ``hothouse --help`` and the site's commands run on the bare
+install, without Ray and torch.
+"""
+
+from services.cli.root import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,118 @@
+"""``predict``, ``status``, ``models`` and ``retrain``: questions and orders to a running system, over HTTP."""
+
+from __future__ import annotations
+
+import urllib.parse
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.base import console, errors, options_of, print_json
+from services.cli.client import Client, connect
+from services.cli.tables import component_table, forecast_table, model_table
+from services.errors import HothouseError
+
+__all__ = ["register"]
+
+Url = Annotated[str | None, typer.Option(help="Address of the system; else the one that runs on the data folder.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+
+PANEL = "Ask a running system"
+
+models_app = typer.Typer(help="The registry: list, promote, roll back.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command(rich_help_panel=PANEL, epilog="Example: hothouse predict tomato-1")(predict)
+    app.command(rich_help_panel=PANEL, epilog="Example: hothouse status --json")(status)
+    app.command(rich_help_panel=PANEL, epilog="Example: hothouse retrain")(retrain)
+    app.add_typer(models_app, name="models", rich_help_panel=PANEL)
+
+
+def _client(ctx: typer.Context, url: str | None, timeout_s: float = 10.0) -> Client:
+    return connect(options_of(ctx).settings(), url, timeout_s)
+
+
+def predict(
+    ctx: typer.Context,
+    zone: Annotated[str | None, typer.Argument(help="Zone; all zones where none is named.")] = None,
+    site: Annotated[str | None, typer.Option(help="Site, where two sites have a zone of that name.")] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is forecast: now, in 30 minutes, in 2 hours, in 24 hours, with the p10-p90 band."""
+    client = _client(ctx, url)
+    wanted = [(site, zone)] if zone else [(row["site"], row["zone"]) for row in client.get("/zones")["zones"]]
+    answers = []
+    for in_site, name in wanted:
+        query = {"zone": name} | ({"site": in_site} if in_site else {})
+        answers.append(client.get("/predict", **query))
+    if as_json:
+        print_json(answers[0] if zone else answers)
+    elif not answers:
+        console.print("no zone has sent anything yet")
+    else:
+        console.print(forecast_table(answers))
+
+
+def status(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
+    """Say whether the system is ready, which model serves, what the parts count, and what went wrong last."""
+    client = _client(ctx, url)
+    answer = client.get("/status")
+    if as_json:
+        print_json({"url": client.url, **answer})
+        return
+    health = answer["health"]
+    state = "[green]ready[/]" if health["ready"] else "[bold red]not ready[/]"
+    serving = answer["slot"].get("champion", {}).get("version") or answer["slot"].get("error", "unknown")
+    console.print(f"{client.url} is {state}; {health['zones_usable']} of {health['zones']} zones; model {serving}")
+    for reason in health["reasons"]:
+        console.print(f"  {reason}", markup=False, highlight=False)
+    console.print(component_table(answer["components"]))
+    for error in answer["errors"]:
+        errors.print(f"last error of {error}", markup=False, highlight=False)
+
+
+@models_app.command("list", epilog="Example: hothouse models list")
+def list_models(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
+    """List the registered models, newest first, with their held-back error and what the gate said."""
+    answer = _client(ctx, url).get("/models")
+    if as_json:
+        print_json(answer)
+    elif answer["models"]:
+        console.print(model_table(answer["models"]))
+    else:
+        console.print(f"no model is registered yet; {', '.join(answer['serving']) or 'nothing'} serves")
+
+
+@models_app.command(epilog="Example: hothouse models promote v3")
+def promote(
+    ctx: typer.Context,
+    version: Annotated[str, typer.Argument(help="Version, as `hothouse models list` shows it.")],
+    url: Url = None,
+) -> None:
+    """Make a registered model the champion; the replicas swap to it without a pause."""
+    answer = _order(_client(ctx, url), f"/models/{urllib.parse.quote(version, safe='')}/promote")
+    console.print(f"{answer['version']} is the champion, {answer['before']} was")
+
+
+@models_app.command(epilog="Example: hothouse models rollback")
+def rollback(ctx: typer.Context, url: Url = None) -> None:
+    """Go back to the model that served before the present one."""
+    answer = _order(_client(ctx, url), "/models/rollback")
+    console.print(f"{answer['version']} is the champion again, {answer['before']} was")
+
+
+def retrain(ctx: typer.Context, url: Url = None) -> None:
+    """Ask for a retraining now; `hothouse models list` shows its outcome."""
+    _order(_client(ctx, url), "/models/retrain")
+    console.print("a retraining begins; `hothouse models list` shows its outcome", highlight=False)
+
+
+def _order(client: Client, path: str) -> dict[str, Any]:
+    """Give an order; a refusal with its reason is an error."""
+    answer = client.post(path)
+    if not isinstance(answer, dict) or answer.get("accepted") is False:
+        raise HothouseError((answer or {}).get("reason") or "the order was refused")
+    return answer

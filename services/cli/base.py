@@ -1,0 +1,91 @@
+"""What every command shares: the settings it was given, and how an error is told."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from services.config import Settings, load_settings
+from services.errors import ConfigError, HothouseError
+
+__all__ = ["CLUSTER_MODULES", "Group", "Options", "console", "errors", "need_cluster", "options_of", "print_json"]
+
+CLUSTER_MODULES = ("ray", "torch", "mlflow", "fastapi", "pyarrow")
+console = Console()
+errors = Console(stderr=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options that stand before a command's name."""
+
+    config: Path | None = None
+    data_dir: Path | None = None
+    debug: bool = False
+
+    def settings(self, **overrides: Any) -> Settings:
+        """The settings of this command; ``overrides`` (sections as dicts) are its own options."""
+        if self.data_dir is not None:
+            overrides["data_dir"] = self.data_dir
+        return load_settings(self.config, **overrides)
+
+
+class Group(typer.core.TyperGroup):
+    """Tells an error of ours as one sentence and a hint, with its exit code; ``--debug`` shows the traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except HothouseError as error:
+            if ctx.params.get("debug"):
+                raise
+            _tell(error)
+            raise typer.Exit(error.exit_code) from None
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            if ctx.params.get("debug") or type(error).__module__.startswith(("typer", "click")):
+                raise  # usage errors and exits are Typer's own
+            hint = "This is a fault of Hothouse: `hothouse --debug ...` shows where. Please report it."
+            _tell(HothouseError(f"{type(error).__name__}: {error}", hint))
+            raise typer.Exit(1) from None
+
+
+def _tell(error: HothouseError) -> None:
+    errors.print(Text.assemble(("error: ", "bold red"), error.message), soft_wrap=True)
+    if error.hint:
+        errors.print(Text(error.hint, style="dim"), soft_wrap=True)
+
+
+def options_of(ctx: typer.Context) -> Options:
+    """The options before the command's name."""
+    found = ctx.find_root().obj
+    return found if isinstance(found, Options) else Options()
+
+
+@contextmanager
+def need_cluster(command: str) -> Iterator[None]:
+    """Around imports of Ray's side: says what to install where the bare edge install lacks it."""
+    missing = [name for name in CLUSTER_MODULES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"`hothouse {command}` needs the cluster part; missing: {', '.join(missing)}",
+            "Install it: pip install 'hothouse[cluster]' (in a checkout: make setup).",
+        )
+    yield
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output, neither wrapped nor coloured."""
+    import json
+
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -1,0 +1,60 @@
+"""``hothouse`` itself: the options before a command, and the list of commands."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli import ask, house, site, system
+from services.cli.base import Group, Options
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="hothouse",
+    cls=Group,
+    help="Streaming online learning for smart greenhouses: sensors in, probabilistic climate forecasts out.",
+    epilog="Start here: hothouse demo",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            typer.echo(f"hothouse {version('hothouse')}")
+        except PackageNotFoundError:
+            typer.echo("hothouse, not installed (run from its folder)")
+        raise typer.Exit
+
+
+@app.callback()
+def _before(
+    ctx: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option(help="Configuration file; else $HOTHOUSE_CONFIG or hothouse.toml.")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Data folder, instead of the configured one.")] = None,
+    debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
+    _: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    ctx.obj = Options(config, data_dir, debug)
+
+
+system.register(app)
+site.register(app)
+ask.register(app)
+house.register(app)
+
+
+def main() -> None:
+    """Entry point of the ``hothouse`` program."""
+    app()

@@ -1,0 +1,110 @@
+"""``hothouse up`` and ``hothouse demo``: the commands that run the whole system."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from services.cli.base import console, need_cluster, options_of
+from services.errors import ConfigError
+
+__all__ = ["register"]
+
+
+class Promotion(StrEnum):
+    """Who decides about a new model in a demonstration."""
+
+    GATE = "gate"
+    ALWAYS = "always"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command(rich_help_panel="The whole system", epilog="Example: hothouse up --port 8000")(up)
+    app.command(rich_help_panel="The whole system", epilog="Example: hothouse demo --minutes 3 --summary s.json")(demo)
+
+
+def up(
+    ctx: typer.Context,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the API; 0: a free one.")] = None,
+) -> None:
+    """Run the system until Ctrl-C: broker or connection, gateway, log, shards, forecaster, API, learning."""
+    settings = options_of(ctx).settings(**({} if port is None else {"api": {"port": port}}))
+    with need_cluster("up"):
+        from services.app import System
+    stop = threading.Event()
+
+    def end(_: int, __: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, end)
+    with System(settings, say=lambda stage: console.print(f"[dim]{stage} ...[/]")) as system:
+        signal.signal(signal.SIGINT, end)
+        console.print(f"Hothouse runs at [bold]{system.url}[/]   (Ctrl-C stops it)")
+        console.print(f"devices publish to MQTT at {system.mqtt_host}:{system.mqtt_port}", highlight=False)
+        if system.mqtt_username:
+            console.print(f"as {system.mqtt_username}, password in {system.mqtt_password_file}", highlight=False)
+        stop.wait()
+        console.print("[dim]stopping ...[/]")
+
+
+def demo(
+    ctx: typer.Context,
+    headless: Annotated[bool, typer.Option("--headless", help="Print lines instead of the live view.")] = False,
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long it runs after the warm-up.")] = 10.0,
+    summary: Annotated[Path | None, typer.Option(help="Write the summary to this file, as JSON.")] = None,
+    recording: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="Replay this folder (one file a zone) instead of simulating."),
+    ] = None,
+    mapping: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="TOML file that names the recording's columns.")
+    ] = None,
+    timezone: Annotated[str | None, typer.Option(help="IANA time zone of the recording.")] = None,
+    latitude: Annotated[float | None, typer.Option(min=-90, max=90, help="Where the recording was made.")] = None,
+    longitude: Annotated[float | None, typer.Option(min=-180, max=180, help="Where the recording was made.")] = None,
+    warm_days: Annotated[float, typer.Option(min=0, max=400, help="Days of history that go through first.")] = 14.0,
+    speed: Annotated[float, typer.Option(min=1, help="Greenhouse seconds a second.")] = 900.0,
+    retrain_every: Annotated[float, typer.Option(min=0, help="Seconds between retrainings; 0: never.")] = 45.0,
+    promote: Annotated[Promotion, typer.Option(help="Who decides about a new model.")] = Promotion.ALWAYS,
+    zones: Annotated[int, typer.Option(min=1, max=500, help="Simulated zones.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation.")] = 1,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the API; 0: a free one.")] = 0,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data folder afterwards.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="Data folder of the demonstration.")] = None,
+) -> None:
+    """Show the whole system on this machine: a simulated or recorded greenhouse, forecasts, retraining and swaps."""
+    if summary is not None and not summary.absolute().parent.is_dir():
+        raise ConfigError(
+            f"--summary {summary}: the folder {summary.absolute().parent} does not exist", "Make it first."
+        )
+    with need_cluster("demo"):
+        from services.demo import DemoOptions, run_demo
+    code = run_demo(
+        DemoOptions(
+            headless=headless,
+            minutes=minutes,
+            summary=summary,
+            recording=recording,
+            mapping=mapping,
+            timezone=timezone,
+            latitude=latitude,
+            longitude=longitude,
+            warm_days=warm_days,
+            speed=speed,
+            retrain_every=retrain_every,
+            promote=promote.value,
+            zones=zones,
+            seed=seed,
+            port=port,
+            keep=keep,
+            data_dir=data_dir if data_dir is not None else options_of(ctx).data_dir,
+        )
+    )
+    raise typer.Exit(code)

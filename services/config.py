@@ -1,0 +1,255 @@
+"""Configuration: one TOML file plus the environment, checked once, frozen afterwards.
+
+This is the only module that reads the environment. Every setting can be given as ``HOTHOUSE_SECTION__NAME`` too
+(``HOTHOUSE_STREAM__STEP_S=60``); the environment wins over the file. Secrets are never values in the file: a
+setting that ends in ``_file`` names a file that holds one.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+import zoneinfo
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from services.errors import ConfigError
+
+__all__ = [
+    "ApiSettings", "ForecastSettings", "InfluxSettings", "LearnSettings", "LogSettings", "MqttSettings",
+    "RaySettings", "Settings", "SiteSettings", "StreamSettings", "environment", "load_settings",
+]  # fmt: skip
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class MqttSettings(_Section):
+    """Where samples come from."""
+
+    host: str = Field("", description="Broker to connect to; empty: start a local one on loopback.")
+    port: int = Field(1883, ge=1, le=65535, description="Port of that broker.")
+    username: str = Field("", description="User name, if the broker wants one.")
+    password_file: Path | None = Field(None, description="File that holds the password.")
+    tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
+    client_id: str = Field("hothouse-gateway", description="Names the gateway's persistent session.")
+
+
+class LogSettings(_Section):
+    """The durable log between edge and core."""
+
+    kind: Literal["sqlite"] = Field("sqlite", description="Which log; Kafka comes with a later release.")
+    partitions: int = Field(4, ge=1, le=1024, description="Fixed when the log is created.")
+
+
+class StreamSettings(_Section):
+    """How samples become rows."""
+
+    step_s: int = Field(300, ge=10, le=3600, description="Length of a row in seconds; must divide a day.")
+    lateness_s: int = Field(30, ge=0, le=3600, description="How long a row waits for samples that are out of order.")
+    idle_s: int = Field(60, ge=1, le=3600, description="A silent site's rows close this long after, by receive time.")
+    shards: int = Field(1, ge=1, le=64, description="Ray actors that share the log's partitions.")
+    ring_hours: int = Field(48, ge=26, le=336, description="Rows kept in memory a zone.")
+    snapshot_s: float = Field(5.0, gt=0, le=3600, description="Seconds between snapshots of a shard.")
+
+    @field_validator("step_s")
+    @classmethod
+    def _divides_a_day(cls, value: int) -> int:
+        if 86_400 % value:
+            raise ValueError("must divide a day (86400 s) evenly, such as 60, 300, 600 or 900")
+        return value
+
+
+class ForecastSettings(_Section):
+    """What is forecast."""
+
+    horizons_min: tuple[int, ...] = Field(
+        (5, 10, 15, 30, 60, 120, 180, 360, 720, 1440), description="Horizons in minutes, rising."
+    )
+    targets: tuple[str, ...] = Field(
+        ("air_temp_c", "rh_pct", "co2_ppm", "vpd_kpa"), description="Metrics that are forecast."
+    )
+    lookback_hours: int = Field(24, ge=1, le=72, description="History the network sees, in hours.")
+    stale_after_s: int = Field(1800, ge=60, description="Age of a forecast, in stream time, from which /predict answers 503.")
+
+    @field_validator("horizons_min")
+    @classmethod
+    def _rising(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if not value or list(value) != sorted(set(value)) or value[0] < 1 or value[-1] > 7 * 1440:
+            raise ValueError("must rise, each between 1 and 10080 minutes")
+        return value
+
+
+class LearnSettings(_Section):
+    """Periodic retraining."""
+
+    retrain_every_s: float = Field(6 * 3600, ge=0, description="Wall seconds between retrainings; 0: never by itself.")
+    cool_down_s: float = Field(10.0, ge=0, description="No training starts by itself this soon after another ended.")
+    timeout_s: float = Field(1800, gt=0, description="A training that takes longer is ended; the champion stays.")
+    min_days: float = Field(2.0, gt=0, description="History needed before the first training, in days.")
+    window_days: float = Field(60.0, gt=0, description="History used for a training, in days.")
+    held_back: float = Field(0.15, gt=0, lt=0.9, description="Newest share of the history, held back for the gate.")
+    workers: int = Field(1, ge=0, le=256, description="Ray Train workers; 0: inside the trainer's own process.")
+    use_gpu: Literal["auto", "yes", "no"] = Field("auto", description="Train on GPUs.")
+    epochs: int = Field(6, ge=1, le=1000, description="Passes over the training windows.")
+    max_windows: int = Field(20_000, ge=100, description="Windows drawn for one epoch, all zones together.")
+    seed: int = Field(7, ge=0, description="Seed of initial weights and shuffling.")
+    force_promote: bool = Field(False, description="Promote whatever the gate says (demonstrations only).")
+    mlflow_uri: str = Field("", description="MLflow tracking server; empty: an SQLite file in the data folder.")
+
+
+class InfluxSettings(_Section):
+    """Series for people; off while url is empty."""
+
+    url: str = Field("", description="InfluxDB address; empty: rows and forecasts are not sent.")
+    org: str = Field("-", description="Organisation (2.x); anything on 1.8.")
+    bucket: str = Field("hothouse/autogen", description="Bucket (2.x), or database/retention policy (1.8).")
+    token: SecretStr | None = Field(None, description="Token; only from the environment (HOTHOUSE_INFLUX__TOKEN).")
+    token_file: Path | None = Field(None, description="File that holds the token.")
+    queue_points: int = Field(200_000, ge=1000, description="Points kept while InfluxDB is away; older ones are dropped and counted.")
+
+
+class ApiSettings(_Section):
+    """HTTP."""
+
+    host: str = Field("127.0.0.1", description="Address to listen on; loopback unless you say otherwise.")
+    port: int = Field(8000, ge=0, le=65535, description="Port; 0: a free one.")
+    replicas: int = Field(1, ge=1, le=32, description="API replicas.")
+    read_key_file: Path | None = Field(None, description="File with a key that readers must send; none: reading is open.")
+
+
+class RaySettings(_Section):
+    """The Ray runtime."""
+
+    address: str = Field("", description="Cluster to join; empty: start one here.")
+    num_cpus: int = Field(0, ge=0, le=1024, description="Logical CPUs of a local runtime; 0: as many as there are, at least 2.")
+    object_store_mb: int = Field(256, ge=80, le=1_000_000, description="Object store of a local runtime.")
+    forecaster_replicas: int = Field(1, ge=1, le=64, description="Replicas that run the model.")
+
+
+class SiteSettings(_Section):
+    """One site; a site that is not listed gets UTC and no sun position."""
+
+    name: str = Field(description="As in the topic.")
+    timezone: str = Field("UTC", description="IANA time zone.")
+    latitude: float | None = Field(None, ge=-90, le=90, description="Degrees north.")
+    longitude: float | None = Field(None, ge=-180, le=180, description="Degrees east.")
+    clock: Literal["civil", "standard"] = Field("civil", description="Which clock its climate control follows.")
+    primary: dict[str, str] = Field(default_factory=dict, description="metric = device: whose value is the zone's.")
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            zoneinfo.ZoneInfo(value)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
+            raise ValueError("must be an IANA time zone such as Europe/Amsterdam") from error
+        return value
+
+
+class Settings(BaseSettings):
+    """All settings; frozen. Build one with :func:`load_settings`."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix="HOTHOUSE_", env_nested_delimiter="__", nested_model_default_partial_update=True
+    )
+
+    data_dir: Path = Field(Path("hothouse-data"), description="Folder for the log, history, models and snapshots.")
+    mqtt: MqttSettings = MqttSettings()
+    log: LogSettings = LogSettings()
+    stream: StreamSettings = StreamSettings()
+    forecast: ForecastSettings = ForecastSettings()
+    learn: LearnSettings = LearnSettings()
+    influx: InfluxSettings = InfluxSettings()
+    api: ApiSettings = ApiSettings()
+    ray: RaySettings = RaySettings()
+    sites: tuple[SiteSettings, ...] = ()
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource, dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
+        """The environment wins over the file (which arrives as init arguments)."""
+        return env_settings, init_settings
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        step_min = self.stream.step_s / 60
+        short = [h for h in self.forecast.horizons_min if h * 60 % self.stream.step_s]
+        if short:
+            raise ValueError(f"forecast.horizons_min {short} are not multiples of stream.step_s ({step_min:g} min)")
+        if self.stream.ring_hours < self.forecast.lookback_hours + 2:
+            raise ValueError("stream.ring_hours must exceed forecast.lookback_hours by 2 or more")
+        return self
+
+    @property
+    def log_path(self) -> Path:
+        """The SQLite log."""
+        return self.data_dir / "log.sqlite"
+
+    @property
+    def storage(self) -> Path:
+        """Where history, snapshots and artefacts live."""
+        return self.data_dir / "storage"
+
+    def site(self, name: str) -> SiteSettings:
+        """The settings of a site, defaults for one that is not listed."""
+        return next((site for site in self.sites if site.name == name), SiteSettings(name=name))
+
+
+def environment() -> dict[str, str]:
+    """The settings that the environment holds: variable -> value."""
+    others = ("HOTHOUSE_TEST_", "HOTHOUSE_CONFIG", "HOTHOUSE_REQUIRE_SERVERS", "HOTHOUSE_SERVERS")
+    return {
+        name: value for name, value in os.environ.items() if name.startswith("HOTHOUSE_") and not name.startswith(others)
+    }
+
+
+def load_settings(path: Path | None = None, **overrides: Any) -> Settings:
+    """Read the TOML file (``path``, else ``$HOTHOUSE_CONFIG``, else ``hothouse.toml`` if it exists) and the environment.
+
+    ``overrides`` win over the file (sections as dicts). Raises :class:`ConfigError` naming the setting, its value
+    and what is allowed.
+    """
+    named = path or (Path(os.environ["HOTHOUSE_CONFIG"]) if os.environ.get("HOTHOUSE_CONFIG") else None)
+    content: dict[str, Any] = {}
+    source = named or Path("hothouse.toml")
+    if source.exists():
+        try:
+            content = tomllib.loads(source.read_text())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{source} is not valid TOML: {error}", "Fix that line, or start again with `hothouse init`.") from error
+        if content.get("influx", {}).get("token"):
+            raise ConfigError(
+                f"{source} holds influx.token; secrets do not belong in the file",
+                "Set HOTHOUSE_INFLUX__TOKEN, or influx.token_file.",
+            )
+    elif named is not None:
+        raise ConfigError(f"the configuration file {source} does not exist", "Make one with `hothouse init`.")
+    for section, value in overrides.items():
+        content[section] = {**content.get(section, {}), **value} if isinstance(value, dict) else value
+    try:
+        return Settings(**content)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, source), "`hothouse config` lists every setting.") from None
+
+
+def _explain(error: ValidationError, source: Path) -> str:
+    lines = []
+    for problem in error.errors(include_url=False):
+        name = ".".join(str(part) for part in problem["loc"]) or "settings"
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"{name} is not a setting")
+            continue
+        given = problem.get("input")
+        shown = "" if isinstance(given, (dict, Settings)) else f" is {given!r}:"
+        message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        message = message[:1].lower() + message[1:]
+        lines.append(f"{name}{shown} {message}")
+    return f"{'; '.join(lines)} (in {source} or the environment)"

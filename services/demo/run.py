@@ -1,0 +1,333 @@
+"""One demo run: warm up, feed, watch, judge."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBar
+
+from edge.log import Log
+from edge.mqtt import MqttAddress
+from edge.simulator.ledger import Ledger
+from edge.simulator.pace import Pace
+from edge.simulator.publisher import Publisher
+from edge.simulator.recording import RecordingError
+from edge.simulator.replay import RecordingSource
+from edge.simulator.source import SampleSource, SimulatorSource
+from edge.simulator.warm import ImportReport, import_samples
+from services.app import System
+from services.config import Settings, load_settings
+from services.demo.memory import MemoryWatch
+from services.demo.options import DemoOptions
+from services.demo.probe import Probe
+from services.demo.summary import checks, ledger, print_summary, write_summary
+from services.demo.view import Progress, event_line, headless_line, live_view
+from services.demo.watch import Seen, Watch
+from services.errors import ConfigError, StartError
+
+__all__ = ["run_demo"]
+
+SIMULATION_START_MS = 1_709_251_200_000  # 1 March 2024: lengthening days, heating and venting
+DAY_MS = 86_400_000
+MARKER = ".hothouse-demo"
+FIRST_FORECAST_TIMEOUT_S = 120.0
+DRAIN_TIMEOUT_S = 20.0
+LOOK_EVERY_S = 0.5
+LINE_EVERY_S = 10.0
+
+
+def run_demo(options: DemoOptions, console: Console | None = None) -> int:
+    """Run the demo; returns its exit code: 0 when every claim of the summary holds, 1 when one does not."""
+    console = console or Console()
+    started_s = time.monotonic()
+    data_dir = options.data_dir or Path("hothouse-data/demo")
+    _prepare(data_dir)
+    source = _source(options)
+    settings = _settings(options, data_dir, source)
+    with _ending_on_signals():
+        try:
+            summary = _run(options, settings, source, console, started_s)
+        finally:
+            if not options.keep:
+                shutil.rmtree(data_dir, ignore_errors=True)
+                with suppress(OSError):
+                    data_dir.parent.rmdir()  # only if nothing else is in it
+    if summary is None:
+        console.print("[yellow]stopped before the first forecast[/]")
+        return 130
+    found = checks(summary, options.minutes)
+    print_summary(console, summary, found)
+    if options.summary is not None:
+        write_summary(summary, options.summary)
+    return 0 if all(holds for _, holds, _ in found) else 1
+
+
+def _run(
+    options: DemoOptions, settings: Settings, source: SampleSource, console: Console, started_s: float
+) -> dict[str, Any] | None:
+    warm_ms = source.start_ms + round(options.warm_days * DAY_MS)
+    run = _Run(options, source, console, warm_ms)
+    with run.starting() as say:
+        system = System(settings, receive_clock="replayed", warm_up=run.warm_up, say=say)
+        try:
+            with MemoryWatch() as memory, system:
+                return run.feed_and_watch(system, memory, started_s, say)
+        except KeyboardInterrupt:
+            return None
+        except ConnectionError as error:
+            raise StartError(f"the demo lost a part: {error}") from error
+
+
+class _Run:
+    """The state of one run between its stages."""
+
+    def __init__(self, options: DemoOptions, source: SampleSource, console: Console, warm_ms: int) -> None:
+        self._options = options
+        self._source = source
+        self._console = console
+        self._warm_ms = warm_ms
+        self._imported = ImportReport(0, 0, 0, None)
+        self._bar = ProgressBar(
+            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(),
+            console=console, transient=not options.headless, disable=options.headless,
+        )  # fmt: skip
+
+    @contextmanager
+    def starting(self) -> Iterator[Any]:
+        """Progress bars while the system starts; gives a function that names the stage."""
+        stage = self._bar.add_task("starting", total=None)
+
+        def say(text: str) -> None:
+            if self._options.headless:
+                self._console.print(f"[dim]{text} ...[/]", highlight=False)
+            self._bar.update(stage, description=text)
+
+        self._bar.start()
+        try:
+            yield say
+        finally:
+            self._bar.stop()
+
+    def warm_up(self, log: Log) -> None:
+        """Append the past to the log; runs beside the start of Ray."""
+        first_ms = self._source.start_ms
+        days = (self._warm_ms - first_ms) / DAY_MS
+        task = self._bar.add_task(f"{days:g} days of history", total=self._warm_ms - first_ms)
+
+        def progress(at_ms: int, _: int) -> None:
+            self._bar.update(task, completed=at_ms - first_ms)
+
+        self._imported = import_samples(self._source, log, self._warm_ms, progress)
+        self._bar.update(task, completed=self._warm_ms - first_ms)
+        if self._options.headless:
+            self._console.print(
+                f"[dim]{days:g} days of history: {self._imported.samples:,} samples[/]", highlight=False
+            )
+
+    def feed_and_watch(self, system: System, memory: MemoryWatch, started_s: float, say: Any) -> dict[str, Any] | None:
+        """Publish, probe, show; afterwards let everything arrive, and sum up."""
+        watch = Watch(system.url)
+        say("waiting for the first forecast")
+        if not watch.wait_until_ready(FIRST_FORECAST_TIMEOUT_S):
+            raise StartError(
+                f"no forecast within {FIRST_FORECAST_TIMEOUT_S:g} s", f"See {system.logs_dir} and the Ray logs."
+            )
+        first_forecast_s = time.monotonic() - started_s
+        self._bar.stop()
+        self._console.print(f"first forecast after {first_forecast_s:.1f} s; open {system.url} in a browser")
+        published = Ledger(status_file=system.settings.data_dir / "publisher.json")
+        publisher = Publisher(
+            self._source,
+            _address(system),
+            published,
+            Pace(self._options.speed),
+            with_clock=True,
+            until_ms=self._source.end_ms,
+        )
+        feeding = threading.Thread(target=publisher.run, name="publisher", daemon=True)
+        probe = Probe(system.url, list(watch.seen.forecasts))
+        probe.start()
+        feeding.start()
+        try:
+            with suppress(KeyboardInterrupt):
+                self._watch_for(watch, published, probe, memory, system.url)
+            publisher.stop()
+            feeding.join()
+            with suppress(KeyboardInterrupt):
+                self._drain(watch, self._published(published))
+        finally:
+            publisher.stop()
+            probe.stop()
+        seen = watch.look()
+        watch.close()
+        return {
+            **ledger(self._published(published), seen.shards),
+            "published_warm_up": self._imported.samples + self._imported.refused,
+            "published_live": published.status["published"],
+            "forecasts": seen.total("forecasts"),
+            "retrains": int(seen.retrainer.get("retrains", 0)),
+            "swaps": sum(event.get("kind") == "serving" for event in seen.events),
+            "models": _models(seen),
+            "probe": probe.result(),
+            "mae": _mae(seen),
+            "first_forecast_s": round(first_forecast_s, 1),
+            "peak_memory_mb": round(memory.peak_mb),
+            "gateway_restarts": system.gateway.restarts if system.gateway else 0,
+            "errors": seen.errors,
+            "recording": str(self._options.recording or ""),
+            "promote": self._options.promote,
+        }
+
+    def _published(self, published: Ledger) -> int:
+        return int(published.status["published"]) + self._imported.samples + self._imported.refused
+
+    def _watch_for(self, watch: Watch, published: Ledger, probe: Probe, memory: MemoryWatch, url: str) -> None:
+        progress = Progress()
+        progress.total_s, progress.url = self._options.minutes * 60, url
+        began_s = time.monotonic()
+        shown_events = len(watch.look().events)
+        next_line_s = 0.0
+        recent = (began_s, 0)
+        live = None if self._options.headless else Live(console=self._console, refresh_per_second=4, screen=False)
+        with live or nullcontext():
+            while progress.elapsed_s < progress.total_s and not published.status["done"]:
+                time.sleep(LOOK_EVERY_S)
+                now_s = time.monotonic()
+                progress.elapsed_s = now_s - began_s
+                progress.published = int(published.status["published"])
+                if now_s - recent[0] >= 2:
+                    progress.samples_per_s = (progress.published - recent[1]) / (now_s - recent[0])
+                    recent = (now_s, progress.published)
+                progress.memory_mb = memory.now_mb
+                progress.probe = probe.result()
+                seen = watch.look()
+                if live is not None:
+                    live.update(live_view(seen, progress))
+                    continue
+                for event in seen.events[shown_events:]:
+                    self._console.print(f"     {event_line(event)}", highlight=False, soft_wrap=True)
+                shown_events = len(seen.events)
+                if progress.elapsed_s >= next_line_s:
+                    next_line_s += LINE_EVERY_S
+                    self._console.print(headless_line(seen, progress), highlight=False, soft_wrap=True)
+
+    def _drain(self, watch: Watch, published: int) -> None:
+        """Wait until what was published has been counted and the log is read to its end."""
+        deadline_s = time.monotonic() + DRAIN_TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            seen = watch.look()
+            if seen.total("samples") >= published and seen.total("backlog") == 0:
+                return
+            time.sleep(LOOK_EVERY_S)
+
+
+def _prepare(data_dir: Path) -> None:
+    """An empty folder of our own: an old demo's is replaced, anything else is left alone."""
+    if data_dir.exists() and any(data_dir.iterdir()):
+        if not (data_dir / MARKER).exists():
+            raise ConfigError(
+                f"data_dir is {str(data_dir)!r}: the folder is not empty and not of an earlier demo",
+                "Choose another folder with --data-dir.",
+            )
+        shutil.rmtree(data_dir)
+    data_dir.mkdir(parents=True, exist_ok=True)
+    (data_dir / MARKER).touch()
+
+
+def _source(options: DemoOptions) -> SampleSource:
+    if options.recording is not None:
+        try:
+            return RecordingSource(
+                options.recording, options.mapping, None, options.timezone, options.latitude, options.longitude
+            )
+        except RecordingError as error:
+            raise ConfigError(f"recording is {str(options.recording)!r}: {error}") from error
+    from edge.simulator.site import SimulatedSite
+
+    return SimulatorSource(SimulatedSite("demo", options.seed, SIMULATION_START_MS, zones=options.zones))
+
+
+def _settings(options: DemoOptions, data_dir: Path, source: SampleSource) -> Settings:
+    site = {
+        "name": source.site, "timezone": source.timezone, "latitude": source.latitude, "longitude": source.longitude,
+        "primary": dict(source.primary),
+    }  # fmt: skip
+    return load_settings(
+        data_dir=data_dir,
+        api={"port": options.port},
+        learn={"retrain_every_s": options.retrain_every, "force_promote": options.promote == "always"},
+        sites=[site],
+    )
+
+
+def _address(system: System) -> MqttAddress:
+    password = system.mqtt_password_file.read_text().strip() if system.mqtt_password_file else ""
+    return MqttAddress(
+        host=system.mqtt_host, port=system.mqtt_port, username=system.mqtt_username, password=password,
+        tls_ca=system.settings.mqtt.tls_ca_file, v5=system.mqtt_v5,
+    )  # fmt: skip
+
+
+def _models(seen: Seen) -> list[dict[str, Any]]:
+    served = {event["version"] for event in seen.events if event.get("kind") == "serving"}
+    return [
+        {
+            "version": model["version"],
+            "weights_sha256": model["weights_sha256"],
+            "trained_on": model["trained_on"],
+            "held_back_mae": model["held_back_mae"],
+            "served": model["version"] in served,
+            "forced": model["forced"],
+            "reason": model["reason"],
+        }
+        for model in sorted(seen.models, key=lambda model: model["created_ms"])
+    ]
+
+
+def _mae(seen: Seen) -> dict[str, dict[str, dict[str, Any]]]:
+    """Live errors, the shards' tables pooled by their number of matured forecasts."""
+    pooled: dict[str, dict[str, dict[str, Any]]] = {}
+    tables: list[Mapping[str, Any]] = [table for shard in seen.shards for table in shard.get("scores", [])]
+    for table in tables:
+        for target, horizons in table.items():
+            for horizon, cell in horizons.items():
+                _pool(pooled.setdefault(target, {}).setdefault(str(horizon), {"n": 0}), cell)
+    return pooled
+
+
+def _pool(into: dict[str, Any], cell: Mapping[str, Any]) -> None:
+    n, more = into["n"], int(cell.get("n") or 0)
+    if not more:
+        return
+    for name, value in cell.items():
+        if name != "n" and value is not None:
+            into[name] = round((into.get(name, 0.0) * n + float(value) * more) / (n + more), 5)
+    into["n"] = n + more
+
+
+@contextmanager
+def _ending_on_signals() -> Iterator[None]:
+    """SIGTERM ends a demo as Ctrl-C does; only in the main thread can handlers be set."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,144 @@
+"""The demo's summary: what went in, what came out, and whether it may be called a success."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["checks", "ledger", "print_summary", "write_summary"]
+
+SHOWN_HORIZONS_MIN = (30, 60, 180, 360, 720, 1440)
+SHOWN_FORECASTERS = (("model", "served"), ("persistence", "persistence"), ("naive_24h", "24-h naive"), ("n", "n"))
+MINUTES_FOR_SWAPS = 3.0
+EXPECTED_SWAPS = 2
+
+
+def ledger(published: int, shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add up what became of each published sample; the four outcomes are disjoint.
+
+    >>> ledger(5, [{"accepted": 3, "duplicates": 1, "late": 0, "rejected": {"malformed": 1}, "zone_rows": 2}])
+    {'published': 5, 'accepted': 3, 'duplicates': 1, 'late': 0, 'rejected': {'malformed': 1}, 'rows': 2}
+    """
+    rejected: dict[str, int] = {}
+    for shard in shards:
+        for reason, count in shard.get("rejected", {}).items():
+            rejected[reason] = rejected.get(reason, 0) + count
+
+    def total(name: str) -> int:
+        return sum(int(shard.get(name, 0)) for shard in shards)
+
+    return {
+        "published": published,
+        "accepted": total("accepted"),
+        "duplicates": total("duplicates"),
+        "late": total("late"),
+        "rejected": rejected,
+        "rows": total("zone_rows"),
+    }
+
+
+def checks(summary: Mapping[str, Any], minutes: float) -> list[tuple[str, bool, str]]:
+    """The claims that decide the exit code: ``(claim, holds, what was seen)``."""
+    counted = (
+        summary["accepted"] + summary["duplicates"] + summary["late"] + sum(summary["rejected"].values())
+    )  # fmt: skip
+    probe = summary["probe"]
+    found = [
+        (
+            "every published sample is accounted for",
+            counted == summary["published"],
+            f"{summary['published']:,} published, {counted:,} counted",
+        ),
+        ("forecasts were made", summary["forecasts"] > 0, f"{summary['forecasts']:,}"),
+        ("no request failed", probe["sent"] > 0 and probe["failed"] == 0, f"{probe['failed']} of {probe['sent']:,}"),
+        ("no part reported an error", not summary["errors"], "; ".join(summary["errors"][:3]) or "none"),
+    ]
+    if minutes >= MINUTES_FOR_SWAPS:
+        weights = {model["weights_sha256"] for model in summary["models"] if model["served"]}
+        found += [
+            ("retrained at least twice", summary["retrains"] >= EXPECTED_SWAPS, str(summary["retrains"])),
+            (
+                "swapped at least twice, to different models",
+                summary["swaps"] >= EXPECTED_SWAPS and len(weights) >= EXPECTED_SWAPS,
+                f"{summary['swaps']} swaps, {len(weights)} different weights",
+            ),
+        ]
+    return found
+
+
+def write_summary(summary: Mapping[str, Any], path: Path) -> None:
+    """Write the summary as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
+
+
+def print_summary(console: Console, summary: Mapping[str, Any], found: list[tuple[str, bool, str]]) -> None:
+    """Print the closing tables."""
+    console.print()
+    console.print(_error_table(summary["mae"]))
+    if summary["models"]:
+        console.print(_model_table(summary["models"]))
+    probe = summary["probe"]
+    console.print(
+        f"[bold]samples[/] {summary['published']:,} published = {summary['accepted']:,} accepted"
+        f" + {summary['duplicates']:,} duplicates + {summary['late']:,} late"
+        f" + {sum(summary['rejected'].values()):,} rejected   [bold]rows[/] {summary['rows']:,}"
+        f"   [bold]forecasts[/] {summary['forecasts']:,}"
+    )
+    console.print(
+        f"[bold]/predict[/] {probe['sent']:,} requests, {probe['failed']} failed,"
+        f" p50 {probe['p50_ms']} ms, p99 {probe['p99_ms']} ms"
+        f"   [bold]first forecast[/] {summary['first_forecast_s']} s"
+        f"   [bold]peak memory[/] {summary['peak_memory_mb']:,} MB"
+    )
+    for claim, holds, seen in found:
+        console.print(f"{'[green]✓' if holds else '[red]✗'} {claim}[/] ({seen})", highlight=False)
+
+
+def _error_table(mae: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Table:
+    table = Table(title="Mean absolute error of the forecasts that matured while it ran")
+    table.add_column("target")
+    table.add_column("")
+    for horizon in SHOWN_HORIZONS_MIN:
+        table.add_column(f"{horizon} min" if horizon < 60 else f"{horizon // 60} h", justify="right")
+    for target, horizons in mae.items():
+        for row, (key, name) in enumerate(SHOWN_FORECASTERS):
+            cells = [_cell(horizons.get(str(horizon)), key) for horizon in SHOWN_HORIZONS_MIN]
+            last = row == len(SHOWN_FORECASTERS) - 1
+            table.add_row(target if row == 0 else "", name, *cells, style="bold" if row == 0 else "", end_section=last)
+    return table
+
+
+def _cell(cell: Mapping[str, Any] | None, key: str) -> str:
+    if not cell or not cell["n"]:
+        return "–"
+    return f"{cell[key]:,}" if key == "n" else f"{cell[key]:.3g}"
+
+
+def _model_table(models: list[Mapping[str, Any]]) -> Table:
+    table = Table(title="Models")
+    table.add_column("version")
+    table.add_column("weights")
+    table.add_column("trained on")
+    table.add_column("verdict", overflow="fold")
+    for model in models:
+        trained_on = model["trained_on"]
+        verdict = "refused"
+        if model["served"]:
+            verdict = "[yellow]promotion forced[/]" if model["forced"] else "[green]promoted[/]"
+        table.add_row(
+            model["version"],
+            str(model["weights_sha256"])[:8],
+            f"{_day(trained_on.get('from'))} to {_day(trained_on.get('to'))}",
+            f"{verdict}: {model['reason']}",
+        )
+    return table
+
+
+def _day(time: object) -> str:
+    return str(time or "?")[:16].replace("T", " ")

@@ -1,0 +1,66 @@
+"""Every error that Hothouse raises on purpose, drawn once.
+
+Foreign errors are translated where they enter (``raise … from error``). The message is one sentence for a person;
+``hint`` says what to do next.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArtefactError",
+    "ConfigError",
+    "HistoryError",
+    "HothouseError",
+    "LogError",
+    "PromotionRefusedError",
+    "RegistryError",
+    "StartError",
+    "TrainingError",
+]
+
+
+class HothouseError(Exception):
+    """Base of all; ``exit_code`` is what the command line answers with."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class ConfigError(HothouseError):
+    """A setting is wrong: the message names it, its value and what is allowed."""
+
+    exit_code = 2
+
+
+class StartError(HothouseError):
+    """A part of the system did not come up."""
+
+    exit_code = 3
+
+
+class LogError(HothouseError):
+    """The log refused an append or a read."""
+
+
+class HistoryError(HothouseError):
+    """The Parquet history could not be read or written."""
+
+
+class TrainingError(HothouseError):
+    """A training run did not produce a model; the champion stays."""
+
+
+class ArtefactError(HothouseError):
+    """A model's files are missing, corrupt or do not reproduce their golden output."""
+
+
+class PromotionRefusedError(HothouseError):
+    """A model may not become champion; the message gives the reason."""
+
+
+class RegistryError(HothouseError):
+    """The model registry (MLflow) does not answer; what serves goes on serving."""

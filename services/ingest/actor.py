@@ -1,0 +1,254 @@
+"""Step 4 of the way of a reading, on Ray: the actor around a :class:`Shard`, and its links to Serve and the board.
+
+The actor holds no logic of its own. It runs the shard's rounds in a thread; what the shard needs it finds by name
+and looks up again after an error, so that any part may restart at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import ray
+from ray import serve
+
+from edge.log import LogError, SqliteLog
+from services.config import Settings
+from services.errors import HistoryError
+from services.forecast_spec import forecast_spec
+from services.ingest.shard import PAST_HOURS, Shard, Window
+from services.ingest.snapshot import FencedError
+from services.messages import (
+    APP_NAME,
+    BOARD_ACTOR,
+    F32,
+    FORECASTER_DEPLOYMENT,
+    NAMESPACE,
+    ForecastReply,
+    ForecastRequest,
+    ZoneForecast,
+    shard_actor,
+)  # fmt: skip
+from services.store.series import InfluxWriter, NullSeries, SeriesWriter
+
+__all__ = ["BoardLink", "ShardActor", "series_writer"]
+
+_log = logging.getLogger(__name__)
+
+POLL_S = 0.02
+RETRY_S = 1.0
+FORECAST_TIMEOUT_S = 5.0
+BOARD_TIMEOUT_S = 5.0
+BOARD_RETRY_S = 0.5
+MAX_UNSENT = 2_000
+
+
+class ShardActor:
+    """Started by the composition root as a named actor (``max_restarts=-1, max_task_retries=0``).
+
+    All calls are idempotent.
+    """
+
+    def __init__(self, settings: Settings, index: int, partitions: Sequence[int]) -> None:
+        self._series = series_writer(settings)
+        self._link = BoardLink(shard_actor(index))
+        self._shard = Shard(
+            settings, partitions, SqliteLog(settings.log_path, settings.log.partitions), self._series,
+            _ForecasterLink().forecast, self._link, ThreadPoolExecutor(1, "forecast"), time.monotonic,
+        )  # fmt: skip
+        self._link.start(self._shard)
+        self._stop = threading.Event()
+        self._ended = ""
+        self._thread = threading.Thread(target=self._run, name="shard", daemon=True)
+        self._thread.start()
+
+    def ping(self) -> str:
+        """``ok`` while the rounds go on; raises ``RuntimeError`` with the reason once they have ended."""
+        if self._ended:
+            raise RuntimeError(self._ended)
+        return "ok"
+
+    def stats(self) -> dict[str, Any]:
+        """See :meth:`Shard.stats`."""
+        return self._shard.stats()
+
+    def flush(self) -> dict[str, int]:
+        """Make the history complete up to what was read; partition -> offset reached."""
+        return {str(number): offset for number, offset in self._shard.flush().items()}
+
+    def window(self, site: str, zone: str) -> Window | None:
+        """See :meth:`Shard.window`."""
+        return self._shard.window(site, zone)
+
+    def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
+        """See :meth:`Shard.baseline`."""
+        return self._shard.baseline(site, zone, origin_ms, now)
+
+    def refresh(self) -> None:
+        """Compute the last step's forecasts again at once, as after a swap."""
+        self._shard.refresh()
+
+    def stop(self) -> None:
+        """End the rounds, save, and let go of files and connections."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        self._thread.join(10)
+        if not self._ended:
+            self._shard.close()
+        self._link.close()
+        self._series.close(2.0)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                if not self._shard.step():
+                    self._stop.wait(POLL_S)
+            except FencedError as error:
+                _log.error("the shard ends: %s", error)
+                self._ended = str(error)
+                return
+            except LogError as error:
+                self._shard.failed("log", error)
+                self._stop.wait(RETRY_S)
+            except (HistoryError, OSError, sqlite3.Error) as error:
+                self._shard.failed("storage", error)
+                self._stop.wait(RETRY_S)
+            except BaseException:
+                # The state in memory may be half changed. The snapshot is whole: Ray restarts this process from it.
+                _log.exception("the shard ends with an error and is restarted")
+                os._exit(1)
+
+
+def series_writer(settings: Settings) -> SeriesWriter:
+    """InfluxDB where one is configured, otherwise nothing."""
+    influx = settings.influx
+    if not influx.url:
+        return NullSeries()
+    token = influx.token.get_secret_value() if influx.token else ""
+    if not token and influx.token_file is not None:
+        token = influx.token_file.read_text().strip()
+    channels = forecast_spec(settings).channels
+    return InfluxWriter(influx.url, influx.org, influx.bucket, token, channels, influx.queue_points)
+
+
+class _ForecasterLink:
+    """The Serve handle of the Forecaster; found anew after an error.
+
+    With Serve's throughput settings a handle's router lives in the event loop of its caller, so this link has one.
+    """
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="forecaster-link", daemon=True).start()
+
+    def forecast(self, request: ForecastRequest) -> ForecastReply:
+        """Ask and wait; raises what Serve raises, or ``TimeoutError``."""
+        return asyncio.run_coroutine_threadsafe(self._ask(request), self._loop).result()
+
+    async def _ask(self, request: ForecastRequest) -> ForecastReply:
+        try:
+            if self._handle is None:
+                self._handle = serve.get_deployment_handle(FORECASTER_DEPLOYMENT, APP_NAME)
+            async with asyncio.timeout(FORECAST_TIMEOUT_S):
+                reply: ForecastReply = await self._handle.forecast.remote(request)
+        except BaseException:
+            self._handle = None
+            raise
+        return reply
+
+
+class BoardLink:
+    """Sends to the board actor from a thread of its own; keeps what could not be sent, within a bound.
+
+    A board that was restarted has lost everything: after an error each zone's newest forecast is sent again, and the
+    board's answer names the zones whose past it lacks.
+    """
+
+    def __init__(self, component: str) -> None:
+        self._component = component
+        self._shard: Shard | None = None
+        self._board: Any = None
+        self._changed = threading.Condition()
+        self._forecasts: list[ZoneForecast] = []
+        self._newest: dict[tuple[str, str], ZoneForecast] = {}
+        self._past: dict[tuple[str, str], tuple[list[int], dict[str, list[float | None]]]] = {}
+        self._stats: dict[str, Any] | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="board-link", daemon=True)
+
+    def start(self, shard: Shard) -> None:
+        """Begin to send; ``shard`` gives the past that the board asks for."""
+        self._shard = shard
+        self._thread.start()
+
+    def publish(self, forecasts: Sequence[ZoneForecast]) -> None:
+        """See ``services.ingest.shard.Board``."""
+        with self._changed:
+            self._forecasts += forecasts
+            self._newest.update({(f["site"], f["zone"]): f for f in forecasts})
+            del self._forecasts[:-MAX_UNSENT]
+            self._changed.notify()
+
+    def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
+        """See ``services.ingest.shard.Board``."""
+        with self._changed:
+            self._past[site, zone] = (end_ms, values)
+            self._changed.notify()
+
+    def put_stats(self, stats: dict[str, Any]) -> None:
+        """See ``services.ingest.shard.Board``."""
+        with self._changed:
+            self._stats = stats
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Stop sending."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(BOARD_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing or self._forecasts or self._past or self._stats)
+                if self._closing:
+                    return
+                forecasts, past, stats = self._forecasts, self._past, self._stats
+                self._forecasts, self._past, self._stats = [], {}, None
+            try:
+                self._send(forecasts, past, stats)
+            except Exception as error:  # whatever Ray raises while the board is away
+                _log.info("the board does not answer: %s", error)
+                self._board = None
+                with self._changed:
+                    self._past = {**past, **self._past}
+                    waiting = {id(f) for f in forecasts} | {id(f) for f in self._forecasts}
+                    again = [f for f in self._newest.values() if id(f) not in waiting]
+                    self._forecasts = (again + forecasts + self._forecasts)[-MAX_UNSENT - len(again) :]
+                    self._changed.wait_for(lambda: self._closing, BOARD_RETRY_S)
+
+    def _send(
+        self, forecasts: list[ZoneForecast], past: dict[tuple[str, str], Any], stats: dict[str, Any] | None
+    ) -> None:
+        if self._board is None:
+            self._board = ray.get_actor(BOARD_ACTOR, namespace=NAMESPACE)
+        if forecasts:
+            asked = ray.get(self._board.publish.remote(forecasts), timeout=BOARD_TIMEOUT_S) or []
+            for site, zone in map(tuple, asked):
+                found = self._shard.past(site, zone, PAST_HOURS) if self._shard else None
+                if found is not None:
+                    past[site, zone] = found
+        calls = [self._board.put_past.remote(site, zone, *content) for (site, zone), content in past.items()]
+        if stats is not None:
+            calls.append(self._board.put_stats.remote(self._component, stats))
+        ray.get(calls, timeout=BOARD_TIMEOUT_S)

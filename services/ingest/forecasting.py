@@ -1,0 +1,108 @@
+"""Step 7 of the way of a reading: closed steps -> one request to the Forecaster, its reply -> what is published."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from models.features import targets_of
+from models.spec import ForecastSpec
+from services.ingest.rings import Rings
+from services.messages import ForecastRequest, ZoneForecast
+
+__all__ = ["STALE_AFTER_S", "Origin", "build_request", "degraded_reasons", "zone_forecasts"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+STALE_AFTER_S = 900
+"""A forecast is degraded when an input of its target is older than this, or than two steps if they are longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A closed step of a site, with all that a forecast from it needs besides the rings; ``Z`` zones."""
+
+    partition: int
+    site: str
+    end_ms: int
+    zones: tuple[str, ...]
+    indices: I64  # [Z], the zones' places in the partition's rings
+    values: F32  # [Z, C]
+    ages_s: F32  # [Z, C]
+    baseline: F32  # [Z, H, M, Q]
+
+
+def build_request(spec: ForecastSpec, origins: Sequence[Origin], rings: Sequence[Rings]) -> ForecastRequest:
+    """One request for all zones of all ``origins``, in their order; ``rings[i]`` are those of ``origins[i]``."""
+    windows, origin_ms, sites = [], [], []
+    for origin, ring in zip(origins, rings, strict=True):
+        at = np.full(len(origin.zones), origin.end_ms, np.int64)
+        windows.append(ring.window(origin.indices, at, spec.lookback_steps))
+        origin_ms.append(at)
+        sites += [origin.site] * len(origin.zones)
+    return ForecastRequest(
+        schema_hash=spec.hash, sites=sites, values=np.concatenate(windows), origin_ms=np.concatenate(origin_ms),
+        baseline=np.concatenate([origin.baseline for origin in origins]),
+    )  # fmt: skip
+
+
+def zone_forecasts(spec: ForecastSpec, origin: Origin, version: str, quantiles: F32) -> list[ZoneForecast]:
+    """What is published of ``quantiles [Z, H, M, Q]``; a target that cannot be forecast at all is left out."""
+    targets_now = targets_of(origin.values, spec)
+    published = []
+    for z, zone in enumerate(origin.zones):
+        now = dict(zip(spec.channels, map(_number, origin.values[z].tolist()), strict=True))
+        now.update(zip(spec.targets, map(_number, targets_now[z].tolist()), strict=True))
+        published.append(
+            ZoneForecast(
+                site=origin.site, zone=zone, origin_ms=origin.end_ms, origin=_iso(origin.end_ms),
+                step_s=spec.step_ms // 1000, model_version=version, now=now,
+                degraded=degraded_reasons(spec, origin.ages_s[z]),
+                freshness_s=dict(zip(spec.channels, map(_number, origin.ages_s[z].tolist()), strict=True)),
+                forecasts={
+                    target: [_point(origin.end_ms, horizon, quantiles[z, h, m].tolist())
+                             for h, horizon in enumerate(spec.horizons_min)]
+                    for m, target in enumerate(spec.targets) if np.isfinite(quantiles[z, :, m]).all()
+                },
+            )
+        )  # fmt: skip
+    return published
+
+
+def degraded_reasons(spec: ForecastSpec, ages_s: F32) -> list[str]:
+    """Why a zone's forecast is weaker than it should be, a sentence a channel; ``ages_s [C]``."""
+    limit_s = max(STALE_AFTER_S, 2 * spec.step_ms // 1000)
+    reasons = []
+    for channel in dict.fromkeys(channel for target in spec.targets for channel in _inputs_of(target, spec)):
+        age_s = float(ages_s[spec.channels.index(channel)])
+        if math.isnan(age_s):
+            reasons.append(f"{channel}: no reading yet")
+        elif age_s > limit_s:
+            reasons.append(f"{channel}: last reading {age_s / 60:.0f} min before the origin")
+    return reasons
+
+
+def _inputs_of(target: str, spec: ForecastSpec) -> tuple[str, ...]:
+    return (target,) if target in spec.channels else ("air_temp_c", "rh_pct")  # vpd_kpa is computed from these
+
+
+def _point(origin_ms: int, horizon_min: int, quantiles: Sequence[float]) -> dict[str, Any]:
+    time_ms = origin_ms + horizon_min * 60_000
+    p10, p50, p90 = (_number(value) for value in quantiles)
+    return {"horizon_min": horizon_min, "time_ms": time_ms, "time": _iso(time_ms), "p10": p10, "p50": p50, "p90": p90}
+
+
+def _number(value: float) -> float | None:
+    # Four decimals are finer than any sensor; JSON knows no NaN.
+    return round(value, 4) if math.isfinite(value) else None
+
+
+def _iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

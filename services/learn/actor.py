@@ -1,0 +1,60 @@
+"""Steps 11-16 of the way of a reading: the retrainer as a named Ray actor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ray
+
+from services.config import Settings
+from services.messages import NAMESPACE, RETRAINER_ACTOR
+
+if TYPE_CHECKING:
+    from services.learn.registry import ModelRow
+
+__all__ = ["RetrainerActor", "start_retrainer"]
+
+
+class RetrainerActor:
+    """The actor ``retrainer``: only delegates. A refusal reaches callers as the cause of Ray's own error."""
+
+    def __init__(self, settings: Settings) -> None:
+        # Here and not above: who only starts the actor needs neither MLflow nor pyarrow.
+        from services.learn.cluster import RayCluster
+        from services.learn.registry import Registry
+        from services.learn.retrainer import Retrainer
+
+        uri = settings.learn.mlflow_uri or f"sqlite:///{(settings.data_dir / 'mlflow.sqlite').resolve()}"
+        self._retrainer = Retrainer(settings.learn, Registry(uri, settings.storage), RayCluster(settings))
+        self._retrainer.start()
+
+    def trigger(self, reason: str = "operator") -> dict[str, Any]:
+        """Ask for a retraining now: ``{accepted, reason}``."""
+        return self._retrainer.trigger(reason)
+
+    def promote(self, version: str) -> dict[str, Any]:
+        """Make a version champion: ``{version, before}``."""
+        return self._retrainer.promote(version)
+
+    def rollback(self) -> dict[str, Any]:
+        """Go back to the previous champion: ``{version, before}``."""
+        return self._retrainer.rollback()
+
+    def models(self) -> list[ModelRow]:
+        """All models, newest first."""
+        return self._retrainer.models()
+
+    def status(self) -> dict[str, Any]:
+        """What runs, what ran, what comes."""
+        return self._retrainer.status()
+
+    def stop(self) -> bool:
+        """End a running training and the threads."""
+        self._retrainer.stop()
+        return True
+
+
+def start_retrainer(settings: Settings) -> Any:
+    """Start the actor, or find the one that runs; the slot and the board must be there. Returns its handle."""
+    actor: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0, max_concurrency=8)(RetrainerActor)
+    return actor.options(name=RETRAINER_ACTOR, namespace=NAMESPACE, get_if_exists=True).remote(settings)

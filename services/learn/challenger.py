@@ -1,0 +1,180 @@
+"""Steps 12-14 of the way of a reading: one retraining, from the history to a judged challenger.
+
+Runs in the process of :func:`services.learn.job.run_job`; the retrainer itself never imports this module.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models import artefact
+from models.features import Inputs
+from models.gate import judge
+from models.network import QuantileNetwork
+from models.spec import ForecastSpec, Place
+from models.training import Errors, FitResult, TrainingConfig, WindowSet, evaluate
+from services.config import LearnSettings
+from services.errors import TrainingError
+from services.learn import dataset
+from services.learn.dataset import DataRange
+from services.learn.job import Job
+from services.learn.trainer import TrainPlan, train
+from services.messages import F32, I64
+
+__all__ = ["learn"]
+
+EVALUATED_ZONES = 200
+"""Zones that challenger and champion are compared on, at most, spread evenly over all: bounds memory and time."""
+EVALUATED_ORIGINS = 10_000
+GOLDEN_EXAMPLES = 4
+
+
+def learn(job: Job) -> dict[str, Any]:
+    """Train a challenger, measure it beside the champion and the baselines, judge it, and keep its artefact.
+
+    Returns a :class:`services.learn.registry.Candidate`. Whatever is no usable model raises :class:`TrainingError`
+    (or :class:`HistoryError`) and leaves no artefact: weights or forecasts that are not finite, a history too short,
+    a file that does not give its golden output again.
+    """
+    whole = dataset.describe(job.files, job.after_ms, job.to_ms)
+    cut_ms = whole.to_ms - round((whole.to_ms - whole.from_ms) * job.learn.held_back)
+    trained_on = dataset.describe(job.files, job.after_ms, cut_ms)
+    champion = _load_champion(job)
+    rows = dataset.read(job.files, job.spec.channels, job.after_ms, cut_ms)
+    fitted = train(rows, _plan(job, trained_on, cut_ms, champion))
+
+    network = QuantileNetwork(job.spec, **_options(job.learn))
+    network.load_arrays(fitted.state)
+    network.eval()
+    windows, origins = _held_back(job, whole, cut_ms)
+    challenger = evaluate(network.predict, windows, origins)
+    rival = evaluate(_climatology if champion is None else champion.network.predict, windows, origins)
+    verdict = judge(challenger, rival, "the climatology" if champion is None else job.champion)
+    if verdict.evidence.get("missing"):
+        raise TrainingError(verdict.reason)
+
+    lineage = {**trained_on.as_dict(), "held_back_until": whole.as_dict()["to"]}
+    errors = _table(challenger, rival, job.spec)
+    golden = windows.inputs(origins[:: max(len(origins) // GOLDEN_EXAMPLES, 1)][:GOLDEN_EXAMPLES])
+    manifest = _keep(job, network, golden, {**lineage, "log_offsets": dict(job.log_offsets)}, errors)
+    return {
+        "folder": str(_folder(job)),
+        "weights_sha256": manifest["weights_sha256"],
+        "trained_on": lineage,
+        "log_offsets": dict(job.log_offsets),
+        "params": {
+            "seed": job.learn.seed, "epochs": job.learn.epochs, "max_windows": job.learn.max_windows,
+            "workers": job.learn.workers, "use_gpu": job.use_gpu, "schema_hash": job.spec.hash,
+            "champion": job.champion, "warm_start": champion is not None,
+        },
+        "held_back_mae": errors,
+        "curves": _curves(fitted),
+        "passed": verdict.promote,
+        "reason": verdict.reason,
+        "forced": False,
+    }  # fmt: skip
+
+
+def _config(settings: LearnSettings) -> TrainingConfig:
+    return TrainingConfig(epochs=settings.epochs, max_windows=settings.max_windows, seed=settings.seed)
+
+
+def _options(settings: LearnSettings) -> dict[str, Any]:
+    config = _config(settings)
+    return {name: getattr(config, name) for name in ("hidden", "mixes", "dropout", "silence")}
+
+
+def _plan(job: Job, found: DataRange, cut_ms: int, champion: artefact.Model | None) -> TrainPlan:
+    return TrainPlan(
+        name=job.name,
+        folder=str(Path(job.storage, "train")),
+        spec=job.spec,
+        config=_config(job.learn),
+        places=_zone_places(job, found),
+        cut_ms=cut_ms,
+        shares=dataset.share_out(found.rows, job.learn.workers),
+        workers=job.learn.workers,
+        use_gpu=job.use_gpu,
+        initial_state=None if champion is None else champion.network.arrays(),
+    )
+
+
+def _load_champion(job: Job) -> artefact.Model | None:
+    """What serves now, for the comparison and the warm start.
+
+    ``None`` for the climatology, and for a champion of another schema or network: the replicas cannot serve that
+    one either, and it must not stand in the way of one that they can.
+    """
+    if not job.champion_folder:
+        return None
+    try:
+        model = artefact.load(Path(job.champion_folder), job.spec.hash)
+    except artefact.ArtefactError:
+        return None
+    return model if model.network.options == _options(job.learn) else None
+
+
+def _held_back(job: Job, whole: DataRange, cut_ms: int) -> tuple[WindowSet, I64]:
+    """Windows over the whole range, so that the climatology is as warm as in service, and origins from the cut on."""
+    zones = sorted(whole.rows)[:: -(-len(whole.rows) // EVALUATED_ZONES)]
+    stream = dataset.read(job.files, job.spec.channels, job.after_ms, job.to_ms)
+    rows = dataset.collect(stream.iter_batches(batch_format="pyarrow", batch_size=8192), job.spec.channels, zones)
+    names = np.array(rows.zones)[rows.zone_ids]
+    windows = WindowSet.from_columns(names, rows.end_ms, rows.values, _zone_places(job, whole), job.spec)
+    origins = windows.origins(job.spec.steps_per_day)
+    origins = origins[windows.times(origins) >= cut_ms]
+    if not len(origins):
+        raise TrainingError("the history is too short: no row that was held back can be forecast")
+    return windows, origins[:: -(-len(origins) // EVALUATED_ORIGINS)]
+
+
+def _zone_places(job: Job, found: DataRange) -> dict[str, Place]:
+    return {zone: job.places.get(zone.split("/", 1)[0], Place()) for zone in found.rows}
+
+
+def _climatology(inputs: Inputs) -> F32:
+    return inputs.baseline
+
+
+def _table(challenger: Errors, rival: Errors, spec: ForecastSpec) -> dict[str, dict[str, dict[str, float]]]:
+    """Mean absolute errors by target and horizon in minutes; cells without a pair are left out."""
+    means = {name: challenger.mae(name) for name in ("model", "persistence", "naive_24h", "climatology")}
+    means["champion"] = rival.mae()
+    return {
+        target: {
+            str(minutes): {name: round(float(mae[h, m]), 5) for name, mae in means.items() if np.isfinite(mae[h, m])}
+            for h, minutes in enumerate(spec.horizons_min)
+        }
+        for m, target in enumerate(spec.targets)
+    }
+
+
+def _curves(fitted: FitResult) -> dict[str, list[float]]:
+    return {"loss": [epoch.loss for epoch in fitted.history]}
+
+
+def _folder(job: Job) -> Path:
+    return Path(job.storage, "models", job.name)
+
+
+def _keep(
+    job: Job, network: QuantileNetwork, golden: Inputs, trained_on: Mapping[str, Any], metrics: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Save the artefact and read it back: what cannot be loaded here is no model."""
+    folder = _folder(job)
+    try:
+        manifest = artefact.save(
+            folder, network, golden, trained_on=trained_on, seed=job.learn.seed, metrics={"held_back_mae": metrics},
+            code_version=version("hothouse"),
+        )  # fmt: skip
+        artefact.load(folder, job.spec.hash).verify_golden()
+    except (artefact.ArtefactError, OSError, ValueError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise TrainingError(f"the challenger's artefact cannot be kept: {error}") from error
+    return manifest

@@ -1,0 +1,138 @@
+"""Steps 11-16 of the way of a reading: the running system on Ray, as the retrainer sees it."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import ray
+
+from services.config import Settings
+from services.errors import HothouseError, TrainingError
+from services.forecast_spec import forecast_spec, place_of
+from services.learn import dataset
+from services.learn.job import Job, run_job
+from services.learn.registry import Candidate, ModelRow
+from services.messages import BOARD_ACTOR, NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
+from services.store.history import History
+
+__all__ = ["RayCluster"]
+
+CALL_TIMEOUT_S = 5.0
+FLUSH_TIMEOUT_S = 60.0
+LOOK_S = 2.0
+"""How often the length of the history is looked up while a schedule waits for it."""
+SETTLED = 0.05
+"""History that grew by more than this share between two looks is still being imported: a first model waits."""
+DAY_MS = 86_400_000
+
+
+class RayCluster:
+    """The running system as the retrainer sees it (:class:`services.learn.retrainer.Cluster`)."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._spec = forecast_spec(settings)
+        self._history = History(settings.storage, self._spec.channels)
+        self._looked_s = -LOOK_S
+        self._days = 0.0
+        self._settled = False
+
+    def history_days(self) -> float:
+        """Length of the history in days; 0 while it still grows fast, because an import is under way."""
+        if time.monotonic() - self._looked_s >= LOOK_S:
+            self._looked_s = time.monotonic()
+            files = self._history.files()
+            oldest, newest = dataset.oldest_ms(files), dataset.newest_ms(files)
+            days = 0.0 if oldest is None or newest is None else (newest - oldest) / DAY_MS
+            self._settled = days <= self._days * (1 + SETTLED)
+            self._days = days
+        return self._days if self._settled else 0.0
+
+    def flush(self) -> dict[str, int]:
+        """Have every shard write its rows; one that is being restarted is asked again until the time is over."""
+        offsets: dict[str, int] = {}
+        deadline_s = time.monotonic() + FLUSH_TIMEOUT_S
+        for index in range(self._settings.stream.shards):
+            while True:
+                left_s = deadline_s - time.monotonic()
+                try:
+                    offsets |= ray.get(_actor(shard_actor(index)).flush.remote(), timeout=max(left_s, 0.1))
+                    break
+                except (ray.exceptions.RayError, ValueError) as error:
+                    if left_s <= 0.5:
+                        message = f"{shard_actor(index)} did not write its rows within {FLUSH_TIMEOUT_S:g} s"
+                        raise TrainingError(message) from error
+                    time.sleep(0.5)
+        return offsets
+
+    def train(
+        self, champion: str, champion_folder: str, log_offsets: dict[str, int], started_ms: int,
+        cancelled: threading.Event,
+    ) -> Candidate:  # fmt: skip
+        """Run the job in a process of its own, which ends with it: torch and Ray Data do not stay in memory here."""
+        job = self._job(champion, champion_folder, log_offsets, started_ms)
+        gpu = 1 if job.use_gpu and job.learn.workers == 0 else 0
+        running = run_job.options(num_gpus=gpu).remote(job)
+        deadline_s = time.monotonic() + job.learn.timeout_s
+        while not ray.wait([running], timeout=0.25)[0]:
+            if cancelled.is_set() or time.monotonic() > deadline_s:
+                ray.cancel(running, force=True)
+                late = f"the training took longer than {job.learn.timeout_s:g} s and was ended"
+                raise TrainingError("the system stops" if cancelled.is_set() else late)
+        try:
+            return cast(Candidate, ray.get(running))
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, HothouseError):
+                raise error.cause from error
+            raise TrainingError(f"the training failed: {type(error.cause).__name__}: {error.cause}") from error
+        except ray.exceptions.RayError as error:
+            raise TrainingError(f"the training's process was lost: {str(error).splitlines()[0]}") from error
+
+    def serving(self) -> str:
+        """The version that the slot names now."""
+        return str(ray.get(_actor(SLOT_ACTOR).get.remote(), timeout=CALL_TIMEOUT_S)["version"])
+
+    def serve(self, version: str, folder: str) -> None:
+        """Have the replicas load and serve a version."""
+        ray.get(_actor(SLOT_ACTOR).set.remote(version, folder), timeout=CALL_TIMEOUT_S)
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Show an event on the board."""
+        ray.get(_actor(BOARD_ACTOR).put_event.remote(event), timeout=CALL_TIMEOUT_S)
+
+    def show(self, models: list[ModelRow], status: dict[str, Any]) -> None:
+        """Show the models and the status on the board."""
+        board = _actor(BOARD_ACTOR)
+        calls = [board.set_models.remote(models), board.put_stats.remote(RETRAINER_ACTOR, status)]
+        ray.get(calls, timeout=CALL_TIMEOUT_S)
+
+    def _job(self, champion: str, champion_folder: str, log_offsets: dict[str, int], started_ms: int) -> Job:
+        learn = self._settings.learn
+        newest = dataset.newest_ms(self._history.files())
+        if newest is None:
+            raise TrainingError("there is no history yet")
+        after_ms = newest - int(learn.window_days * DAY_MS)
+        gpus = ray.cluster_resources().get("GPU", 0)
+        stamp = datetime.fromtimestamp(started_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
+        return Job(
+            name=f"{stamp}-{secrets.token_hex(3)}",
+            storage=str(self._settings.storage.resolve()),
+            spec=self._spec,
+            learn=learn,
+            places={site: place_of(self._settings, site) for site in self._history.sites()},
+            files=tuple(self._history.files(after_ms, newest)),
+            after_ms=after_ms,
+            to_ms=newest,
+            log_offsets=log_offsets,
+            champion=champion,
+            champion_folder=champion_folder,
+            use_gpu=learn.use_gpu == "yes" or (learn.use_gpu == "auto" and gpus > 0),
+        )
+
+
+def _actor(name: str) -> Any:
+    return ray.get_actor(name, namespace=NAMESPACE)

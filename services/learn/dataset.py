@@ -1,0 +1,181 @@
+"""Step 12 of the way of a reading: the Parquet history as training rows, through Ray Data.
+
+Ray Data reads the files of a range in parallel and streams each row once to each worker, which keeps its zones as
+one float32 array, sorted by site, zone and time. So epochs cost no I/O, and the same range gives the same array bit
+for bit, in whatever order blocks arrive.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+
+from services.errors import HistoryError
+
+if TYPE_CHECKING:
+    import ray.data
+
+__all__ = ["DataRange", "Rows", "collect", "describe", "newest_ms", "oldest_ms", "read", "share_out"]
+
+KEYS = ("site", "zone", "end_ms")
+READ_CPUS = 0.25
+"""What a reading task asks of Ray: little, so that it finds room beside the actors of a machine with two CPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataRange:
+    """Rows from the one that ends at ``from_ms`` to that at ``to_ms``, counted a zone (``site/zone``)."""
+
+    from_ms: int
+    to_ms: int
+    rows: Mapping[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For manifest and registry: times also as ISO 8601 in UTC."""
+        return {
+            "from": _iso(self.from_ms), "to": _iso(self.to_ms), "from_ms": self.from_ms, "to_ms": self.to_ms,
+            "rows": sum(self.rows.values()), "zones": len(self.rows),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of some zones, sorted by zone and time; ``zones[zone_ids[r]]`` is the ``site/zone`` of row ``r``."""
+
+    zones: tuple[str, ...]
+    zone_ids: npt.NDArray[np.int32]  # [R]
+    end_ms: npt.NDArray[np.int64]  # [R]
+    values: npt.NDArray[np.float32]  # [R, C], NaN where missing
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The site of each zone."""
+        return tuple(zone.split("/", 1)[0] for zone in self.zones)
+
+
+def newest_ms(files: Sequence[str]) -> int | None:
+    """The newest ``end_ms`` of all sites, read from each site's last day alone; ``None`` without rows."""
+    last: dict[Path, str] = {}
+    for path in map(Path, files):
+        last[path.parent] = max(last.get(path.parent, ""), path.name[:10])
+    return max((_bounds(p)[1] for p in map(Path, files) if p.name[:10] == last[p.parent]), default=None)
+
+
+def oldest_ms(files: Sequence[str]) -> int | None:
+    """The oldest ``end_ms`` of all sites, like :func:`newest_ms`."""
+    first: dict[Path, str] = {}
+    for path in map(Path, files):
+        first[path.parent] = min(first.get(path.parent, "9"), path.name[:10])
+    return min((_bounds(p)[0] for p in map(Path, files) if p.name[:10] == first[p.parent]), default=None)
+
+
+def describe(files: Sequence[str], after_ms: int, to_ms: int) -> DataRange:
+    """Count the rows with ``after_ms < end_ms <= to_ms`` from the key columns alone.
+
+    Raises :class:`HistoryError` without any.
+    """
+    rows: Counter[str] = Counter()
+    low, high = to_ms, after_ms
+    try:
+        source = pads.dataset(list(files), format="parquet")
+        for batch in source.to_batches(columns=list(KEYS), filter=_within(after_ms, to_ms)):
+            if batch.num_rows:
+                ends = batch.column("end_ms").to_numpy()
+                low, high = min(low, int(ends.min())), max(high, int(ends.max()))
+                counts = pc.value_counts(_zone_names(batch)).to_pylist()
+                rows.update({pair["values"]: pair["counts"] for pair in counts})
+    except (OSError, pa.ArrowException) as error:
+        raise HistoryError(f"the history cannot be read: {error}") from error
+    if not rows:
+        raise HistoryError(f"no rows between {_iso(after_ms)} and {_iso(to_ms)}")
+    return DataRange(low, high, dict(sorted(rows.items())))
+
+
+def read(files: Sequence[str], channels: Sequence[str], after_ms: int, to_ms: int) -> ray.data.Dataset:
+    """The rows with ``after_ms < end_ms <= to_ms``, lazy: the columns site, zone, end_ms and ``channels``."""
+    import ray.data
+    from ray.data.expressions import col
+
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    rows = ray.data.read_parquet(list(files), num_cpus=READ_CPUS).select_columns([*KEYS, *channels])
+    return rows.filter(expr=(col("end_ms") > after_ms) & (col("end_ms") <= to_ms), num_cpus=READ_CPUS)
+
+
+def share_out(rows: Mapping[str, int], workers: int) -> list[frozenset[str]]:
+    """Deal whole zones to at most ``workers`` workers, the largest zones first, each to whoever has least.
+
+    Windows need unbroken rows of a zone, so a zone is never cut; with fewer zones than workers, fewer take part.
+
+    >>> [sorted(share) for share in share_out({"s/a": 9, "s/b": 5, "s/c": 4}, 2)]
+    [['s/a'], ['s/b', 's/c']]
+    """
+    shares: list[list[str]] = [[] for _ in range(max(1, min(workers, len(rows))))]
+    for zone in sorted(rows, key=lambda name: (-rows[name], name)):
+        min(shares, key=lambda share: sum(rows[name] for name in share)).append(zone)
+    return [frozenset(share) for share in shares]
+
+
+def collect(tables: Iterable[pa.Table], channels: Sequence[str], zones: Iterable[str]) -> Rows:
+    """Gather streamed tables, in any order, into the sorted rows of ``zones``; other zones are dropped on the way."""
+    names = tuple(sorted(zones))
+    wanted = pa.array(names, pa.string())
+    blocks: list[npt.NDArray[np.float32]] = []
+    ids: list[npt.NDArray[np.int32]] = []
+    ends: list[npt.NDArray[np.int64]] = []
+    for table in tables:
+        found = pc.index_in(_zone_names(table), value_set=wanted)
+        table = table.append_column("_zone", found).filter(pc.is_valid(found))
+        if table.num_rows:
+            block = np.empty((table.num_rows, len(channels)), np.float32)
+            for index, channel in enumerate(channels):
+                block[:, index] = table.column(channel).to_numpy()
+            blocks.append(block)
+            ids.append(table.column("_zone").to_numpy().astype(np.int32))
+            ends.append(table.column("end_ms").to_numpy().astype(np.int64))
+    zone_ids = np.concatenate(ids) if ids else np.empty(0, np.int32)
+    end_ms = np.concatenate(ends) if ends else np.empty(0, np.int64)
+    order = np.lexsort((end_ms, zone_ids))
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    values = np.empty((len(order), len(channels)), np.float32)
+    start = 0
+    while blocks:  # each block is freed as soon as its rows stand where they belong: the peak stays under twice
+        block = blocks.pop(0)
+        values[place[start : start + len(block)]] = block
+        start += len(block)
+    return Rows(names, zone_ids[order], end_ms[order], values)
+
+
+def _zone_names(table: pa.Table | pa.RecordBatch) -> Any:
+    site, zone = (table.column(name).cast(pa.string()) for name in ("site", "zone"))
+    return pc.binary_join_element_wise(site, zone, "/")
+
+
+def _within(after_ms: int, to_ms: int) -> pc.Expression:
+    return (pc.field("end_ms") > after_ms) & (pc.field("end_ms") <= to_ms)
+
+
+def _bounds(path: Path) -> tuple[int, int]:
+    try:
+        column = pq.read_table(path, columns=["end_ms"]).column("end_ms")
+    except (OSError, pa.ArrowException) as error:
+        raise HistoryError(f"{path.name} cannot be read: {error}") from error
+    span = pc.min_max(column).as_py()
+    return (span["min"], span["max"]) if len(column) else (2**53, 0)
+
+
+def _iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat().replace("+00:00", "Z")

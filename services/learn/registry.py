@@ -1,0 +1,254 @@
+"""Step 15 of the way of a reading: the model registry. Every candidate is recorded; an alias says which one serves.
+
+MLflow keeps the record (an SQLite file by default, a server in production), so that its own UI shows and moves the
+same aliases: ``champion`` serves, ``previous`` served before it, ``challenger`` is the newest candidate. No
+``champion`` means that the climatology serves. Only the retrainer's process imports this module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypedDict
+
+from services.errors import ArtefactError, PromotionRefusedError, RegistryError
+from services.messages import CLIMATOLOGY_VERSION
+
+# MLflow reads these when it is imported: nothing on the terminal, nothing sent anywhere, and a server that is away is
+# given up quickly, because the watcher asks again half a second later anyway.
+for _name, _value in {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+from mlflow import MlflowClient  # noqa: E402
+from mlflow.entities import Metric, Param  # noqa: E402
+from mlflow.exceptions import MlflowException  # noqa: E402
+
+for _name in ("mlflow", "alembic"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+__all__ = ["Candidate", "ModelRow", "Registry", "check_files"]
+
+MODEL = "hothouse"
+MANIFEST = "manifest.json"
+WEIGHTS = "weights.safetensors"
+
+
+class Candidate(TypedDict):
+    """One training's product as it goes into the registry; JSON-able."""
+
+    folder: str  # of the artefact, on the storage
+    weights_sha256: str
+    trained_on: dict[str, Any]  # {from, to: ISO 8601; from_ms, to_ms, rows, zones}
+    log_offsets: dict[str, int]  # partition -> offset that the history reached
+    params: dict[str, Any]
+    held_back_mae: dict[str, dict[str, dict[str, float]]]  # target -> horizon_min -> {model, champion, baselines...}
+    curves: dict[str, list[float]]  # name -> one value an epoch
+    passed: bool
+    reason: str  # of the gate, one sentence
+    forced: bool  # promoted although the gate refused
+
+
+class ModelRow(TypedDict):
+    """One model as ``hothouse models list``, ``GET /models`` and the page show it; JSON-able."""
+
+    version: str
+    stage: str  # champion | previous | challenger | refused | retired
+    aliases: list[str]
+    created_ms: int
+    weights_sha256: str
+    trained_on: dict[str, Any]
+    held_back_mae: dict[str, dict[str, dict[str, float]]]
+    passed: bool
+    reason: str
+    forced: bool
+    folder: str
+
+
+class Registry:
+    """Models and their aliases in one MLflow tracking server.
+
+    Versions are named ``v1, v2, ...``. Methods may be called from any thread; every one raises
+    :class:`RegistryError` when MLflow cannot be reached, and changes nothing then. ``storage`` is where the artefacts
+    live; MLflow gets a copy of each beside its run.
+    """
+
+    def __init__(self, uri: str, storage: Path) -> None:
+        self._storage = storage
+        self._uri = uri
+        self._client: MlflowClient | None = None
+        self._experiment = ""
+        self._connecting = threading.Lock()  # two threads that make the same SQLite file disturb each other
+
+    def register(self, candidate: Candidate, created_ms: int) -> str:
+        """Record a candidate, promoted or not, with its lineage and evidence; returns its version."""
+        with self._mlflow() as client:
+            run = client.create_run(self._experiment, start_time=created_ms, run_name=Path(candidate["folder"]).name)
+            run_id = run.info.run_id
+            client.log_batch(
+                run_id,
+                metrics=list(_metrics(candidate, created_ms)),
+                params=[Param(name, str(value)[:500]) for name, value in candidate["params"].items()],
+            )
+            client.log_dict(run_id, dict(candidate), "candidate.json")
+            client.log_artifacts(run_id, candidate["folder"], "model")
+            tags = {name: json.dumps(value) for name, value in candidate.items() if name in _TAGS}
+            version = client.create_model_version(
+                MODEL, f"{run.info.artifact_uri}/model", run_id, tags=tags, description=candidate["reason"]
+            ).version
+            client.set_registered_model_alias(MODEL, "challenger", version)
+            client.set_terminated(run_id)
+        return f"v{version}"
+
+    def champion(self) -> str:
+        """The version that should serve; ``climatology`` while none was promoted."""
+        with self._mlflow() as client:
+            version = client.get_registered_model(MODEL).aliases.get("champion")
+        return CLIMATOLOGY_VERSION if version is None else f"v{version}"
+
+    def folder(self, version: str) -> Path:
+        """The artefact of a version, its files checked; raises :class:`ArtefactError` when it is torn or gone."""
+        with self._mlflow() as client:
+            tags = client.get_model_version(MODEL, _number(version)).tags
+        folder = Path(json.loads(tags["folder"]))
+        check_files(folder, json.loads(tags["weights_sha256"]))
+        return folder
+
+    def promote(self, version: str) -> None:
+        """Make ``version`` champion and the one before it ``previous``; ``climatology`` takes the champion away.
+
+        Raises :class:`PromotionRefusedError` for a version that does not exist, that serves already, or whose files
+        are not what was registered.
+        """
+        before = self.champion()
+        if version == before:
+            raise PromotionRefusedError(f"{version} serves already")
+        with self._mlflow() as client:
+            if version == CLIMATOLOGY_VERSION:
+                client.delete_registered_model_alias(MODEL, "champion")
+            else:
+                self._check(version)
+                client.set_registered_model_alias(MODEL, "champion", _number(version))
+            # The champion moves first: that is the move that counts, should MLflow go away in between.
+            if before != CLIMATOLOGY_VERSION:
+                client.set_registered_model_alias(MODEL, "previous", _number(before))
+
+    def rollback(self) -> str:
+        """Make ``previous`` champion again, and the other way round; returns it.
+
+        Raises :class:`PromotionRefusedError` when there is none.
+        """
+        with self._mlflow() as client:
+            previous = client.get_registered_model(MODEL).aliases.get("previous")
+        if previous is None:
+            raise PromotionRefusedError(
+                "there is no previous model to go back to",
+                f"`hothouse models promote {CLIMATOLOGY_VERSION}` serves the baseline.",
+            )
+        self.promote(f"v{previous}")
+        return f"v{previous}"
+
+    def list(self) -> list[ModelRow]:
+        """All models, newest first, the refused ones too."""
+        with self._mlflow() as client:
+            aliases = client.get_registered_model(MODEL).aliases
+            versions = client.search_model_versions(f"name='{MODEL}'", max_results=1000)
+        names = {str(at): [name for name, held in aliases.items() if held == at] for at in aliases.values()}
+        rows = [_row(version, names.get(str(version.version), [])) for version in versions]
+        return sorted(rows, key=lambda row: -int(row["version"][1:]))
+
+    def _check(self, version: str) -> None:
+        try:
+            self.folder(version)
+        except ArtefactError as error:
+            raise PromotionRefusedError(f"{version} cannot serve: {error.message}") from error
+
+    @contextmanager
+    def _mlflow(self) -> Iterator[MlflowClient]:
+        """The client, connected at its first use; MLflow's errors become ours here and nowhere else."""
+        try:
+            with self._connecting:
+                if self._client is None:
+                    self._client = self._connect()
+            yield self._client
+        except MlflowException as error:
+            if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+                raise PromotionRefusedError(f"no such model: {_first_line(error)}") from error
+            raise RegistryError(f"MLflow does not answer at {self._uri}: {_first_line(error)}") from error
+
+    def _connect(self) -> MlflowClient:
+        client = MlflowClient(self._uri)
+        found = client.get_experiment_by_name(MODEL)
+        self._experiment = found.experiment_id if found else client.create_experiment(MODEL, self._artefact_root())
+        if not client.search_registered_models(f"name='{MODEL}'"):
+            client.create_registered_model(MODEL, description="Greenhouse climate forecasts by Hothouse.")
+        return client
+
+    def _artefact_root(self) -> str | None:
+        # A tracking server has an artefact store of its own.
+        return (self._storage / "mlflow").resolve().as_uri() if self._uri.startswith("sqlite:") else None
+
+
+_TAGS = ("folder", "weights_sha256", "trained_on", "log_offsets", "held_back_mae", "passed", "reason", "forced")
+
+
+def check_files(folder: Path, weights_sha256: str) -> None:
+    """Whether an artefact is whole, without loading it; raises :class:`ArtefactError`.
+
+    This finds what a disk or a copy does to files. Whether the model reproduces its golden output is checked when it
+    is saved and again by every replica before it swaps.
+    """
+    try:
+        json.loads((folder / MANIFEST).read_bytes())
+        with (folder / WEIGHTS).open("rb") as weights:
+            found = hashlib.file_digest(weights, "sha256").hexdigest()
+    except (OSError, ValueError) as error:
+        raise ArtefactError(f"the artefact in {folder} cannot be read: {error}") from error
+    if found != weights_sha256:
+        raise ArtefactError(f"the weights in {folder} are not those that were registered (SHA-256 {found[:12]}...)")
+
+
+def _number(version: str) -> str:
+    if not (version.startswith("v") and version[1:].isdigit()):
+        raise PromotionRefusedError(f"{version!r} is not a model version", "`hothouse models list` shows them.")
+    return version[1:]
+
+
+def _metrics(candidate: Candidate, at_ms: int) -> Iterator[Metric]:
+    for name, values in candidate["curves"].items():
+        for epoch, value in enumerate(values):
+            yield Metric(name, value, at_ms, epoch)
+    for target, horizons in candidate["held_back_mae"].items():
+        for horizon, errors in horizons.items():
+            for who, value in errors.items():
+                yield Metric(f"mae/{target}/{int(horizon):04d}min/{who}", value, at_ms, 0)
+
+
+def _row(version: Any, aliases: Sequence[str]) -> ModelRow:
+    tags: Mapping[str, Any] = {name: json.loads(version.tags[name]) for name in _TAGS if name in version.tags}
+    passed = bool(tags.get("passed", False))
+    stages = [name for name in ("champion", "previous") if name in aliases]
+    if not passed and not tags.get("forced", False):
+        stages.append("refused")
+    stages.append("challenger" if "challenger" in aliases else "retired")
+    return ModelRow(
+        version=f"v{version.version}", stage=stages[0], aliases=sorted(aliases),
+        created_ms=version.creation_timestamp, weights_sha256=tags.get("weights_sha256", ""),
+        trained_on=tags.get("trained_on", {}), held_back_mae=tags.get("held_back_mae", {}), passed=passed,
+        reason=tags.get("reason", ""), forced=bool(tags.get("forced", False)), folder=tags.get("folder", ""),
+    )  # fmt: skip
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,319 @@
+"""Steps 11-16 of the way of a reading: runs retrainings, and tells the replicas which model serves.
+
+Two threads. One waits for a trigger, has a challenger trained and judged, registers it, and moves the ``champion``
+alias when it may. The other follows that alias wherever it was moved from (here, the command line, MLflow's page) and
+hands it to the slot. So a model reaches the replicas on one way only, and MLflow's aliases are the only state: a
+retrainer that is started again goes on from them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from services.config import LearnSettings
+from services.errors import ArtefactError, HothouseError, RegistryError, TrainingError
+from services.learn.registry import Candidate, ModelRow, Registry
+from services.learn.triggers import Trigger, Triggers
+from services.messages import CLIMATOLOGY_VERSION
+
+__all__ = ["Cluster", "Retrainer"]
+
+POLL_S = 0.2
+WATCH_S = 0.5
+SHOW_S = 2.0
+"""The board keeps nothing over its restart, so it is told again this often."""
+
+_log = logging.getLogger(__name__)
+
+
+class Cluster(Protocol):
+    """What the retrainer needs of the running system; every method may raise, and none may hang."""
+
+    def history_days(self) -> float:
+        """Length of the history on the storage, in days; 0 without any."""
+
+    def flush(self) -> dict[str, int]:
+        """Have every shard write its rows to the history; the log offset that each partition's rows reach."""
+
+    def train(
+        self, champion: str, champion_folder: str, log_offsets: dict[str, int], started_ms: int,
+        cancelled: threading.Event,
+    ) -> Candidate:  # fmt: skip
+        """Train, evaluate and judge a challenger; its artefact is whole and verified when this returns.
+
+        Raises :class:`TrainingError` when there is no usable challenger, or soon after ``cancelled`` is set.
+        """
+
+    def serving(self) -> str:
+        """The version that the slot names now."""
+
+    def serve(self, version: str, folder: str) -> None:
+        """Have the replicas load and serve a version."""
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Show an event on the board."""
+
+    def show(self, models: list[ModelRow], status: dict[str, Any]) -> None:
+        """Show the models and this retrainer's status on the board."""
+
+
+@dataclass
+class _Counts:
+    retrains: int = 0
+    refused: int = 0
+    failed: int = 0
+    swaps: int = 0
+    forced: int = 0
+
+
+@dataclass
+class _State:
+    """What :meth:`Retrainer.status` shows; counts are since this retrainer started."""
+
+    counts: _Counts = field(default_factory=_Counts)
+    last_run: dict[str, Any] | None = None
+    running: dict[str, Any] | None = None
+    last_error: str = ""
+    registry_error: str = ""
+    serving: str = ""
+
+
+class Retrainer:
+    """The slow loop. Methods may be called from any thread; failures become events and status, never a dead thread.
+
+    ``wall_ms`` stamps what people see; intervals are measured with ``monotonic_s``.
+    """
+
+    def __init__(
+        self, settings: LearnSettings, registry: Registry, cluster: Cluster,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._settings = settings
+        self._registry = registry
+        self._cluster = cluster
+        self._wall_ms = wall_ms
+        self._monotonic_s = monotonic_s
+        self._state = _State()
+        self._stopping = threading.Event()
+        self._following = threading.Lock()  # the alias is followed by one thread at a time, so events stay in order
+        self._told: str | None = None  # what the slot was last told; None: not known yet
+        self._broken: str | None = None  # champion whose files cannot serve: reported once
+        self._models: list[ModelRow] = []
+        self._shown_s = float("-inf")
+        self._why: dict[str, str] = {}  # version -> why it was made champion here
+        self._triggers = Triggers(
+            settings.retrain_every_s, settings.cool_down_s, settings.min_days, now_s=monotonic_s()
+        )
+        self._threads = [
+            threading.Thread(target=self._every, args=(POLL_S, self.retrain_if_due), name="retrain", daemon=True),
+            threading.Thread(target=self._every, args=(WATCH_S, self._follow), name="watch-champion", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Start both threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """End a running training and both threads; idempotent."""
+        self._stopping.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout_s)
+
+    def trigger(self, reason: str) -> dict[str, Any]:
+        """Ask for a retraining now; raises :class:`TrainingError` when one runs or is asked for already."""
+        refusal = self._triggers.ask(reason)
+        if refusal is not None:
+            raise TrainingError(refusal)
+        return {"accepted": True, "reason": reason}
+
+    def promote(self, version: str) -> dict[str, Any]:
+        """Make a version champion and tell the slot.
+
+        Raises :class:`PromotionRefusedError` or :class:`RegistryError`.
+        """
+        before = self._registry.champion()
+        self._why[version] = "promoted by an operator"
+        self._registry.promote(version)
+        self.watch()
+        return {"version": version, "before": before}
+
+    def rollback(self) -> dict[str, Any]:
+        """Go back to the previous champion; raises as :meth:`promote` does."""
+        before = self._registry.champion()
+        version = self._registry.rollback()
+        self._why[version] = f"rolled back from {before} by an operator"
+        self.watch()
+        return {"version": version, "before": before}
+
+    def models(self) -> list[ModelRow]:
+        """All models, newest first; raises :class:`RegistryError`."""
+        return self._registry.list()
+
+    def status(self) -> dict[str, Any]:
+        """What runs, what ran, what comes, and how often; JSON-able."""
+        state, now_s = self._state, self._monotonic_s()
+        due_s = self._triggers.next_due_s(now_s)
+        return {
+            "serving": state.serving,
+            "running": state.running,
+            "last_run": state.last_run,
+            "last_error": state.last_error,
+            "registry_error": state.registry_error,
+            "next_due_s": None if due_s is None else round(due_s - now_s, 1),
+            **vars(state.counts),
+        }
+
+    def retrain_if_due(self) -> None:
+        """Run one retraining to its end, if a trigger asks for one."""
+        now_s = self._monotonic_s()
+        if self._triggers.due(now_s, history_days=float("inf")) is None:
+            return  # history and registry are only looked at when they decide
+        if not self._triggers.has_model:
+            self._triggers.has_model = bool(self._registry.list())
+        trigger = self._triggers.due(now_s, self._cluster.history_days())
+        if trigger is not None:
+            self._retrain(trigger)
+
+    def watch(self) -> None:
+        """Follow the ``champion`` alias once. MLflow that is away, or a torn artefact, leaves what serves in place."""
+        with self._following:
+            try:
+                version = self._registry.champion()
+                if version != self._told:
+                    self._swap(version)
+            except RegistryError as error:
+                self._report_registry(error.message)
+            else:
+                self._report_registry("")
+
+    def _retrain(self, trigger: Trigger) -> None:
+        started_ms = self._wall_ms()
+        run: dict[str, Any] = {"kind": trigger.kind, "reason": trigger.reason, "started_ms": started_ms}
+        self._triggers.started(self._monotonic_s())
+        self._state.running = run
+        self._show()
+        try:
+            offsets = self._cluster.flush()
+            champion = self._registry.champion()
+            folder = self._warm_start_folder(champion)
+            candidate = self._cluster.train(champion, folder, offsets, started_ms, self._stopping)
+            candidate["forced"] = self._settings.force_promote and not candidate["passed"]
+            version = self._registry.register(candidate, started_ms)
+            self._triggers.has_model = True
+            run |= {"version": version, "verdict": candidate["reason"], **candidate["trained_on"]}
+            self._decide(version, candidate, run)
+        except Exception as error:  # whatever went wrong, the champion stays and the next slot tries again
+            if not self._stopping.is_set():
+                self._fail(run, error)
+        finally:
+            self._state.running = None
+            self._state.last_run = run | {"ended_ms": self._wall_ms()}
+            self._triggers.ended(self._monotonic_s())
+            self._show()
+
+    def _decide(self, version: str, candidate: Candidate, run: dict[str, Any]) -> None:
+        counts = self._state.counts
+        counts.retrains += 1
+        seconds = round((self._wall_ms() - run["started_ms"]) / 1000, 1)
+        told = {"version": version, "trigger": run["reason"], "reason": candidate["reason"], "seconds": seconds}
+        self._tell("retrain", **told, rows=candidate["trained_on"].get("rows"))
+        if candidate["passed"] or candidate["forced"]:
+            run["result"] = "forced" if candidate["forced"] else "promoted"
+            counts.forced += candidate["forced"]
+            self._why[version] = ("forced, although: " if candidate["forced"] else "") + candidate["reason"]
+            self._registry.promote(version)
+            self.watch()
+        else:
+            run["result"] = "refused"
+            counts.refused += 1
+            self._tell("refused", **told)
+
+    def _fail(self, run: dict[str, Any], error: Exception) -> None:
+        message = error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+        if not isinstance(error, HothouseError):
+            _log.exception("a retraining failed")
+        run |= {"result": "failed", "error": message}
+        self._state.counts.failed += 1
+        self._state.last_error = message
+        self._tell("error", message=message, trigger=run["reason"])
+
+    def _warm_start_folder(self, version: str) -> str:
+        """Where the champion's weights are; empty for the climatology, or when they cannot be had."""
+        if version == CLIMATOLOGY_VERSION:
+            return ""
+        try:
+            return str(self._registry.folder(version))
+        except ArtefactError as error:
+            self._tell("error", version=version, message=f"no warm start: {error.message}")
+            return ""
+
+    def _swap(self, version: str) -> None:
+        try:
+            if self._told is None:
+                self._told = self._state.serving = self._cluster.serving()  # a start is no swap
+                if version == self._told:
+                    return
+            folder = "" if version == CLIMATOLOGY_VERSION else str(self._registry.folder(version))
+            self._cluster.serve(version, folder)
+        except ArtefactError as error:
+            if version != self._broken:
+                self._broken, self._state.last_error = version, error.message
+                message = f"{version} cannot serve, {self._told} stays: {error.message}"
+                self._tell("error", version=version, message=message)
+            return
+        except RegistryError:
+            raise
+        except Exception as error:  # a slot that restarts is told at the next look
+            self._state.last_error = f"the slot was not told of {version}: {error}"
+            return
+        before, self._told, self._broken = self._told, version, None
+        self._state.serving = version
+        self._state.counts.swaps += 1
+        reason = self._why.pop(version, "champion alias moved in MLflow")
+        self._tell("swap", version=version, before=before, reason=reason)
+
+    def _report_registry(self, problem: str) -> None:
+        if bool(problem) != bool(self._state.registry_error):
+            message = f"{problem}; {self._told or 'the last champion'} stays" if problem else "MLflow answers again"
+            self._tell("error" if problem else "registry", message=message)
+        self._state.registry_error = problem
+
+    def _tell(self, kind: str, **what: Any) -> None:
+        try:
+            self._cluster.event({"time_ms": self._wall_ms(), "kind": kind, **what})
+        except Exception:  # a board that restarts must not stop the learning
+            _log.warning("the board did not take the event %s %s", kind, what)
+        self._show()
+
+    def _follow(self) -> None:
+        self.watch()
+        if self._monotonic_s() - self._shown_s >= SHOW_S:
+            self._show()
+
+    def _show(self) -> None:
+        self._shown_s = self._monotonic_s()
+        with suppress(RegistryError):  # its absence is in the status already; the models stay as they were seen last
+            self._models = self._registry.list()
+        try:
+            self._cluster.show(self._models, self.status())
+        except Exception:  # the board restarts: it is told again soon
+            _log.info("the board does not answer")
+
+    def _every(self, seconds: float, work: Callable[[], None]) -> None:
+        while not self._stopping.wait(seconds):
+            try:
+                work()
+            except Exception as error:  # a thread that died would stop the learning without a word
+                message = error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+                if message != self._state.last_error:  # it comes again with every turn
+                    _log.warning("the retrainer's loop: %s", message, exc_info=True)
+                self._state.last_error = message

@@ -1,0 +1,86 @@
+"""Step 11 of the way of a reading: when to retrain. Pure: every method gets the clock as an argument."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Trigger", "Triggers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Why a retraining starts: ``kind`` is ``first``, ``schedule`` or ``operator``."""
+
+    kind: str
+    reason: str
+
+
+class Triggers:
+    """Decides when a retraining starts; at most one is under way, and an operator's wish goes first.
+
+    ``every_s`` is the length of the schedule's grid (0: never by itself): missed slots are skipped, never made up
+    for. The first model does not wait for a slot: it is due as soon as there is history enough; the owner sets
+    ``has_model`` once there is one. After each end no retraining starts by itself for ``cool_down_s``; an operator's
+    may. All times are seconds of one monotonic clock.
+
+    >>> triggers = Triggers(every_s=60, cool_down_s=5, min_days=2, now_s=0)
+    >>> triggers.has_model = True
+    >>> triggers.due(59, history_days=10), triggers.due(60, history_days=10).kind
+    (None, 'schedule')
+    """
+
+    def __init__(self, every_s: float, cool_down_s: float, min_days: float, now_s: float) -> None:
+        self._every_s = every_s
+        self._cool_down_s = cool_down_s
+        self._min_days = min_days
+        self.has_model = False
+        self._slot_s = now_s + every_s
+        self._quiet_until_s = now_s
+        self._asked: str | None = None
+        self._running = False
+
+    @property
+    def running(self) -> bool:
+        """Whether a retraining is under way."""
+        return self._running
+
+    def ask(self, reason: str) -> str | None:
+        """An operator's wish; ``None`` when it is taken, else the reason why not."""
+        if self._running:
+            return "a retraining is already running"
+        if self._asked is not None:
+            return "a retraining is already asked for"
+        self._asked = reason
+        return None
+
+    def due(self, now_s: float, history_days: float) -> Trigger | None:
+        """What would start a retraining now; calling it changes nothing."""
+        if self._running:
+            return None
+        if self._asked is not None:
+            return Trigger("operator", self._asked)
+        if not self._every_s or history_days < self._min_days or now_s < self._quiet_until_s:
+            return None
+        if not self.has_model:
+            return Trigger("first", f"{history_days:.1f} days of history, no model yet")
+        if now_s >= self._slot_s:
+            return Trigger("schedule", f"every {self._every_s:g} s")
+        return None
+
+    def next_due_s(self, now_s: float) -> float | None:
+        """When the schedule strikes next, ``None`` when it never does."""
+        if not self._every_s:
+            return None
+        return max(now_s, self._quiet_until_s, self._slot_s if self.has_model else now_s)
+
+    def started(self, now_s: float) -> None:
+        """A retraining starts: takes the wish, and moves the schedule to its next slot after ``now_s``."""
+        self._running = True
+        self._asked = None
+        if self._every_s and now_s >= self._slot_s:
+            self._slot_s += ((now_s - self._slot_s) // self._every_s + 1) * self._every_s
+
+    def ended(self, now_s: float) -> None:
+        """A retraining ended, well or not."""
+        self._running = False
+        self._quiet_until_s = now_s + self._cool_down_s

@@ -1,0 +1,73 @@
+"""What travels between actors and to clients: small structs that every layer of ``services`` may import.
+
+Arrays are NumPy; the letters of shapes are those of ``models.spec``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "APP_NAME", "BOARD_ACTOR", "CLIMATOLOGY_VERSION", "FORECASTER_DEPLOYMENT", "NAMESPACE", "RETRAINER_ACTOR",
+    "SLOT_ACTOR", "Champion", "ForecastReply", "ForecastRequest", "ZoneForecast", "shard_actor",
+]  # fmt: skip
+
+NAMESPACE = "hothouse"
+APP_NAME = "hothouse"
+FORECASTER_DEPLOYMENT = "Forecaster"
+BOARD_ACTOR = "board"
+SLOT_ACTOR = "slot"
+RETRAINER_ACTOR = "retrainer"
+CLIMATOLOGY_VERSION = "climatology"
+"""The ``model_version`` of the baseline that answers before the first model is trained."""
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+
+def shard_actor(index: int) -> str:
+    """The name of a shard actor in namespace ``hothouse``."""
+    return f"shard-{index}"
+
+
+class ForecastRequest(TypedDict):
+    """Shard -> Forecaster: ``N`` examples, each a zone at an origin."""
+
+    schema_hash: str
+    sites: list[str]  # N
+    values: F32  # [N, L, C], newest row last, NaN where missing
+    origin_ms: I64  # [N]
+    baseline: F32  # [N, H, M, Q], the climatology's forecast
+
+
+class ForecastReply(TypedDict):
+    """Forecaster -> shard; one version for the whole batch."""
+
+    version: str
+    quantiles: F32  # [N, H, M, Q], p10 <= p50 <= p90
+
+
+class Champion(TypedDict):
+    """What the slot tells replicas to serve; ``generation`` rises with every change."""
+
+    generation: int
+    version: str  # CLIMATOLOGY_VERSION, or "v3" and so on
+    folder: str  # artefact folder; empty for the climatology
+
+
+class ZoneForecast(TypedDict):
+    """One zone's forecast as the board keeps it and ``/predict`` answers it (JSON-able)."""
+
+    site: str
+    zone: str
+    origin_ms: int
+    origin: str  # ISO 8601, UTC
+    step_s: int
+    model_version: str
+    degraded: list[str]
+    now: dict[str, float | None]
+    freshness_s: dict[str, float | None]
+    forecasts: dict[str, list[dict[str, Any]]]  # target -> [{horizon_min, time_ms, time, p10, p50, p90}]

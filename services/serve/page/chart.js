@@ -1,0 +1,32 @@
+// Past and forecast of one target as a plotly chart, in the page's own colours.
+const PAST_MS = 48 * 3600e3;
+
+export function draw(element, past, forecast, target, unit) {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const now = forecast.now[target] ?? null;
+  const points = forecast.forecasts[target] ?? [];
+  const ahead = [{ time_ms: forecast.origin_ms, p10: now, p50: now, p90: now }, ...points];
+  const time = (ms) => new Date(ms);
+  const from = forecast.origin_ms - PAST_MS;
+  const kept = past.end_ms.map((ms, index) => [ms, past.values[target]?.[index] ?? null]).filter(([ms]) => ms >= from);
+  const at = ahead.map((point) => time(point.time_ms));
+  const line = (more) => ({ mode: "lines", hovertemplate: `%{y:.2f} ${unit}<extra>%{fullData.name}</extra>`, ...more });
+  const traces = [
+    line({ name: "past", x: kept.map(([ms]) => time(ms)), y: kept.map(([, value]) => value), line: { color: colour("--past"), width: 1.5 } }),
+    line({ name: "p10", x: at, y: ahead.map((p) => p.p10), line: { width: 0 }, showlegend: false }),
+    line({ name: "p90", x: at, y: ahead.map((p) => p.p90), line: { width: 0 }, fill: "tonexty", fillcolor: colour("--band"), showlegend: false }),
+    line({ name: "forecast (p50)", x: at, y: ahead.map((p) => p.p50), mode: "lines+markers", marker: { size: 4 }, line: { color: colour("--accent"), width: 2 } }),
+  ];
+  const axis = { gridcolor: colour("--line"), linecolor: colour("--line"), zeroline: false };
+  const layout = {
+    margin: { l: 56, r: 12, t: 8, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { color: colour("--ink"), family: "system-ui, sans-serif", size: 12 }, hovermode: "x unified",
+    hoverlabel: { bgcolor: colour("--panel"), bordercolor: colour("--line") },
+    xaxis: { ...axis, type: "date", range: [time(from), time(forecast.origin_ms + PAST_MS / 2)] },
+    yaxis: { ...axis, title: { text: unit } }, legend: { orientation: "h", y: 1.08 },
+    shapes: [{ type: "line", x0: time(forecast.origin_ms), x1: time(forecast.origin_ms), yref: "paper", y0: 0, y1: 1,
+               line: { color: colour("--soft"), width: 1, dash: "dot" } }],
+  };
+  Plotly.react(element, traces, layout, { displaylogo: false, responsive: true, displayModeBar: false });
+}

@@ -1,0 +1,77 @@
+"""Every error of the API as problem details (RFC 9457): one clear sentence, in one shape."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+__all__ = ["MEDIA_TYPE", "ProblemError", "install", "problem"]
+
+_log = logging.getLogger(__name__)
+MEDIA_TYPE = "application/problem+json"
+
+
+class ProblemError(Exception):
+    """Answer with a problem; ``more`` adds members to it (``zones``, ``errors``, ...)."""
+
+    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None, **more: Any) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers
+        self.more = more
+
+
+def problem(status: int, detail: str, headers: dict[str, str] | None = None, **more: Any) -> JSONResponse:
+    """The answer; ``type`` is ``about:blank``, so ``title`` is the status's own phrase."""
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
+    return JSONResponse(body, status, headers, MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Make ``app`` answer all errors in this shape, also an unknown path and a defect of ours."""
+
+    @app.exception_handler(ProblemError)
+    async def ours(_: Request, error: ProblemError) -> JSONResponse:
+        return problem(error.status, error.detail, error.headers, **error.more)
+
+    @app.exception_handler(HTTPException)
+    async def framework(request: Request, error: HTTPException) -> JSONResponse:
+        details = {
+            404: f"there is nothing at {request.url.path}; /openapi.json lists what there is",
+            405: f"{request.url.path} does not answer {request.method}",
+        }
+        headers = dict(error.headers) if error.headers else None
+        return problem(error.status_code, details.get(error.status_code, str(error.detail)), headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        found = error.errors()
+        if found[0]["type"] == "json_invalid":
+            why, at = found[0].get("ctx", {}).get("error", ""), found[0]["loc"][-1]
+            return problem(422, f"the body is not JSON, at character {at}: {_lower(why)}")
+        errors = [{"where": _where(item["loc"]), "message": item["msg"]} for item in found[:20]]
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        return problem(422, f"{errors[0]['where']}: {_lower(errors[0]['message'])}{more}", errors=errors)
+
+    @app.exception_handler(Exception)
+    async def defect(request: Request, error: Exception) -> JSONResponse:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return problem(500, "Hothouse failed to answer; the reason is in its log")
+
+
+def _where(location: Sequence[Any]) -> str:
+    """Where in the request: ``body.rows.0.end_ms``, ``query.zone``."""
+    return ".".join(str(part) for part in location) or "body"
+
+
+def _lower(message: str) -> str:
+    message = message.removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]

@@ -1,0 +1,148 @@
+"""Step 9 of the way of a reading: what one API replica knows, ready to be sent.
+
+The view takes the board's changes and keeps each zone's answer as bytes, so that ``GET /predict`` only looks up and
+sends. How old a forecast is, is judged by the clock of the stream (how far the zone's site has got), because in a
+replay the wall clock says nothing; that the stream moves at all, by the wall time since it last did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from services.messages import ZoneForecast
+from services.serve.board import Changes
+from services.serve.problems import ProblemError
+
+__all__ = ["Answer", "View"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A zone's newest forecast and the bytes that say it."""
+
+    forecast: ZoneForecast
+    body: bytes
+    input_age_s: float  # of the freshest target's newest reading, at the origin
+
+
+class View:
+    """Built from the board's changes; ``clock_s`` is monotonic. Not shared between threads.
+
+    A live stream moves at least once a step; ``quiet_after_s`` is the wall time without that from which answers say
+    so.
+    """
+
+    def __init__(self, stale_after_s: float, quiet_after_s: float, clock_s: Callable[[], float]) -> None:
+        self._stale_after_s = stale_after_s
+        self._quiet_after_s = quiet_after_s
+        self._clock_s = clock_s
+        self.version = 0
+        self.answers: dict[tuple[str, str], Answer] = {}
+        self.stats: dict[str, dict[str, Any]] = {}
+        self.models: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
+        self._by_zone: dict[str, list[tuple[str, str]]] = {}
+        self._stream_ms: dict[str, int] = {}
+        self._moved_s: dict[str, float] = {}
+
+    def take(self, changes: Changes) -> None:
+        """Apply what the board says."""
+        self.version = changes["version"]
+        now_s = self._clock_s()
+        for forecast in changes.get("forecasts", ()):
+            key = (forecast["site"], forecast["zone"])
+            if key not in self.answers:
+                self._by_zone.setdefault(forecast["zone"], []).append(key)
+            self.answers[key] = Answer(forecast, msgspec.json.encode(forecast), _input_age_s(forecast))
+            self._stream_at(key[0], forecast["origin_ms"], now_s)
+        for component, figures in changes.get("stats", {}).items():
+            self.stats[component] = figures
+            for site, at_ms in (figures.get("stream_ms") or figures.get("watermark_ms") or {}).items():
+                self._stream_at(site, int(at_ms), now_s)
+        self.models = changes.get("models", self.models)
+        self.events = changes.get("events", self.events)
+
+    def find(self, zone: str, site: str | None = None) -> tuple[str, str]:
+        """The ``(site, zone)`` that a client means by ``zone``, ``site/zone``, or both parameters.
+
+        Raises a 404 problem that names the zones there are, or a 422 problem where several sites have such a zone.
+        """
+        if site is None and "/" in zone:
+            site, _, zone = zone.partition("/")
+        found = (
+            self._by_zone.get(zone, [])
+            if site is None
+            else [key for key in self._by_zone.get(zone, []) if key[0] == site]
+        )
+        if len(found) == 1:
+            return found[0]
+        if found:
+            choices = sorted("/".join(key) for key in found)
+            raise ProblemError(
+                422, f"several sites have a zone {zone}: ask for one of {', '.join(choices)}", zones=choices
+            )
+        known = sorted("/".join(key) for key in self.answers)
+        named = f"{site}/{zone}" if site is not None else zone
+        listed = f"; known are {', '.join(known[:20])}" if known else "; no zone has a forecast yet"
+        raise ProblemError(404, f"there is no zone {named[:140]}{listed}", zones=known)
+
+    def body(self, key: tuple[str, str]) -> bytes:
+        """The JSON answer for a zone. Raises a 503 problem with the reason where its forecast is too old."""
+        answer = self.answers[key]
+        age_s, quiet_s = self._ages(key[0], answer)
+        if age_s <= self._stale_after_s and quiet_s <= self._quiet_after_s:
+            return answer.body
+        degraded = [*answer.forecast["degraded"], *self._reasons(age_s, quiet_s)]
+        if max(age_s, quiet_s) > self._stale_after_s:
+            raise ProblemError(
+                503,
+                f"the forecast of {'/'.join(key)} is too old to be used: {degraded[-1]}",
+                {"Retry-After": "30"},
+                origin=answer.forecast["origin"],
+                degraded=degraded,
+            )
+        return msgspec.json.encode({**answer.forecast, "degraded": degraded})
+
+    def degraded(self, key: tuple[str, str]) -> list[str]:
+        """Why a zone's forecast is worth less than it should be; empty when all is well."""
+        answer = self.answers[key]
+        return [*answer.forecast["degraded"], *self._reasons(*self._ages(key[0], answer))]
+
+    def _stream_at(self, site: str, at_ms: int, now_s: float) -> None:
+        if at_ms > self._stream_ms.get(site, 0):
+            self._stream_ms[site] = at_ms
+            self._moved_s[site] = now_s
+
+    def _ages(self, site: str, answer: Answer) -> tuple[float, float]:
+        """Stream time since the newest reading of a target; wall time since the stream moved; both in seconds."""
+        age_s = (self._stream_ms[site] - answer.forecast["origin_ms"]) / 1000 + answer.input_age_s
+        return age_s, self._clock_s() - self._moved_s[site]
+
+    def _reasons(self, age_s: float, quiet_s: float) -> list[str]:
+        reasons = []
+        if age_s > self._stale_after_s:
+            reasons.append(f"the newest reading is {_span(age_s)} old")
+        if quiet_s > self._quiet_after_s:
+            reasons.append(f"nothing has come from this site for {_span(quiet_s)}")
+        return reasons
+
+
+def _input_age_s(forecast: ZoneForecast) -> float:
+    """Age of the freshest reading among the targets; 0 where the forecast carries no freshness."""
+    ages = [forecast["freshness_s"].get(target) for target in forecast["forecasts"]]
+    known = [age for age in ages if age is not None]
+    return min(known, default=0.0)
+
+
+def _span(seconds: float) -> str:
+    return (
+        f"{seconds / 3600:.1f} h"
+        if seconds >= 5400
+        else f"{seconds / 60:.0f} min"
+        if seconds >= 90
+        else f"{seconds:.0f} s"
+    )

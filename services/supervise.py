@@ -1,0 +1,105 @@
+"""Keep one child process running: restart it with back-off when it dies, end it in order when asked."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["ChildProcess"]
+
+FIRST_DELAY_S = 0.2
+LONGEST_DELAY_S = 10.0
+HEALTHY_AFTER_S = 10.0
+
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> None:
+    """Runs in the child before exec: even ``kill -9`` of the parent leaves no orphan (Linux only)."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class ChildProcess:
+    """A supervised child; its output goes to ``log_file``, never to the terminal.
+
+    A child that ran at least ``HEALTHY_AFTER_S`` is restarted at once-ish; one that keeps dying waits twice as long
+    each time, up to ``LONGEST_DELAY_S``. ``restarts`` counts how often it was started again.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], log_file: Path) -> None:
+        self.name = name
+        self.restarts = 0
+        self.last_exit: int | None = None
+        self._command = list(command)
+        self._log_file = log_file
+        self._stopping = threading.Event()
+        self._started = threading.Event()
+        self._starting = threading.Lock()  # stop() never misses a child that is just being started
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watcher = threading.Thread(target=self._watch, name=f"supervise-{name}", daemon=True)
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def start(self) -> None:
+        """Start the child and watch it from a thread."""
+        self._watcher.start()
+        self._started.wait()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """SIGTERM, then SIGKILL after ``timeout_s``; idempotent. The watcher restarts nothing afterwards."""
+        with self._starting:
+            self._stopping.set()
+            process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._watcher.is_alive():
+            self._watcher.join(LONGEST_DELAY_S)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        self._log_file.parent.mkdir(parents=True, exist_ok=True)
+        with self._log_file.open("ab") as output:
+            # A session of its own: Ctrl-C on the terminal reaches us only, and we stop the parts in order.
+            return subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+
+    def _watch(self) -> None:
+        # The parent-death signal follows the thread that forks, so all forking happens in this long-lived one.
+        delay_s = FIRST_DELAY_S
+        self._process = self._spawn()
+        self._started.set()
+        while not self._stopping.is_set():
+            try:
+                self.last_exit = self._process.wait(HEALTHY_AFTER_S)
+            except subprocess.TimeoutExpired:
+                delay_s = FIRST_DELAY_S
+                continue
+            if self._stopping.wait(delay_s):
+                return
+            delay_s = min(delay_s * 2, LONGEST_DELAY_S)
+            with self._starting:
+                if self._stopping.is_set():
+                    return
+                self.restarts += 1
+                self._process = self._spawn()

@@ -1,0 +1,150 @@
+"""Brokers to test with, a gateway process, and a device that publishes."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge.broker import LocalBroker
+from edge.log import SqliteLog, partition_of
+from edge.mqtt import MqttAddress, new_client, open_connection
+from edge.reading import Sample, decode_samples, encode_message, sample_topic
+from tests.conftest import require_env, require_program
+
+ROOT = Path(__file__).parents[2]
+BOOT = "9f3c62d1a07be845"
+
+
+def until(condition: Callable[[], object], seconds: float = 30) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+@contextmanager
+def local_broker(folder: Path, kind: str) -> Iterator[LocalBroker]:
+    """A LocalBroker of one kind."""
+    if kind == "mosquitto":
+        require_program("mosquitto")
+    with LocalBroker(folder, "mosquitto" if kind == "mosquitto" else "amqtt") as broker:
+        yield broker
+
+
+@pytest.fixture(params=["server", "mosquitto", "amqtt"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MqttAddress]:
+    """A broker of each kind: the real server, our own Mosquitto, our embedded one."""
+    if request.param == "server":
+        host, port = require_env("HOTHOUSE_TEST_MQTT").rsplit(":", 1)
+        yield MqttAddress(host=host, port=int(port))
+        return
+    with local_broker(tmp_path / "broker", request.param) as broker:
+        yield broker.address
+
+
+@contextmanager
+def device(address: MqttAddress) -> Iterator[Callable[[Iterable[tuple[str, bytes]]], None]]:
+    """A connected device: a function that publishes with QoS 1 and returns when the broker has acknowledged all."""
+    client = new_client(address, f"test-device-{secrets.token_hex(4)}", v5=address.v5)
+    client.max_queued_messages_set(0)
+    open_connection(client, address)
+
+    def publish(messages: Iterable[tuple[str, bytes]]) -> None:
+        for info in [client.publish(topic, payload, qos=1) for topic, payload in messages]:
+            info.wait_for_publish(30)
+            assert info.is_published()
+
+    try:
+        until(client.is_connected)
+        yield publish
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+class GatewayProcess:
+    """``python -m edge.gateway`` on a log of its own; its session is removed from the broker at the end."""
+
+    def __init__(self, address: MqttAddress, folder: Path) -> None:
+        self.address = address
+        self.folder = folder
+        self.site = f"test-{secrets.token_hex(4)}"
+        self.client_id = f"test-gateway-{secrets.token_hex(4)}"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log_path = folder / "log.sqlite"
+        self.status_path = folder / "status.json"
+        (folder / "password").write_text(address.password)
+
+    def start(self, *arguments: str) -> None:
+        """Start, and wait until it is subscribed."""
+        self.launch([sys.executable, "-m", "edge.gateway"], *arguments)
+        until(lambda: self.status().get("connected"))
+
+    def launch(self, program: list[str], *arguments: str) -> None:
+        """Start a program with the gateway's arguments."""
+        self.status_path.unlink(missing_ok=True)
+        options = {
+            "--log": self.log_path,
+            "--host": self.address.host,
+            "--port": self.address.port,
+            "--username": self.address.username,
+            "--password-file": self.folder / "password",
+            "--mqtt": "5" if self.address.v5 else "3.1.1",
+            "--client-id": self.client_id,
+            "--status-file": self.status_path,
+        }
+        given = [str(part) for option in options.items() for part in option]
+        self.process = subprocess.Popen([*program, *given, *arguments], cwd=ROOT)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and wait; returns the exit code."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        code = self.process.wait(20)
+        self.process = None
+        return code
+
+    def status(self) -> dict[str, Any]:
+        """The status file's content, empty before there is one."""
+        return json.loads(self.status_path.read_text()) if self.status_path.exists() else {}
+
+    def messages(self, seqs: Iterable[int]) -> list[tuple[str, bytes]]:
+        """One good message a sequence number, from this test's own site."""
+        now_ms = time.time_ns() // 1_000_000
+        samples = [Sample(self.site, "z1", "climate", BOOT, seq, now_ms, {"rh_pct": 71.0}) for seq in seqs]
+        return [(sample_topic(self.site, "z1", "climate"), encode_message([sample])) for sample in samples]
+
+    def seqs(self) -> list[int]:
+        """The sequence numbers of this site's samples in the log, in the log's order, copies included."""
+        log = SqliteLog(self.log_path)
+        records = log.read(partition_of(self.site, 4), 0, 100_000)
+        log.close()
+        mine = [r for r in records if r.kind == "samples" and r.site == self.site]
+        return [sample.seq for r in mine for sample in decode_samples(r.payload)]
+
+
+@pytest.fixture
+def gateway(address: MqttAddress, tmp_path: Path) -> Iterator[GatewayProcess]:
+    """A gateway that is not started yet."""
+    folder = tmp_path / "gateway"
+    folder.mkdir()
+    made = GatewayProcess(address, folder)
+    yield made
+    if made.process is not None:
+        made.stop(signal.SIGKILL)
+    client = new_client(made.address, made.client_id, v5=address.v5)
+    open_connection(client, address)  # a clean start without expiry ends the session
+    until(client.is_connected)
+    client.disconnect()
+    client.loop_stop()

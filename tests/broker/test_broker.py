@@ -1,0 +1,145 @@
+"""The local broker: private, restartable, and gone when we are."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from edge.broker import LocalBroker
+from edge.mqtt import MqttAddress, new_client, open_connection
+from tests.broker.conftest import ROOT, device, local_broker, until
+from tests.conftest import require_program
+
+pytestmark = pytest.mark.broker
+
+KINDS = ("mosquitto", "amqtt")
+
+
+def _answer(address: MqttAddress) -> str:
+    """What the broker answers to a login."""
+    answers: list[str] = []
+    client = new_client(address, "test-login", v5=address.v5)
+    client.on_connect = lambda *given: answers.append(str(given[3]))
+    open_connection(client, address)
+    until(lambda: answers)
+    client.disconnect()
+    client.loop_stop()
+    return answers[0]
+
+
+def _silent(port: int) -> bool:
+    client = new_client(MqttAddress(port=port), "test-silent")
+    try:
+        open_connection(client, MqttAddress(port=port))
+    except OSError:
+        return True
+    client.disconnect()
+    client.loop_stop()
+    return False
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_the_generated_user_may_log_in(tmp_path: Path, kind: str) -> None:
+    """The generated password is accepted; another one and no login are refused."""
+    with local_broker(tmp_path / "b", kind) as broker:
+        assert _answer(broker.address) == "Success"
+        assert _answer(replace(broker.address, password="wrong")) == "Not authorized"
+        assert _answer(replace(broker.address, username="", password="")) == "Not authorized"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_secrets_are_the_users_alone(tmp_path: Path, kind: str) -> None:
+    """Password and user files have mode 0600, and only the password file shows the password."""
+    with local_broker(tmp_path / "b", kind) as broker:
+        assert broker.password_file.read_text() == broker.password
+        for path in (broker.password_file, broker.folder / f"{kind}.users"):
+            assert path.stat().st_mode & 0o777 == 0o600
+        assert broker.password not in (broker.folder / f"{kind}.users").read_text()
+        assert broker.folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_broker_keeps_its_port_and_password(tmp_path: Path, kind: str) -> None:
+    """After a stop, a kill, and as a new object on the same folder it answers where it did, to the same login."""
+    with local_broker(tmp_path / "b", kind) as broker:
+        first = broker.address
+        broker.restart()
+        broker.kill()
+        assert not broker.running
+        assert _silent(first.port)
+        broker.restart()
+        assert _answer(first) == "Success"
+    assert _silent(first.port)
+    with local_broker(tmp_path / "b", kind) as again:
+        assert again.address == first
+
+
+def test_mosquitto_keeps_what_waits_over_a_restart(tmp_path: Path) -> None:
+    """Messages for a session that is away survive an orderly restart of Mosquitto."""
+    received: list[bytes] = []
+    with local_broker(tmp_path / "b", "mosquitto") as broker:
+
+        def session() -> None:
+            client = new_client(broker.address, "test-session", persistent=True)
+            client.on_connect = lambda client, *_: client.subscribe("waits", qos=1)
+            subscribed: list[object] = []
+            client.on_subscribe = lambda *given: subscribed.append(given)
+            client.on_message = lambda client, _, message: (
+                received.append(message.payload),
+                client.ack(message.mid, message.qos),
+            )
+            open_connection(client, broker.address, session_expiry_s=600)
+            until(lambda: subscribed)
+            if broker_was_restarted:
+                until(lambda: len(received) == 50)
+            client.disconnect()
+            client.loop_stop()
+
+        broker_was_restarted = False
+        session()
+        with device(broker.address) as publish:
+            publish([("waits", str(n).encode()) for n in range(50)])
+        broker.restart()
+        broker_was_restarted = True
+        session()
+    assert received == [str(n).encode() for n in range(50)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_broker_ends_with_its_parent_and_says_nothing(tmp_path: Path, kind: str) -> None:
+    """When our process is killed, the broker goes too; on the terminal it never wrote a word."""
+    if kind == "mosquitto":
+        require_program("mosquitto")
+    code = (
+        "import sys, time; from edge.broker import LocalBroker\n"
+        "broker = LocalBroker(sys.argv[1], sys.argv[2]); broker.start()\n"
+        "print(broker.port, flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path / "b", kind],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    port = int(process.stdout.readline())
+    process.send_signal(signal.SIGKILL)
+    assert process.stdout.read() == b""
+    process.wait()
+    until(lambda: _silent(port))
+
+
+def test_a_broker_that_cannot_start_says_where_to_look(tmp_path: Path) -> None:
+    """A port that is taken is an error that names the port and the log."""
+    with local_broker(tmp_path / "a", "amqtt") as first:
+        second = LocalBroker(tmp_path / "b", "amqtt", port=first.port)
+        with pytest.raises(Exception, match=rf"port {first.port}; see .*broker\.log"):
+            second.start()
+        assert not second.running
+        assert second.log_file.stat().st_size > 0
+        assert _answer(first.address) == "Success"

@@ -1,0 +1,153 @@
+"""The gateway against real brokers: nothing acknowledged is lost, whatever dies."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from edge.log import SqliteLog, partition_of
+from tests.broker.conftest import ROOT, GatewayProcess, device, local_broker, until
+
+pytestmark = pytest.mark.broker
+
+CRASHING = """
+import os, signal, sys
+from edge import gateway
+
+class Crashing(gateway.Gateway):
+    def __init__(self, settings, log, clock):
+        def crash():
+            if self.status().samples:
+                os.kill(os.getpid(), signal.SIGKILL)
+        super().__init__(settings, log, clock, after_append=crash)
+
+gateway.Gateway = Crashing
+sys.exit(gateway.main())
+"""
+
+
+def test_what_is_published_is_in_the_log(gateway: GatewayProcess) -> None:
+    """Every message arrives once and in the order of the device; the status file counts it."""
+    gateway.start()
+    with device(gateway.address) as publish:
+        publish(gateway.messages(range(500)))
+    until(lambda: len(gateway.seqs()) >= 500)
+    assert gateway.seqs() == list(range(500))
+    assert gateway.stop() == 0
+    assert gateway.status()["samples"] >= 500
+
+
+def test_bad_messages_are_in_the_log_and_the_stream_goes_on(gateway: GatewayProcess) -> None:
+    """Malformed, oversized and misdirected messages become refused records; good ones between them arrive."""
+    gateway.start()
+    topic = f"hothouse/v1/{gateway.site}/z1/climate/sample"
+    good = gateway.messages(range(3))
+    with device(gateway.address) as publish:
+        publish([good[0], (topic, b"{"), good[1], (topic, b" " * 300_000), (f"{topic}/x", b"{}"), good[2]])
+    until(lambda: len(gateway.seqs()) == 3)
+    log = SqliteLog(gateway.log_path)
+    until(lambda: any(r.kind == "refused" for r in log.read(partition_of("_unknown", 4), 0, 1000)))
+    mine = [r for r in log.read(partition_of(gateway.site, 4), 0, 1000) if r.site == gateway.site]
+    log.close()
+    assert [r.kind for r in mine].count("refused") >= 1
+    assert gateway.stop() == 0
+
+
+def test_messages_wait_while_the_gateway_is_away(gateway: GatewayProcess) -> None:
+    """What is published after SIGTERM arrives with the next start: the session outlives the connection."""
+    gateway.start()
+    with device(gateway.address) as publish:
+        publish(gateway.messages(range(10)))
+        until(lambda: len(gateway.seqs()) == 10)
+        started = time.monotonic()
+        assert gateway.stop() == 0
+        assert time.monotonic() - started < 2
+        publish(gateway.messages(range(10, 200)))
+    gateway.start()
+    until(lambda: len(gateway.seqs()) >= 200)
+    assert gateway.seqs() == list(range(200))
+
+
+def test_a_kill_between_append_and_acknowledgement_loses_nothing(gateway: GatewayProcess) -> None:
+    """The batch that was appended but not acknowledged comes again; everything else comes once."""
+    gateway.start()
+    gateway.stop()  # the session exists now, so the broker keeps what is published
+    with device(gateway.address) as publish:
+        publish(gateway.messages(range(100)))
+        gateway.launch([sys.executable, "-c", CRASHING])
+        assert gateway.process is not None
+        assert gateway.process.wait(20) == -signal.SIGKILL
+        before = gateway.seqs()
+        assert before
+        gateway.start()
+        publish(gateway.messages(range(100, 150)))
+    until(lambda: set(gateway.seqs()) == set(range(150)))
+    assert gateway.seqs()[: len(before)] == before
+
+
+def test_a_kill_in_the_stream_loses_nothing(gateway: GatewayProcess) -> None:
+    """SIGKILL at any moment while devices publish: after a restart every sample is in the log."""
+    gateway.start()
+    with device(gateway.address) as publish:
+        for round_number in range(3):
+            publish(gateway.messages(range(round_number * 100, round_number * 100 + 100)))
+            gateway.stop(signal.SIGKILL)
+            gateway.start()
+    until(lambda: set(gateway.seqs()) == set(range(300)))
+
+
+def test_a_gateway_ends_with_its_parent(gateway: GatewayProcess) -> None:
+    """With --stop-with-stdin a gateway whose parent was killed stops by itself, in good order."""
+    gateway.start()
+    gateway.stop()
+    assert gateway.process is None
+    code = "import subprocess, sys; subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE).wait()"
+    gateway.launch([sys.executable, "-c", code, sys.executable, "-m", "edge.gateway"], "--stop-with-stdin")
+    until(lambda: gateway.status().get("connected"))
+    gateway.stop(signal.SIGKILL)
+    until(lambda: gateway.status()["connected"] is False)
+
+
+@pytest.mark.parametrize("address", ["mosquitto"], indirect=True)
+def test_a_wrong_password_is_said_and_not_fatal(gateway: GatewayProcess) -> None:
+    """The status names the broker and its refusal; the gateway goes on trying."""
+    (gateway.folder / "password").write_text("wrong")
+    gateway.launch([sys.executable, "-m", "edge.gateway"])
+    until(lambda: "Not authorized" in gateway.status().get("last_error", ""))
+    assert gateway.stop() == 0
+
+
+@pytest.mark.parametrize("kind", ["mosquitto", "amqtt"])
+def test_the_gateway_comes_back_after_the_broker(tmp_path: Path, kind: str) -> None:
+    """A broker that is killed and started again on its port is found again, without restarting the gateway."""
+    with local_broker(tmp_path / "broker", kind) as broker:
+        (tmp_path / "gateway").mkdir()
+        gateway = GatewayProcess(broker.address, tmp_path / "gateway")
+        gateway.start()
+        broker.kill()
+        until(lambda: not gateway.status()["connected"])
+        broker.restart()
+        until(lambda: gateway.status()["connected"])
+        with device(broker.address) as publish:
+            publish(gateway.messages(range(20)))
+        until(lambda: gateway.seqs() == list(range(20)))
+        assert gateway.stop() == 0
+
+
+def test_a_broker_without_mqtt_5_is_found_out(tmp_path: Path) -> None:
+    """Asked to try MQTT 5, the gateway falls back to 3.1.1 by itself when the broker does not answer that."""
+    with local_broker(tmp_path / "broker", "amqtt") as broker:
+        command = [sys.executable, "-m", "edge.gateway", "--log", tmp_path / "log.sqlite", "--port", str(broker.port)]
+        login = ["--username", broker.username, "--password-file", broker.password_file]
+        process = subprocess.Popen([*command, *login, "--status-file", tmp_path / "status.json"], cwd=ROOT)
+        status = tmp_path / "status.json"
+        try:
+            until(lambda: status.exists() and '"connected":true' in status.read_text())
+        finally:
+            process.terminate()
+            assert process.wait(10) == 0

@@ -1,0 +1,105 @@
+"""Kafka is killed with SIGKILL while a log appends to it."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from edge.kafka_address import KafkaAddress
+from edge.kafka_log import KafkaLog
+from edge.log import LogError, NewRecord
+from tests.conftest import require_env
+
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(300)]
+
+SITES = ("north", "south", "east", "demo")
+KILLS = 3
+
+
+class Kafka:
+    """A Kafka of this test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._script = [require_env("HOTHOUSE_SERVERS"), "--dir", str(folder)]
+        shown = self.do("start", "kafka")
+        self.server = shown.split("HOTHOUSE_TEST_KAFKA=")[1].split()[0]
+
+    def do(self, command: str, *names: str) -> str:
+        """Run a command of the script that ``HOTHOUSE_SERVERS`` names."""
+        script, *options = self._script
+        return subprocess.run(
+            [script, command, *options, *names], check=True, text=True, stdout=subprocess.PIPE, timeout=120
+        ).stdout
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[Kafka]:
+    """A Kafka that may be killed."""
+    made = Kafka(tmp_path / "servers")
+    yield made
+    made.do("clean")
+
+
+def test_a_killed_kafka_loses_and_duplicates_no_record(kafka: Kafka) -> None:
+    """Every append that was tried until it returned is in the log once, in order, whatever was killed meanwhile."""
+    log = KafkaLog(KafkaAddress(servers=(kafka.server,), topic="chaos", timeout_s=2.0), 2)
+    stop = threading.Event()
+    appended: list[NewRecord] = []
+    failures: Counter[str] = Counter()
+
+    def work() -> None:
+        rng = random.Random(7)
+        while not stop.is_set():
+            records = [
+                NewRecord(rng.choice(SITES), "samples", 1000, b"%d" % (len(appended) + n))
+                for n in range(rng.randrange(1, 20))
+            ]
+            while True:
+                try:
+                    log.append(records)
+                    break
+                except LogError as error:
+                    failures[type(error).__name__] += 1
+            appended.extend(records)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        for _ in range(KILLS):
+            before = len(appended)
+            wait_for(lambda before=before: len(appended) > before + 500)
+            kafka.do("kill", "kafka")
+            kafka.do("start", "kafka")
+    finally:
+        before = len(appended)
+        wait_for(lambda: len(appended) > before + 100)
+        stop.set()
+        worker.join(60)
+    assert failures, "no append was caught by a kill"
+    read: list[list[bytes]] = []
+    for partition in range(2):
+        offset, mine = 0, []
+        while records := log.read(partition, offset, 1000):
+            offset = records[-1].offset + 1
+            mine += [record.payload for record in records]
+        assert offset == log.end_offset(partition) == len(mine)
+        read.append(mine)
+    log.close()
+    assert sorted(p for mine in read for p in mine) == sorted(new.payload for new in appended)
+    assert all(mine == sorted(mine, key=int) for mine in read)
+    print(f"killed {KILLS} times: {len(appended)} records, 0 lost, 0 twice; {sum(failures.values())} appends tried again")
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    """Wait for a condition."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "it did not happen in time"
+        time.sleep(0.05)

@@ -1,0 +1,190 @@
+"""Parts of the running system are killed with SIGKILL; what it leaves must be as if nothing had happened."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from edge.log import SqliteLog
+from edge.mqtt import MqttAddress
+from edge.simulator.ledger import Ledger
+from edge.simulator.pace import Pace
+from edge.simulator.publisher import Publisher
+from edge.simulator.replay import RecordingSource
+from edge.simulator.warm import import_samples
+from services.app import System
+from services.config import Settings, load_settings
+from services.demo.watch import Watch
+from services.ingest.shard import Shard
+from services.messages import ForecastReply, ForecastRequest, ZoneForecast
+from services.store.history import History
+from services.store.series import NullSeries
+
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(420)]
+
+DAY_MS = 86_400_000
+RECORDING = Path(__file__).parents[1] / "data" / "lettuce_2022"
+
+
+def test_killed_parts_recover_and_the_history_is_bit_for_bit_that_of_an_undisturbed_run(tmp_path: Path) -> None:
+    """SIGKILL for the shard, the Forecaster and the gateway: /predict answers again, no bit of the history differs."""
+    source = RecordingSource(RECORDING)
+    warm_ms = source.start_ms + 2 * DAY_MS
+    settings = load_settings(
+        data_dir=tmp_path / "data",
+        api={"port": 0},
+        learn={"retrain_every_s": 0},
+        stream={"snapshot_s": 2},
+        sites=[{"name": source.site, "timezone": source.timezone, "primary": dict(source.primary)}],
+    )
+    with System(
+        settings, receive_clock="replayed", warm_up=lambda log: void(import_samples(source, log, warm_ms))
+    ) as system:
+        watch = Watch(system.url)
+        assert watch.wait_until_ready(90), watch.problem
+        ledger = Ledger()
+        publisher = Publisher(
+            source, address(system), ledger, Pace(1500), with_clock=True, until_ms=warm_ms + DAY_MS
+        )
+        feeding = threading.Thread(target=publisher.run, daemon=True)
+        feeding.start()
+        for victim in (process_named("ray::ShardActor"), process_named("ray::ServeReplica:hothouse:Forecaster")):
+            wait_until(lambda: moved(watch), "forecasts go on before the next kill")
+            victim.kill()
+        wait_until(lambda: moved(watch), "forecasts go on after the Forecaster was killed")
+        assert system.gateway is not None
+        gateway_pid = system.gateway.pid
+        assert gateway_pid is not None
+        psutil.Process(gateway_pid).kill()
+        wait_until(lambda: moved(watch), "forecasts go on after the gateway was killed")
+        feeding.join(120)
+        assert ledger.status["complete"], ledger.status
+        wait_until(lambda: watch.look().total("backlog") == 0 and quiet(watch), "the log is read to its end")
+        seen = watch.look()
+        assert system.gateway.restarts >= 1
+        assert seen.total("late") == 0
+        watch.close()
+    disturbed = content(settings)
+    assert disturbed == content(replayed(settings, tmp_path / "undisturbed"))
+    assert disturbed["zones"] > 2 * 288 * len(source.zones)
+    assert seen.total("accepted") == unique_samples(source_again(), warm_ms + DAY_MS)
+
+
+def void(_: Any) -> None:
+    """Drop a result."""
+
+
+def source_again() -> RecordingSource:
+    """The same recording from its beginning."""
+    return RecordingSource(RECORDING)
+
+
+def unique_samples(source: RecordingSource, to_ms: int) -> int:
+    """How many samples the devices have sent."""
+    return sum(len(samples) for _, samples in source.samples(to_ms))
+
+
+def address(system: System) -> MqttAddress:
+    """Where the devices publish."""
+    assert system.mqtt_password_file is not None
+    return MqttAddress(
+        host=system.mqtt_host, port=system.mqtt_port, username=system.mqtt_username,
+        password=system.mqtt_password_file.read_text().strip(), v5=system.mqtt_v5,
+    )  # fmt: skip
+
+
+def process_named(title: str) -> psutil.Process:
+    """Our child whose command line begins with ``title``."""
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if " ".join(process.cmdline()).startswith(title):
+                return process
+        except psutil.Error:
+            continue
+    raise AssertionError(f"no process {title}")
+
+
+def wait_until(condition: Callable[[], bool], claim: str, timeout_s: float = 60.0) -> None:
+    """Wait for a condition, or fail with the claim."""
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        if condition():
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"within {timeout_s:g} s: {claim}")
+
+
+def origins(watch: Watch) -> list[int]:
+    """The origins of all zones' forecasts."""
+    return sorted(forecast["origin_ms"] for forecast in watch.look().forecasts.values())
+
+
+def moved(watch: Watch) -> bool:
+    """Whether every zone's forecast has moved on by two steps."""
+    before = origins(watch)
+    deadline_s = time.monotonic() + 20
+    while time.monotonic() < deadline_s:
+        now = origins(watch)
+        if before and len(now) == len(before) and now[0] >= before[0] + 600_000:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def quiet(watch: Watch) -> bool:
+    """Whether no further sample is counted for a second."""
+    before = watch.look().total("samples")
+    time.sleep(1.0)
+    return watch.look().total("samples") == before
+
+
+def replayed(settings: Settings, folder: Path) -> Settings:
+    """Run a plain shard over the same log into another folder; returns that folder's settings."""
+    elsewhere = settings.model_copy(update={"data_dir": folder})
+    log = SqliteLog(settings.log_path, settings.log.partitions)
+    shard = Shard(
+        elsewhere, range(settings.log.partitions), log, NullSeries(), no_forecast, NoBoard(), ThreadPoolExecutor(1),
+        time.monotonic,
+    )  # fmt: skip
+    while shard.step():
+        pass
+    shard.close()
+    log.close()
+    return elsewhere
+
+
+def content(settings: Settings) -> dict[str, Any]:
+    """Every file of rows, whole."""
+    history = History(settings.storage, ())
+    files: dict[str, Any] = {}
+    for kind in ("zones", "devices"):
+        table = history.read(kind=kind)
+        files[kind] = len(table)
+        for name in history.files(kind=kind):
+            files[str(Path(name).relative_to(history.root))] = Path(name).read_bytes()
+    return files
+
+
+def no_forecast(request: ForecastRequest) -> ForecastReply:
+    """Forecasts change no row: answer with the baseline."""
+    return ForecastReply(version="climatology", quantiles=request["baseline"])
+
+
+class NoBoard:
+    """Shows nothing."""
+
+    def publish(self, forecasts: list[ZoneForecast]) -> None:
+        """Nothing."""
+
+    def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
+        """Nothing."""
+
+    def put_stats(self, stats: dict[str, Any]) -> None:
+        """Nothing."""

@@ -1,0 +1,42 @@
+"""The publisher's ledger."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from edge.reading import Sample
+from edge.simulator.ledger import Ledger
+
+
+def test_the_ledger_counts_samples_not_clocks(tmp_path: Path) -> None:
+    """Published counts true samples and disturbances; clock messages are apart; resent ones count in both."""
+    ledger = Ledger(tmp_path / "status.json")
+    ledger.connected("MQTT 5")
+    ledger.instant(60_000)
+    for kind, again in (("clock", False), ("sample", False), ("malformed", False), ("sample", True)):
+        ledger.sent(kind, again)
+        ledger.acked(kind, "Not authorized" if again else "")
+    ledger.finish(complete=False)
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert status == ledger.status
+    assert (status["published"], status["acked"], status["refused"], status["resent"]) == (3, 2, 1, 1)
+    assert (status["clock_messages"], status["disturbances"], status["now_ms"]) == (1, {"malformed": 1}, 60_000)
+    assert (status["done"], status["complete"], status["protocol"]) == (True, False, "MQTT 5")
+    assert "Not authorized" in status["last_error"]
+
+
+def test_the_status_file_is_there_from_the_start_and_alone(tmp_path: Path) -> None:
+    """A reader finds a complete status at once, and no half-written file beside it ever stays."""
+    ledger = Ledger(tmp_path / "status.json")
+    assert json.loads((tmp_path / "status.json").read_text())["done"] is False
+    ledger.finish(complete=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_ids_are_written_a_line_each(tmp_path: Path) -> None:
+    """The ids file names each true sample."""
+    ledger = Ledger(ids_file=tmp_path / "ids")
+    ledger.identify(Sample("s", "z", "d", "0011223344556677", 4, 60_000, {"rh_pct": 70.0}))
+    ledger.finish(complete=True)
+    assert (tmp_path / "ids").read_text() == "z d 0011223344556677 4 60000\n"

@@ -1,0 +1,178 @@
+"""What the log on Kafka adds to the contract of all logs (tests/contracts/test_log.py)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from edge.kafka_address import KafkaAddress, kafka_address
+from edge.kafka_log import FOREIGN_RECORD, KafkaLog
+from edge.log import LogError, LogFormatError, NewRecord, partition_of
+from edge.reading import Refusal
+from tests.conftest import require_env
+from tests.kafka_logs import kafka_logs
+
+SITES = ("north", "south", "east", "demo")
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[[int], KafkaLog]]:
+    """Makes empty logs; the test closes them."""
+    with kafka_logs(require_env("HOTHOUSE_TEST_KAFKA")) as make:
+        yield make
+
+
+@pytest.fixture
+def log(make: Callable[[int], KafkaLog]) -> Iterator[KafkaLog]:
+    """An empty log of two partitions."""
+    made = make(2)
+    yield made
+    made.close()
+
+
+def batch(count: int = 8) -> list[NewRecord]:
+    """Records of several sites, so of both partitions."""
+    return [NewRecord(SITES[n % len(SITES)], "samples", 1000 + n, b"%d" % n, "t") for n in range(count)]
+
+
+def payloads(log: KafkaLog) -> list[bytes]:
+    """Everything in the log."""
+    return sorted(r.payload for p in range(log.partitions) for r in _all(log, p))
+
+
+def _all(log: KafkaLog, partition: int) -> list[Any]:
+    records: list[Any] = []
+    while found := log.read(partition, len(records), 1000):
+        records += found
+    return records
+
+
+def test_an_address_names_servers_and_topic() -> None:
+    """The address of a log is one URL; what is not one is refused, a password in it above all."""
+    assert kafka_address("kafka://a:1,b:2/greenhouses", username="u").servers == ("a:1", "b:2")
+    for wrong in ("kafka://a:1", "kafka:///t", "http://a:1/t", "kafka://a:1/t/u", "kafka://u:p@a:1/t", "log.sqlite"):
+        with pytest.raises(ValueError, match="is not kafka://"):
+            kafka_address(wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "protocol"),
+    [
+        ({}, "PLAINTEXT"),
+        ({"tls_ca": Path("ca.pem")}, "SSL"),
+        ({"username": "u", "password": "p"}, "SASL_PLAINTEXT"),
+        ({"username": "u", "password": "p", "tls_ca": Path("ca.pem")}, "SASL_SSL"),
+    ],
+)
+def test_login_and_encryption_reach_every_client(given: dict[str, Any], protocol: str) -> None:
+    """User name and CA choose the protocol; the password is in the client's options and in no text."""
+    address = KafkaAddress(servers=("a:1",), topic="t", **given)
+    options = address.options()
+    assert options["security_protocol"] == protocol
+    assert options.get("sasl_plain_password") == given.get("password")
+    assert options.get("ssl_cafile") == (str(given["tls_ca"]) if "tls_ca" in given else None)
+    assert "p'" not in repr(address)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("arrived", [0, 1, 5, 8])
+def test_a_failed_append_that_is_tried_again_duplicates_nothing(
+    log: KafkaLog, monkeypatch: pytest.MonkeyPatch, arrived: int
+) -> None:
+    """However many records of a batch arrived before the answer was lost: after the retry each is there once."""
+    send = log._send
+
+    def interrupted(attempt: Any, targets: Any, done: dict[int, int]) -> dict[int, int]:
+        send(attempt, targets, {**done, **{n: -1 for n in range(arrived, 8)}})
+        raise LogError("the answer was lost")
+
+    log.append(batch()[:3])
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "_send", interrupted)
+        for _ in range(2):
+            with pytest.raises(LogError, match="answer was lost"):
+                log.append(batch())
+    places = log.append(batch())
+    assert payloads(log) == sorted([b"0", b"1", b"2", *(b"%d" % n for n in range(8))])
+    for new, (partition, offset) in zip(batch(), places, strict=True):
+        assert log.read(partition, offset, 1)[0].payload == new.payload
+
+
+@pytest.mark.kafka
+def test_a_record_of_somebody_else_is_counted_and_stops_nothing(log: KafkaLog) -> None:
+    """What another program writes into our topic comes back as refused, with its beginning."""
+    log._producer.send(log.address.topic, b"hello", partition=1).get(timeout=10)
+    log.append([NewRecord("demo", "tick", 5, b"")])
+    (record,) = log.read(1, 0, 10)
+    (refusal,) = msgspec.msgpack.decode(record.payload, type=list[Refusal])
+    assert (record.kind, refusal.reason, refusal.payload) == ("refused", FOREIGN_RECORD, b"hello")
+
+
+@pytest.mark.kafka
+def test_lag_is_what_was_committed(log: KafkaLog, make: Callable[[int], KafkaLog]) -> None:
+    """Another process of the group reads the offset that was committed."""
+    assert log.committed(0) is None
+    log.append(batch())
+    log.commit(0, 2)
+    other = KafkaLog(log.address, 2)
+    assert other.committed(0) == 2
+    other.close()
+
+
+@pytest.mark.kafka
+def test_another_process_sees_records_sites_and_times(log: KafkaLog) -> None:
+    """A second log on the topic reads what the first appended, while that goes on, and continues its times."""
+    other = KafkaLog(log.address, 2)
+    partition = partition_of("demo", 2)
+    for n in range(3):
+        log.append([NewRecord("demo", "samples", 100 + n, b"%d" % n)])
+        deadline_s = time.monotonic() + 5
+        while not (found := other.read(partition, n, 10)):
+            assert time.monotonic() < deadline_s
+        assert [r.payload for r in found] == [b"%d" % n]
+    assert other.sites() == ["demo"]
+    other.append([NewRecord("demo", "samples", 50, b"late")])
+    assert other.last_receive_ms(partition) == 102
+    other.close()
+
+
+@pytest.mark.kafka
+def test_the_topic_keeps_records_by_append_time(log: KafkaLog) -> None:
+    """An import of old samples is not deleted by retention: the topic's clock is Kafka's own."""
+    from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+
+    admin = KafkaAdminClient(**log.address.options())
+    found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, log.address.topic)])
+    admin.close()
+    shown = str(found)
+    assert "LogAppendTime" in shown
+    assert str(24 * 3_600_000) in shown
+
+
+@pytest.mark.kafka
+def test_another_number_of_partitions_or_a_foreign_topic_is_refused(log: KafkaLog) -> None:
+    """Offsets would mean something else: the log is not opened."""
+    from kafka import KafkaAdminClient
+
+    with pytest.raises(LogFormatError, match="created with 2 partitions"):
+        KafkaLog(log.address, 3)
+    foreign = KafkaAddress(servers=log.address.servers, topic=f"{log.address.topic}.meta")  # has no facts beside it
+    with pytest.raises(LogFormatError, match="is no Hothouse log"):
+        KafkaLog(foreign, 1)
+    admin = KafkaAdminClient(**log.address.options())
+    assert f"{foreign.topic}.meta" not in admin.list_topics()
+    admin.close()
+
+
+def test_a_kafka_that_is_away_is_a_log_error_in_time() -> None:
+    """Nobody listens: opening fails within the time-out, with the address in the sentence."""
+    address = KafkaAddress(servers=("127.0.0.1:9",), topic="t", timeout_s=1.0)
+    started_s = time.monotonic()
+    with pytest.raises(LogError, match="127.0.0.1:9"):
+        KafkaLog(address)
+    assert time.monotonic() - started_s < 5

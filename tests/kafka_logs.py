@@ -1,0 +1,39 @@
+"""Logs on a real Kafka for tests, each in topics of its own that are deleted at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = ["delete_topics", "kafka_logs"]
+
+
+@contextlib.contextmanager
+def kafka_logs(server: str, **options: Any) -> Iterator[Callable[[int], Any]]:
+    """Makes an empty KafkaLog of so many partitions; the caller closes it."""
+    from edge.kafka_address import KafkaAddress
+    from edge.kafka_log import KafkaLog
+
+    topics: list[str] = []
+
+    def make(partitions: int) -> KafkaLog:
+        topics.append(f"test-{uuid.uuid4().hex[:12]}")
+        address = KafkaAddress(servers=(server,), topic=topics[-1], group=topics[-1], retention_h=24, **options)
+        return KafkaLog(address, partitions)
+
+    try:
+        yield make
+    finally:
+        delete_topics(server, [name for topic in topics for name in (topic, f"{topic}.meta")])
+
+
+def delete_topics(server: str, topics: list[str]) -> None:
+    """Delete topics that are there."""
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=server)
+    there = set(admin.list_topics())
+    admin.delete_topics([topic for topic in topics if topic in there])
+    admin.close()

@@ -1,0 +1,205 @@
+"""The slow loop on Ray: history in, a model in the slot, with MLflow's record of how it came there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from models import artefact
+from services.config import Settings
+from services.errors import PromotionRefusedError
+from services.forecast_spec import forecast_spec
+from services.learn.actor import start_retrainer
+from services.messages import BOARD_ACTOR, NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
+from tests.services.learn.synthetic import small_settings, write_history
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+class _Shard:
+    """Has written everything already."""
+
+    def flush(self) -> dict[str, int]:
+        return {"0": 42}
+
+
+class _Board:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.models: list[dict[str, Any]] = []
+        self.stats: dict[str, Any] = {}
+
+    def put_event(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
+
+    def set_models(self, models: list[dict[str, Any]]) -> None:
+        self.models = models
+
+    def put_stats(self, component: str, stats: dict[str, Any]) -> None:
+        self.stats[component] = stats
+
+    def seen(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        return self.events, self.models
+
+
+class _Slot:
+    """The slot without its file."""
+
+    def __init__(self) -> None:
+        self.champion = {"generation": 1, "version": "climatology", "folder": ""}
+
+    def get(self) -> dict[str, Any]:
+        return self.champion
+
+    def set(self, version: str, folder: str) -> dict[str, Any]:
+        self.champion = {"generation": self.champion["generation"] + 1, "version": version, "folder": folder}
+        return self.champion
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[None]:
+    """A Ray runtime of two logical CPUs with stand-ins for shard, board and slot."""
+    ray.init(
+        num_cpus=2, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False, namespace=NAMESPACE
+    )
+    stand_ins = {shard_actor(0): _Shard, BOARD_ACTOR: _Board, SLOT_ACTOR: _Slot}
+    handles = [ray.remote(num_cpus=0)(kind).options(name=name).remote() for name, kind in stand_ins.items()]
+    yield
+    del handles
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings with eight days of history."""
+    settings = small_settings(tmp_path_factory.mktemp("data"))
+    write_history(settings, days=8)
+    return settings
+
+
+@pytest.fixture(scope="module")
+def retrainer(runtime: None, settings: Settings) -> Iterator[Any]:
+    """The actor, stopped afterwards."""
+    handle = start_retrainer(settings)
+    ray.get(handle.status.remote(), timeout=120)
+    yield handle
+    ray.get(handle.stop.remote(), timeout=20)
+
+
+def _wait(condition: Callable[[], Any], what: str, limit_s: float = 280) -> Any:
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        asyncio.run(asyncio.sleep(0.1))
+    raise AssertionError(f"not within {limit_s:g} s: {what}")
+
+
+def _status(retrainer: Any) -> dict[str, Any]:
+    return ray.get(retrainer.status.remote(), timeout=30)
+
+
+def _slot() -> dict[str, Any]:
+    return ray.get(ray.get_actor(SLOT_ACTOR).get.remote(), timeout=30)
+
+
+def _run(retrainer: Any, reason: str) -> dict[str, Any]:
+    """One retraining to its end; returns the status."""
+    before = (_status(retrainer)["last_run"] or {}).get("started_ms")
+    assert ray.get(retrainer.trigger.remote(reason), timeout=30)["accepted"]
+    _wait(
+        lambda: (_status(retrainer)["last_run"] or {}).get("started_ms") not in (None, before), f"retraining: {reason}"
+    )
+    return _status(retrainer)
+
+
+def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Settings) -> None:
+    """A learnable history gives v1 in the slot with lineage; the next is judged against it; roll back and on."""
+    status = _run(retrainer, "first")
+    assert status["last_run"]["result"] == "promoted", status
+    _wait(lambda: _slot()["version"] == "v1", "v1 in the slot")
+    model = artefact.load(Path(_slot()["folder"]), forecast_spec(settings).hash)
+    model.verify_golden()
+    assert model.manifest["trained_on"]["log_offsets"] == {"0": 42}
+    (row,) = ray.get(retrainer.models.remote(), timeout=30)
+    assert (row["stage"], row["passed"], row["forced"]) == ("champion", True, False)
+    assert row["weights_sha256"] == model.manifest["weights_sha256"]
+    assert row["trained_on"]["zones"] == 2
+    errors = row["held_back_mae"]["air_temp_c"]["60"]
+    assert errors["model"] < min(errors["persistence"], errors["naive_24h"], errors["climatology"])
+    with pytest.raises(PromotionRefusedError, match="no previous model"):
+        ray.get(retrainer.rollback.remote(), timeout=30)
+
+    # One day more, so that the ranges differ; whatever the gate says of the second, it is recorded with its reason.
+    write_history(settings, days=9)
+    status = _run(retrainer, "second")
+    assert status["last_run"]["result"] in ("promoted", "refused")
+    rows = ray.get(retrainer.models.remote(), timeout=30)
+    assert [row["version"] for row in rows] == ["v2", "v1"]
+    assert rows[0]["trained_on"]["to_ms"] > rows[1]["trained_on"]["to_ms"]
+    assert rows[0]["weights_sha256"] != rows[1]["weights_sha256"]
+    assert rows[0]["reason"]
+    if status["last_run"]["result"] == "refused":
+        ray.get(retrainer.promote.remote("v2"), timeout=30)
+    assert _slot()["version"] == "v2"
+    assert ray.get(retrainer.rollback.remote(), timeout=30) == {"version": "v1", "before": "v2"}
+    assert _slot()["version"] == "v1"
+
+    events, models = ray.get(ray.get_actor(BOARD_ACTOR).seen.remote())
+    told = [event for event in events if event["kind"] in ("swap", "error")]
+    assert [event["kind"] for event in told] == ["swap"] * 3, told
+    assert {model["version"]: model["stage"] for model in models} == {"v1": "champion", "v2": "previous"}
+
+
+def test_torn_artefact_is_refused_and_the_champion_stays(retrainer: Any) -> None:
+    """Promoting a model whose weights were cut short is refused with the reason; the slot does not move."""
+    rows = {row["version"]: row for row in ray.get(retrainer.models.remote(), timeout=30)}
+    weights = Path(rows["v2"]["folder"], "weights.safetensors")
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    try:
+        with pytest.raises(PromotionRefusedError, match="v2 cannot serve"):
+            ray.get(retrainer.promote.remote("v2"), timeout=30)
+    finally:
+        weights.write_bytes(whole)
+    assert _slot()["version"] == "v1"
+
+
+def test_torn_history_is_a_reported_failure(retrainer: Any, settings: Settings) -> None:
+    """A history file that is not Parquet fails the training with its name; nothing is swapped, the actor lives."""
+    file = next((settings.storage / "history" / "zones" / "demo").glob("2022-03-04-*.parquet"))
+    whole = file.read_bytes()
+    file.write_bytes(b"torn")
+    try:
+        status = _run(retrainer, "over a torn file")
+    finally:
+        file.write_bytes(whole)
+    assert status["last_run"]["result"] == "failed"
+    assert "cannot be read" in status["last_error"]
+    assert _slot()["version"] == "v1"
+    assert len(ray.get(retrainer.models.remote(), timeout=30)) == 2
+
+
+def test_killed_retrainer_comes_back_with_its_models(retrainer: Any) -> None:
+    """After a kill the actor is restarted, knows its models and champion from MLflow, and swaps nothing."""
+    generation = _slot()["generation"]
+    ray.kill(retrainer, no_restart=False)
+
+    def back() -> bool:
+        try:
+            return _status(ray.get_actor(RETRAINER_ACTOR))["serving"] == "v1"
+        except ray.exceptions.RayError:
+            return False
+
+    _wait(back, "the retrainer is back", 60)
+    assert len(ray.get(retrainer.models.remote(), timeout=30)) == 2
+    assert _slot()["generation"] == generation

@@ -1,0 +1,243 @@
+"""Serving on Ray: swaps under load, bad artefacts, killed replicas; loopback only, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+import pytest
+
+from models import artefact
+from models.features import build_inputs
+from models.network import QuantileNetwork
+from models.spec import Place
+from services.config import Settings, load_settings
+from services.forecast_spec import forecast_spec
+from services.messages import APP_NAME, FORECASTER_DEPLOYMENT, NAMESPACE, ForecastRequest, shard_actor
+from services.runtime import RayRuntime
+from services.serve.deployment import ServingActors, start_actors, start_serving
+from tests.ray.fake_shard import FakeShard
+from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
+
+WAIT_S = 30.0
+
+
+class Serving:
+    """What the tests talk to."""
+
+    def __init__(self, settings: Settings, url: str, actors: ServingActors, shard: Any) -> None:
+        self.settings, self.url, self.actors, self.shard = settings, url, actors, shard
+        self.http = httpx.Client(base_url=url, timeout=5, trust_env=False)
+
+    def champion(self, version: str, folder: Path) -> None:
+        """Set the slot as the retrainer does."""
+        import ray
+
+        ray.get(self.actors.slot.set.remote(version, str(folder)), timeout=10)
+
+    def swap_to(self, version: str, folder: Path) -> None:
+        """Set the slot, and wait until the replica serves it."""
+        self.champion(version, folder)
+        deadline = time.monotonic() + WAIT_S
+        while [replica["version"] for replica in self.replicas()] != [version]:
+            assert time.monotonic() < deadline, f"{version} does not serve: {self.replicas()}"
+            time.sleep(0.05)
+
+    def replicas(self) -> list[dict[str, Any]]:
+        """What the Forecaster replicas report."""
+        import ray
+
+        return list(ray.get(self.actors.slot.status.remote(), timeout=10)["replicas"].values())
+
+    def forecast(self) -> str:
+        """Run the model as a shard does; the version that answered."""
+        from ray import serve
+
+        spec = forecast_spec(self.settings)
+        request = ForecastRequest(
+            schema_hash=spec.hash, sites=["demo"], origin_ms=np.array([ORIGIN_MS], np.int64),
+            values=np.full((1, spec.lookback_steps, len(spec.channels)), 20, np.float32),
+            baseline=np.full((1, len(spec.horizons_min), len(spec.targets), 3), 20, np.float32),
+        )  # fmt: skip
+        handle = serve.get_deployment_handle(FORECASTER_DEPLOYMENT, APP_NAME)
+        return str(handle.forecast.remote(request).result(timeout_s=5)["version"])
+
+
+def eventually(claim: Callable[[], bool], what: str) -> None:
+    """Wait until ``claim`` holds; fails after half a minute."""
+    deadline = time.monotonic() + WAIT_S
+    while not claim():
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {WAIT_S:.0f} s: {what}")
+        time.sleep(0.05)
+
+
+def save_model(settings: Settings, name: str) -> Path:
+    """A real artefact with untrained weights."""
+    spec = forecast_spec(settings)
+    values = np.full((2, spec.lookback_steps, len(spec.channels)), 20, np.float32)
+    baseline = np.full((2, len(spec.horizons_min), len(spec.targets), 3), 20, np.float32)
+    golden = build_inputs(values, np.full(2, ORIGIN_MS, np.int64), [Place()] * 2, baseline, spec)
+    folder = settings.storage / "models" / name
+    artefact.save(folder, QuantileNetwork(spec, hidden=8), golden, trained_on={}, seed=0, metrics={})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """One zone on a board, a Forecaster that follows the slot, the API; all ended afterwards."""
+    before = set(psutil.Process().children(recursive=True))
+    data_dir = tmp_path_factory.mktemp("data")
+    settings = load_settings(
+        data_dir=data_dir, api={"port": 0}, ray={"num_cpus": 2, "object_store_mb": 100},
+        forecast={"lookback_hours": 2},
+    )  # fmt: skip
+    with RayRuntime(settings):
+        import ray
+
+        actors = start_actors(settings)
+        shard = ray.remote(FakeShard).options(name=shard_actor(0), namespace=NAMESPACE, num_cpus=0).remote(settings)
+        url = start_serving(settings)
+        ray.get(actors.board.publish.remote([zone_forecast()]), timeout=10)
+        made = Serving(settings, url, actors, shard)
+        eventually(lambda: made.http.get("/health/ready").status_code == 200, "the API is ready")
+        yield made
+        made.http.close()
+    left = [process for process in psutil.Process().children(recursive=True) if process not in before]
+    assert not [process for process in left if process.is_running()], "a process was left behind"
+    assert not (data_dir / "runtime.json").exists()
+
+
+def test_everything_listens_on_loopback_only(serving: Serving) -> None:
+    """No port of ours is open to other machines, but a replica's gRPC port, which the Ray token guards."""
+    ours = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    open_ports = []
+    for process in ours:
+        try:
+            found = [c for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+        except psutil.NoSuchProcess:
+            continue
+        open_ports += [(process.name(), c.laddr) for c in found if "127.0.0.1" not in c.laddr.ip]
+    assert all(name.startswith("ray::Serve") and address.ip == "::" for name, address in open_ports), open_ports
+
+
+def test_secrets_are_the_owners_only(serving: Serving) -> None:
+    """The Ray token and the operator's key can be read by their owner only."""
+    for name in ("ray.token", "operator.key"):
+        assert (serving.settings.data_dir / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_swaps_under_load_fail_no_request(serving: Serving) -> None:
+    """While champions change, every /predict is answered within a second, and each answer is of one version."""
+    folders = {f"v{number}": save_model(serving.settings, f"v{number}") for number in (1, 2, 3)}
+    stop, failures, asked, versions = threading.Event(), [], Counter[str](), Counter[str]()
+
+    def ask(what: Callable[[], str], name: str) -> None:
+        while not stop.wait(0.02):
+            try:
+                versions[what()] += 1
+            except Exception as error:  # each kind counts as a failed request
+                failures.append(f"{name}: {error!r}")
+            asked[name] += 1
+
+    def predict() -> str:
+        answer = serving.http.get("/predict", params={"zone": "north-1"}, timeout=1)
+        answer.raise_for_status()
+        return str(answer.json()["model_version"])
+
+    def what_if() -> str:
+        body = {"zone": "north-1", "changes": {"vent_lee_pct": 50}}
+        answer = serving.http.post("/predict", json=body)
+        answer.raise_for_status()
+        return str(answer.json()["model_version"])
+
+    threads = [
+        threading.Thread(target=ask, args=call)
+        for call in ((predict, "predict"), (what_if, "what-if"), (serving.forecast, "forecast"))
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for version, folder in folders.items():
+            serving.swap_to(version, folder)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not failures
+    assert min(asked.values()) > 10
+    assert set(versions) >= set(folders)
+
+
+def test_a_swap_has_the_last_step_computed_again(serving: Serving) -> None:
+    """Shards are asked to refresh after a swap, and the board shows it as an event."""
+    import ray
+
+    before = ray.get(serving.shard.count.remote(), timeout=10)
+    serving.champion("v10", save_model(serving.settings, "v10"))
+    eventually(lambda: ray.get(serving.shard.count.remote(), timeout=10) > before, "the shard was refreshed")
+    eventually(
+        lambda: any(
+            e["kind"] == "serving" and e["version"] == "v10" for e in serving.http.get("/status").json()["events"]
+        ),
+        "the swap is shown",
+    )
+
+
+def test_a_corrupt_champion_leaves_the_old_one(serving: Serving) -> None:
+    """A champion whose weights were altered is not served; its reason is shown to operators."""
+    good = save_model(serving.settings, "v20")
+    serving.swap_to("v20", good)
+    bad = save_model(serving.settings, "v21")
+    weights = bad / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
+    serving.champion("v21", bad)
+    eventually(lambda: any(r["error"] for r in serving.replicas()), "the reason is reported")
+    assert serving.forecast() == "v20"
+    report = next(iter(serving.http.get("/status").json()["slot"]["replicas"].values()))
+    assert (report["version"], "altered" in report["error"]) == ("v20", True)
+
+
+def test_a_killed_forecaster_comes_back_with_the_champion(serving: Serving) -> None:
+    """After kill -9 of the replica, /predict answers on, and a new replica serves the slot's champion."""
+    serving.swap_to("v30", save_model(serving.settings, "v30"))
+    for process in psutil.Process().children(recursive=True):
+        if "ServeReplica:hothouse:Forecaster" in " ".join(process.cmdline()):
+            os.kill(process.pid, 9)
+    assert serving.http.get("/predict", params={"zone": "north-1"}).status_code == 200
+
+    def answers() -> bool:
+        try:
+            return serving.forecast() == "v30"
+        except Exception:
+            return False
+
+    eventually(answers, "the new replica serves v30")
+
+
+def test_a_killed_board_is_found_again(serving: Serving) -> None:
+    """After the board was killed, replicas still answer, and hear of what is published to the new one."""
+    import ray
+
+    ray.kill(serving.actors.board, no_restart=False)
+    assert serving.http.get("/predict", params={"zone": "north-1"}).status_code == 200
+
+    def published() -> bool:
+        try:
+            ray.get(serving.actors.board.publish.remote([zone_forecast("after")]), timeout=5)
+        except ray.exceptions.RayError:
+            return False
+        return True
+
+    eventually(published, "the board takes forecasts again")
+    eventually(lambda: serving.http.get("/predict?zone=after").status_code == 200, "the API hears of it")

@@ -1,0 +1,178 @@
+"""A shard actor on Ray: it finds its partners by name, survives kill -9 and gives the same history."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from ray import serve
+
+from edge.log import SqliteLog
+from services.config import Settings, load_settings
+from services.ingest.actor import ShardActor
+from services.messages import (
+    APP_NAME,
+    BOARD_ACTOR,
+    FORECASTER_DEPLOYMENT,
+    NAMESPACE,
+    ForecastReply,
+    ForecastRequest,
+    ZoneForecast,
+    shard_actor,
+)  # fmt: skip
+from tests.services.ingest.test_shard import day
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+STEPS = 60
+
+
+class RecordingBoard:
+    """Keeps what is published; says once that it lacks each zone's past, as the real board does."""
+
+    def __init__(self) -> None:
+        self.newest: dict[tuple[str, str], ZoneForecast] = {}
+        self.past: dict[tuple[str, str], int] = {}
+        self.figures: dict[str, Any] = {}
+
+    def publish(self, forecasts: Sequence[ZoneForecast]) -> list[tuple[str, str]]:
+        self.newest.update({(f["site"], f["zone"]): f for f in forecasts})
+        return [key for f in forecasts if (key := (f["site"], f["zone"])) not in self.past]
+
+    def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
+        self.past[site, zone] = len(end_ms)
+
+    def put_stats(self, component: str, stats: dict[str, Any]) -> None:
+        self.figures[component] = stats
+
+    def seen(self) -> dict[str, Any]:
+        return {"newest": self.newest, "past": self.past, "figures": self.figures}
+
+
+class BaselineForecaster:
+    """Answers with the baseline under a version of its own."""
+
+    def forecast(self, request: ForecastRequest) -> ForecastReply:
+        return ForecastReply(version="test", quantiles=request["baseline"])
+
+
+class PidShard(ShardActor):
+    """A shard that tells its process, so that a test can kill it, and whether it imported torch."""
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def modules(self) -> list[str]:
+        import sys
+
+        return [name for name in ("torch", "mlflow") if name in sys.modules]
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[Any]:
+    """Ray with a board and a Forecaster under their real names; the value is the board."""
+    folder = tempfile.mkdtemp(prefix="r-")  # short: Ray puts sockets in it
+    ray.init(
+        num_cpus=2, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False, namespace=NAMESPACE,
+        _temp_dir=folder,
+    )  # fmt: skip
+    options = {"namespace": NAMESPACE, "num_cpus": 0, "max_restarts": -1}
+    board = ray.remote(RecordingBoard).options(name=BOARD_ACTOR, **options).remote()
+    serve.start(proxy_location="Disabled")
+    deployment = serve.deployment(BaselineForecaster).options(
+        name=FORECASTER_DEPLOYMENT, ray_actor_options={"num_cpus": 0.1}
+    )
+    serve.run(deployment.bind(), name=APP_NAME, route_prefix=None)
+    yield board
+    serve.shutdown()
+    ray.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def started(settings: Settings, index: int) -> Any:
+    options = {"namespace": NAMESPACE, "num_cpus": 0.1, "max_restarts": -1, "max_task_retries": 0}
+    actor = ray.remote(PidShard).options(name=shard_actor(index), max_concurrency=4, **options)
+    return actor.remote(settings, index, range(settings.log.partitions))
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """The first true answer; an actor that is away while Ray restarts it is asked again."""
+    deadline, last = time.monotonic() + 90, ""
+    while time.monotonic() < deadline:
+        try:
+            if found := condition():
+                return found
+        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError) as error:
+            last = str(error)
+        time.sleep(0.05)
+    raise AssertionError(f"the condition did not come true within 90 s; {last}")
+
+
+def ask(actor: Any, method: str) -> Any:
+    return ray.get(getattr(actor, method).remote(), timeout=10)
+
+
+def content(settings: Settings) -> dict[str, bytes]:
+    root = settings.storage / "history"
+    files = [p for kind in ("zones", "devices") for p in sorted((root / kind).rglob("*.parquet"))]
+    return {str(p.relative_to(root)): p.read_bytes() for p in files}
+
+
+def test_a_killed_shard_recovers_and_the_history_is_the_same(runtime: Any, tmp_path: Path) -> None:
+    """Kill -9 twice in the middle: it comes back by itself, publishes, and leaves the history of a quiet run."""
+    records, histories = list(day(STEPS)), []
+    for index, kills in enumerate((0, 2)):
+        settings = load_settings(
+            data_dir=tmp_path / str(index), log={"partitions": 2}, stream={"snapshot_s": 0.2, "shards": 1}
+        )
+        log = SqliteLog(settings.log_path, settings.log.partitions)
+        actor = started(settings, index)
+        for part in range(3):
+            log.append(records[part * len(records) // 3 : (part + 1) * len(records) // 3])
+            if part < kills:
+                until(lambda: ask(actor, "stats")["steps"] > 0)  # noqa: B023 (awaited within the round)
+                os.kill(ask(actor, "pid"), signal.SIGKILL)
+        stats = until(lambda: (s := ask(actor, "stats"))["steps"] == STEPS - 1 and not s["backlog"] and s)  # noqa: B023
+        assert (stats["accepted"], stats["duplicates"], stats["late"]) == (3 * STEPS, STEPS // 10, STEPS // 10)
+        offsets = ask(actor, "flush")
+        assert sum(offsets.values()) == len(records)
+        assert ask(actor, "ping") == "ok"
+        assert ask(actor, "modules") == []
+        newest = until(lambda: _shown(runtime, stats["origin_ms"]))  # noqa: B023
+        assert newest["model_version"] == "test"
+        seen = ask(runtime, "seen")
+        assert seen["past"]["demo", "z1"] > 0
+        until(lambda: shard_actor(index) in ask(runtime, "seen")["figures"])  # noqa: B023
+        ask(actor, "stop")
+        ray.kill(actor)
+        log.close()
+        histories.append(content(settings))
+    assert histories[0] == histories[1]
+    assert len(histories[0]) == 2
+
+
+def _shown(board: Any, origin_ms: int) -> ZoneForecast | None:
+    newest = ask(board, "seen")["newest"].get(("demo", "z2"))
+    return newest if newest is not None and newest["origin_ms"] == origin_ms else None
+
+
+def test_a_restarted_board_is_told_everything_again(runtime: Any, tmp_path: Path) -> None:
+    """After the board died, forecasts and past come back without a new step."""
+    settings = load_settings(data_dir=tmp_path, log={"partitions": 1})
+    log = SqliteLog(settings.log_path, 1)
+    actor = started(settings, 7)
+    log.append(list(day(10)))
+    until(lambda: len(ask(runtime, "seen")["newest"]) == 2 and ask(actor, "stats")["steps"] == 9)
+    ray.kill(runtime, no_restart=False)
+    seen = until(lambda: (s := ask(runtime, "seen"))["newest"] and s["past"] and s)
+    assert set(seen["newest"]) == set(seen["past"]) == {("demo", "z1"), ("demo", "z2")}
+    ask(actor, "stop")
+    ray.kill(actor)
+    log.close()

@@ -1,0 +1,109 @@
+"""Training on Ray: streamed rows, whole zones, equal weights from equal data, clear errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+
+from services.config import Settings
+from services.errors import TrainingError
+from services.forecast_spec import forecast_spec, place_of
+from services.learn import dataset
+from services.store.history import History
+from tests.services.learn.synthetic import small_settings, write_history
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings with five days of history."""
+    settings = small_settings(tmp_path_factory.mktemp("data"))
+    write_history(settings, days=5)
+    return settings
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[None]:
+    """A Ray runtime of two logical CPUs."""
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@ray.remote(num_cpus=0, max_calls=1, max_retries=0)
+def _train(settings: Settings, workers: int, shuffled: bool = False, learning_rate: float = 2e-3) -> Any:
+    from models.training import TrainingConfig
+    from services.learn.trainer import TrainPlan, train
+
+    spec = forecast_spec(settings)
+    files = History(settings.storage, spec.channels).files()
+    found = dataset.describe(files, 0, 2**53)
+    rows = dataset.read(files[::-1] if shuffled else files, spec.channels, 0, found.to_ms)
+    plan = TrainPlan(
+        name=f"test-{workers}", folder=str(settings.storage / "train"), spec=spec,
+        config=TrainingConfig(epochs=12, max_windows=2000, learning_rate=learning_rate),
+        places={zone: place_of(settings, zone.split("/")[0]) for zone in found.rows},
+        cut_ms=found.to_ms, shares=dataset.share_out(found.rows, workers), workers=workers, use_gpu=False,
+    )  # fmt: skip
+    result = train(rows, plan)
+    kept = sorted(map(str, (settings.storage / "train").rglob("*.safetensors")))
+    return result.state, [epoch.loss for epoch in result.history], kept
+
+
+def test_stream_gives_every_row_once(settings: Settings, runtime: None) -> None:
+    """What Ray Data streams is the history of the range, row for row and bit for bit."""
+    spec = forecast_spec(settings)
+    history = History(settings.storage, spec.channels)
+    whole = history.read()
+    ends = sorted(set(whole["end_ms"].to_pylist()))
+    after, to = ends[10], ends[-10]
+    stream = dataset.read(history.files(), spec.channels, after, to)
+    rows = dataset.collect(
+        stream.iter_batches(batch_format="pyarrow", batch_size=100), spec.channels, ["demo/z1", "demo/z2"]
+    )
+    expected = history.read(after, to)
+    assert rows.end_ms.tolist() == expected["end_ms"].to_pylist()
+    columns = np.stack([expected[name].to_numpy() for name in spec.channels], axis=1)
+    assert rows.values.tobytes() == columns.tobytes()
+
+
+def test_equal_history_gives_equal_weights(settings: Settings, runtime: None) -> None:
+    """Two trainings on the same rows, read in another order, end in the same weights, bit for bit."""
+    one, losses, _ = ray.get(_train.remote(settings, workers=0))
+    two, _, _ = ray.get(_train.remote(settings, workers=0, shuffled=True))
+    assert sorted(one) == sorted(two)
+    assert all(one[name].tobytes() == two[name].tobytes() for name in one)
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.slow
+def test_two_workers_share_the_zones_and_keep_a_checkpoint(settings: Settings, runtime: None) -> None:
+    """Two Ray Train workers with a zone each train one network; the storage keeps one checkpoint of safetensors."""
+    state, losses, kept = ray.get(_train.remote(settings, workers=2))
+    assert losses[-1] < losses[0]
+    assert all(np.isfinite(array).all() for array in state.values())
+    assert sum("test-2" in path for path in kept) == 1
+
+
+def test_failed_training_is_one_sentence(settings: Settings, runtime: None) -> None:
+    """A training whose loop raises becomes a TrainingError that gives the loop's own reason."""
+    with pytest.raises(ray.exceptions.RayTaskError) as raised:
+        ray.get(_train.remote(settings, workers=0, learning_rate=float("nan")))
+    assert isinstance(raised.value.cause, TrainingError)
+    assert "learning rate: nan" in raised.value.cause.message
+
+
+def test_old_training_folders_go(tmp_path: Path) -> None:
+    """Only the newest folders of Ray Train stay, the coming one included."""
+    from services.learn.trainer import KEPT_RUNS, _forget_old_runs
+
+    for name in "abcde":
+        (tmp_path / name).mkdir()
+    _forget_old_runs(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == list("abcde")[-(KEPT_RUNS - 1) :]

@@ -1,0 +1,84 @@
+"""What the tests of learning share: a history that can be learned, and candidates that were never trained."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from services.config import Settings, load_settings
+from services.forecast_spec import forecast_spec
+from services.learn.registry import Candidate
+from services.store.history import History
+from services.store.rows import SiteStep
+
+START_MS = 1_646_092_800_000  # 2022-03-01T00:00Z
+
+
+def small_settings(folder: Path, **learn: Any) -> Settings:
+    """Quarter-hour rows, three horizons, a quick training inside the trainer's own process."""
+    quick = {
+        "workers": 0, "epochs": 16, "max_windows": 2000, "min_days": 2.0, "held_back": 0.2, "retrain_every_s": 0,
+        "use_gpu": "no", "timeout_s": 240, "cool_down_s": 0,
+    }  # fmt: skip
+    return load_settings(
+        data_dir=folder,
+        stream={"step_s": 900},
+        forecast={"horizons_min": (30, 60, 120), "targets": ("air_temp_c", "rh_pct")},
+        learn={**quick, **learn},
+    )
+
+
+def write_history(settings: Settings, days: float = 8, zones: tuple[str, ...] = ("z1", "z2"), seed: int = 1) -> int:
+    """Write rows of site ``demo`` from ``START_MS`` on; returns the newest ``end_ms``.
+
+    The heating pipe shows what the next hour will bring: a network can learn that, no climatology can.
+    """
+    spec = forecast_spec(settings)
+    count = round(days * spec.steps_per_day)
+    lag = 3_600_000 // spec.step_ms
+    rng = np.random.default_rng(seed)
+    outside = np.zeros(count + lag)
+    for step in range(1, len(outside)):
+        outside[step] = 0.97 * outside[step - 1] + rng.normal(0, 1.0)
+    now = np.arange(count)
+    sun = np.maximum(0, np.sin(2 * np.pi * (now / spec.steps_per_day - 0.25)))
+    history = History(settings.storage, spec.channels)
+    column = {
+        name: spec.channels.index(name) for name in ("air_temp_c", "rh_pct", "heat_pipe_low_c", "out_radiation_w_m2")
+    }
+    for step in range(count):
+        values = np.full((len(zones), len(spec.channels)), np.nan, np.float32)
+        for zone in range(len(zones)):
+            temperature = 18 + zone + 6 * sun[step] + outside[step] + rng.normal(0, 0.05)
+            values[zone, column["air_temp_c"]] = temperature
+            values[zone, column["rh_pct"]] = np.clip(75 - 2 * (temperature - 20) + rng.normal(0, 0.2), 5, 99)
+            values[zone, column["heat_pipe_low_c"]] = 40 + 4 * (outside[step + lag] - outside[step])
+            values[zone, column["out_radiation_w_m2"]] = 700 * sun[step]
+        end_ms = START_MS + (step + 1) * spec.step_ms
+        history.add([SiteStep(0, "demo", end_ms, zones, values, np.zeros_like(values))])
+    history.flush()
+    return START_MS + count * spec.step_ms
+
+
+def make_candidate(folder: Path, passed: bool = True, forced: bool = False) -> Candidate:
+    """A candidate whose artefact has the right files with arbitrary bytes."""
+    folder.mkdir(parents=True)
+    weights = folder.name.encode() * 100
+    (folder / "weights.safetensors").write_bytes(weights)
+    (folder / "manifest.json").write_text(json.dumps({"name": folder.name}))
+    return Candidate(
+        folder=str(folder),
+        weights_sha256=hashlib.sha256(weights).hexdigest(),
+        trained_on={"from": "2022-03-01T00:00:00Z", "to": "2022-03-15T00:00:00Z", "rows": 12096, "zones": 3},
+        log_offsets={"0": 17},
+        params={"seed": 7, "epochs": 2},
+        held_back_mae={"air_temp_c": {"60": {"model": 0.5, "persistence": 0.9}}},
+        curves={"loss": [0.9, 0.5]},
+        passed=passed,
+        reason="better than all" if passed else "air_temp_c at 60 min: 0.95 is worse than persistence, 0.90",
+        forced=forced,
+    )

@@ -1,0 +1,113 @@
+"""The registry's contract, on MLflow's SQLite store."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from services.errors import ArtefactError, PromotionRefusedError, RegistryError
+from services.learn.registry import Registry
+from tests.services.learn.synthetic import make_candidate
+
+
+def test_empty_registry_serves_the_climatology(registry: Registry) -> None:
+    """Before the first promotion the champion is the climatology and there is nothing to go back to."""
+    assert registry.champion() == "climatology"
+    assert registry.list() == []
+    with pytest.raises(PromotionRefusedError, match="no previous model"):
+        registry.rollback()
+
+
+def test_lineage_and_evidence_survive(registry: Registry, tmp_path: Path) -> None:
+    """A registered model is listed with its range, weights, errors and verdict, as it was handed in."""
+    candidate = make_candidate(tmp_path / "storage" / "models" / "a")
+    assert registry.register(candidate, created_ms=1) == "v1"
+    (row,) = registry.list()
+    assert (row["stage"], row["aliases"], row["passed"]) == ("challenger", ["challenger"], True)
+    for name in ("weights_sha256", "trained_on", "held_back_mae", "reason", "folder"):
+        assert row[name] == candidate[name]  # type: ignore[literal-required]
+
+
+def test_promotion_and_rollback_move_the_aliases(registry: Registry, tmp_path: Path) -> None:
+    """Promotion makes the old champion ``previous``; a rollback exchanges the two, any number of times."""
+    for name in ("a", "b"):
+        registry.promote(registry.register(make_candidate(tmp_path / name), created_ms=1))
+    assert registry.champion() == "v2"
+    assert registry.rollback() == "v1"
+    assert registry.champion() == "v1"
+    assert registry.rollback() == "v2"
+    assert {row["version"]: row["stage"] for row in registry.list()} == {"v2": "champion", "v1": "previous"}
+
+
+def test_refused_model_is_listed_with_its_reason(registry: Registry, tmp_path: Path) -> None:
+    """A model that the gate refused is in the list, as refused, with the gate's reason; the champion stays."""
+    registry.promote(registry.register(make_candidate(tmp_path / "a"), created_ms=1))
+    registry.register(make_candidate(tmp_path / "b", passed=False), created_ms=2)
+    newest = registry.list()[0]
+    assert (newest["version"], newest["stage"]) == ("v2", "refused")
+    assert "worse than persistence" in newest["reason"]
+    assert registry.champion() == "v1"
+
+
+@pytest.mark.parametrize("damage", ["truncate", "delete", "manifest"])
+def test_damaged_artefact_is_never_promoted(registry: Registry, tmp_path: Path, damage: str) -> None:
+    """Torn weights, missing weights or a torn manifest: promotion is refused and the champion stays."""
+    version = registry.register(make_candidate(tmp_path / "a"), created_ms=1)
+    weights = tmp_path / "a" / "weights.safetensors"
+    if damage == "truncate":
+        weights.write_bytes(weights.read_bytes()[:-1])
+    elif damage == "delete":
+        weights.unlink()
+    else:
+        (tmp_path / "a" / "manifest.json").write_text('{"name": ')
+    with pytest.raises(PromotionRefusedError, match="v1 cannot serve"):
+        registry.promote(version)
+    with pytest.raises(ArtefactError):
+        registry.folder(version)
+    assert registry.champion() == "climatology"
+
+
+@pytest.mark.parametrize("version", ["v9", "9", "latest", ""])
+def test_unknown_version_is_refused_in_one_sentence(registry: Registry, version: str) -> None:
+    """Promoting a version that does not exist raises PromotionRefusedError."""
+    with pytest.raises(PromotionRefusedError):
+        registry.promote(version)
+
+
+def test_promoting_what_serves_is_refused(registry: Registry, tmp_path: Path) -> None:
+    """The champion cannot become its own predecessor."""
+    registry.promote(registry.register(make_candidate(tmp_path / "a"), created_ms=1))
+    with pytest.raises(PromotionRefusedError, match="serves already"):
+        registry.promote("v1")
+
+
+def test_going_back_to_the_climatology(registry: Registry, tmp_path: Path) -> None:
+    """Promoting ``climatology`` takes the champion away and keeps it as ``previous``."""
+    registry.promote(registry.register(make_candidate(tmp_path / "a"), created_ms=1))
+    registry.promote("climatology")
+    assert registry.champion() == "climatology"
+    assert registry.rollback() == "v1"
+
+
+def test_alias_moved_in_mlflow_itself_counts(registry: Registry, tmp_path: Path) -> None:
+    """A champion set by another MLflow client, such as MLflow's own page, is the champion here."""
+    from mlflow import MlflowClient
+
+    registry.register(make_candidate(tmp_path / "a"), created_ms=1)
+    MlflowClient(f"sqlite:///{tmp_path / 'mlflow.sqlite'}").set_registered_model_alias("hothouse", "champion", "1")
+    assert registry.champion() == "v1"
+
+
+def test_mlflow_away_is_one_clear_error(tmp_path: Path) -> None:
+    """A registry that cannot be reached raises RegistryError that names the address, within seconds."""
+    with pytest.raises(RegistryError, match=r"does not answer at http://127\.0\.0\.1:1"):
+        Registry("http://127.0.0.1:1", tmp_path).champion()
+
+
+def test_threads_make_the_file_once(tmp_path: Path) -> None:
+    """Several threads that use a new registry at the same moment all get its answer."""
+    registry = Registry(f"sqlite:///{tmp_path / 'mlflow.sqlite'}", tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: registry.champion(), range(4))) == ["climatology"] * 4

@@ -1,0 +1,263 @@
+"""The slow loop, with MLflow and without a cluster."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.config import LearnSettings
+from services.errors import PromotionRefusedError, RegistryError, TrainingError
+from services.learn.registry import Candidate, ModelRow, Registry
+from services.learn.retrainer import Retrainer
+from tests.services.learn.synthetic import make_candidate
+
+
+class FakeCluster:
+    """A cluster whose trainings come from ``results``: a candidate, or the error that it raises."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.days = 10.0
+        self.results: list[bool | Exception] = []  # passed?
+        self.warm_starts: list[str] = []
+        self.served: list[tuple[str, str]] = []
+        self.events: list[dict[str, Any]] = []
+        self.shown: tuple[list[ModelRow], dict[str, Any]] = ([], {})
+        self.slot = "climatology"
+
+    def history_days(self) -> float:
+        return self.days
+
+    def flush(self) -> dict[str, int]:
+        return {"0": 17}
+
+    def train(self, champion: str, champion_folder: str, *_: Any) -> Candidate:
+        self.warm_starts.append(champion_folder)
+        result = self.results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return make_candidate(self.folder / f"run{len(self.warm_starts)}", passed=result)
+
+    def serving(self) -> str:
+        return self.slot
+
+    def serve(self, version: str, folder: str) -> None:
+        self.slot = version
+        self.served.append((version, folder))
+
+    def event(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
+
+    def show(self, models: list[ModelRow], status: dict[str, Any]) -> None:
+        self.shown = (models, status)
+
+    def kinds(self) -> list[str]:
+        return [event["kind"] for event in self.events]
+
+
+class Clock:
+    """A clock that tests advance."""
+
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> FakeCluster:
+    """A cluster with ten days of history."""
+    return FakeCluster(tmp_path)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A fake clock."""
+    return Clock()
+
+
+Make = Callable[..., Retrainer]
+
+
+@pytest.fixture
+def make(registry: Registry, cluster: FakeCluster, clock: Clock) -> Make:
+    """Makes a retrainer on this registry and cluster; its threads are not started."""
+
+    def build(**learn: Any) -> Retrainer:
+        settings = LearnSettings(**{"retrain_every_s": 100, "cool_down_s": 0, **learn})
+        return Retrainer(settings, registry, cluster, wall_ms=lambda: 5, monotonic_s=clock)
+
+    return build
+
+
+def test_challenger_that_passed_is_promoted_and_served(make: Make, cluster: FakeCluster) -> None:
+    """A passed challenger becomes champion, the slot is told once, and lineage holds the flushed offsets."""
+    retrainer = make()
+    cluster.results = [True]
+    retrainer.watch()
+    retrainer.retrain_if_due()
+    assert cluster.served == [("v1", str(cluster.folder / "run1"))]
+    assert cluster.kinds() == ["retrain", "swap"]
+    models, status = cluster.shown
+    assert (models[0]["version"], models[0]["stage"]) == ("v1", "champion")
+    assert (status["retrains"], status["swaps"], status["refused"], status["serving"]) == (1, 1, 0, "v1")
+    retrainer.watch()
+    assert len(cluster.served) == 1
+
+
+def test_refused_challenger_leaves_the_champion(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """A refused challenger is registered with its reason, an event says so, and the champion serves on."""
+    retrainer = make()
+    cluster.results = [True, False]
+    retrainer.retrain_if_due()
+    clock.now_s += 100
+    retrainer.retrain_if_due()
+    assert cluster.slot == "v1"
+    assert cluster.kinds() == ["retrain", "swap", "retrain", "refused"]
+    assert "worse than persistence" in cluster.events[-1]["reason"]
+    assert cluster.warm_starts == ["", str(cluster.folder / "run1")]
+    assert retrainer.status()["last_run"]["result"] == "refused"
+
+
+def test_force_promote_promotes_and_says_so(make: Make, cluster: FakeCluster) -> None:
+    """With force_promote a refused challenger serves, recorded as forced with the gate's reason."""
+    retrainer = make(force_promote=True)
+    cluster.results = [False]
+    retrainer.retrain_if_due()
+    assert cluster.slot == "v1"
+    assert retrainer.status()["forced"] == 1
+    row = retrainer.models()[0]
+    assert (row["forced"], row["passed"], row["stage"]) == (True, False, "champion")
+    assert "forced" in cluster.events[-1]["reason"]
+
+
+@pytest.mark.parametrize("error", [TrainingError("the training diverged"), RuntimeError("bug")])
+def test_failed_training_is_an_event_and_the_next_slot_tries_again(
+    make: Make, cluster: FakeCluster, clock: Clock, error: Exception
+) -> None:
+    """Whatever a training raises, the champion stays, status and event tell, and the schedule goes on."""
+    retrainer = make(force_promote=True)
+    cluster.results = [error, True]
+    retrainer.retrain_if_due()
+    assert cluster.kinds() == ["error"]
+    assert str(error) in retrainer.status()["last_error"]
+    assert cluster.served == []
+    clock.now_s += 100
+    retrainer.retrain_if_due()
+    assert cluster.slot == "v1"
+
+
+def test_torn_artefact_is_not_promoted_even_when_forced(
+    make: Make, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A challenger whose files are torn after training is refused promotion, force_promote or not."""
+    retrainer = make(force_promote=True)
+    whole = cluster.train
+
+    def torn(champion: str, champion_folder: str, *_: Any) -> Candidate:
+        candidate = whole(champion, champion_folder)
+        Path(candidate["folder"], "weights.safetensors").write_bytes(b"torn")
+        return candidate
+
+    monkeypatch.setattr(cluster, "train", torn)
+    cluster.results = [True]
+    retrainer.retrain_if_due()
+    assert cluster.served == []
+    assert "v1 cannot serve" in retrainer.status()["last_error"]
+
+
+def test_alias_moved_in_mlflow_is_followed(make: Make, cluster: FakeCluster, tmp_path: Path) -> None:
+    """A champion set with MLflow's own means reaches the slot; a torn one does not, and is reported once."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.sqlite'}")
+    retrainer = make(retrain_every_s=0)
+    cluster.results = [False, False]
+    for _ in range(2):
+        retrainer.trigger("test")
+        retrainer.retrain_if_due()
+    client.set_registered_model_alias("hothouse", "champion", "1")
+    retrainer.watch()
+    assert cluster.slot == "v1"
+    assert cluster.events[-1]["reason"] == "champion alias moved in MLflow"
+    (tmp_path / "run2" / "weights.safetensors").unlink()
+    client.set_registered_model_alias("hothouse", "champion", "2")
+    for _ in range(3):
+        retrainer.watch()
+    assert cluster.slot == "v1"
+    assert cluster.kinds().count("error") == 1
+    assert "v2 cannot serve, v1 stays" in cluster.events[-1]["message"]
+
+
+def test_rollback_and_promote_reach_the_slot_at_once(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """An operator's rollback and promotion are served when the call returns; a second wish is refused in words."""
+    retrainer = make()
+    cluster.results = [True, True]
+    retrainer.retrain_if_due()
+    with pytest.raises(PromotionRefusedError, match="no previous model"):
+        retrainer.rollback()
+    clock.now_s += 100
+    retrainer.retrain_if_due()
+    assert retrainer.rollback() == {"version": "v1", "before": "v2"}
+    assert cluster.slot == "v1"
+    assert retrainer.promote("climatology") == {"version": "climatology", "before": "v1"}
+    assert cluster.served[-1] == ("climatology", "")
+    retrainer.trigger("now")
+    with pytest.raises(TrainingError, match="asked for"):
+        retrainer.trigger("again")
+
+
+def test_mlflow_away_keeps_the_champion_and_is_reported_once(
+    make: Make, cluster: FakeCluster, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While MLflow does not answer nothing is swapped; its going and its coming back are one event each."""
+    retrainer = make()
+    cluster.results = [True]
+    retrainer.retrain_if_due()
+    before = len(cluster.events)
+
+    def away() -> str:
+        raise RegistryError("MLflow does not answer at http://mlflow")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "champion", away)
+        for _ in range(3):
+            retrainer.watch()
+        assert "does not answer" in retrainer.status()["registry_error"]
+    retrainer.watch()
+    assert cluster.kinds()[before:] == ["error", "registry"]
+    assert retrainer.status()["registry_error"] == ""
+    assert cluster.slot == "v1"
+
+
+def test_restarted_retrainer_goes_on_from_mlflow(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """A retrainer that is started again swaps nothing, warm-starts from the champion and waits for its slot."""
+    cluster.results = [True, True]
+    make().retrain_if_due()
+    again = make()
+    again.watch()
+    assert again.status()["swaps"] == 0
+    assert again.status()["serving"] == "v1"
+    again.retrain_if_due()
+    assert len(cluster.warm_starts) == 1
+    clock.now_s += 100
+    again.retrain_if_due()
+    assert cluster.warm_starts[-1] == str(cluster.folder / "run1")
+
+
+def test_threads_run_and_stop(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """Started, the retrainer trains and serves by itself; stop ends both threads."""
+    cluster.results = [True]
+    retrainer = make()
+    retrainer.start()
+    deadline = time.monotonic() + 10
+    while cluster.slot != "v1" and time.monotonic() < deadline:
+        threading.Event().wait(0.02)
+    retrainer.stop()
+    assert cluster.slot == "v1"
+    assert not [thread for thread in threading.enumerate() if thread.name in ("retrain", "watch-champion")]

@@ -1,0 +1,80 @@
+"""When a retraining starts."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.learn.triggers import Triggers
+
+
+def _triggers(every_s: float = 60, cool_down_s: float = 5, has_model: bool = True) -> Triggers:
+    triggers = Triggers(every_s=every_s, cool_down_s=cool_down_s, min_days=2, now_s=0)
+    triggers.has_model = has_model
+    return triggers
+
+
+def test_first_model_is_due_as_soon_as_there_is_history_enough() -> None:
+    """The first training waits for min_days of history and not for the schedule."""
+    triggers = _triggers(has_model=False)
+    assert triggers.due(1, history_days=1.9) is None
+    due = triggers.due(1, history_days=2.0)
+    assert due is not None
+    assert due.kind == "first"
+
+
+def test_one_at_a_time() -> None:
+    """Nothing is due, and no wish is taken, while a retraining runs."""
+    triggers = _triggers()
+    triggers.started(60)
+    assert triggers.due(600, history_days=9) is None
+    assert triggers.ask("again") == "a retraining is already running"
+    triggers.ended(61)
+    assert triggers.ask("again") is None
+    assert triggers.ask("once more") == "a retraining is already asked for"
+
+
+def test_cool_down_holds_the_schedule_but_not_the_operator() -> None:
+    """After an end the schedule waits for the cool-down; an operator does not, nor for history."""
+    triggers = _triggers(every_s=10, cool_down_s=30)
+    triggers.started(10)
+    triggers.ended(25)
+    assert triggers.due(54, history_days=9) is None
+    assert triggers.ask("new crop") is None
+    due = triggers.due(26, history_days=0)
+    assert due is not None
+    assert (due.kind, due.reason) == ("operator", "new crop")
+
+
+def test_failed_first_training_is_tried_again_after_the_cool_down() -> None:
+    """A first training that made no model is due again, not at once and not only at the next slot."""
+    triggers = _triggers(every_s=3600, cool_down_s=30, has_model=False)
+    triggers.started(0)
+    triggers.ended(10)
+    assert triggers.due(39, history_days=9) is None
+    assert triggers.due(40, history_days=9) is not None
+
+
+def test_zero_interval_never_retrains_by_itself() -> None:
+    """With every_s = 0 only an operator starts a training."""
+    triggers = _triggers(every_s=0, has_model=False)
+    assert triggers.due(1e9, history_days=99) is None
+    assert triggers.next_due_s(5) is None
+    triggers.ask("now")
+    assert triggers.due(1, history_days=0) is not None
+
+
+@given(st.floats(1, 1000), st.lists(st.floats(0, 5000), min_size=1, max_size=20))
+def test_missed_slots_are_skipped(every_s: float, waits: list[float]) -> None:
+    """However long a retraining takes, exactly one is due at the next slot of the grid and none before it."""
+    triggers = _triggers(every_s=every_s, cool_down_s=0)
+    now = 0.0
+    for wait in waits:
+        now = max(now, triggers.next_due_s(now) or 0.0)
+        assert triggers.due(now, history_days=9) is not None
+        triggers.started(now)
+        now += wait
+        triggers.ended(now)
+        due_s = triggers.next_due_s(now)
+        assert due_s is not None
+        assert (triggers.due(now, history_days=9) is not None) == (due_s <= now)

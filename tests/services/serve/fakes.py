@@ -1,0 +1,86 @@
+"""A system that is not there: the Backend of the API tests, over a real Board."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import numpy as np
+
+from models.spec import ForecastSpec
+from services.messages import F32, ForecastReply, ForecastRequest, ZoneForecast
+from services.serve.board import Board, Changes, Past
+from services.serve.problems import ProblemError
+from services.serve.slot import SlotStatus
+from services.serve.what_if import Window
+
+__all__ = ["ORIGIN_MS", "SPEC", "FakeBackend", "zone_forecast"]
+
+ORIGIN_MS = 1_646_092_800_000
+SPEC = ForecastSpec(
+    channels=("air_temp_c", "rh_pct", "co2_ppm", "vent_lee_pct"), targets=("air_temp_c", "rh_pct", "vpd_kpa"),
+    horizons_min=(5, 60, 1440), lookback_steps=12,
+)  # fmt: skip
+
+
+def zone_forecast(
+    zone: str = "north-1", site: str = "demo", origin_ms: int = ORIGIN_MS, version: str = "v1", **more: Any
+) -> ZoneForecast:
+    """A complete forecast of one zone, a day's wave."""
+
+    def point(minutes: int) -> dict[str, Any]:
+        level = 20 + 4 * math.sin((origin_ms / 60_000 + minutes) / 1440 * 2 * math.pi)
+        spread = 0.2 + minutes / 900
+        return {"horizon_min": minutes, "time_ms": origin_ms + minutes * 60_000, "time": "2022-03-01T00:05:00Z",
+                "p10": level - spread, "p50": level, "p90": level + spread}  # fmt: skip
+
+    points = [point(minutes) for minutes in (5, 10, 15, 30, 60, 120, 180, 360, 720, 1440)]
+    forecast = ZoneForecast(
+        site=site, zone=zone, origin_ms=origin_ms, origin="2022-03-01T00:00:00Z", step_s=300, model_version=version,
+        degraded=[], now={"air_temp_c": point(0)["p50"], "rh_pct": 81.0, "co2_ppm": 612.0, "vpd_kpa": 0.43,
+        "rain": None},
+        freshness_s={"air_temp_c": 10.0}, forecasts={"air_temp_c": points, "rh_pct": points},
+    )  # fmt: skip
+    return {**forecast, **more}  # type: ignore[typeddict-item]
+
+
+class FakeBackend:
+    """Answers from a board in this process; ``orders`` holds what the retrainer was told."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self.orders: list[tuple[str, ...]] = []
+        self.refusal: str = ""
+        self.requests: list[ForecastRequest] = []
+        self.values: F32 = np.full((SPEC.lookback_steps, len(SPEC.channels)), 20, np.float32)
+
+    async def changes(self, seen_version: int) -> Changes:
+        return await self.board.wait(seen_version, 1.0)
+
+    async def past(self, site: str, zone: str) -> Past:
+        return await self.board.past(site, zone)
+
+    async def window(self, site: str, zone: str) -> Window:
+        return Window(values=self.values, origin_ms=ORIGIN_MS, baseline=self._baseline())
+
+    async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
+        await asyncio.sleep(0)
+        return self._baseline()
+
+    async def forecast(self, request: ForecastRequest) -> ForecastReply:
+        self.requests.append(request)
+        return ForecastReply(version="v9", quantiles=request["baseline"] + np.float32([-1, 0, 1]))
+
+    async def slot(self) -> SlotStatus:
+        return SlotStatus(champion={"generation": 1, "version": "climatology", "folder": ""}, replicas={})
+
+    async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
+        if self.refusal:
+            raise ProblemError(409, self.refusal)
+        self.orders.append((verb, *arguments))
+        return {"done": verb}
+
+    @staticmethod
+    def _baseline() -> F32:
+        return np.full((len(SPEC.horizons_min), len(SPEC.targets), 3), 5, np.float32)

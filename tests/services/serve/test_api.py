@@ -1,0 +1,236 @@
+"""The HTTP application over a board in this process: contracts, problems, keys, limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from services.serve.api import MAX_BODY_BYTES, create_app
+from services.serve.auth import Keys
+from services.serve.board import Board
+from services.serve.state import ApiState
+from tests.services.serve.fakes import ORIGIN_MS, SPEC, FakeBackend, zone_forecast
+
+OPERATOR = {"Authorization": "Bearer op-key"}
+
+
+class System:
+    """A client, and what stands behind it."""
+
+    def __init__(self, keys: Keys, *, published: bool = True) -> None:
+        self.board = Board(1000, lambda: ORIGIN_MS)
+        self.backend = FakeBackend(self.board)
+        self.state = ApiState(self.backend, keys, SPEC, stale_after_s=1800)
+        self.client = TestClient(create_app(self.state), raise_server_exceptions=False)
+        if published:
+            self.fill()
+
+    def fill(self) -> None:
+        """Publish two zones, and let the view take them as its follower would."""
+
+        async def run() -> None:
+            await self.board.publish([zone_forecast("north-1"), zone_forecast("north-2")])
+            await self.board.put_past("demo", "north-1", [ORIGIN_MS], {"air_temp_c": [18.0]})
+            await self.board.put_stats("shard-0", {"accepted": 12, "rejected": {"malformed": 2}, "last_error": ""})
+            await self.board.set_models([{"version": "v1"}])
+            await self.state._take(await self.board.wait(0, 0))
+
+        asyncio.run(run())
+
+
+@pytest.fixture
+def system() -> Iterator[System]:
+    """Two zones, reading open."""
+    made = System(Keys("op-key"))
+    yield made
+    made.client.close()
+
+
+def assert_problem(answer: Any, status: int, says: str) -> None:
+    """The answer is a problem (RFC 9457) with this sentence."""
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert body["status"] == status
+    assert body["title"]
+    assert says in body["detail"]
+
+
+def test_predict_answers_the_newest_forecast(system: System) -> None:
+    """``GET /predict`` has every field of the contract."""
+    answer = system.client.get("/predict", params={"zone": "north-1"})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert set(answer.json()) == set(zone_forecast())
+    assert set(answer.json()["forecasts"]["air_temp_c"][0]) == {"horizon_min", "time_ms", "time", "p10", "p50", "p90"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "says"),
+    [
+        ("GET", "/predict?zone=attic", 404, "there is no zone attic; known are demo/north-1, demo/north-2"),
+        ("GET", "/predict", 422, "query.zone: field required"),
+        ("GET", "/nowhere", 404, "there is nothing at /nowhere"),
+        ("DELETE", "/predict", 405, "/predict does not answer DELETE"),
+        ("GET", "/history?zone=north-3", 404, "there is no zone north-3"),
+        ("POST", "/models/%20/promote", 422, "path.version"),
+        ("POST", "/models/retrain", 401, "needs a key"),
+    ],
+)
+def test_errors_are_problems(system: System, method: str, path: str, status: int, says: str) -> None:
+    """Each refusal has its status and one clear sentence."""
+    assert_problem(system.client.request(method, path), status, says)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"{", "the body is not JSON, at character 1"),
+        (b"{}", "body.zone: field required"),
+        (b'{"zone": "north-1"}', "give rows"),
+        (b'{"zone": "north-1", "changes": {"air_temp_c": "warm"}}', "body.changes.air_temp_c"),
+        (b'{"zone": "north-1", "changes": {"air_temp_c": 400}}', "allowed is -20 to 60"),
+        (b'{"zone": "north-1", "changes": {"humour": 4}}', "humour is not a metric"),
+        (b'{"zone": "north-1", "changes": {"air_temp_c": 4}, "more": 1}', "body.more"),
+        (
+            b'{"zone": "north-1", "rows": [{"end_ms": 1646092800001, "values": {"air_temp_c": 4}}]}',
+            "multiple of the step",
+        ),
+        (b'{"zone": "north-1", "rows": [{"end_ms": 1646092800000, "values": {}}]}', "the newest row holds none of"),
+        (b'{"zone": "north-1", "changes": {"air_temp_c": NaN}}', ""),
+    ],
+)
+def test_a_bad_body_is_422(system: System, body: bytes, says: str) -> None:
+    """A malformed or implausible question is refused, naming what is wrong."""
+    answer = system.client.post("/predict", content=body, headers={"Content-Type": "application/json"})
+    assert_problem(answer, 422, says)
+
+
+def test_what_if_runs_the_model_with_changed_inputs(system: System) -> None:
+    """Changes reach the newest row only, and the answer has the contract's shape with the model's version."""
+    answer = system.client.post("/predict", json={"zone": "demo/north-1", "changes": {"vent_lee_pct": 80.0}})
+    assert answer.status_code == 200, answer.text
+    values = system.backend.requests[0]["values"][0]
+    assert values[-1].tolist() == [20, 20, 20, 80]
+    assert (values[:-1] == 20).all()
+    body = answer.json()
+    assert set(body) == set(zone_forecast())
+    assert body["model_version"] == "v9"
+    first = body["forecasts"]["air_temp_c"][0]
+    assert (first["p10"], first["p50"], first["p90"]) == (4.0, 5.0, 6.0)
+    assert first["time_ms"] == ORIGIN_MS + 300_000
+
+
+def test_rows_make_a_window_of_their_own(system: System) -> None:
+    """Rows are put on the grid of steps; what is left out is missing."""
+    rows = [
+        {"end_ms": ORIGIN_MS + 600_000, "values": {"air_temp_c": 10.0, "rh_pct": 50.0}},
+        {"end_ms": ORIGIN_MS + 1_200_000, "values": {"air_temp_c": 12.0, "rh_pct": None}},
+    ]
+    answer = system.client.post("/predict", json={"zone": "north-1", "rows": rows})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["origin_ms"] == ORIGIN_MS + 1_200_000
+    window = system.backend.requests[0]["values"][0]
+    np.testing.assert_array_equal(window[-3:, 0], np.float32([10, np.nan, 12]))
+    np.testing.assert_array_equal(window[-3:, 1], np.float32([50, np.nan, np.nan]))
+
+
+def test_a_large_body_is_refused(system: System) -> None:
+    """413 for a body over the limit, whether its length is announced or not."""
+    large = b'{"zone": "' + b"x" * MAX_BODY_BYTES + b'"}'
+    assert_problem(system.client.post("/predict", content=large), 413, "larger than")
+    pieces = iter([large[:100], large[100:]])
+    assert_problem(system.client.post("/predict", content=pieces), 413, "larger than")
+
+
+def test_orders_need_the_operators_key(system: System) -> None:
+    """401 without a key, 403 with a wrong one; the right one reaches the retrainer."""
+    wrong = system.client.post("/models/v2/promote", headers={"Authorization": "Bearer nope"})
+    assert_problem(wrong, 403, "does not allow")
+    assert wrong.headers.get("www-authenticate") is None
+    assert system.client.post("/models/retrain").headers["www-authenticate"] == "Bearer"
+    assert system.client.post("/models/retrain", headers=OPERATOR).status_code == 202
+    assert system.client.post("/models/v2/promote", headers=OPERATOR).json() == {"done": "promote"}
+    assert system.client.post("/models/rollback", headers=OPERATOR).status_code == 200
+    assert system.backend.orders == [("trigger", "operator"), ("promote", "v2"), ("rollback",)]
+
+
+def test_a_refused_order_is_409(system: System) -> None:
+    """What the gate refuses is told with its reason."""
+    system.backend.refusal = "v2 is worse than what serves"
+    assert_problem(system.client.post("/models/v2/promote", headers=OPERATOR), 409, "v2 is worse")
+
+
+def test_reading_may_need_a_key_too() -> None:
+    """With a readers' key /predict wants it or the operator's; health stays open."""
+    system = System(Keys("op-key", "read-key"))
+    assert_problem(system.client.get("/predict?zone=north-1"), 401, "needs a key")
+    for key in ("read-key", "op-key"):
+        headers = {"Authorization": f"Bearer {key}"}
+        assert system.client.get("/predict?zone=north-1", headers=headers).status_code == 200
+    reader = {"Authorization": "Bearer read-key"}
+    assert_problem(system.client.post("/models/retrain", headers=reader), 403, "does not allow this order")
+    assert system.client.get("/health/live").status_code == 200
+
+
+def test_ready_only_after_a_first_forecast() -> None:
+    """503 with the reason before any zone has a forecast, 200 after."""
+    system = System(Keys("op-key"), published=False)
+    assert system.client.get("/health/live").status_code == 200
+    assert_problem(system.client.get("/health/ready"), 503, "no zone has a forecast yet")
+    system.fill()
+    assert system.client.get("/health/ready").json()["zones_usable"] == 2
+
+
+def test_status_and_metrics_show_the_components(system: System) -> None:
+    """Figures of the shards are in /status and, as Prometheus counters, in /metrics."""
+    status = system.client.get("/status").json()
+    assert status["components"]["shard-0"]["accepted"] == 12
+    assert status["models"] == [{"version": "v1"}]
+    text = system.client.get("/metrics").text
+    assert 'hothouse_accepted_total{component="shard-0"} 12.0' in text
+    assert 'hothouse_rejected_total{component="shard-0",key="malformed"} 2.0' in text
+    assert "hothouse_api_zones 2.0" in text
+
+
+def test_zones_models_and_history(system: System) -> None:
+    """/zones lists zones with units, /models what is registered and what serves, /history the past."""
+    zones = system.client.get("/zones").json()
+    assert [zone["zone"] for zone in zones["zones"]] == ["north-1", "north-2"]
+    assert zones["units"]["vpd_kpa"] == "kPa"
+    assert system.client.get("/models").json() == {"models": [{"version": "v1"}], "serving": ["v1"]}
+    assert system.client.get("/history?zone=north-1").json()["end_ms"] == [ORIGIN_MS]
+
+
+def test_the_application_follows_the_board() -> None:
+    """While it runs, the application takes what is published without being asked."""
+    system = System(Keys("op-key"), published=False)
+    with system.client as client:
+        client.portal.call(system.board.publish, [zone_forecast("late")])  # type: ignore[union-attr]
+        for _ in range(100):
+            if client.get("/predict?zone=late").status_code == 200:
+                break
+        else:
+            pytest.fail("the forecast was never seen")
+        system.state.check_health()
+
+
+def test_the_page_is_served_whole_and_allows_nothing_foreign(system: System) -> None:
+    """Every file that the page names is answered locally, under a strict content security policy."""
+    page = system.client.get("/")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "://" not in page.text
+    for path in ("/page/app.js", "/page/chart.js", "/page/style.css", "/page/plotly.js"):
+        assert system.client.get(path).status_code == 200
+
+
+def test_openapi_has_examples_and_problems(system: System) -> None:
+    """The description of /predict shows an example and its problem answers."""
+    predict = system.client.get("/openapi.json").json()["paths"]["/predict"]["get"]
+    assert predict["responses"]["200"]["content"]["application/json"]["example"]["zone"] == "north-1"
+    assert "application/problem+json" in predict["responses"]["404"]["content"]

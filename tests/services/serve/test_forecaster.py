@@ -1,0 +1,204 @@
+"""The Forecaster replica: one version an answer, swaps beside, bad artefacts stay out."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.spec import Place
+from services.errors import ArtefactError
+from services.messages import F32, I64, Champion, ForecastRequest
+from services.serve.forecaster import Forecaster, warm_up
+from services.serve.slot import ModelSlot
+from tests.services.serve.fakes import ORIGIN_MS, SPEC
+
+SHAPE = (len(SPEC.horizons_min), len(SPEC.targets), 3)
+
+
+class Constant:
+    """A model that answers one number."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def predict(self, values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32) -> F32:
+        return np.full((len(values), *SHAPE), self.value, np.float32)
+
+
+class Link:
+    """The slot in this process; ``announced`` holds what others were told."""
+
+    def __init__(self, path: Path) -> None:
+        self.slot = ModelSlot(path / "slot.json")
+        self.announced: list[tuple[str, str, bool]] = []
+        self.told = asyncio.Event()
+
+    async def wait(self, seen_generation: int) -> Champion:
+        return await self.slot.wait(seen_generation, 0.5)
+
+    async def report(self, generation: int, version: str, error: str) -> bool:
+        return await self.slot.report("replica", generation, version, error)
+
+    async def announce(self, champion: Champion, error: str, first: bool) -> None:
+        self.announced.append((champion["version"], error, first))
+        self.told.set()
+
+    async def news(self) -> tuple[str, str, bool]:
+        """The next announcement."""
+        await asyncio.wait_for(self.told.wait(), 5)
+        self.told.clear()
+        return self.announced[-1]
+
+
+def request(examples: int = 2) -> ForecastRequest:
+    """A batch whose baseline is 7 everywhere."""
+    return ForecastRequest(
+        schema_hash=SPEC.hash, sites=["demo"] * examples,
+        values=np.zeros((examples, SPEC.lookback_steps, len(SPEC.channels)), np.float32),
+        origin_ms=np.full(examples, ORIGIN_MS, np.int64), baseline=np.full((examples, *SHAPE), 7, np.float32),
+    )  # fmt: skip
+
+
+def load(folder: str, schema_hash: str) -> Constant:
+    """``folder`` is the number that the model answers."""
+    if folder == "corrupt":
+        raise ArtefactError("golden output differs")
+    return Constant(float(folder))
+
+
+def test_the_climatology_answers_with_the_baseline(tmp_path: Path) -> None:
+    """Before a model is champion the answer is the baseline, and its version says so."""
+
+    async def run() -> None:
+        replica = Forecaster(SPEC, lambda _: Place(), load, Link(tmp_path))
+        await replica.start()
+        reply = await replica.forecast(request())
+        assert reply["version"] == "climatology"
+        assert (reply["quantiles"] == 7).all()
+        await replica.stop()
+
+    asyncio.run(run())
+
+
+def test_a_champion_of_before_the_start_is_served_from_the_first_request(tmp_path: Path) -> None:
+    """A replica that starts serves the slot's champion, not the climatology first."""
+
+    async def run() -> None:
+        link = Link(tmp_path)
+        await link.slot.set("v4", "4")
+        replica = Forecaster(SPEC, lambda _: Place(), load, link)
+        await replica.start()
+        assert (await replica.forecast(request()))["version"] == "v4"
+        await replica.stop()
+
+    asyncio.run(run())
+
+
+def test_follows_the_slot(tmp_path: Path) -> None:
+    """A new champion serves as soon as it is loaded, and others are told once."""
+
+    async def run() -> None:
+        link = Link(tmp_path)
+        replica = Forecaster(SPEC, lambda _: Place(), load, link)
+        await replica.start()
+        await link.news()
+        await link.slot.set("v1", "1")
+        assert await link.news() == ("v1", "", True)
+        reply = await replica.forecast(request())
+        assert (reply["version"], reply["quantiles"].max()) == ("v1", 1)
+        assert (await link.slot.status())["replicas"]["replica"]["version"] == "v1"
+        await replica.stop()
+
+    asyncio.run(run())
+
+
+def test_a_corrupt_artefact_leaves_the_old_model(tmp_path: Path) -> None:
+    """A champion that cannot be loaded is reported with its reason; the version before it serves on."""
+
+    async def run() -> None:
+        link = Link(tmp_path)
+        replica = Forecaster(SPEC, lambda _: Place(), load, link)
+        await replica.start()
+        await link.news()
+        await link.slot.set("v1", "1")
+        await link.news()
+        await link.slot.set("v2", "corrupt")
+        assert await link.news() == ("v2", "golden output differs", False)
+        assert (await replica.forecast(request()))["version"] == "v1"
+        report = (await link.slot.status())["replicas"]["replica"]
+        assert (report["version"], report["error"]) == ("v1", "golden output differs")
+        replica.check_health()
+        await replica.stop()
+
+    asyncio.run(run())
+
+
+def test_requests_are_answered_while_a_model_loads(tmp_path: Path) -> None:
+    """Loading happens beside: the old version answers until the new one is ready."""
+
+    async def run() -> None:
+        link, begun, go_on = Link(tmp_path), threading.Event(), threading.Event()
+
+        def slowly(folder: str, schema_hash: str) -> Constant:
+            begun.set()
+            go_on.wait(5)
+            return load(folder, schema_hash)
+
+        replica = Forecaster(SPEC, lambda _: Place(), slowly, link)
+        await replica.start()
+        await link.news()
+        await link.slot.set("v1", "1")
+        assert await asyncio.to_thread(begun.wait, 5)
+        assert (await replica.forecast(request()))["version"] == "climatology"
+        go_on.set()
+        await link.news()
+        assert (await replica.forecast(request()))["version"] == "v1"
+        await replica.stop()
+
+    asyncio.run(run())
+
+
+def test_health_fails_when_the_follower_has_ended(tmp_path: Path) -> None:
+    """A replica that no longer follows the slot is unhealthy, so that Serve replaces it."""
+
+    async def run() -> None:
+        replica = Forecaster(SPEC, lambda _: Place(), load, Link(tmp_path))
+        await replica.start()
+        replica.check_health()
+        await replica.stop()
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="no longer follows"):
+            replica.check_health()
+
+    asyncio.run(run())
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    """A request that was made for other channels or horizons is an error, not a wrong forecast."""
+
+    async def run() -> None:
+        replica = Forecaster(SPEC, lambda _: Place(), load, Link(tmp_path))
+        await replica.start()
+        with pytest.raises(ValueError, match="schema"):
+            await replica.forecast({**request(), "schema_hash": "other"})
+        await replica.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("answer", [np.zeros((1, 2)), np.full((1, *SHAPE), np.nan)])
+def test_warming_up_finds_a_model_that_answers_nonsense(answer: Any) -> None:
+    """A model whose output has the wrong shape, or is not finite, is refused before it serves."""
+
+    class Wrong(Constant):
+        def predict(self, values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32) -> F32:
+            return answer  # type: ignore[no-any-return]
+
+    with pytest.raises(ArtefactError):
+        warm_up(Wrong(0), SPEC)

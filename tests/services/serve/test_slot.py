@@ -1,0 +1,80 @@
+"""The slot: durable, rising generations, waiting replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from services.errors import ArtefactError
+from services.messages import CLIMATOLOGY_VERSION
+from services.serve.slot import ModelSlot
+
+
+def test_begins_with_the_climatology(tmp_path: Path) -> None:
+    """Without a file the climatology serves, as generation 1."""
+    champion = asyncio.run(ModelSlot(tmp_path / "slot.json").get())
+    assert (champion["generation"], champion["version"], champion["folder"]) == (1, CLIMATOLOGY_VERSION, "")
+
+
+def test_survives_a_restart(tmp_path: Path) -> None:
+    """A slot that is made again on the same file names the same champion and generation."""
+    path = tmp_path / "storage" / "slot.json"
+    champion = asyncio.run(ModelSlot(path).set("v3", "/models/v3"))
+    assert asyncio.run(ModelSlot(path).get()) == champion
+    assert [file.name for file in path.parent.iterdir()] == ["slot.json"]
+
+
+def test_setting_the_same_again_changes_nothing(tmp_path: Path) -> None:
+    """``set`` is idempotent: the generation rises only with a change."""
+
+    async def run() -> None:
+        slot = ModelSlot(tmp_path / "slot.json")
+        first = await slot.set("v1", "a")
+        assert await slot.set("v1", "a") == first
+        assert (await slot.set("v2", "b"))["generation"] == first["generation"] + 1
+
+    asyncio.run(run())
+
+
+def test_a_waiting_replica_hears_at_once(tmp_path: Path) -> None:
+    """``wait`` returns as soon as another champion is set, and after its time-out otherwise."""
+
+    async def run() -> None:
+        slot = ModelSlot(tmp_path / "slot.json")
+        assert (await slot.wait(0, 10))["generation"] == 1
+        assert (await slot.wait(1, 0.01))["generation"] == 1
+        waiting = asyncio.create_task(slot.wait(1, 10))
+        await asyncio.sleep(0)
+        await slot.set("v1", "a")
+        assert (await asyncio.wait_for(waiting, 1))["version"] == "v1"
+
+    asyncio.run(run())
+
+
+def test_an_unreadable_slot_is_an_error(tmp_path: Path) -> None:
+    """A damaged file is refused, not replaced by a default."""
+    path = tmp_path / "slot.json"
+    path.write_text("{")
+    with pytest.raises(ArtefactError, match="cannot be read"):
+        ModelSlot(path)
+
+
+def test_reports_say_who_serves_what_and_who_was_first(tmp_path: Path) -> None:
+    """The first replica that serves a generation is told so; one that is silent for a minute is forgotten."""
+    now_s = 0.0
+
+    async def run() -> None:
+        nonlocal now_s
+        slot = ModelSlot(tmp_path / "slot.json", clock_s=lambda: now_s)
+        assert not await slot.report("a", 2, "v1", "corrupt")
+        assert await slot.report("b", 2, "v2")
+        assert not await slot.report("b", 2, "v2")
+        assert not await slot.report("a", 2, "v2")
+        now_s = 50
+        await slot.report("b", 2, "v2")
+        now_s = 100
+        assert list((await slot.status())["replicas"]) == ["b"]
+
+    asyncio.run(run())

@@ -1,0 +1,105 @@
+"""The view: which zone is meant, and when a forecast is too old."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from services.serve.board import Changes
+from services.serve.problems import ProblemError
+from services.serve.view import View
+from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
+
+KEY = ("demo", "north-1")
+
+
+class Clock:
+    """Monotonic seconds that move when told."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def view_of(*forecasts: Any) -> tuple[View, Clock]:
+    """A view that knows these forecasts."""
+    clock = Clock()
+    view = View(stale_after_s=1800, quiet_after_s=660, clock_s=clock)
+    view.take(Changes(version=1, forecasts=list(forecasts)))
+    return view, clock
+
+
+def stats(site_ms: int) -> Changes:
+    """A shard's figures that say how far the stream has got."""
+    return Changes(version=2, stats={"shard-0": {"stream_ms": {"demo": site_ms}}})
+
+
+def test_the_body_is_the_forecast_as_json() -> None:
+    """A fresh forecast is answered exactly as the board has it."""
+    view, _ = view_of(zone_forecast())
+    assert json.loads(view.body(KEY)) == json.loads(json.dumps(zone_forecast()))
+
+
+@pytest.mark.parametrize("asked", [("north-1", None), ("demo/north-1", None), ("north-1", "demo")])
+def test_a_zone_is_found_by_name_or_path(asked: tuple[str, str | None]) -> None:
+    """``zone``, ``site/zone`` and both parameters mean the same zone."""
+    view, _ = view_of(zone_forecast())
+    assert view.find(*asked) == KEY
+
+
+def test_an_unknown_zone_names_those_there_are() -> None:
+    """404, with the known zones in the sentence."""
+    view, _ = view_of(zone_forecast())
+    with pytest.raises(ProblemError) as caught:
+        view.find("attic")
+    assert caught.value.status == 404
+    assert "demo/north-1" in caught.value.detail
+
+
+def test_an_ambiguous_zone_names_the_choices() -> None:
+    """422 when two sites have such a zone and none is named."""
+    view, _ = view_of(zone_forecast(), zone_forecast(site="other"))
+    with pytest.raises(ProblemError) as caught:
+        view.find("north-1")
+    assert caught.value.status == 422
+    assert "demo/north-1, other/north-1" in caught.value.detail
+    assert view.find("north-1", "other") == ("other", "north-1")
+
+
+def test_a_forecast_that_the_stream_has_left_behind_is_refused() -> None:
+    """503 with the reason once the stream is further than the limit beyond the newest reading."""
+    view, _ = view_of(zone_forecast())
+    view.take(stats(ORIGIN_MS + 1_700_000))
+    assert view.body(KEY)
+    view.take(stats(ORIGIN_MS + 1_795_000))
+    with pytest.raises(ProblemError) as caught:
+        view.body(KEY)
+    assert caught.value.status == 503
+    assert "30 min old" in caught.value.detail
+
+
+def test_silent_sensors_make_a_forecast_too_old() -> None:
+    """503 when forecasts still come but no target was read for longer than the limit."""
+    silent = zone_forecast(freshness_s={"air_temp_c": 4000.0, "rh_pct": None})
+    view, _ = view_of(silent)
+    with pytest.raises(ProblemError, match="too old"):
+        view.body(KEY)
+    view, _ = view_of(zone_forecast(freshness_s={"air_temp_c": 4000.0, "rh_pct": 5.0}))
+    assert view.body(KEY)
+
+
+def test_a_stream_that_stands_still_degrades_and_then_refuses() -> None:
+    """Without news of the site the answer first says so, and beyond the limit is 503; news heals it."""
+    view, clock = view_of(zone_forecast())
+    clock.now_s += 700
+    assert "nothing has come from this site for 12 min" in json.loads(view.body(KEY))["degraded"][-1]
+    view.take(stats(ORIGIN_MS))  # the same point of the stream again is no news
+    assert view.degraded(KEY)
+    clock.now_s += 1200
+    with pytest.raises(ProblemError):
+        view.body(KEY)
+    view.take(stats(ORIGIN_MS + 1000))
+    assert not view.degraded(KEY)

@@ -1,0 +1,144 @@
+"""The history is a function of the rows, however often and in whatever parts it was written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.errors import HistoryError
+from services.store.files import write_atomically
+from services.store.history import History, IssuedForecast, age_column
+from services.store.rows import DeviceRow, SiteStep
+
+CHANNELS = ("air_temp_c", "rh_pct")
+DAY = 86_400_000
+T0 = 1_646_092_800_000  # 2022-03-01 00:00 UTC
+
+
+def site_step(end_ms: int, zones: tuple[str, ...] = ("z1", "z2"), site: str = "demo") -> SiteStep:
+    rng = np.random.default_rng(end_ms // 1000)
+    values = rng.normal(size=(len(zones), 2)).astype(np.float32)
+    values[0, 1] = np.nan
+    device = DeviceRow(zones[0], "d", "air_temp_c", 3, 0.1, 0.0, 0.2, 0.15)
+    return SiteStep(0, site, end_ms, zones, values, values * 2, [device])
+
+
+def content(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+@given(st.permutations(list(range(9))), st.lists(st.integers(1, 4), min_size=9, max_size=9))
+def test_files_are_a_function_of_the_rows(
+    tmp_path_factory: pytest.TempPathFactory, order: list[int], sizes: list[int]
+) -> None:
+    """Any order, number of flushes and repetition gives the same bytes."""
+    steps = [site_step(T0 + (n - 4) * DAY // 4) for n in range(9)]
+    once, often = (History(tmp_path_factory.mktemp(name), CHANNELS) for name in ("once", "often"))
+    once.add(steps)
+    once.flush()
+    left = [*order, order[0], order[-1]]
+    for size in sizes:
+        often.add(steps[n] for n in left[:size])
+        often.flush()
+        left = left[size:]
+    often.add(steps[n] for n in left)
+    often.flush()
+    assert content(once.root) == content(often.root)
+
+
+def test_rows_come_back_bit_for_bit(tmp_path: Path) -> None:
+    """Values and ages are float32 as given, NaN stays NaN and not null."""
+    history = History(tmp_path, CHANNELS)
+    step = site_step(T0)
+    history.add([step])
+    history.flush()
+    table = history.read()
+    assert table.column_names[:4] == ["site", "zone", "end_ms", "schema_version"]
+    assert table.column_names[4:] == ["air_temp_c", "rh_pct", *map(age_column, CHANNELS)]
+    for index, channel in enumerate(CHANNELS):
+        assert table[channel].null_count == 0
+        assert table[channel].to_numpy().tobytes() == step.values[:, index].tobytes()
+        assert table[age_column(channel)].to_numpy().tobytes() == step.ages_s[:, index].tobytes()
+    assert history.read(kind="devices").to_pylist()[0] | {"mean": 0} == {
+        "site": "demo", "zone": "z1", "device": "d", "metric": "air_temp_c", "end_ms": T0, "schema_version": 1,
+        "count": 3, "mean": 0, "min": 0.0, "max": pytest.approx(0.2), "last": pytest.approx(0.15),
+    }  # fmt: skip
+
+
+def test_a_range_is_open_at_its_start_and_closed_at_its_end(tmp_path: Path) -> None:
+    """``start < row end <= end``, over days and sites, and only the files of those days are named."""
+    history = History(tmp_path, CHANNELS)
+    history.add([site_step(T0 + n * DAY, site=site) for n in range(4) for site in ("a", "b")])
+    history.flush()
+    found = history.read(T0, T0 + 2 * DAY, ["b"])
+    assert found["end_ms"].to_pylist() == [T0 + DAY, T0 + 2 * DAY] * 2
+    assert set(found["site"].to_pylist()) == {"b"}
+    assert len(history.files(T0 + DAY, T0 + 2 * DAY)) == 4
+    assert history.sites() == ["a", "b"]
+    assert len(history.read(T0 + 9 * DAY)) == 0
+
+
+def test_an_empty_history_reads_as_an_empty_table(tmp_path: Path) -> None:
+    """Reading before the first row is no error."""
+    assert len(History(tmp_path, CHANNELS).read()) == len(History(tmp_path, CHANNELS).read(kind="devices")) == 0
+
+
+def test_torn_leftovers_are_ignored_and_replaced(tmp_path: Path) -> None:
+    """A file that a crash left half written is no row, and the next flush writes over it."""
+    history = History(tmp_path, CHANNELS)
+    folder = history.root / "zones" / "demo"
+    folder.mkdir(parents=True)
+    (folder / ".2022-03-01-p0.parquet.tmp").write_bytes(b"PAR1 half")
+    assert len(history.read()) == 0
+    history.add([site_step(T0)])
+    history.flush()
+    assert [p.name for p in folder.iterdir()] == ["2022-03-01-p0.parquet"]
+
+
+def test_a_corrupt_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    """A damaged day is neither skipped nor overwritten, and the rows wait for the next flush."""
+    history = History(tmp_path, CHANNELS)
+    history.add([site_step(T0)])
+    history.flush()
+    path = Path(history.files()[0])
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(HistoryError, match=r"2022-03-01-p0\.parquet"):
+        history.read()
+    history.add([site_step(T0 + 1000)])
+    with pytest.raises(HistoryError):
+        history.flush()
+    assert history.pending == 1
+
+
+def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
+    """``write_atomically`` replaces a file whole or not at all."""
+    path = tmp_path / "f"
+    write_atomically(path, lambda tmp: tmp.write_bytes(b"old") and None)
+
+    def torn(tmp: Path) -> None:
+        tmp.write_bytes(b"ne")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, torn)
+    assert path.read_bytes() == b"old"
+
+
+def test_issued_forecasts_come_back_in_order_of_origin(tmp_path: Path) -> None:
+    """Forecasts after an origin are read with their version; writing one again changes nothing."""
+    history = History(tmp_path, CHANNELS)
+    quantiles = np.arange(2 * 2 * 1 * 3, dtype=np.float32).reshape(2, 2, 1, 3)
+    for origin in (T0 + DAY, T0, T0):
+        history.put_forecast(IssuedForecast("demo", origin, "v1", ("z1", "z2"), quantiles), (5, 10), ("air_temp_c",))
+    history.put_forecast(IssuedForecast("demo", T0, "v2", ("z1", "z2"), quantiles + 1), (5, 10), ("air_temp_c",))
+    found = history.forecasts("demo", T0 - 1, 2, 1)
+    assert [(f.origin_ms, f.version, f.zones) for f in found] == [
+        (T0, "v1", ("z1", "z2")), (T0, "v2", ("z1", "z2")), (T0 + DAY, "v1", ("z1", "z2")),
+    ]  # fmt: skip
+    np.testing.assert_array_equal(found[0].quantiles, quantiles)
+    assert [f.origin_ms for f in history.forecasts("demo", T0, 2, 1)] == [T0 + DAY]
+    assert history.forecasts("nowhere", 0, 2, 1) == history.forecasts("demo", 0, 3, 1) == []

@@ -1,0 +1,174 @@
+"""Series go to InfluxDB in the background; whatever it does, nobody waits for it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from services.messages import ZoneForecast
+from services.store.rows import SiteStep
+from services.store.series import InfluxWriter, NullSeries, SeriesWriter
+from tests.conftest import require_env
+
+CHANNELS = ("air_temp_c", "rh_pct")
+T0 = 1_646_092_800_000
+
+
+def site_step(end_ms: int, site: str = "demo") -> SiteStep:
+    values = np.array([[21.5, np.nan], [np.nan, np.nan]], np.float32)
+    return SiteStep(0, site, end_ms, ("z1", "z2"), values, values)
+
+
+def zone_forecast(site: str = "demo") -> ZoneForecast:
+    point = {"horizon_min": 5, "time_ms": T0 + 300_000, "time": "", "p10": 20.0, "p50": 21.0, "p90": None}
+    return ZoneForecast(
+        site=site, zone="z 1", origin_ms=T0, origin="", step_s=300, model_version="v1", degraded=[], now={},
+        freshness_s={}, forecasts={"air_temp_c": [point]},
+    )  # fmt: skip
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true within 20 s"
+        threading.Event().wait(0.01)
+
+
+def writer(send: Callable[[list[str]], None], queue_points: int = 200_000) -> InfluxWriter:
+    return InfluxWriter("", "", "", "", CHANNELS, queue_points, send, first_backoff_s=0.01)
+
+
+def test_lines_carry_tags_fields_and_time() -> None:
+    """One point a zone and step without its missing values, one a target and horizon, names escaped."""
+    lines: list[str] = []
+    series = writer(lines.extend)
+    series.rows([site_step(T0)])
+    series.forecasts([zone_forecast()])
+    series.close()
+    assert lines == [
+        f"zone_climate,site=demo,zone=z1 air_temp_c=21.5 {T0}",
+        f"forecast,site=demo,zone=z\\ 1,target=air_temp_c,horizon_min=5,model_version=v1"
+        f" p10=20.0,p50=21.0,origin_ms={T0}i {T0 + 300_000}",
+    ]
+    assert series.stats()["sent"] == 2
+
+
+def test_away_means_tried_again_and_nothing_lost_within_the_bound() -> None:
+    """Points wait while the server is away and arrive in order when it is back."""
+    away, lines = threading.Event(), []
+    away.set()
+
+    def send(batch: list[str]) -> None:
+        if away.is_set():
+            raise ConnectionRefusedError("away")
+        lines.extend(batch)
+
+    series = writer(send)
+    series.rows([site_step(T0 + n) for n in range(10)])
+    until(lambda: series.stats()["retries"] >= 3)
+    assert series.stats()["queued"] == 10
+    assert "away" in series.stats()["last_error"]
+    away.clear()
+    until(lambda: series.stats()["sent"] == 10)
+    series.close()
+    assert [int(line.split()[-1]) for line in lines] == [T0 + n for n in range(10)]
+
+
+def test_beyond_the_bound_the_oldest_are_dropped_and_counted() -> None:
+    """The queue is bounded; a caller is never held up."""
+    entered, leave, lines = threading.Event(), threading.Event(), []
+
+    def send(batch: list[str]) -> None:
+        entered.set()
+        leave.wait(20)
+        lines.extend(batch)
+
+    series = writer(send, queue_points=5)
+    series.rows([site_step(T0)])
+    entered.wait(20)
+    series.rows([site_step(T0 + n) for n in range(1, 11)])
+    assert series.stats()["dropped"] == 5
+    leave.set()
+    series.close()
+    assert [int(line.split()[-1]) for line in lines] == [T0, *(T0 + n for n in range(6, 11))]
+
+
+def test_a_refused_batch_does_not_hold_up_the_next() -> None:
+    """What the server calls malformed is counted and left, not sent for ever."""
+
+    class RefusedError(Exception):
+        status = 400
+
+    batches: list[int] = []
+
+    def send(batch: list[str]) -> None:
+        batches.append(len(batch))
+        if len(batches) == 1:
+            raise RefusedError("field type conflict")
+
+    series = writer(send)
+    series.rows([site_step(T0)])
+    until(lambda: series.stats()["refused"] == 1)
+    series.rows([site_step(T0 + 1)])
+    series.close()
+    assert (series.stats()["refused"], series.stats()["sent"]) == (1, 1)
+
+
+def test_the_real_client_survives_a_port_that_refuses() -> None:
+    """With nobody listening, calls return at once, attempts are counted, and closing keeps to its time."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        series = InfluxWriter(url, "-", "hothouse/autogen", "a:b", CHANNELS, first_backoff_s=0.01)
+        series.rows([site_step(T0)])
+        until(lambda: series.stats()["retries"] >= 2)
+        series.close(timeout_s=0.2)
+    assert series.stats()["sent"] == 0
+
+
+def test_without_a_series_store_nothing_happens() -> None:
+    """``NullSeries`` keeps the same contract."""
+    series: SeriesWriter = NullSeries()
+    series.rows([site_step(T0)])
+    series.forecasts([zone_forecast()])
+    series.close()
+    assert series.stats()["sent"] == 0
+
+
+@pytest.mark.influx
+def test_rows_and_forecasts_are_found_by_flux() -> None:
+    """A real InfluxDB answers a Flux query with exactly what was written, also when it was written twice."""
+    from influxdb_client import InfluxDBClient
+
+    url, token = require_env("HOTHOUSE_TEST_INFLUXDB_URL"), require_env("HOTHOUSE_TEST_INFLUXDB_TOKEN")
+    org = os.environ.get("HOTHOUSE_TEST_INFLUXDB_ORG", "-")
+    bucket = os.environ.get("HOTHOUSE_TEST_INFLUXDB_BUCKET", "hothouse/autogen")
+    site = f"test-{uuid.uuid4().hex[:12]}"
+    series = InfluxWriter(url, org, bucket, token, CHANNELS)
+    for _ in range(2):
+        series.rows([site_step(T0, site), site_step(T0 + 300_000, site)])
+        series.forecasts([zone_forecast(site)])
+    series.close(20)
+    assert series.stats()["sent"] == 6, series.stats()
+    query = (
+        f'from(bucket: "{bucket}") |> range(start: 2022-02-28T00:00:00Z, stop: 2022-03-02T00:00:00Z)'
+        f' |> filter(fn: (r) => r.site == "{site}")'
+    )
+    with InfluxDBClient(url=url, token=token, org=org) as client:
+        records = [record for table in client.query_api().query(query, org=org) for record in table.records]
+    rows = sorted((r.get_measurement(), r.get_field(), r.get_time().timestamp() * 1000, r.get_value()) for r in records)
+    assert rows == [
+        ("forecast", "origin_ms", T0 + 300_000, T0), ("forecast", "p10", T0 + 300_000, 20.0),
+        ("forecast", "p50", T0 + 300_000, 21.0),
+        ("zone_climate", "air_temp_c", T0, 21.5), ("zone_climate", "air_temp_c", T0 + 300_000, 21.5),
+    ]  # fmt: skip
+    tags = next(r.values for r in records if r.get_measurement() == "forecast")
+    named = [tags[name] for name in ("zone", "target", "horizon_min", "model_version")]
+    assert named == ["z 1", "air_temp_c", "5", "v1"]

@@ -1,0 +1,126 @@
+"""Configuration: one file plus the environment, checked once, told in one sentence."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from services.cli.settings_view import commented_toml, list_settings, unknown_variables
+from services.config import Settings, load_settings
+from services.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write(text: str) -> Path:
+    """A configuration file with this content."""
+    path = Path("h.toml")
+    path.write_text(text)
+    return path
+
+
+def test_defaults_are_valid() -> None:
+    """Without file and environment every default passes its own checks."""
+    assert load_settings() == Settings()
+
+
+def test_the_environment_wins_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable replaces one value of a section; the file's others in that section stay."""
+    monkeypatch.setenv("HOTHOUSE_STREAM__LATENESS_S", "7")
+    settings = load_settings(write("[stream]\nlateness_s = 5\nidle_s = 90\n"))
+    assert (settings.stream.lateness_s, settings.stream.idle_s, settings.stream.step_s) == (7, 90, 300)
+
+
+def test_overrides_win_over_the_file() -> None:
+    """What a command's own option says replaces the file's value, and leaves the rest of its section."""
+    settings = load_settings(write('[api]\nport = 9\nhost = "::1"\n'), api={"port": 0})
+    assert (settings.api.port, settings.api.host) == (0, "::1")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[stream]\nstep_s = 7\n", ("stream.step_s", "7", "10")),
+        ("[stream]\nstep_s = 7000\n", ("stream.step_s", "7000", "3600")),
+        ("[stream]\nstep_s = 299\n", ("stream.step_s", "299", "divide a day")),
+        ("[stream]\nstep_s = 'x'\n", ("stream.step_s", "'x'", "integer")),
+        ("[stream]\nsteps = 300\n", ("stream.steps", "not a setting")),
+        ("[log]\nkind = 'redis'\n", ("log.kind", "'redis'", "sqlite")),
+        ("[forecast]\nhorizons_min = [10, 5]\n", ("forecast.horizons_min", "rise")),
+        ("[forecast]\nhorizons_min = [7]\n", ("forecast.horizons_min", "stream.step_s")),
+        ("[stream]\nring_hours = 26\n[forecast]\nlookback_hours = 48\n", ("stream.ring_hours", "lookback_hours")),
+        ("[[sites]]\nname = 's'\ntimezone = 'Mars/Olympus'\n", ("sites", "Mars/Olympus", "Europe/Amsterdam")),
+        ("[[sites]]\nname = 's'\nlatitude = 91\n", ("latitude", "91", "90")),
+        ("[influx]\ntoken = 'secret'\n", ("influx.token", "HOTHOUSE_INFLUX__TOKEN")),
+        ("[stream\n", ("h.toml", "TOML")),
+    ],
+)
+def test_a_wrong_setting_is_named(text: str, said: tuple[str, ...]) -> None:
+    """The error names the setting, its value and what is allowed; its exit code is 2."""
+    with pytest.raises(ConfigError) as caught:
+        load_settings(write(text))
+    told = f"{caught.value.message} {caught.value.hint}"
+    assert [part for part in said if part not in told] == []
+    assert caught.value.exit_code == 2
+    assert "\n" not in told
+    assert "secret" not in told.replace("secrets", "")
+
+
+def test_a_missing_file_is_said() -> None:
+    """A file that was asked for and is not there is an error, not a silent default."""
+    with pytest.raises(ConfigError, match=r"nothere\.toml does not exist"):
+        load_settings(Path("nothere.toml"))
+
+
+def test_a_misspelt_variable_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that looks like a setting and names none is listed; those of the tests are not."""
+    monkeypatch.setenv("HOTHOUSE_STREM__STEP_S", "60")
+    monkeypatch.setenv("HOTHOUSE_TEST_MQTT", "x:1")
+    monkeypatch.setenv("HOTHOUSE_API__PORT", "1")
+    assert unknown_variables() == ["HOTHOUSE_STREM__STEP_S"]
+
+
+def test_settings_say_where_they_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each listed setting names its source: default, file or environment."""
+    monkeypatch.setenv("HOTHOUSE_API__PORT", "1234")
+    views = {view.name: view for view in list_settings(load_settings(write("[stream]\nlateness_s = 5\n")))}
+    assert [views[name].source for name in ("api.port", "stream.lateness_s", "stream.idle_s")] == [
+        "environment",
+        "file",
+        "default",
+    ]
+    assert (views["api.port"].value, views["api.port"].default) == ("1234", "8000")
+
+
+def test_a_secret_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No view of the settings holds the token."""
+    monkeypatch.setenv("HOTHOUSE_INFLUX__TOKEN", "hush-hush")
+    assert not [view for view in list_settings(load_settings()) if "hush" in repr(view)]
+
+
+def test_every_setting_says_what_it_is() -> None:
+    """Every setting but the list of sites carries a description."""
+    assert [view.name for view in list_settings(Settings()) if not view.description] == ["sites"]
+
+
+def test_the_commented_file_changes_nothing() -> None:
+    """What `hothouse init` writes is valid TOML that leaves every default."""
+    assert load_settings(write(commented_toml())) == Settings()
+
+
+def test_the_commented_file_can_be_uncommented() -> None:
+    """Taking away every # gives valid settings again: the shown defaults are real ones."""
+    lines = [
+        line[1:] if line.startswith("#") and line[1:2] not in (" ", "") else line
+        for line in commented_toml().splitlines()
+    ]
+    text = "\n".join(line for line in lines if not line.endswith('= "path"'))
+    assert set(tomllib.loads(text)) == set(Settings.model_fields)
+    settings = load_settings(write(text))
+    assert settings.model_copy(update={"sites": ()}) == Settings()
+    assert settings.sites[0].timezone == "Europe/Amsterdam"

@@ -1,0 +1,110 @@
+"""Documentation keeps up with the code: settings, routes, commands, reasons, links and modules."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from services.cli.settings_view import list_settings, markdown_table
+from services.config import Settings
+from tests.services.test_cli import commands
+
+ROOT = Path(__file__).parent.parent
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+PACKAGES = ("edge", "models", "services")
+MODULES = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+ROUTE = re.compile(r'@routes\.(get|post|put|delete)\(\s*"([^"]+)"')
+
+
+def text(name: str) -> str:
+    """A page of the documentation."""
+    return (ROOT / name).read_text()
+
+
+def test_configuration_reference_is_up_to_date() -> None:
+    """docs/configuration.md ends with what `hothouse config --markdown` prints."""
+    assert text("docs/configuration.md").endswith(markdown_table())
+
+
+def test_every_setting_is_documented() -> None:
+    """Each setting has its row."""
+    page = text("docs/configuration.md")
+    assert [
+        view.name for view in list_settings(Settings()) if f"`{view.name}`" not in page and view.name != "sites"
+    ] == []
+
+
+def test_every_command_is_documented() -> None:
+    """Each command stands in docs/cli.md."""
+    page = text("docs/cli.md")
+    assert [command for command in commands() if f"`hothouse {' '.join(command)}" not in page] == []
+
+
+def test_every_route_is_documented() -> None:
+    """Each route of the API stands in docs/api.md with its method, and none stands there that is gone."""
+    found = {
+        f"{method.upper()} {path}"
+        for file in (ROOT / "services/serve").glob("*.py")
+        for method, path in ROUTE.findall(file.read_text())
+    }
+    told = {match.split("?")[0] for match in re.findall(r"^\| `((?:GET|POST) [^`]+)`", text("docs/api.md"), re.M)}
+    assert found
+    assert told - {"GET /", "GET /openapi.json"} == found
+
+
+def test_every_reason_of_refusal_is_documented() -> None:
+    """Each reason under which the gateway counts a refusal stands in docs/operations.md."""
+    reasons = set(re.findall(r'(?:_refused|refuse)\(\s*"([a-z_]+)"', text("edge/reading.py")))
+    reasons |= set(re.findall(r'wrong\.append\(\("([a-z_]+)"', text("edge/reading.py")))
+    page = text("docs/operations.md")
+    assert len(reasons) >= 7
+    assert [reason for reason in reasons if f"`{reason}`" not in page] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page names a file that is there."""
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", page.read_text()) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_architecture_names_real_files() -> None:
+    """Every module or folder that docs/architecture.md names in code type is there."""
+    named = re.findall(r"`((?:edge|models|services)/[\w/.]*)`", text("docs/architecture.md"))
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_no_output_is_left_out() -> None:
+    """The README shows real output where it promises some."""
+    assert "<!-- OUTPUT" not in text("README.md")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_public_names_are_there_and_explained(path: Path) -> None:
+    """A module says what it is; its __all__ names what exists; public functions and classes have docstrings."""
+    tree = ast.parse(path.read_text())
+    if not tree.body:
+        return
+    assert ast.get_docstring(tree), "no docstring"
+    exported: list[str] = []
+    defined: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                names = {name.id for name in ast.walk(target) if isinstance(name, ast.Name)}
+                defined |= names
+                if "__all__" in names and node.value is not None:
+                    exported = ast.literal_eval(node.value)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            defined |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            defined.add(node.name)
+            assert node.name.startswith("_") or ast.get_docstring(node), f"{node.name} has no docstring"
+        elif isinstance(node, ast.Try | ast.If | ast.For):
+            defined |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+    assert [name for name in exported if name not in defined] == [], "__all__ names what is not there"
