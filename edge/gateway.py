@@ -1,4 +1,4 @@
-"""Step 2 of the way of a reading: from the MQTT broker into the log; acknowledged after the append is durable.
+"""Step 2 of the way of a reading: from the broker into the log, acknowledged after the append is durable.
 
 The network thread puts messages into a queue; the writer thread drains it, turns a batch into records
 (``edge.intake``), appends them with one fsync and only then acknowledges. What is not acknowledged, the broker
@@ -18,20 +18,26 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from paho.mqtt import client as paho
 
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, WallClock
+from edge.gateway_metrics import MetricsServer
 from edge.intake import Intake, Message
 from edge.lifeline import when_stdin_ends
 from edge.link import Link, delay_s
 from edge.log_contract import Log, LogError, NewRecord
 from edge.mqtt import MqttAddress
-from edge.sqlite_log import SqliteLog
+from edge.open_log import is_kafka, open_log
+
+if TYPE_CHECKING:
+    from edge.kafka_address import KafkaAddress
+    from edge.kafka_source import KafkaSource
 
 __all__ = ["Gateway", "GatewaySettings", "GatewayStatus", "main"]
 
@@ -47,7 +53,8 @@ class GatewaySettings:
     """How a gateway works. ``step_s`` is the length of a row: ticks come every tenth of it.
 
     A batch is what came within ``linger_s``, at most ``max_batch`` messages. ``in_flight`` bounds what the broker
-    may send before we acknowledge, so also what waits here while the log is full.
+    may send before we acknowledge, so also what waits here while the log is full. Gateways with the same ``share``
+    split the broker's messages among them. ``direct`` is a Kafka topic that sites write samples to themselves.
     """
 
     broker: MqttAddress = field(default_factory=MqttAddress)
@@ -59,6 +66,8 @@ class GatewaySettings:
     in_flight: int = 4000
     session_expiry_s: int = 7 * 86_400
     retry_s: float = 5.0
+    share: str = ""
+    direct: KafkaAddress | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +89,7 @@ class GatewayStatus:
 
 class _Incoming(NamedTuple):
     message: Message
-    client: paho.Client
-    mid: int
-    qos: int
+    acknowledge: Callable[[], object]
 
 
 class Gateway:
@@ -114,16 +121,20 @@ class Gateway:
         self._link = Link(
             settings.broker,
             settings.client_id,
-            _TOPIC,
+            f"$share/{settings.share}/{_TOPIC}" if settings.share else _TOPIC,
             self._receive,
             receive_maximum=settings.in_flight,
             session_expiry_s=settings.session_expiry_s,
+            presence_topic=f"hothouse/presence/{settings.client_id}",  # outside of what we subscribe to
         )
+        self._source = self._kafka_source(settings.direct) if settings.direct else None
 
     def run(self) -> None:
         """Work until :meth:`stop`; then append and acknowledge what was received, and leave. Once only."""
         writer = threading.Thread(target=self._write, name="gateway-writer", daemon=True)
         writer.start()
+        if self._source is not None:
+            self._source.start()
         report_at = 0.0
         while not self._stopping.wait(_IDLE_S / 2):
             now_s = time.monotonic()
@@ -132,6 +143,8 @@ class Gateway:
                 report_at = now_s + _REPORT_S
                 self._report()
         writer.join(_STOP_S)
+        if self._source is not None:
+            self._source.close()
         self._link.close()
         self._report()
         if self._crash is not None:
@@ -154,7 +167,7 @@ class Gateway:
             records=self._records,
             queued=self._queue.qsize(),
             dropped_qos0=self._dropped_qos0,
-            last_error=self._log_error or self._link.last_error,
+            last_error=self._log_error or self._link.last_error or (self._source.last_error if self._source else ""),
         )
 
     def _receive(self, client: paho.Client, message: paho.MQTTMessage) -> None:
@@ -169,7 +182,17 @@ class Gateway:
             topic = message.topic
         except UnicodeDecodeError:
             topic = "?"  # refused as an unknown topic
-        self._queue.put(_Incoming(Message(topic, bytes(message.payload)), client, message.mid, message.qos))
+        acknowledge = partial(client.ack, message.mid, message.qos) if message.qos > 0 else _nothing
+        self._queue.put(_Incoming(Message(topic, bytes(message.payload)), acknowledge))
+
+    def _kafka_source(self, address: KafkaAddress) -> KafkaSource:
+        from edge.kafka_source import KafkaSource  # the bare install has no Kafka client
+
+        def receive(message: Message, acknowledge: Callable[[], None]) -> None:
+            if not self._stopping.is_set():
+                self._queue.put(_Incoming(message, acknowledge))
+
+        return KafkaSource(address, receive, self._settings.in_flight)
 
     def _write(self) -> None:
         try:
@@ -228,8 +251,8 @@ class Gateway:
             clocks = [incoming for incoming in done if incoming.message.topic == CLOCK_TOPIC]
             self._held = clocks[-1] if clocks else None
         for incoming in done:
-            if incoming is not self._held and incoming.qos > 0:
-                incoming.client.ack(incoming.mid, incoming.qos)
+            if incoming is not self._held:
+                incoming.acknowledge()
 
     def _report(self) -> None:
         """Replace the status file as a whole, so that a reader never sees half of one."""
@@ -244,6 +267,10 @@ class Gateway:
             _logger.warning("the status file cannot be written: %s", error)
 
 
+def _nothing() -> None:
+    """The acknowledgement of quality 0."""
+
+
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
@@ -251,7 +278,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         epilog=f"example: {prog} --log hothouse-data/log.sqlite --host broker.example --port 8883 "
         "--username gateway --password-file secret --tls-ca ca.pem --status-file gateway-status.json",
     )
-    parser.add_argument("--log", type=Path, required=True, help="SQLite log; created if it is not there")
+    parser.add_argument(
+        "--log", required=True, help="SQLite file or kafka://host:port[,host:port]/topic; created if it is not there"
+    )
     parser.add_argument("--partitions", type=int, default=4, help="of the log (default: %(default)s)")
     parser.add_argument("--host", default="127.0.0.1", help="broker (default: %(default)s)")
     parser.add_argument("--port", type=int, default=1883, help="of the broker (default: %(default)s)")
@@ -260,9 +289,23 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--tls-ca", type=Path, help="CA certificate; TLS is used when it is given")
     parser.add_argument("--mqtt", choices=("5", "3.1.1"), default="5", help="tried first (default: %(default)s)")
     parser.add_argument("--client-id", default="hothouse-gateway", help="names the session (default: %(default)s)")
+    parser.add_argument("--share", default="", help="gateways with the same name split the messages among them")
     parser.add_argument("--clock", choices=("wall", "replayed"), default="wall", help="of receive times")
     parser.add_argument("--step-s", type=int, default=300, help="length of a row (default: %(default)s)")
     parser.add_argument("--status-file", type=Path, help="JSON, replaced every second")
+    parser.add_argument("--metrics-port", type=int, help="answer GET /metrics for Prometheus there")
+    parser.add_argument("--metrics-host", default="127.0.0.1", help="address of it (default: %(default)s)")
+    kafka = parser.add_argument_group("a log on Kafka")
+    kafka.add_argument("--kafka-username", default="", help="SASL, if the servers want one")
+    kafka.add_argument("--kafka-password-file", type=Path, help="file that holds the password")
+    kafka.add_argument(
+        "--kafka-mechanism", choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"), default="SCRAM-SHA-512",
+        help="of SASL (default: %(default)s)",
+    )  # fmt: skip
+    kafka.add_argument("--kafka-tls-ca", type=Path, help="CA certificate; TLS is used when it is given")
+    kafka.add_argument("--kafka-replication", type=int, default=-1, help="of topics that are created")
+    kafka.add_argument("--kafka-retention-h", type=int, default=720, help="of topics that are created; 0: for ever")
+    kafka.add_argument("--kafka-direct-topic", default="", help="topic that sites write samples to themselves")
     parser.add_argument("--stop-with-stdin", action="store_true", help="end when standard input ends")
     return parser
 
@@ -276,15 +319,29 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m edge.gat
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
-        password = given.password_file.read_text().strip() if given.password_file else ""
-        if given.tls_ca is not None:
-            given.tls_ca.read_bytes()
+        password = _secret(given.password_file)
+        kafka_password = _secret(given.kafka_password_file)
+        for certificate in (given.tls_ca, given.kafka_tls_ca):
+            if certificate is not None:
+                certificate.read_bytes()
     except (OSError, UnicodeDecodeError) as error:
         parser.error(f"cannot read a file: {error}")
+    kafka = {
+        "username": given.kafka_username, "password": kafka_password, "mechanism": given.kafka_mechanism,
+        "tls_ca": given.kafka_tls_ca, "replication": given.kafka_replication, "retention_h": given.kafka_retention_h,
+    }  # fmt: skip
     try:
-        log = SqliteLog(given.log, given.partitions)
+        log = open_log(given.log, given.partitions, **kafka)
     except (LogError, ValueError) as error:
         parser.error(str(error))
+    direct = None
+    if given.kafka_direct_topic:
+        if not is_kafka(given.log):
+            parser.error("--kafka-direct-topic needs a log on Kafka")
+        from edge.kafka_address import kafka_address
+
+        own_group = f"{given.client_id}-direct"
+        direct = replace(kafka_address(given.log, **kafka), topic=given.kafka_direct_topic, group=own_group)
     broker = MqttAddress(
         host=given.host,
         port=given.port,
@@ -294,16 +351,30 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m edge.gat
         v5=given.mqtt == "5",
     )
     settings = GatewaySettings(
-        broker=broker, client_id=given.client_id, step_s=given.step_s, status_file=given.status_file
+        broker=broker,
+        client_id=given.client_id,
+        step_s=given.step_s,
+        status_file=given.status_file,
+        share=given.share,
+        direct=direct,
     )
     with contextlib.closing(log):
         gateway = Gateway(settings, log, ReplayedClock() if given.clock == "replayed" else WallClock())
+        if given.metrics_port is not None:
+            try:
+                MetricsServer(given.metrics_host, given.metrics_port, gateway.status)
+            except OSError as error:
+                parser.error(f"metrics cannot be served at {given.metrics_host}:{given.metrics_port}: {error}")
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: gateway.stop())
         if given.stop_with_stdin:
             when_stdin_ends(gateway.stop)
         gateway.run()
     return 0
+
+
+def _secret(path: Path | None) -> str:
+    return path.read_text().strip() if path else ""
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ class KafkaLog:
                     return []
             if not reader.fetched:
                 self._fetch(partition, reader)
-            records = []
+            records: list[Record] = []
             while reader.fetched and len(records) < limit:
                 records.append(_decoded(reader.fetched.popleft()))
             if records:

@@ -82,7 +82,9 @@ def make_topics(address: KafkaAddress, partitions: int, facts: Facts, consumer: 
         _check(address, msgspec.json.decode(found), expected)
     number = len(consumer.partitions_for_topic(address.topic) or ())
     if number != partitions:
-        raise LogFormatError(f"the topic {address.topic} has {number} partitions and cannot be opened with {partitions}")
+        raise LogFormatError(
+            f"the topic {address.topic} has {number} partitions and cannot be opened with {partitions}"
+        )
 
 
 def _create(

@@ -17,7 +17,10 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.mqtt import MqttAddress, is_refused_version, new_client, open_connection
 
-__all__ = ["Link", "delay_s"]
+__all__ = ["OFFLINE", "ONLINE", "Link", "delay_s"]
+
+ONLINE, OFFLINE = b'{"online":true}', b'{"online":false}'
+"""What the presence topic holds."""
 
 _logger = logging.getLogger(__name__)
 _FIRST_DELAY_S = 0.2
@@ -39,7 +42,8 @@ class Link:
     """A subscription to ``topic`` with QoS 1 whose messages are acknowledged by hand.
 
     ``on_message`` is called in the network thread with the client to acknowledge on; it must not block.
-    Call :meth:`tend` a few times a second, always from the same thread.
+    Call :meth:`tend` a few times a second, always from the same thread. ``presence_topic`` holds, retained, whether
+    we are connected; the broker itself says when we are lost.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Link:
         receive_maximum: int,
         session_expiry_s: int,
         keepalive_s: int = 30,
+        presence_topic: str = "",
     ) -> None:
         self.connected = False
         self.connects = 0
@@ -63,6 +68,7 @@ class Link:
         self._receive_maximum = receive_maximum
         self._session_expiry_s = session_expiry_s
         self._keepalive_s = keepalive_s
+        self._presence_topic = presence_topic
         self._jitter = random.SystemRandom()
         self._client: paho.Client | None = None
         self._lost = threading.Event()
@@ -87,11 +93,14 @@ class Link:
 
     def close(self) -> None:
         """Send what is queued, acknowledgements above all, and leave; the broker keeps the session."""
+        if self.connected:
+            self._say(OFFLINE)
         self._drop()
 
     def _connect(self) -> None:
         self._lost.clear()
-        client = new_client(self._address, self._client_id, v5=self._v5, persistent=True)
+        will = (self._presence_topic, OFFLINE) if self._presence_topic else None
+        client = new_client(self._address, self._client_id, v5=self._v5, persistent=True, will=will)
         client.connect_timeout = 2.0
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
@@ -142,6 +151,11 @@ class Link:
         self.connects += 1
         self.last_error = ""
         self.connected = True
+        self._say(ONLINE)
+
+    def _say(self, presence: bytes) -> None:
+        if self._presence_topic and self._client is not None:
+            self._client.publish(self._presence_topic, presence, qos=1, retain=True)
 
     def _disconnected(self, client: paho.Client, _: Any, flags: Any, reason: ReasonCode, properties: Any) -> None:
         if not self._lost.is_set():

@@ -131,7 +131,7 @@ class Log(Protocol):
         """Forget records with an offset smaller than ``before`` (at most the end); offsets are never used again."""
 
     def commit(self, partition: int, offset: int) -> None:
-        """Tell whoever watches the log that everything before ``offset`` is done with; nothing of ours depends on it."""
+        """Tell whoever watches the log that all before ``offset`` is done with; nothing of ours depends on it."""
 
     def close(self) -> None:
         """Release files and connections; further calls raise ``LogClosedError``, another ``close`` does nothing."""

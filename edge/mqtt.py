@@ -36,9 +36,12 @@ class MqttAddress:
     v5: bool = True
 
 
-def new_client(address: MqttAddress, client_id: str, *, v5: bool = True, persistent: bool = False) -> paho.Client:
+def new_client(
+    address: MqttAddress, client_id: str, *, v5: bool = True, persistent: bool = False,
+    will: tuple[str, bytes] | None = None,
+) -> paho.Client:  # fmt: skip
     """A paho client, not yet connected. ``persistent``: the broker keeps the session while the client is away,
-    and messages are acknowledged by hand.
+    and messages are acknowledged by hand. ``will``: what the broker publishes, retained, when the client is lost.
     """
     client = paho.Client(
         CallbackAPIVersion.VERSION2,
@@ -50,6 +53,8 @@ def new_client(address: MqttAddress, client_id: str, *, v5: bool = True, persist
     )
     if address.username:
         client.username_pw_set(address.username, address.password)
+    if will is not None:
+        client.will_set(*will, qos=1, retain=True)
     if address.tls_ca is not None:
         client.tls_set(ca_certs=str(address.tls_ca))
     return client

@@ -36,8 +36,8 @@ SHRINKAGE_DAYS = 1.0
 DECAY_MS = 6 * 3_600_000
 """The prior: a deviation from the profile dies away with this time constant."""
 
-LAG_MS = 3_600_000
-"""The second regressor is the deviation this long ago: is the climate on its way out or back?"""
+LAGS_MS = (0, 3 * 3_600_000, 24 * 3_600_000)
+"""The regressors: the deviation now, some hours ago (is the climate on its way out or back?), and a day ago."""
 
 SPREAD_DAYS = 7.0
 """How long the size of the errors is remembered, by hour of day."""
@@ -92,12 +92,12 @@ class Climatology:
         self._zones = 0
         self._day = spec.steps_per_day
         self._half = round(SMOOTHING_MS / spec.step_ms)
-        self._lag = max(round(LAG_MS / spec.step_ms), 1)
+        self._lags = np.array([round(lag / spec.step_ms) for lag in LAGS_MS], dtype=np.int64)
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         self._slot = np.concatenate([[0], np.cumsum(self._steps)[:-1]])
         self._refit_every = max(self._day // _HOURS, 1)
         self._gains = np.array([1 - np.exp(-1 / days) for days in RATES_DAYS], dtype=np.float32)[:, None]
-        self._prior = np.zeros((len(self._steps), 2), dtype=np.float32)
+        self._prior = np.zeros((len(self._steps), len(LAGS_MS)), dtype=np.float32)
         self._prior[:, 0] = np.exp(-self._steps * spec.step_ms / DECAY_MS)
         low, high = zip(*spec.limits, strict=True)
         self._limits: tuple[F32, F32] = (np.array(low, dtype=np.float32), np.array(high, dtype=np.float32))
@@ -165,7 +165,7 @@ class Climatology:
 
     def _empty(self, zones: int) -> dict[str, _Array]:
         rates, horizons, targets = len(RATES_DAYS), len(self._steps), len(self._spec.targets)
-        ring = int(self._steps[-1]) + self._lag + 1
+        ring, lags = int(self._steps[-1] + self._lags[-1]) + 1, len(LAGS_MS)
         fit = (zones, rates, horizons, targets)
 
         def missing(*shape: int) -> F32:
@@ -178,11 +178,12 @@ class Climatology:
             "recent": missing(zones, 2 * self._half + 1, targets),
             "count": np.zeros((zones, self._day, targets), dtype=np.uint8),
             "profile": missing(zones, self._day, rates, targets),
+            "past": missing(zones, ring, targets),
             "deviation": missing(zones, ring, rates, targets),
             "weight": np.zeros(fit, dtype=np.float32),
-            "moment": np.zeros((*fit, 3), dtype=np.float32),  # sums of x0², x0 x1, x1²
-            "product": np.zeros((*fit, 2), dtype=np.float32),  # sums of x y
-            "slope": np.broadcast_to(prior, (*fit, 2)).copy(),
+            "moment": np.zeros((*fit, lags, lags), dtype=np.float32),  # sums of x x'
+            "product": np.zeros((*fit, lags), dtype=np.float32),  # sums of x y
+            "slope": np.broadcast_to(prior, (*fit, lags)).copy(),
             "issued": missing(zones, int(self._steps.sum()), targets),
             "matured": np.zeros((zones, _HOURS, horizons, targets), dtype=np.uint16),
             "spread": missing(zones, _HOURS, horizons, targets),
@@ -196,7 +197,7 @@ class Climatology:
         slots = self._slot + rows[:, None] % self._steps
         self._learn_spread(indices, y[:, None] - s["issued"][indices[:, None], slots], day_bin)
         deviation = y[:, None] - s["profile"][indices, day_bin]
-        self._learn_slopes(indices, rows, deviation)
+        self._learn_slopes(indices, rows, deviation, y)
         s["deviation"][indices, rows % s["deviation"].shape[1]] = deviation
         self._learn_profile(indices, rows, y, day_bin)
         s["last"][indices] = np.where(np.isnan(y), s["last"][indices], y)
@@ -222,46 +223,70 @@ class Climatology:
         s["profile"][indices, at] = np.where(np.isnan(mean), held, moved)
         s["count"][indices, at] = np.minimum(count + (n > 0), 255)
 
-    def _learn_slopes(self, indices: I64, rows: I64, truth: F32) -> None:
-        """Ridge regression with forgetting of the deviation at a horizon on those at its origin and a lag before."""
-        s, ring = self._state, self._state["deviation"].shape[1]
-        origin = rows[:, None] - self._steps
-        x0 = np.moveaxis(s["deviation"][indices[:, None], origin % ring], 2, 1)  # [Z, R, H, M]
-        x1 = np.moveaxis(s["deviation"][indices[:, None], (origin - self._lag) % ring], 2, 1)
-        x1 = np.where(np.isnan(x1), x0, x1)
-        z = truth[:, :, None]
-        known = np.isfinite(x0) & np.isfinite(z)
-        x0, x1, z = (np.where(known, part, np.float32(0)) for part in (x0, x1, z))
+    def _learn_slopes(self, indices: I64, rows: I64, truth: F32, y: F32) -> None:
+        """Ridge regression with forgetting of the deviation at a horizon on those up to its origin."""
+        s = self._state
+        x = self._regressors(indices, rows[:, None] - self._steps)  # [Z, R, H, M, lags]
+        z = np.repeat(truth[:, :, None], len(self._steps), axis=2)
+        n=len(s["past"][0])
+        for h, k in enumerate(self._steps):
+            if k % self._day == 0:
+                o = s["past"][indices, (rows - k) % n]
+                z[:, :, h] = (y - o)[:, None] + x[:, :, h, :, 0]
+        s["past"][indices, rows % n] = y
+        known = np.isfinite(x[..., 0]) & np.isfinite(z)
+        x, z = np.where(known[..., None], x, np.float32(0)), np.where(known, z, np.float32(0))
         keep = np.float32(np.exp(-1 / (REGRESSION_DAYS * self._day)))
         s["weight"][indices] = s["weight"][indices] * keep + known
-        s["moment"][indices] = s["moment"][indices] * keep + np.stack([x0 * x0, x0 * x1, x1 * x1], axis=-1)
-        s["product"][indices] = s["product"][indices] * keep + np.stack([x0 * z, x1 * z], axis=-1)
+        s["moment"][indices] = s["moment"][indices] * keep + x[..., :, None] * x[..., None, :]
+        s["product"][indices] = s["product"][indices] * keep + x * z[..., None]
         due = indices[rows % self._refit_every == 0]
         if len(due):
             s["slope"][due] = self._solve(s["weight"][due], s["moment"][due], s["product"][due])
 
+    def _regressors(self, indices: I64, row: I64) -> F32:
+        """Deviations at rows ``[Z, P]`` and at each lag before, ``[Z, R, P, M, lags]``.
+
+        A missing one some hours ago is taken to be as now; one a day ago, to be none.
+        """
+        ring = self._state["deviation"]
+        at = np.stack([row, row - self._lags[1], row + self._steps - self._lags[2]], -1) % ring.shape[1]
+        x: F32 = np.moveaxis(ring[indices[:, None, None], at], (2, 3), (4, 1))
+        x[..., 1] = np.where(np.isnan(x[..., 1]), x[..., 0], x[..., 1])
+        x[..., 2] = np.where(np.isnan(x[..., 2]), np.float32(0), x[..., 2])
+        return x
+
     def _solve(self, weight: F32, moment: F32, product: F32) -> F32:
         prior = self._prior[:, None, :]
-        scale = moment[..., 0] / np.maximum(weight, 1)
-        strength = np.float32(SHRINKAGE_DAYS * self._day) * scale + np.float32(1e-6)
-        a, b, c = moment[..., 0] + strength, moment[..., 1], moment[..., 2] + strength
-        p = product[..., 0] + strength * prior[..., 0]
-        q = product[..., 1] + strength * prior[..., 1]
-        det = a * c - b * b
-        return np.stack([(c * p - b * q) / det, (a * q - b * p) / det], axis=-1)
+        scale = moment[..., 0, 0] / np.maximum(weight, 1)
+        strength = (np.float32(SHRINKAGE_DAYS * self._day) * scale + np.float32(1e-6)).astype(np.float64)[..., None]
+        system = moment + strength[..., None] * np.eye(len(LAGS_MS))
+        right = product + strength * prior
+        # The inverse of a symmetric 3 x 3 matrix from the cross products of its rows: hundreds of thousands an hour.
+        first, second, third = (system[..., i, :] for i in range(3))
+        columns = np.stack([np.cross(second, third), np.cross(third, first), np.cross(first, second)], axis=-1)
+        det = (first * columns[..., 0]).sum(axis=-1, keepdims=True)
+        return ((columns @ right[..., None])[..., 0] / det).astype(np.float32)
+
+    def members(self, indices: I64, y_now: F32, day_bin: I64) -> tuple[F32, F32]:
+        """The profiles at each horizon and the forecasts of each rate, ``[Z, R, H, M]`` both; NaN where unknown."""
+        s = self._state
+        x = self._regressors(indices, np.repeat(s["rows"][indices][:, None] - 1, len(self._steps), axis=1))
+        x0 = (y_now[:, None] - s["profile"][indices, day_bin])[:, :, None]  # [Z, R, 1, M]
+        # "What if" asks with another value than the one that was learned.
+        x[..., 1] = np.where(np.isnan(s["deviation"][indices[:, None], self._at_lag(indices)]).swapaxes(1, 2), x0, x[..., 1])
+        x[..., 0] = x0
+        x = np.where(np.isnan(x0)[..., None], np.float32(0), x)
+        profile = np.moveaxis(s["profile"][indices[:, None], (day_bin[:, None] + self._steps) % self._day], 2, 1)
+        return profile, profile + (s["slope"][indices] * x).sum(axis=-1)
+
+    def _at_lag(self, indices: I64) -> I64:
+        ring = self._state["deviation"].shape[1]
+        return ((self._state["rows"][indices] - 1 - self._lags[1]) % ring)[:, None]
 
     def _median(self, indices: I64, y_now: F32, day_bin: I64) -> F32:
-        s, ring = self._state, self._state["deviation"].shape[1]
-        x0 = y_now[:, None] - s["profile"][indices, day_bin]  # [Z, R, M]
-        before = (s["rows"][indices] - 1 - self._lag) % ring
-        x1 = s["deviation"][indices, before]
-        x1 = np.where(np.isnan(x1), x0, x1)
-        x0, x1 = (np.where(np.isnan(x), np.float32(0), x)[:, :, None] for x in (x0, np.where(np.isnan(x0), x0, x1)))
-        profile = s["profile"][indices[:, None], (day_bin[:, None] + self._steps) % self._day]
-        slope = s["slope"][indices]
-        each = np.moveaxis(profile, 2, 1) + slope[..., 0] * x0 + slope[..., 1] * x1
-        median = each.mean(axis=1)
-        known = np.where(np.isnan(y_now), s["last"][indices], y_now)[:, None]
+        median = self.members(indices, y_now, day_bin)[1].mean(axis=1)
+        known = np.where(np.isnan(y_now), self._state["last"][indices], y_now)[:, None]
         return np.clip(np.where(np.isnan(median), known, median), *self._limits).astype(np.float32, copy=False)
 
     def _learn_spread(self, indices: I64, residual: F32, day_bin: I64) -> None:

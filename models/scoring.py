@@ -81,12 +81,16 @@ class LiveScore:
         s["waiting"][indices[:, None], slots] = np.nan
         s["rows"][indices] = rows + 1
 
-    def issue(self, indices: I64, quantiles: F32, baseline: F32) -> None:
-        """Remember the forecasts made from the newest learned rows: ``[Z, H, M, Q]``, model and climatology."""
+    def issue(self, indices: I64, quantiles: F32, baseline: F32, age: int = 0) -> None:
+        """Remember forecasts made from the rows learned ``age`` steps ago: ``[Z, H, M, Q]``, model and climatology.
+
+        Horizons whose truth has been learned meanwhile are left out: a forecast is only scored ahead of its truth.
+        """
         s = self._state
-        slots = self._slot + (s["rows"][indices][:, None] - 1) % self._steps
+        ahead = np.flatnonzero(self._steps > age)
+        slots = (self._slot + (s["rows"][indices][:, None] - 1 - age) % self._steps)[:, ahead]
         parts = (quantiles[..., 0], quantiles[..., 2], quantiles[..., 1], baseline[..., 1])
-        s["waiting"][indices[:, None], slots] = np.stack(parts, axis=-1)
+        s["waiting"][indices[:, None], slots] = np.stack(parts, axis=-1)[:, ahead]
 
     def table(self, indices: I64 | None = None) -> dict[str, dict[int, dict[str, Any]]]:
         """``{target: {horizon_min: {model, climatology, persistence, naive_24h, coverage, n}}}``, zones pooled.

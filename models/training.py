@@ -38,7 +38,7 @@ class TrainingConfig:
     epochs: int = 6
     max_windows: int = 20_000
     batch_size: int = 256
-    learning_rate: float = 2e-3
+    learning_rate: float = 4e-3
     weight_decay: float = 0.05
     trust_days: float = 20.0
     """With this many days of history half of the learned correction is used: days, not rows, are what differ."""

@@ -20,9 +20,10 @@ from types import TracebackType
 from typing import Any, Literal, TextIO
 
 from edge.broker import BrokerError, LocalBroker
-from edge.log import Log, LogError, SqliteLog
+from edge.log import Log, LogError
 from services.config import Settings
 from services.errors import StartError
+from services.log import gateway_options, open_settings_log
 from services.messages import NAMESPACE, shard_actor
 from services.supervise import ChildProcess
 
@@ -140,9 +141,9 @@ class System:
 
     def _start_warming(self) -> _Thread | None:
         if self._warm_up is None:
-            SqliteLog(self.settings.log_path, self.settings.log.partitions).close()  # made now: the shards find it
+            open_settings_log(self.settings).close()  # made now: the shards find it
             return None
-        log = SqliteLog(self.settings.log_path, self.settings.log.partitions)
+        log = open_settings_log(self.settings)
         warm_up = self._warm_up
 
         def import_history() -> None:
@@ -179,8 +180,7 @@ class System:
     def _start_gateway(self) -> None:
         settings = self.settings
         command = [
-            sys.executable, "-m", "edge.gateway",
-            "--log", str(settings.log_path), "--partitions", str(settings.log.partitions),
+            sys.executable, "-m", "edge.gateway", *gateway_options(settings),
             "--host", self.mqtt_host, "--port", str(self.mqtt_port), "--client-id", settings.mqtt.client_id,
             "--clock", self._receive_clock, "--step-s", str(settings.stream.step_s),
             "--status-file", str(self._gateway_status_file), "--mqtt", "5" if self.mqtt_v5 else "3.1.1",

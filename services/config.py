@@ -19,8 +19,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from services.errors import ConfigError
 
 __all__ = [
-    "ApiSettings", "ForecastSettings", "InfluxSettings", "LearnSettings", "LogSettings", "MqttSettings",
-    "RaySettings", "Settings", "SiteSettings", "StreamSettings", "environment", "load_settings",
+    "ApiSettings", "ForecastSettings", "InfluxSettings", "KafkaSettings", "LearnSettings", "LogSettings",
+    "MqttSettings", "RaySettings", "Settings", "SiteSettings", "StreamSettings", "environment", "load_settings",
 ]  # fmt: skip
 
 
@@ -42,8 +42,31 @@ class MqttSettings(_Section):
 class LogSettings(_Section):
     """The durable log between edge and core."""
 
-    kind: Literal["sqlite"] = Field("sqlite", description="Which log; Kafka comes with a later release.")
+    kind: Literal["sqlite", "kafka"] = Field("sqlite", description="A file in the data folder, or Kafka.")
     partitions: int = Field(4, ge=1, le=1024, description="Fixed when the log is created.")
+
+
+class KafkaSettings(_Section):
+    """Kafka, where log.kind names it."""
+
+    servers: tuple[str, ...] = Field((), description="Bootstrap servers, each host:port.")
+    topic: str = Field(
+        "hothouse",
+        pattern=r"^[A-Za-z0-9._-]{1,200}$",
+        description="Topic of the log; facts about it are in TOPIC.meta.",
+    )
+    direct_topic: str = Field("", description="Topic that sites write samples to themselves; empty: none.")
+    group: str = Field("hothouse", description="Consumer group whose offsets show how far the shards are.")
+    username: str = Field("", description="User name (SASL), if the servers want one.")
+    password_file: Path | None = Field(None, description="File that holds the password.")
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "SCRAM-SHA-512", description="SASL mechanism."
+    )
+    tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
+    replication: int = Field(
+        -1, ge=-1, le=9, description="Copies of a topic that is created; -1: the servers' default."
+    )
+    retention_h: int = Field(720, ge=0, description="Hours that a topic that is created keeps records; 0: for ever.")
 
 
 class StreamSettings(_Section):
@@ -74,7 +97,9 @@ class ForecastSettings(_Section):
         ("air_temp_c", "rh_pct", "co2_ppm", "vpd_kpa"), description="Metrics that are forecast."
     )
     lookback_hours: int = Field(24, ge=1, le=72, description="History the network sees, in hours.")
-    stale_after_s: int = Field(1800, ge=60, description="Age of a forecast, in stream time, from which /predict answers 503.")
+    stale_after_s: int = Field(
+        1800, ge=60, description="Age of a forecast, in stream time, from which /predict answers 503."
+    )
 
     @field_validator("horizons_min")
     @classmethod
@@ -110,7 +135,9 @@ class InfluxSettings(_Section):
     bucket: str = Field("hothouse/autogen", description="Bucket (2.x), or database/retention policy (1.8).")
     token: SecretStr | None = Field(None, description="Token; only from the environment (HOTHOUSE_INFLUX__TOKEN).")
     token_file: Path | None = Field(None, description="File that holds the token.")
-    queue_points: int = Field(200_000, ge=1000, description="Points kept while InfluxDB is away; older ones are dropped and counted.")
+    queue_points: int = Field(
+        200_000, ge=1000, description="Points kept while InfluxDB is away; older ones are dropped and counted."
+    )
 
 
 class ApiSettings(_Section):
@@ -119,14 +146,18 @@ class ApiSettings(_Section):
     host: str = Field("127.0.0.1", description="Address to listen on; loopback unless you say otherwise.")
     port: int = Field(8000, ge=0, le=65535, description="Port; 0: a free one.")
     replicas: int = Field(1, ge=1, le=32, description="API replicas.")
-    read_key_file: Path | None = Field(None, description="File with a key that readers must send; none: reading is open.")
+    read_key_file: Path | None = Field(
+        None, description="File with a key that readers must send; none: reading is open."
+    )
 
 
 class RaySettings(_Section):
     """The Ray runtime."""
 
     address: str = Field("", description="Cluster to join; empty: start one here.")
-    num_cpus: int = Field(0, ge=0, le=1024, description="Logical CPUs of a local runtime; 0: as many as there are, at least 2.")
+    num_cpus: int = Field(
+        0, ge=0, le=1024, description="Logical CPUs of a local runtime; 0: as many as there are, at least 2."
+    )
     object_store_mb: int = Field(256, ge=80, le=1_000_000, description="Object store of a local runtime.")
     forecaster_replicas: int = Field(1, ge=1, le=64, description="Replicas that run the model.")
 
@@ -155,12 +186,17 @@ class Settings(BaseSettings):
     """All settings; frozen. Build one with :func:`load_settings`."""
 
     model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix="HOTHOUSE_", env_nested_delimiter="__", nested_model_default_partial_update=True
+        frozen=True,
+        extra="forbid",
+        env_prefix="HOTHOUSE_",
+        env_nested_delimiter="__",
+        nested_model_default_partial_update=True,
     )
 
     data_dir: Path = Field(Path("hothouse-data"), description="Folder for the log, history, models and snapshots.")
     mqtt: MqttSettings = MqttSettings()
     log: LogSettings = LogSettings()
+    kafka: KafkaSettings = KafkaSettings()
     stream: StreamSettings = StreamSettings()
     forecast: ForecastSettings = ForecastSettings()
     learn: LearnSettings = LearnSettings()
@@ -180,6 +216,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
+        if self.log.kind == "kafka" and not self.kafka.servers:
+            raise ValueError("log.kind is kafka: kafka.servers must name a server")
         step_min = self.stream.step_s / 60
         short = [h for h in self.forecast.horizons_min if h * 60 % self.stream.step_s]
         if short:
@@ -207,7 +245,9 @@ def environment() -> dict[str, str]:
     """The settings that the environment holds: variable -> value."""
     others = ("HOTHOUSE_TEST_", "HOTHOUSE_CONFIG", "HOTHOUSE_REQUIRE_SERVERS", "HOTHOUSE_SERVERS")
     return {
-        name: value for name, value in os.environ.items() if name.startswith("HOTHOUSE_") and not name.startswith(others)
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("HOTHOUSE_") and not name.startswith(others)
     }
 
 
@@ -224,7 +264,9 @@ def load_settings(path: Path | None = None, **overrides: Any) -> Settings:
         try:
             content = tomllib.loads(source.read_text())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{source} is not valid TOML: {error}", "Fix that line, or start again with `hothouse init`.") from error
+            raise ConfigError(
+                f"{source} is not valid TOML: {error}", "Fix that line, or start again with `hothouse init`."
+            ) from error
         if content.get("influx", {}).get("token"):
             raise ConfigError(
                 f"{source} holds influx.token; secrets do not belong in the file",

@@ -178,6 +178,8 @@ def _private_environment(token: Path) -> dict[str, str]:
     return {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
+        # Ray's default lets every worker give way to any other process, the replicas too; ours gives way in training.
+        "RAY_worker_niceness": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # a one-machine runtime: node address 127.0.0.1
     }
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from services.cli.base import CLUSTER_MODULES
 from services.cli.check import Check, State
-from services.cli.doctor_servers import check_broker, check_influx, check_mlflow, check_ray
+from services.cli.doctor_servers import check_broker, check_influx, check_kafka, check_mlflow, check_ray
 from services.cli.settings_view import unknown_variables
 from services.config import Settings
 
@@ -29,8 +29,8 @@ GIB = 2**30
 def examine(settings: Settings) -> list[Check]:
     """Run every check, in the order in which a person would mend things; takes at most some seconds a server."""
     checks: list[Callable[[Settings], Check | None]] = [
-        _configuration, _python, _packages, _cluster_part, _memory, _data_folder, _clock, _port, check_broker, _ingress,
-        check_ray, check_influx, check_mlflow,
+        _configuration, _python, _packages, _cluster_part, _memory, _data_folder, _clock, _port, check_broker,
+        check_kafka, _ingress, check_ray, check_influx, check_mlflow,
     ]  # fmt: skip
     return [found for check in checks if (found := check(settings)) is not None]
 
@@ -42,6 +42,8 @@ def _configuration(settings: Settings) -> Check:
         for setting, path in (
             ("mqtt.password_file", settings.mqtt.password_file),
             ("mqtt.tls_ca_file", settings.mqtt.tls_ca_file),
+            ("kafka.password_file", settings.kafka.password_file),
+            ("kafka.tls_ca_file", settings.kafka.tls_ca_file),
             ("influx.token_file", settings.influx.token_file),
             ("api.read_key_file", settings.api.read_key_file),
         )

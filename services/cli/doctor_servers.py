@@ -12,8 +12,10 @@ import urllib.request
 
 from services.cli.check import Check, State
 from services.config import Settings
+from services.errors import HothouseError
+from services.log import kafka_options, log_address
 
-__all__ = ["check_broker", "check_influx", "check_mlflow", "check_ray"]
+__all__ = ["check_broker", "check_influx", "check_kafka", "check_mlflow", "check_ray"]
 
 TIMEOUT_S = 3.0
 
@@ -38,6 +40,27 @@ def check_broker(settings: Settings) -> Check:
     if answer != "Success":
         return Check("MQTT broker", State.FAIL, f"{where}: {answer}", "Check mqtt.username and mqtt.password_file.")
     return Check("MQTT broker", State.OK, f"{where} answers")
+
+
+def check_kafka(settings: Settings) -> Check | None:
+    """Whether Kafka lets us in and lists its topics; creates none."""
+    if settings.log.kind != "kafka":
+        return None
+    where = log_address(settings)
+    try:
+        from kafka import KafkaAdminClient
+        from kafka.errors import KafkaError
+
+        from edge.kafka_address import kafka_address
+    except ModuleNotFoundError:
+        return Check("Kafka", State.FAIL, "kafka-python is not installed", "pip install 'hothouse[kafka]'")
+    try:
+        admin = KafkaAdminClient(**kafka_address(where, timeout_s=TIMEOUT_S, **kafka_options(settings)).options())
+        there = settings.kafka.topic in admin.list_topics()
+        admin.close()
+    except (KafkaError, OSError, ValueError, HothouseError) as error:
+        return Check("Kafka", State.FAIL, f"{where}: {error}", "Check the settings that begin with kafka.")
+    return Check("Kafka", State.OK, f"{where} answers; the topic {'is there' if there else 'will be created'}")
 
 
 def _mqtt_connect(settings: Settings) -> str:

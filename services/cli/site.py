@@ -13,6 +13,7 @@ import typer
 
 from services.cli.base import options_of
 from services.config import Settings
+from services.log import gateway_options
 
 __all__ = ["register"]
 
@@ -46,8 +47,7 @@ def gateway(ctx: typer.Context) -> None:
     from edge.gateway import main
 
     settings = options_of(ctx).settings()
-    own = ["--log", str(settings.log_path), "--partitions", str(settings.log.partitions)]
-    own += ["--client-id", settings.mqtt.client_id, "--step-s", str(settings.stream.step_s)]
+    own = [*gateway_options(settings), "--client-id", settings.mqtt.client_id, "--step-s", str(settings.stream.step_s)]
     options = [*own, *_broker_options(settings, "--tls-ca"), *ctx.args]
     raise typer.Exit(main(options, prog="hothouse gateway"))
 

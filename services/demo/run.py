@@ -43,6 +43,7 @@ DAY_MS = 86_400_000
 MARKER = ".hothouse-demo"
 FIRST_FORECAST_TIMEOUT_S = 120.0
 DRAIN_TIMEOUT_S = 20.0
+STALE_AFTER_WALL_S = 20.0
 LOOK_EVERY_S = 0.5
 LINE_EVERY_S = 10.0
 
@@ -266,6 +267,8 @@ def _settings(options: DemoOptions, data_dir: Path, source: SampleSource) -> Set
     return load_settings(
         data_dir=data_dir,
         api={"port": options.port},
+        # Stream time runs `speed` times as fast here: half an hour of it would be over in two seconds of the wall.
+        forecast={"stale_after_s": max(1800, round(options.speed * STALE_AFTER_WALL_S))},
         learn={"retrain_every_s": options.retrain_every, "force_promote": options.promote == "always"},
         sites=[site],
     )

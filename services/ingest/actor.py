@@ -19,12 +19,13 @@ from typing import Any
 import ray
 from ray import serve
 
-from edge.log import LogError, SqliteLog
+from edge.log import LogError
 from services.config import Settings
 from services.errors import HistoryError
 from services.forecast_spec import forecast_spec
 from services.ingest.shard import PAST_HOURS, Shard, Window
 from services.ingest.snapshot import FencedError
+from services.log import open_settings_log
 from services.messages import (
     APP_NAME,
     BOARD_ACTOR,
@@ -60,7 +61,7 @@ class ShardActor:
         self._series = series_writer(settings)
         self._link = BoardLink(shard_actor(index))
         self._shard = Shard(
-            settings, partitions, SqliteLog(settings.log_path, settings.log.partitions), self._series,
+            settings, partitions, open_settings_log(settings), self._series,
             _ForecasterLink().forecast, self._link, ThreadPoolExecutor(1, "forecast"), time.monotonic,
         )  # fmt: skip
         self._link.start(self._shard)

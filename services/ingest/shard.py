@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypedDict
 import msgspec
 import numpy as np
 
-from edge.log import Log
+from edge.log import Log, LogError
 from edge.reading import VOCABULARY
 from services.config import Settings
 from services.errors import ConfigError, HistoryError
@@ -309,7 +309,16 @@ class Shard:
             self._snapshots[number].save(partition.offset, state)
             self._saved[number] = partition.offset
             self._failpoint("snapshot kept")
+            self._commit(number, partition.offset)
         self._errors.pop("storage", None)
+
+    def _commit(self, number: int, offset: int) -> None:
+        """Tell lag tools; nothing of ours reads it, so that it may fail."""
+        try:
+            self._log.commit(number, offset)
+            self._errors.pop("commit", None)
+        except LogError as error:
+            self.failed("commit", error)
 
     def _restored(self, number: int) -> Partition:
         stream = self._settings.stream

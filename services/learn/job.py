@@ -6,6 +6,7 @@ the retrainer must not hold while nothing is trained. So this module imports non
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,7 @@ class Job:
 @ray.remote(num_cpus=0, max_calls=1, max_retries=0)
 def run_job(job: Job) -> dict[str, Any]:
     """:func:`services.learn.challenger.learn`: a :class:`services.learn.registry.Candidate`."""
+    os.nice(10)  # it gives way to forecasts and requests
     from services.learn.challenger import learn
 
     return learn(job)

@@ -94,7 +94,9 @@ def test_a_killed_kafka_loses_and_duplicates_no_record(kafka: Kafka) -> None:
     log.close()
     assert sorted(p for mine in read for p in mine) == sorted(new.payload for new in appended)
     assert all(mine == sorted(mine, key=int) for mine in read)
-    print(f"killed {KILLS} times: {len(appended)} records, 0 lost, 0 twice; {sum(failures.values())} appends tried again")
+    print(
+        f"killed {KILLS} times: {len(appended)} records, 0 lost, 0 twice; {sum(failures.values())} appends tried again"
+    )
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:

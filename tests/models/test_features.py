@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from models.features import build_inputs, day_bins, input_channels, local_ms, sun_elevation_deg, targets_of, window_tokens
+from models.features import (
+    build_inputs,
+    day_bins,
+    input_channels,
+    local_ms,
+    sun_elevation_deg,
+    targets_of,
+    window_tokens,
+)
 from models.spec import ForecastSpec, Place
 from tests.models.worlds import PLACE, SPEC, START_MS, STEP_MS, rows
 

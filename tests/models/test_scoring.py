@@ -95,3 +95,21 @@ def test_five_minute_rows_cost_at_most_60_kilobytes_a_zone():
     score = LiveScore(ForecastSpec(channels=("air_temp_c",)))
     score.add_zone()
     assert sum(held.nbytes for held in score.state_dict().values()) <= 60_000
+
+
+def test_a_forecast_that_comes_a_step_late_is_scored_at_its_own_truth_or_not_at_all() -> None:
+    """Issued one step after its origin, a forecast meets the truth of origin + h; a horizon of one step is left out."""
+    spec = ForecastSpec(
+        channels=("air_temp_c",), targets=("air_temp_c",), horizons_min=(60, 180), step_ms=3_600_000, lookback_steps=24
+    )
+    score = LiveScore(spec)
+    zone = np.array([score.add_zone()])
+    for hour in range(60):
+        score.learn(zone, np.array([[float(hour)]], np.float32))
+        if hour:
+            exact = np.array([[[[hour - 1 + h] * 3] for h in (1, 3)]], np.float32)  # made from the row before
+            score.issue(zone, exact, exact, age=1)
+    table = score.table()["air_temp_c"]
+    assert table[60]["n"] == 0
+    assert table[180]["n"] > 0
+    assert table[180]["model"] == 0.0

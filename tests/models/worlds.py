@@ -21,7 +21,7 @@ SPEC = ForecastSpec(
 
 
 def rows(days: float = 4, zones: int = 2, seed: int = 0, missing: float = 0.02) -> np.ndarray:
-    """A daily course with weather, ``[Z, T, C]``: tomorrow's lamps and outside air move the inside air."""
+    """A daily course with weather, ``[Z, T, C]``: the air inside follows the weather an hour later."""
     rng = np.random.default_rng(seed)
     length = round(days * SPEC.steps_per_day)
     hour = np.arange(length) * STEP_MS / 3_600_000 % 24
@@ -33,7 +33,7 @@ def rows(days: float = 4, zones: int = 2, seed: int = 0, missing: float = 0.02) 
     for z in range(zones):
         lamp = np.where((hour > 2) & (hour < 8), 100.0, 0.0)
         outside = 5 + 6 * sun + weather
-        air = 18 + z + 5 * sun + 0.02 * lamp + 0.3 * weather + rng.normal(0, 0.15, length)
+        air = 18 + z + 5 * sun + 0.02 * lamp + 0.5 * np.roll(weather, 4) + rng.normal(0, 0.15, length)
         humidity = np.clip(85 - 15 * sun - weather + rng.normal(0, 0.5, length), 5, 100)
         columns = [air, humidity, 500 - 100 * sun, outside, rng.uniform(0, 360, length), lamp]
         out[z] = np.stack(columns, axis=-1)

@@ -173,11 +173,20 @@ def blend_ratio(rows: np.ndarray) -> float:
     return float(np.mean(ratios))
 
 
+# Seeds 1 to 4 through the seasons, unchosen, and the hardest of 16 windows surveyed: a hot spell, then a cold one.
+SEASONS = [(seed, FEBRUARY_MS + (seed - 1) * 90 * DAY_MS) for seed in (1, 2, 3, 4)]
+HOT_AND_COLD = (2, 1_651_368_000_000)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "months"), [(1, 0), (3, 5), (4, 8)])
-def test_days_resemble_each_other_as_much_as_real_days(seed, months):
-    """The climatology blend beats the naives by as much as on real recordings; the air is rarely saturated."""
-    rows = controlled(seed, FEBRUARY_MS + months * 30 * DAY_MS, 32)
+@pytest.mark.timeout(400)  # 20 s alone, minutes beside other work
+@pytest.mark.parametrize(("seed", "start_ms"), [*SEASONS, HOT_AND_COLD])
+def test_days_resemble_each_other_as_much_as_real_days(seed, start_ms):
+    """The climatology blend beats the naives by as much as on real recordings; the air is rarely saturated.
+
+    Over 46 days, as long as those recordings: over 32 days one spell of weather can carry the figure to 1.
+    """
+    rows = controlled(seed, start_ms, 46)
     noise = np.random.default_rng(0).standard_normal(rows[:, :3].shape) * np.array([0.04, 0.25, 3.0])[None, :, None]
     rows[:, :3] += noise
     assert 0.75 < blend_ratio(rows) < 0.97
