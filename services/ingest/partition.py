@@ -165,4 +165,3 @@ class Partition:
     def _day_bins(self, step: SiteStep) -> I64:
         ends = np.full(len(step.zones), step.end_ms, np.int64)
         return day_bins(self._place_of(step.site), ends, self._spec)
-

@@ -12,23 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from edge.log import Record
-from edge.reading import SITE_ZONE, Metric, Refusal, Sample, decode_samples, sample_topic
-from services.ingest.sensors import Readings, SensorSet
-from services.store.rows import DeadLetter, DeviceRow, SiteStep
+from edge.reading import Metric, Refusal, Sample, decode_samples, sample_topic
+from services.ingest.sensors import Sensors, SensorsState
+from services.store.rows import DeadLetter, SiteStep
 
 __all__ = ["GAP_MS", "Closed", "PartitionWindows"]
 
 GAP_MS = 3 * 86_400_000
 """A silent site goes on to give empty rows for this long after its newest sample; then its rows jump to the next."""
 
-F32 = npt.NDArray[np.float32]
 _Key = tuple[str, str, str, int]  # zone, device, boot, seq
 _REFUSALS = msgspec.msgpack.Decoder(list[Refusal])
 
@@ -51,11 +47,11 @@ class Closed:
 
 @dataclass(slots=True)
 class _Site:
+    sensors: Sensors
     closed_ms: int | None = None  # every step that ends here or before is closed
     newest_ms: int | None = None  # newest event time, as far as it is trusted
     newest_row_ms: int = 0  # end of the newest closed step that held samples
     quiet_ms: int | None = None  # receive time of the first tick since the newest event time moved
-    zones: dict[str, SensorSet] = field(default_factory=dict)
     open_rows: dict[int, dict[_Key, Sample]] = field(default_factory=dict)
 
 
@@ -64,7 +60,7 @@ class _SiteState(msgspec.Struct):
     newest_ms: int | None
     newest_row_ms: int
     quiet_ms: int | None
-    zones: dict[str, SensorSet]
+    sensors: SensorsState
     open_samples: list[Sample]
 
 
@@ -85,7 +81,7 @@ class PartitionWindows:
     ) -> None:  # fmt: skip
         self.channels = tuple(vocabulary)
         self._step_ms, self._lateness_ms, self._idle_ms = step_ms, lateness_ms, idle_ms
-        self._readings = Readings(vocabulary)
+        self._vocabulary = vocabulary
         self._primary = primary or {}
         self._sites: dict[str, _Site] = {}
 
@@ -118,7 +114,11 @@ class PartitionWindows:
             samples = decode_samples(record.payload)
         except msgspec.DecodeError as error:
             return self._corrupt(record, str(error), closed)
-        site = self._sites.setdefault(record.site, _Site())
+        site = self._sites.get(record.site)
+        if site is None:
+            site = self._sites[record.site] = self._new_site(record.site)
+        if self._all_at_once(record, samples, site, closed):
+            return
         open_rows, step_ms = site.open_rows, self._step_ms
         for index, sample in enumerate(samples):
             ts = sample.ts_ms
@@ -141,6 +141,30 @@ class PartitionWindows:
                 site.newest_ms = trusted
                 site.quiet_ms = None
                 self._advance(record.partition, record.site, site, trusted - self._lateness_ms, closed)
+
+    def _all_at_once(self, record: Record, samples: Sequence[Sample], site: _Site, closed: Closed) -> bool:
+        """Take samples that all belong to one open row, are new and close nothing: nearly every record's are."""
+        times = [sample.ts_ms for sample in samples]
+        newest = min(max(times), record.receive_ms)
+        end = -(-max(times) // self._step_ms) * self._step_ms
+        if site.closed_ms is None or not site.closed_ms <= end - self._step_ms < min(times):
+            return False
+        if site.newest_ms is None or newest - self._lateness_ms >= site.closed_ms + self._step_ms:
+            return False
+        row = site.open_rows.setdefault(end, {})
+        keys = [(sample.zone, sample.device, sample.boot, sample.seq) for sample in samples]
+        if not row.keys().isdisjoint(keys):
+            return False
+        before = len(row)
+        row.update(zip(reversed(keys), reversed(samples), strict=True))  # of copies among them the first stays
+        closed.accepted += len(row) - before
+        closed.duplicates += len(samples) - (len(row) - before)
+        if newest > site.newest_ms:
+            site.newest_ms, site.quiet_ms = newest, None
+        return True
+
+    def _new_site(self, name: str) -> _Site:
+        return _Site(Sensors(self._vocabulary, self._primary.get(name, {})))
 
     def _tick(self, record: Record, closed: Closed) -> None:
         site = self._sites.get(record.site)
@@ -189,41 +213,17 @@ class PartitionWindows:
         return ends
 
     def _close(self, partition: int, name: str, site: _Site, end: int) -> SiteStep:
-        samples = sorted((site.open_rows.pop(end, None) or {}).items(), key=itemgetter(0))
-        if samples:
+        row = site.open_rows.pop(end, None) or {}
+        if row:
             site.newest_row_ms = end
-        readings: dict[str, dict[tuple[str, str], list[tuple[int, float]]]] = {}
-        for (zone, device, _, _), sample in samples:
-            into = readings.setdefault(zone, {})
-            for metric, value in sample.values.items():
-                into.setdefault((device, metric), []).append((sample.ts_ms, value))
-        for zone in readings:
-            site.zones.setdefault(zone, {})
-        primary = self._primary.get(name, {})
-        devices: list[DeviceRow] = []
-        rows: dict[str, tuple[F32, F32]] = {}
-        for zone in sorted(site.zones):
-            rows[zone] = self._readings.close(
-                site.zones[zone], zone, readings.get(zone, {}), end, primary, devices
-            )  # fmt: skip
-        weather = rows.pop(SITE_ZONE, None)
-        if weather is not None:
-            for values, ages in rows.values():
-                missing = np.isnan(ages)  # a metric that the zone itself never had
-                values[missing] = weather[0][missing]
-                ages[missing] = weather[1][missing]
-        shape = (len(rows), len(self.channels))
-        return SiteStep(
-            partition, name, end, tuple(rows),
-            np.array([v for v, _ in rows.values()], np.float32).reshape(shape),
-            np.array([a for _, a in rows.values()], np.float32).reshape(shape), devices,
-        )  # fmt: skip
+        zones, values, ages, devices = site.sensors.close(row, end)
+        return SiteStep(partition, name, end, zones, values, ages, devices)
 
     def state(self) -> bytes:
         """Everything that the next :meth:`feed` depends on."""
         states = {
             name: _SiteState(
-                s.closed_ms, s.newest_ms, s.newest_row_ms, s.quiet_ms, s.zones,
+                s.closed_ms, s.newest_ms, s.newest_row_ms, s.quiet_ms, s.sensors.state(),
                 [sample for row in s.open_rows.values() for sample in row.values()],
             )
             for name, s in self._sites.items()
@@ -234,7 +234,10 @@ class PartitionWindows:
         """Continue exactly where :meth:`state` was taken; raises ``msgspec.DecodeError`` on foreign bytes."""
         self._sites = {}
         for name, s in _STATE.decode(state).items():
-            site = _Site(s.closed_ms, s.newest_ms, s.newest_row_ms, s.quiet_ms, s.zones)
+            site = self._new_site(name)
+            site.sensors.load(s.sensors)
+            site.closed_ms, site.newest_ms = s.closed_ms, s.newest_ms
+            site.newest_row_ms, site.quiet_ms = s.newest_row_ms, s.quiet_ms
             for sample in s.open_samples:
                 end = -(-sample.ts_ms // self._step_ms) * self._step_ms
                 key = (sample.zone, sample.device, sample.boot, sample.seq)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 
 from services.errors import HistoryError
 from services.store.files import write_atomically
-from services.store.rows import SCHEMA_VERSION, SiteStep
+from services.store.rows import SCHEMA_VERSION, DeviceRows, SiteStep
 
 __all__ = ["History", "IssuedForecast", "age_column"]
 
@@ -184,20 +185,21 @@ class History:
 
 
 def _device_table(steps: Sequence[SiteStep]) -> pa.Table:
-    rows = [(step.site, step.end_ms, row) for step in steps for row in step.devices]
-    numbers = {
-        name: pa.array(np.array([getattr(row, name) for *_, row in rows], np.float32))
-        for name in ("mean", "min", "max", "last")
-    }
+    tables = [DeviceRows.of(step.devices) for step in steps]
+    counts = [len(table) for table in tables]
+
+    def column(name: str, kind: Any) -> pa.Array:
+        parts = [np.empty(0, object if kind is None else kind), *(getattr(table, name) for table in tables)]
+        whole = np.concatenate(parts)
+        return pa.array(whole, pa.string()) if kind is None else pa.array(whole.astype(kind))
+
     return pa.table({
-        "site": pa.array([site for site, _, _ in rows], pa.string()),
-        "zone": pa.array([row.zone for *_, row in rows], pa.string()),
-        "device": pa.array([row.device for *_, row in rows], pa.string()),
-        "metric": pa.array([row.metric for *_, row in rows], pa.string()),
-        "end_ms": pa.array([end for _, end, _ in rows], pa.int64()),
-        "schema_version": pa.array(np.full(len(rows), SCHEMA_VERSION, np.int16)),
-        "count": pa.array([row.n for *_, row in rows], pa.int32()),
-        **numbers,
+        "site": pa.array(np.repeat(np.array([step.site for step in steps], object), counts), pa.string()),
+        "zone": column("zone", None), "device": column("device", None), "metric": column("metric", None),
+        "end_ms": pa.array(np.repeat(np.array([step.end_ms for step in steps], np.int64), counts)),
+        "schema_version": pa.array(np.full(sum(counts), SCHEMA_VERSION, np.int16)),
+        "count": column("n", np.int32),
+        **{name: column(name, np.float32) for name in ("mean", "min", "max", "last")},
     })  # fmt: skip
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SCHEMA_VERSION", "DeadLetter", "DeviceRow", "SiteStep"]
+__all__ = ["SCHEMA_VERSION", "DeadLetter", "DeviceRow", "DeviceRows", "SiteStep"]
+
+Column = npt.NDArray[Any]
 
 SCHEMA_VERSION = 1
 """Rises when the meaning of a row's values changes; every row carries the one it was made under."""
@@ -31,6 +34,52 @@ class DeviceRow(NamedTuple):
     last: float
 
 
+class DeviceRows(Sequence[DeviceRow]):
+    """Device rows as columns, of equal length; read as a sequence it gives :class:`DeviceRow`."""
+
+    __slots__ = DeviceRow._fields
+
+    def __init__(
+        self, zone: Column, device: Column, metric: Column, n: Column, mean: Column, min: Column, max: Column,
+        last: Column,
+    ) -> None:  # fmt: skip
+        self.zone, self.device, self.metric, self.n = zone, device, metric, n
+        self.mean, self.min, self.max, self.last = mean, min, max, last
+
+    @classmethod
+    def of(cls, rows: Sequence[DeviceRow]) -> DeviceRows:
+        """The same rows as columns."""
+        if isinstance(rows, cls):
+            return rows
+        columns = list(zip(*rows, strict=True)) or [()] * 8
+        texts = [np.array([*column, None], object)[:-1] for column in columns[:3]]
+        return cls(*texts, np.array(columns[3], np.int64), *(np.array(column, np.float64) for column in columns[4:]))
+
+    def __len__(self) -> int:
+        return len(self.n)
+
+    def __iter__(self) -> Iterator[DeviceRow]:
+        columns = (getattr(self, name).tolist() for name in DeviceRow._fields)
+        return map(DeviceRow._make, zip(*columns, strict=True))
+
+    @overload
+    def __getitem__(self, index: int) -> DeviceRow: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[DeviceRow]: ...
+
+    def __getitem__(self, index: int | slice) -> DeviceRow | list[DeviceRow]:
+        return list(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"DeviceRows({list(self)})"
+
+
 @dataclass(frozen=True, slots=True)
 class SiteStep:
     """All rows of a site that end at ``end_ms``; zones sorted by name, ``Z`` may be 0 (only a weather station)."""
@@ -41,7 +90,7 @@ class SiteStep:
     zones: tuple[str, ...]
     values: npt.NDArray[np.float32]  # [Z, C], NaN where missing
     ages_s: npt.NDArray[np.float32]  # [Z, C], from the newest reading to the row's end, NaN where none ever came
-    devices: list[DeviceRow] = field(default_factory=list)
+    devices: Sequence[DeviceRow] = ()
 
 
 class DeadLetter(NamedTuple):
