@@ -120,7 +120,7 @@ VOCABULARY: Mapping[str, Metric] = _vocabulary()
 """The one table of metrics; a site's configuration adds to it."""
 
 
-class Sample(msgspec.Struct, frozen=True, array_like=True):
+class Sample(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One device, one instant, any metrics.
 
     ``(site, zone, device, boot, seq)`` names a sample for ever; that is what de-duplication uses. ``ts_ms`` is

@@ -185,6 +185,7 @@ class Climatology:
             "product": np.zeros((*fit, lags), dtype=np.float32),  # sums of x y
             "slope": np.broadcast_to(prior, (*fit, lags)).copy(),
             "issued": missing(zones, int(self._steps.sum()), targets),
+            "error": missing(zones, horizons, targets),
             "matured": np.zeros((zones, _HOURS, horizons, targets), dtype=np.uint16),
             "spread": missing(zones, _HOURS, horizons, targets),
             "upper": np.full((zones, horizons, targets), LAPLACE_P90, dtype=np.float32),
@@ -195,7 +196,8 @@ class Climatology:
         s, rows = self._state, self._state["rows"][indices]
         y = np.where(np.isfinite(y), y, np.float32(np.nan))
         slots = self._slot + rows[:, None] % self._steps
-        self._learn_spread(indices, y[:, None] - s["issued"][indices[:, None], slots], day_bin)
+        s["error"][indices] = y[:, None] - s["issued"][indices[:, None], slots]
+        self._learn_spread(indices, s["error"][indices], day_bin)
         deviation = y[:, None] - s["profile"][indices, day_bin]
         self._learn_slopes(indices, rows, deviation, y)
         s["deviation"][indices, rows % s["deviation"].shape[1]] = deviation
@@ -279,6 +281,10 @@ class Climatology:
         x = np.where(np.isnan(x0)[..., None], np.float32(0), x)
         profile = np.moveaxis(s["profile"][indices[:, None], (day_bin[:, None] + self._steps) % self._day], 2, 1)
         return profile, profile + (s["slope"][indices] * x).sum(axis=-1)
+
+    def latest_errors(self, indices: I64) -> F32:
+        """Truth less forecast of what matured in the newest learned rows, ``[Z, H, M]``; NaN where unknown."""
+        return np.asarray(self._state["error"][indices])
 
     def _at_lag(self, indices: I64) -> I64:
         ring = self._state["deviation"].shape[1]

@@ -65,10 +65,11 @@ class Sensors:
         zones, device_names, boots, seqs = zip(*row, strict=True)
         samples = list(row.values())
         maps = list(map(_values_of, samples))
-        keys = list(zip(zones, device_names, map(tuple, maps), strict=True))
-        layouts = np.array([*map(self._layouts.get, keys)])
-        if layouts.dtype == object:
-            layouts = np.array([self._layout(*key) for key in keys])
+        # zip makes its tuple once and fills it again and again as long as nobody keeps it.
+        found = list(map(self._layouts.get, zip(zones, device_names, map(tuple, maps), strict=True)))
+        if None in found:
+            found = list(map(self._layout, zones, device_names, map(tuple, maps)))
+        layouts = np.array(found, np.int64)
         table = self._arranged()
         ranks = {boot: rank for rank, boot in enumerate(sorted(set(boots)))}
         boot, seq = np.array([*map(ranks.__getitem__, boots)]), np.array(seqs, np.int64)
@@ -98,7 +99,7 @@ class Sensors:
         low, high = np.full(size, np.inf), np.full(size, -np.inf)
         np.minimum.at(low, sensor, value)
         np.maximum.at(high, sensor, value)
-        in_time = np.argsort(ts, kind="stable")  # equal times keep the order of their ids
+        in_time = _in_time(ts)
         special = table.special[sensor]
         if special.any():
             self._special_means(table, sensor[special], value[special], ts[special], mean)
@@ -118,7 +119,7 @@ class Sensors:
             if table.angle[index]:
                 mean[index] = _vector_mean(value[mine].tolist())
             else:
-                in_time = value[mine][np.argsort(ts[mine], kind="stable")].tolist()
+                in_time = value[mine][_in_time(ts[mine])].tolist()
                 known = self._ts[index] != _NEVER_MS
                 mean[index] = _increase(float(self._value[index]) if known else in_time[0], in_time)
 
@@ -249,6 +250,11 @@ def _ranges(starts: I64, lengths: I64) -> I64:
     """``start, start + 1, ... start + length - 1`` of each, one after another."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+
+
+def _in_time(ts: I64) -> I64:
+    """The order of their times; equal times keep the order of their ids."""
+    return np.argsort(ts, kind="stable")
 
 
 def _medians(group: I64, values: F64) -> tuple[I64, F64]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import msgspec
 
@@ -26,6 +27,7 @@ GAP_MS = 3 * 86_400_000
 """A silent site goes on to give empty rows for this long after its newest sample; then its rows jump to the next."""
 
 _Key = tuple[str, str, str, int]  # zone, device, boot, seq
+_ts_of, _id_of = attrgetter("ts_ms"), attrgetter("zone", "device", "boot", "seq")
 _REFUSALS = msgspec.msgpack.Decoder(list[Refusal])
 
 
@@ -130,7 +132,7 @@ class PartitionWindows:
             row = open_rows.get(end)
             if row is None:
                 row = open_rows[end] = {}
-            key = (sample.zone, sample.device, sample.boot, sample.seq)
+            key = _id_of(sample)
             if key in row:
                 closed.duplicates += 1
                 continue
@@ -144,21 +146,20 @@ class PartitionWindows:
 
     def _all_at_once(self, record: Record, samples: Sequence[Sample], site: _Site, closed: Closed) -> bool:
         """Take samples that all belong to one open row, are new and close nothing: nearly every record's are."""
-        times = [sample.ts_ms for sample in samples]
-        newest = min(max(times), record.receive_ms)
-        end = -(-max(times) // self._step_ms) * self._step_ms
+        times = [*map(_ts_of, samples)]
+        latest = max(times)
+        newest = min(latest, record.receive_ms)
+        end = -(-latest // self._step_ms) * self._step_ms
         if site.closed_ms is None or not site.closed_ms <= end - self._step_ms < min(times):
             return False
         if site.newest_ms is None or newest - self._lateness_ms >= site.closed_ms + self._step_ms:
             return False
         row = site.open_rows.setdefault(end, {})
-        keys = [(sample.zone, sample.device, sample.boot, sample.seq) for sample in samples]
-        if not row.keys().isdisjoint(keys):
+        new = dict(zip(map(_id_of, samples), samples, strict=True))
+        if len(new) < len(samples) or not row.keys().isdisjoint(new):
             return False
-        before = len(row)
-        row.update(zip(reversed(keys), reversed(samples), strict=True))  # of copies among them the first stays
-        closed.accepted += len(row) - before
-        closed.duplicates += len(samples) - (len(row) - before)
+        row.update(new)
+        closed.accepted += len(samples)
         if newest > site.newest_ms:
             site.newest_ms, site.quiet_ms = newest, None
         return True
@@ -240,8 +241,7 @@ class PartitionWindows:
             site.newest_row_ms, site.quiet_ms = s.newest_row_ms, s.quiet_ms
             for sample in s.open_samples:
                 end = -(-sample.ts_ms // self._step_ms) * self._step_ms
-                key = (sample.zone, sample.device, sample.boot, sample.seq)
-                site.open_rows.setdefault(end, {})[key] = sample
+                site.open_rows.setdefault(end, {})[_id_of(sample)] = sample
             self._sites[name] = site
 
 

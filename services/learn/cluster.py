@@ -76,7 +76,9 @@ class RayCluster:
         """Run the job in a process of its own, which ends with it: torch and Ray Data do not stay in memory here."""
         job = self._job(champion, champion_folder, log_offsets, started_ms)
         gpu = 1 if job.use_gpu and job.learn.workers == 0 else 0
-        running = run_job.options(num_gpus=gpu).remote(job)
+        # Ray Train looks its own runtime up by address: with a second one on the machine it must be told which.
+        this_runtime = {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
+        running = run_job.options(num_gpus=gpu, runtime_env=this_runtime).remote(job)
         deadline_s = time.monotonic() + job.learn.timeout_s
         while not ray.wait([running], timeout=0.25)[0]:
             if cancelled.is_set() or time.monotonic() > deadline_s:

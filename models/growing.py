@@ -1,0 +1,65 @@
+"""Arrays with one entry a zone that grow as zones come; what the online models keep their state in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Growing"]
+
+_Array = npt.NDArray[Any]
+
+
+class Growing:
+    """Named arrays ``[zones, ...]``; each keyword gives shape of an entry, type and the value of a new zone's.
+
+    >>> state = Growing(1, count=((2,), np.int64, 0))
+    >>> state.add(), state.add()
+    (0, 1)
+    >>> state["count"][1] += 3
+    >>> state.state_dict()["count"].tolist()
+    [[0, 0], [3, 3]]
+    """
+
+    def __init__(self, capacity: int, **fields: tuple[tuple[int, ...], Any, float]) -> None:
+        self._fields, self._zones = fields, 0
+        self._held = self._empty(max(capacity, 1))
+
+    def __len__(self) -> int:
+        return self._zones
+
+    def __getitem__(self, name: str) -> _Array:
+        return self._held[name]
+
+    def add(self) -> int:
+        """Make room for one more zone and return its index."""
+        if self._zones == len(next(iter(self._held.values()))):
+            more = self._empty(self._zones)
+            self._held = {name: np.concatenate([held, more[name]]) for name, held in self._held.items()}
+        self._zones += 1
+        return self._zones - 1
+
+    def state_dict(self) -> dict[str, _Array]:
+        """The entries of the zones there are; copies."""
+        return {name: held[: self._zones].copy() for name, held in self._held.items()}
+
+    def load_state_dict(self, state: Mapping[str, _Array]) -> None:
+        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""
+        if set(state) != set(self._fields):
+            raise ValueError(f"this state lacks or adds {sorted(set(self._fields) ^ set(state))}")
+        zones = len(next(iter(state.values())))
+        fresh = self._empty(max(zones, 1))
+        for name, held in fresh.items():
+            given = state[name]
+            if given.shape != (zones, *held.shape[1:]) or given.dtype != held.dtype:
+                raise ValueError(f"state {name} is {given.dtype}{given.shape}, wanted {held.dtype}{held.shape}")
+            held[:zones] = given
+        self._held, self._zones = fresh, zones
+
+    def _empty(self, zones: int) -> dict[str, _Array]:
+        return {
+            name: np.full((zones, *shape), fill, dtype=kind) for name, (shape, kind, fill) in self._fields.items()
+        }

@@ -1,0 +1,112 @@
+"""Step 7 of the way of a reading: how wide a forecast's interval must be, learned from matured forecasts.
+
+The size of a zone's errors by hour of day, times factors that adaptive conformal inference (Gibbs and Candès 2021)
+moves up after a miss and down after a hit, so that in the long run the wanted share lies inside whatever the errors'
+distribution is. Factors belong to a zone, target, horizon and quarter of the day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from models.growing import Growing
+from models.spec import QUANTILES
+
+__all__ = ["Intervals"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+_Array = npt.NDArray[Any]
+
+SPREAD_DAYS = 10.0
+"""How long the size of errors is remembered, by hour of day."""
+
+STEP = 0.03
+"""How far a factor moves after an example, in units of the mean absolute error."""
+
+POOLED_STEP = 0.01
+"""The same for the factor that all zones share; new zones start from it."""
+
+START = 1.609
+"""p90 of a Laplace distribution in units of its mean absolute deviation (ln 5)."""
+
+BLOCKS = 4
+_HOURS = 24
+
+
+class Intervals:
+    """Offsets of p10 and p90 from the median, per zone, horizon, target and hour of day (of the forecast's target)."""
+
+    def __init__(self, horizons: int, targets: int, per_hour: int, capacity: int = 16) -> None:
+        cells = (horizons, targets)
+        self._per_hour = per_hour
+        self._zones = Growing(
+            capacity,
+            spread=((_HOURS, *cells), np.float32, np.nan),
+            count=((_HOURS, *cells), np.int32, 0),
+            factor=((2, BLOCKS, *cells), np.float32, 0.0),
+        )
+        self._factor = np.full((2, *cells), START, dtype=np.float64)
+
+    def add_zone(self) -> None:
+        """Make room for one more zone."""
+        self._zones.add()
+
+    def predict(self, indices: I64, hour: I64) -> tuple[F32, F32]:
+        """How far p10 lies below and p90 above the median: ``hour [Z, H] -> 2 x [Z, H, M]``, never negative."""
+        horizons = np.arange(hour.shape[1])
+        size = self._size(indices, hour, horizons)
+        factor = self._factors(indices, hour * BLOCKS // _HOURS, horizons)
+        return factor[0] * size, factor[1] * size
+
+    def learn(self, indices: I64, horizon: int, hour: I64, residual: F32) -> None:
+        """Truths less medians of forecasts of one horizon that matured, ``[Z, M]``, NaN where unknown."""
+        s, horizons = self._zones, np.array([horizon])
+        known = np.isfinite(residual)
+        block = hour * BLOCKS // _HOURS
+        size = self._size(indices, hour[:, None], horizons)[:, 0]
+        factor = self._factors(indices, block[:, None], horizons)[:, :, 0]
+        usable = known & (size > 0)
+        for side, beyond in enumerate((-residual, residual)):
+            outside = beyond > factor[side] * size
+            miss = np.where(usable, outside - QUANTILES[0], 0)
+            s["factor"][indices, side, block, horizon] += np.float32(STEP) * miss
+            self._factor[side, horizon] += POOLED_STEP * miss.sum(axis=0) / np.maximum(usable.sum(axis=0), 1)
+        count, held = s["count"][indices, hour, horizon], s["spread"][indices, hour, horizon]
+        gain = np.maximum(np.float32(1 / (SPREAD_DAYS * self._per_hour)), 1 / (count + np.float32(1)))
+        moved = np.where(np.isnan(held), np.abs(residual), held + gain * (np.abs(residual) - held))
+        s["spread"][indices, hour, horizon] = np.where(known, moved, held)
+        s["count"][indices, hour, horizon] = count + known
+
+    def state_dict(self) -> dict[str, _Array]:
+        """Everything that was learned; copies."""
+        return {**self._zones.state_dict(), "pooled": self._factor.copy()}
+
+    def load_state_dict(self, state: Mapping[str, _Array]) -> None:
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        self._zones.load_state_dict({name: held for name, held in state.items() if name != "pooled"})
+        self._factor = state["pooled"].copy()
+
+    def _factors(self, indices: I64, block: I64, horizons: I64) -> F32:
+        """``[2, Z, H, M]``."""
+        own = self._zones["factor"][indices[:, None], :, block, horizons]  # [Z, H, 2, M]
+        shared = np.moveaxis(self._factor[:, horizons], 0, 1)
+        return np.maximum(np.moveaxis(own + shared, 2, 0), 0).astype(np.float32)
+
+    def _size(self, indices: I64, hour: I64, horizons: I64) -> F32:
+        """Mean absolute error around the hours ``[Z, H]``; that of the whole day where those are unknown."""
+        near = (hour[..., None] + np.array([-1, 0, 1])) % _HOURS
+        around = self._zones["spread"][indices[:, None, None], near, horizons[:, None]]  # [Z, H, 3, M]
+        seen = np.isfinite(around)
+        n = seen.sum(axis=2)
+        size = np.where(seen, around, 0).sum(axis=2) / np.maximum(n, 1)
+        if (n == 0).any():
+            whole = self._zones["spread"][indices][:, :, horizons]
+            there = np.isfinite(whole)
+            day = np.where(there, whole, 0).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+            size = np.where(n > 0, size, day)
+        return size.astype(np.float32)

@@ -1,0 +1,187 @@
+"""The commands that run the whole system, as a person starts and ends them: what they say and what they leave."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
+
+HOTHOUSE = Path(sys.executable).parent / "hothouse"
+MARK = "HOTHOUSE_TEST_RUN"  # every process of a run inherits it
+STOP_S = 10.0
+TROUBLE = re.compile(r"Traceback|Exception|Error\b|[Ww]arning|WARN|\*\*\*")
+
+
+class Run:
+    """One ``hothouse`` command in a process group of its own, with a private folder for temporary files."""
+
+    def __init__(self, folder: Path, temporary: Path, *arguments: str) -> None:
+        self.data_dir = folder / "data"
+        self.temporary = temporary
+        self._mark = uuid.uuid4().hex
+        self._output = folder / "output"
+        environment = {**os.environ, MARK: self._mark, "TMPDIR": str(temporary), "PYTHONUNBUFFERED": "1"}
+        with self._output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [HOTHOUSE, "--data-dir", self.data_dir, *arguments],
+                stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=folder, env=environment,
+                start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def output(self) -> str:
+        """What it printed so far."""
+        return self._output.read_text()
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process that carries this run's mark, whoever is its parent."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def ports(self) -> set[int]:
+        """The TCP ports that its processes listen on."""
+        listening: set[int] = set()
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                connections = process.net_connections("tcp")
+                listening |= {c.laddr.port for c in connections if c.status == psutil.CONN_LISTEN}
+        return listening
+
+    def wait_for(self, condition: Callable[[], bool], claim: str, timeout_s: float = 90.0) -> None:
+        """Wait while it runs, or fail with the claim and what was printed."""
+        deadline_s = time.monotonic() + timeout_s
+        while not condition():
+            assert self.process.poll() is None, f"it ended with {self.process.returncode}:\n{self.output}"
+            assert time.monotonic() < deadline_s, f"within {timeout_s:g} s: {claim}\n{self.output}"
+            time.sleep(0.1)
+
+    def stop(self, number: signal.Signals, *, group: bool) -> float:
+        """Signal the process, or its whole group as a terminal's Ctrl-C does; the seconds until it has ended."""
+        began_s = time.monotonic()
+        (os.killpg if group else os.kill)(self.process.pid, number)
+        self.process.wait(60)
+        return time.monotonic() - began_s
+
+    def assert_nothing_left(self, ports: set[int]) -> None:
+        """No process, no open port, no temporary file."""
+        assert [process.cmdline() for process in self.processes()] == []
+        for port in ports:
+            with socket.socket() as probe:
+                assert probe.connect_ex(("127.0.0.1", port)) != 0, f"port {port} is still open"
+        assert list(self.temporary.iterdir()) == []
+
+    def assert_quiet(self) -> None:
+        """Nothing that looks like a traceback or a warning was printed."""
+        assert TROUBLE.search(self.output) is None, self.output
+
+    def end(self) -> None:
+        """End every process of a run that failed."""
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        self.process.wait(10)
+
+
+Start = Callable[..., Run]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a command; whatever is left of it is ended with the test."""
+    temporary = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # Ray's socket paths bound its length
+    runs: list[Run] = []
+
+    def run(*arguments: str) -> Run:
+        runs.append(Run(tmp_path, temporary, *arguments))
+        return runs[-1]
+
+    yield run
+    for started in runs:
+        started.end()
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
+def test_a_demo_succeeds_and_leaves_nothing(start: Start, tmp_path: Path) -> None:
+    """Every sample is accounted for, no request failed, and afterwards no process, port or file is left."""
+    file = tmp_path / "s.json"
+    run = start(
+        "demo", "--headless", "--minutes", "0.7", "--warm-days", "3", "--retrain-every", "0", "--summary", str(file)
+    )
+    run.wait_for(lambda: "samples/s" in run.output, "it shows what goes on")
+    ports = run.ports()
+    assert ports
+    run.process.wait(150)
+    assert run.process.returncode == 0, run.output
+    summary = json.loads(file.read_text())
+    outcomes = summary["accepted"] + summary["duplicates"] + summary["late"] + sum(summary["rejected"].values())
+    assert summary["published"] == outcomes > 0
+    assert summary["probe"]["sent"] > 500
+    assert summary["probe"]["failed"] == 0
+    assert summary["first_forecast_s"] < 60
+    assert summary["peak_memory_mb"] < 4000
+    assert summary["forecasts"] > 0
+    assert summary["errors"] == []
+    run.assert_quiet()
+    run.assert_nothing_left(ports)
+    assert not run.data_dir.exists()
+
+
+def test_ctrl_c_ends_a_demo_in_order(start: Start) -> None:
+    """Ctrl-C in the middle ends everything within 10 s, with the summary of what was done so far."""
+    run = start("demo", "--headless", "--minutes", "5", "--warm-days", "2", "--retrain-every", "0")
+    run.wait_for(lambda: run.output.count("samples/s") >= 2, "it shows what goes on")
+    ports = run.ports()
+    took_s = run.stop(signal.SIGINT, group=True)
+    assert took_s < STOP_S
+    assert run.process.returncode == 0, run.output
+    assert "published =" in run.output
+    run.assert_quiet()
+    run.assert_nothing_left(ports)
+    assert not run.data_dir.exists()
+
+
+def test_ctrl_c_while_a_demo_starts(start: Start) -> None:
+    """Ctrl-C before the first forecast ends what was begun, with one sentence and exit code 130."""
+    run = start("demo", "--headless", "--warm-days", "2")
+    run.wait_for(lambda: "starting the API" in run.output, "Ray runs")
+    ports = run.ports()
+    took_s = run.stop(signal.SIGINT, group=True)
+    assert took_s < STOP_S
+    assert run.process.returncode == 130, run.output
+    run.assert_quiet()
+    run.assert_nothing_left(ports)
+
+
+def test_sigterm_ends_the_system_and_keeps_its_data(start: Start) -> None:
+    """``hothouse up`` ends within 10 s of a SIGTERM with exit code 0; its log and history stay."""
+    run = start("up", "--port", "0")
+    run.wait_for(lambda: "Hothouse runs at" in run.output, "it is up")
+    run.wait_for(lambda: (run.data_dir / "gateway-status.json").exists(), "the gateway runs")
+    ports = run.ports()
+    took_s = run.stop(signal.SIGTERM, group=False)
+    assert took_s < STOP_S
+    assert run.process.returncode == 0, run.output
+    run.assert_quiet()
+    run.assert_nothing_left(ports)
+    assert (run.data_dir / "log.sqlite").exists()
+    assert not (run.data_dir / "run.json").exists()
