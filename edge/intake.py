@@ -26,6 +26,7 @@ MAX_DOCUMENT_BYTES = 64 * 1024
 UNKNOWN_SITE = "_unknown"
 """The site of what was refused on a topic that names none."""
 
+_MAX_RECORD_BYTES = 1024 * 1024  # every log takes this much in one record
 _TICKS_A_STEP = 10
 
 
@@ -123,13 +124,21 @@ class Intake:
         for name in list(self._samples) if site is None else [site]:
             samples = self._samples.pop(name, [])
             for start in range(0, len(samples), MAX_SAMPLES):
-                payload = encode_samples(samples[start : start + MAX_SAMPLES])
-                self._records.append(NewRecord(name, "samples", self._now_ms, payload))
+                self._close_record(name, samples[start : start + MAX_SAMPLES])
         for name in list(self._refusals) if site is None else [site]:
             refusals = self._refusals.pop(name, [])
             for start in range(0, len(refusals), MAX_SAMPLES):
                 payload = msgspec.msgpack.encode(refusals[start : start + MAX_SAMPLES])
                 self._records.append(NewRecord(name, "refused", self._now_ms, payload))
+
+    def _close_record(self, site: str, samples: list[Sample]) -> None:
+        payload = encode_samples(samples)
+        if len(payload) > _MAX_RECORD_BYTES and len(samples) > 1:
+            half = len(samples) // 2
+            self._close_record(site, samples[:half])
+            self._close_record(site, samples[half:])
+        else:
+            self._records.append(NewRecord(site, "samples", self._now_ms, payload))
 
     def _tick_sites(self) -> None:
         tick = self._now_ms // self._tick_ms

@@ -53,7 +53,7 @@ Kind = Literal["gauge", "angle", "state", "counter"]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One entry of the vocabulary.
+    """One entry of the vocabulary; ``label`` is what people call it.
 
     ``low`` and ``high`` bound what is plausible, in ``unit``; a value above ``high`` but at most ``clip_from`` is
     clipped to ``high`` (a humidity sensor that reads 101 %). ``hold_s`` says how long a value that is sent on
@@ -61,6 +61,7 @@ class Metric:
     """
 
     name: str
+    label: str
     unit: str
     low: float
     high: float
@@ -73,45 +74,46 @@ def _vocabulary() -> dict[str, Metric]:
     hour = 3600
     rows = [
         # inside climate
-        Metric("air_temp_c", "°C", -20, 60),
-        Metric("rh_pct", "%", 0, 100, clip_from=102),
-        Metric("hd_g_m3", "g/m³", 0, 100),
-        Metric("co2_ppm", "ppm", 150, 5000),
-        Metric("par_umol_m2_s", "µmol/m²/s", 0, 3000),
-        Metric("leaf_temp_c", "°C", -20, 60),
-        Metric("soil_vwc_pct", "%", 0, 100),
-        Metric("soil_temp_c", "°C", -20, 60),
-        Metric("soil_ec_us_cm", "µS/cm", 0, 20000),
+        Metric("air_temp_c", "air temperature", "°C", -20, 60),
+        Metric("rh_pct", "relative humidity", "%", 0, 100, clip_from=102),
+        Metric("hd_g_m3", "humidity deficit", "g/m³", 0, 100),
+        Metric("co2_ppm", "CO₂", "ppm", 150, 5000),
+        Metric("par_umol_m2_s", "PAR light", "µmol/m²/s", 0, 3000),
+        Metric("leaf_temp_c", "leaf temperature", "°C", -20, 60),
+        Metric("soil_vwc_pct", "soil water", "%", 0, 100),
+        Metric("soil_temp_c", "soil temperature", "°C", -20, 60),
+        Metric("soil_ec_us_cm", "soil EC", "µS/cm", 0, 20000),
         # actuators
         *(
-            Metric(name, "%", 0, 100, hold_s=hour, clip_from=102)
-            for name in (
-                "vent_lee_pct", "vent_wind_pct", "lamp_pct", "screen_energy_pct", "screen_black_pct",
-                "co2_dosing_pct", "fog_pct", "fan_pct",
+            Metric(name, label, "%", 0, 100, hold_s=hour, clip_from=102)
+            for name, label in (
+                ("vent_lee_pct", "leeward vents"), ("vent_wind_pct", "windward vents"), ("lamp_pct", "lamps"),
+                ("screen_energy_pct", "energy screen"), ("screen_black_pct", "blackout screen"),
+                ("co2_dosing_pct", "CO₂ dosing"), ("fog_pct", "fogging"), ("fan_pct", "fans"),
             )
         ),
-        Metric("heat_pipe_low_c", "°C", -5, 110, hold_s=hour),
-        Metric("heat_pipe_grow_c", "°C", -5, 110, hold_s=hour),
+        Metric("heat_pipe_low_c", "lower heating pipe", "°C", -5, 110, hold_s=hour),
+        Metric("heat_pipe_grow_c", "grow pipe", "°C", -5, 110, hold_s=hour),
         # setpoints
-        Metric("sp_heat_c", "°C", -20, 60, hold_s=24 * hour),
-        Metric("sp_vent_c", "°C", -20, 60, hold_s=24 * hour),
-        Metric("sp_rh_pct", "%", 0, 100, hold_s=24 * hour, clip_from=102),
-        Metric("sp_hd_g_m3", "g/m³", 0, 100, hold_s=24 * hour),
-        Metric("sp_co2_ppm", "ppm", 0, 5000, hold_s=24 * hour),
-        Metric("sp_pipe_min_c", "°C", -5, 110, hold_s=24 * hour),
-        Metric("sp_screen_energy_pct", "%", 0, 100, hold_s=24 * hour, clip_from=102),
-        Metric("sp_screen_black_pct", "%", 0, 100, hold_s=24 * hour, clip_from=102),
-        Metric("sp_lamp_pct", "%", 0, 100, hold_s=24 * hour, clip_from=102),
+        Metric("sp_heat_c", "heating setpoint", "°C", -20, 60, hold_s=24 * hour),
+        Metric("sp_vent_c", "venting setpoint", "°C", -20, 60, hold_s=24 * hour),
+        Metric("sp_rh_pct", "humidity setpoint", "%", 0, 100, hold_s=24 * hour, clip_from=102),
+        Metric("sp_hd_g_m3", "humidity deficit setpoint", "g/m³", 0, 100, hold_s=24 * hour),
+        Metric("sp_co2_ppm", "CO₂ setpoint", "ppm", 0, 5000, hold_s=24 * hour),
+        Metric("sp_pipe_min_c", "minimum pipe setpoint", "°C", -5, 110, hold_s=24 * hour),
+        Metric("sp_screen_energy_pct", "energy screen setpoint", "%", 0, 100, hold_s=24 * hour, clip_from=102),
+        Metric("sp_screen_black_pct", "blackout screen setpoint", "%", 0, 100, hold_s=24 * hour, clip_from=102),
+        Metric("sp_lamp_pct", "lamp setpoint", "%", 0, 100, hold_s=24 * hour, clip_from=102),
         # outside
-        Metric("out_temp_c", "°C", -50, 60),
-        Metric("out_rh_pct", "%", 0, 100, clip_from=102),
-        Metric("out_radiation_w_m2", "W/m²", -10, 1500),
-        Metric("out_longwave_net_w_m2", "W/m²", -300, 200),
-        Metric("wind_m_s", "m/s", 0, 60),
-        Metric("wind_dir_deg", "°", 0, 360, kind="angle"),
-        Metric("rain", "0/1", 0, 1, kind="state", hold_s=hour),
-        Metric("out_rad_sum_j_cm2", "J/cm²", 0, 5000),
-        Metric("irrigation_l_m2", "l/m²", 0, 1e6, kind="counter"),
+        Metric("out_temp_c", "outside temperature", "°C", -50, 60),
+        Metric("out_rh_pct", "outside humidity", "%", 0, 100, clip_from=102),
+        Metric("out_radiation_w_m2", "solar radiation", "W/m²", -10, 1500),
+        Metric("out_longwave_net_w_m2", "net longwave radiation", "W/m²", -300, 200),
+        Metric("wind_m_s", "wind speed", "m/s", 0, 60),
+        Metric("wind_dir_deg", "wind direction", "°", 0, 360, kind="angle"),
+        Metric("rain", "rain", "0/1", 0, 1, kind="state", hold_s=hour),
+        Metric("out_rad_sum_j_cm2", "radiation sum today", "J/cm²", 0, 5000),
+        Metric("irrigation_l_m2", "irrigation", "l/m²", 0, 1e6, kind="counter"),
     ]  # fmt: skip
     return {metric.name: metric for metric in rows}
 

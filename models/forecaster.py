@@ -31,7 +31,7 @@ _Array = npt.NDArray[Any]
 EXAMPLE_MS = 900_000
 """Learners take an example every quarter of an hour: rows between say nearly the same."""
 
-POOLED_DAYS = (3.0, 7.0, 20.0)
+POOLED_DAYS = (2.5, 6.0, 15.0)
 ZONE_DAYS = 7.0
 REFITS_A_DAY = 4
 UNIT_DAYS = 14.0
@@ -40,7 +40,7 @@ LIMIT = 6.0
 
 EXPERTS = (
     "climatology", "climatology 1 d", "climatology 3 d", "climatology 8 d", "profile 1 d", "profile 3 d",
-    "profile 8 d", "persistence", *(f"pooled ridge {days:g} d" for days in POOLED_DAYS), "zone ridge", "network",
+    "profile 8 d", *(f"pooled ridge {days:g} d" for days in POOLED_DAYS), "zone ridge", "network",
 )  # fmt: skip
 
 _HOURS = 24
@@ -124,9 +124,8 @@ class OnlineForecaster:
             [self.pooled.predict(common, ahead), self.zonal.predict(indices, small)[..., None]], axis=-1
         )
         ridges = np.clip(ridges * unit[..., None], -room[..., None], room[..., None]) + base[..., None]
-        now = np.repeat(np.where(np.isnan(y), base[:, 0], y)[:, None], len(self._steps), axis=1)
         none = np.full_like(base, np.nan)
-        experts = [base, *np.moveaxis(members, 1, 0), *np.moveaxis(profiles, 1, 0), now, *np.moveaxis(ridges, -1, 0), none]
+        experts = [base, *np.moveaxis(members, 1, 0), *np.moveaxis(profiles, 1, 0), *np.moveaxis(ridges, -1, 0), none]
         s = self._zones
         s["newest"][indices] = np.stack(experts, axis=-1)
         s["newest_step"][indices] = step
@@ -165,6 +164,10 @@ class OnlineForecaster:
         low, high = self._low[:, None], self._high[:, None]
         quantiles = np.stack([median - below, median, median + above], axis=-1)
         return np.clip(quantiles, low, high).astype(np.float32)
+
+    def baseline(self, indices: I64) -> F32:
+        """The climatology's median for the newest learned rows, ``[Z, H, M]``."""
+        return np.asarray(self._zones["newest"][indices, ..., 0])
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that was learned, as nested maps of arrays; copies."""

@@ -19,13 +19,13 @@ F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 _Array = npt.NDArray[Any]
 
-DAYS = 10.0
+DAYS = 5.0
 """How long the experts' errors are remembered."""
 
-LEAST = 0.1
+LEAST = 0.3
 """Errors smaller than this share of the usual one count as this large when examples are weighed."""
 
-PRIOR = 5.0
+PRIOR = 50.0
 """The prior, equal weights, is as strong as this many examples in which experts differ by the usual error."""
 
 SWEEPS = 30
@@ -81,13 +81,15 @@ class Mixture:
     def refit(self, horizon: int) -> None:
         """Find one horizon's weights by coordinate descent, from those it has."""
         w = self._weights[horizon]
-        experts = w.shape[-1] + 1
-        moment = self._moment[horizon] + PRIOR * np.eye(experts - 1)
-        product = self._product[horizon] + PRIOR / experts
+        others = w.shape[-1]
+        # An expert that has never differed from the first (a network that does not exist yet) has no share.
+        alive = np.diagonal(self._moment[horizon], axis1=-2, axis2=-1) > 0
+        prior = alive / (1 + alive.sum(axis=-1, keepdims=True))
+        moment = self._moment[horizon] + PRIOR * np.eye(others)
+        product = self._product[horizon] + PRIOR * prior
         for _ in range(SWEEPS):
-            for k in range(experts - 1):
+            for k in range(others):
                 rest = product[:, k] - (moment[:, k] * w).sum(axis=-1) + moment[:, k, k] * w[:, k]
-                # Room is what the others leave of one: the sum never passes it, whichever expert comes first.
                 w[:, k] = np.clip(rest / moment[:, k, k], 0, 1)
             w /= np.maximum(w.sum(axis=-1, keepdims=True), 1)
 

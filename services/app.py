@@ -58,7 +58,8 @@ class System:
         warm_up: Callable[[Log], None] | None = None,
         say: Say = lambda _: None,
     ) -> None:
-        self.settings = settings
+        # Absolute, because the parts are processes that need not share our working directory.
+        self.settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
         self.url = ""
         self.mqtt_host = settings.mqtt.host
         self.mqtt_port = settings.mqtt.port
@@ -89,11 +90,6 @@ class System:
         self._parts.close()
 
     @property
-    def logs_dir(self) -> Path:
-        """Where the parts' own log files are."""
-        return self.settings.data_dir / "logs"
-
-    @property
     def gateway_status(self) -> dict[str, Any]:
         """The gateway's newest status; empty until it wrote one."""
         try:
@@ -112,7 +108,7 @@ class System:
 
         settings = self.settings
         settings.data_dir.mkdir(parents=True, exist_ok=True)
-        self.logs_dir.mkdir(exist_ok=True)
+        self.settings.logs_dir.mkdir(exist_ok=True)
         self._parts.enter_context(_FolderLock(settings.data_dir / "lock"))
         if not settings.mqtt.host:
             self._say("starting a local MQTT broker")
@@ -192,7 +188,7 @@ class System:
         if settings.mqtt.tls_ca_file:
             command += ["--tls-ca", str(settings.mqtt.tls_ca_file)]
         self._say("starting the gateway")
-        self.gateway = ChildProcess("gateway", command, self.logs_dir / "gateway.log")
+        self.gateway = ChildProcess("gateway", command, self.settings.logs_dir / "gateway.log")
         self.gateway.start()
         self._parts.callback(self.gateway.stop)
 

@@ -232,6 +232,11 @@ class Settings(BaseSettings):
         return self.data_dir / "log.sqlite"
 
     @property
+    def logs_dir(self) -> Path:
+        """The parts' own log files."""
+        return self.data_dir / "logs"
+
+    @property
     def storage(self) -> Path:
         """Where history, snapshots and artefacts live."""
         return self.data_dir / "storage"
@@ -252,7 +257,7 @@ def environment() -> dict[str, str]:
 
 
 def load_settings(path: Path | None = None, **overrides: Any) -> Settings:
-    """Read the TOML file (``path``, else ``$HOTHOUSE_CONFIG``, else ``hothouse.toml`` if it exists) and the environment.
+    """Read the TOML file (``path``, else ``$HOTHOUSE_CONFIG``, else ``hothouse.toml`` if there) and the environment.
 
     ``overrides`` win over the file (sections as dicts). Raises :class:`ConfigError` naming the setting, its value
     and what is allowed.

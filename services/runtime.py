@@ -16,6 +16,7 @@ import shutil
 import signal
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ __all__ = ["Ingress", "RayRuntime", "free_port", "probe_ingress", "write_secret"
 
 _log = logging.getLogger(__name__)
 _RECORD = "runtime.json"
-_SOCKET_FOLDER_LIMIT = 24  # Ray's socket paths must stay under 107 bytes, and it adds about 75
+_SOCKET_FOLDER_LIMIT = 20  # HAProxy's socket paths must stay under 97 bytes: ours, Serve's and the name add 73
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class RayRuntime:
         self._settings = settings
         self._data_dir = settings.data_dir.absolute()
         self._folder: Path | None = None
+        self._environment_before: dict[str, str | None] = {}
         self.ingress = Ingress("cluster", "the cluster's own ingress is used") if self.joins else probe_ingress()
 
     @property
@@ -103,7 +105,9 @@ class RayRuntime:
             if not self.joins:
                 self._folder = _short_folder()
                 self._write_record()
-            os.environ.update(self._environment())
+            wanted = self._environment()
+            self._environment_before = {name: os.environ.get(name) for name in wanted}
+            os.environ.update(wanted)
             self._init()
         except BaseException:
             self._leave()
@@ -135,13 +139,14 @@ class RayRuntime:
     def _init(self) -> None:
         import ray
 
+        on_sigterm = signal.getsignal(signal.SIGTERM)
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": NAMESPACE}
         wanted = self._settings.ray
         try:
             if self._folder is None:
                 ray.init(address=wanted.address, **quiet)
             else:
-                _apply_to_imported_ray()
+                _reread_environment()
                 ray.init(
                     address="local",
                     num_cpus=max(wanted.num_cpus or os.cpu_count() or 2, 2),
@@ -154,6 +159,8 @@ class RayRuntime:
             raise StartError(
                 f"Ray did not start: {error}", "See `hothouse doctor`; ray.address is empty for a local runtime."
             ) from error
+        if on_sigterm is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own handler dumps its stack and aborts
         _send_raylet_messages_to_the_log()
 
     def _leave(self) -> None:
@@ -168,6 +175,13 @@ class RayRuntime:
             shutil.rmtree(self._folder, ignore_errors=True)
             (self._data_dir / _RECORD).unlink(missing_ok=True)
             self._folder = None
+        for name, value in self._environment_before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self._environment_before = {}
+        _quietly(_reread_environment)
 
     def _write_record(self) -> None:
         record = {"pid": os.getpid(), "folder": str(self._folder)}
@@ -204,8 +218,8 @@ def _serve_environment(ingress: Ingress, folder: Path) -> dict[str, str]:
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_HAPROXY_BINARY_PATH": str(_loopback_wrapper(home, ingress.binary, metrics, stats)),
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(home / "haproxy.cfg"),
-        "RAY_SERVE_HAPROXY_SOCKET_PATH": str(home / "admin.sock"),
-        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(home / "metrics.sock"),
+        "RAY_SERVE_HAPROXY_SOCKET_PATH": str(home / "a"),
+        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(home / "m"),
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(home),
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(home / "server-state"),
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(metrics),
@@ -246,13 +260,15 @@ def _short_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="hh-", dir=base))
 
 
-def _apply_to_imported_ray() -> None:
-    """Ray reads these switches when ``ray`` is first imported, and another module may have done that already."""
+def _reread_environment() -> None:
+    """Ray reads its switches and its token when ``ray`` is first imported or used, which may have been before."""
     from ray._private import ray_constants
-    from ray._raylet import Config  # type: ignore[attr-defined]  # made in Cython
+    from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]  # made in Cython
 
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    Config.initialize("")
+    default = not ray_constants.IS_WINDOWS_OR_OSX
+    ray_constants.ENABLE_RAY_CLUSTER = ray_constants.env_bool(ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, default)
+    Config.initialize("")  # first: a thread that still ends may load a token again, and must know whether one is needed
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _send_raylet_messages_to_the_log() -> None:

@@ -9,7 +9,7 @@ import typer
 
 from services.cli.base import console, errors, options_of, print_json
 from services.cli.client import Client, connect
-from services.cli.tables import component_table, forecast_table, model_table
+from services.cli.tables import component_table, forecast_view, model_view
 from services.errors import HothouseError
 
 __all__ = ["register"]
@@ -53,7 +53,7 @@ def predict(
     elif not answers:
         console.print("no zone has sent anything yet")
     else:
-        console.print(forecast_table(answers))
+        console.print(forecast_view(answers))
 
 
 def status(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
@@ -81,7 +81,7 @@ def list_models(ctx: typer.Context, url: Url = None, as_json: AsJson = False) ->
     if as_json:
         print_json(answer)
     elif answer["models"]:
-        console.print(model_table(answer["models"]))
+        console.print(model_view(answer["models"]))
     else:
         console.print(f"no model is registered yet; {', '.join(answer['serving']) or 'nothing'} serves")
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli import ask, house, site, system
+from services.cli import ask, backtest, house, letters, site, system
 from services.cli.base import Group, Options
 
 __all__ = ["app", "main"]
@@ -52,6 +52,8 @@ def _before(
 system.register(app)
 site.register(app)
 ask.register(app)
+backtest.register(app)
+letters.register(app)
 house.register(app)
 
 

@@ -43,13 +43,15 @@ def up(
     def end(_: int, __: FrameType | None) -> None:
         stop.set()
 
-    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # before it is up it ends as with Ctrl-C
     with System(settings, say=lambda stage: console.print(f"[dim]{stage} ...[/]")) as system:
+        signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)
-        console.print(f"Hothouse runs at [bold]{system.url}[/]   (Ctrl-C stops it)")
+        console.print(f"Hothouse runs at [bold]{system.url}[/]   (Ctrl-C stops it)", soft_wrap=True)
         console.print(f"devices publish to MQTT at {system.mqtt_host}:{system.mqtt_port}", highlight=False)
         if system.mqtt_username:
-            console.print(f"as {system.mqtt_username}, password in {system.mqtt_password_file}", highlight=False)
+            line = f"as {system.mqtt_username}, password in {system.mqtt_password_file}"
+            console.print(line, highlight=False, soft_wrap=True)
         stop.wait()
         console.print("[dim]stopping ...[/]")
 

@@ -1,4 +1,4 @@
-"""Answers of the API as tables for a terminal."""
+"""Answers of the API for a terminal; 80 columns are enough for all of them."""
 
 from __future__ import annotations
 
@@ -6,40 +6,43 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rich import box
+from rich.console import Group, RenderableType
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
-__all__ = ["component_table", "forecast_table", "model_table"]
+__all__ = ["component_table", "forecast_view", "model_view"]
 
 UNITS = {"air_temp_c": "air °C", "rh_pct": "humidity %", "co2_ppm": "CO₂ ppm", "vpd_kpa": "VPD kPa"}
 DECIMALS = {"co2_ppm": 0, "vpd_kpa": 2}
 SHOWN_MIN = (30, 120, 1440)
+BAND_WIDTH = 16  # "1023 (1001-1045)"
 MAE_SHOWN = (("air_temp_c", 60), ("air_temp_c", 1440))
 STYLES = {"champion": "bold green", "refused": "dim"}
 
 
-def forecast_table(answers: Sequence[Mapping[str, Any]]) -> Table:
-    """``ZoneForecast`` answers as a table, one line a zone and target."""
-    table = Table(title="Forecast (p10-p90 in brackets)", title_justify="left")
-    table.add_column("zone")
-    table.add_column("")
-    for heading in ("now", *(_span(minutes) for minutes in SHOWN_MIN)):
-        table.add_column(heading, justify="right")
-    table.add_column("model")
-    table.add_column("degraded")
-    for answer in answers:
-        for index, (target, points) in enumerate(answer["forecasts"].items()):
-            first = index == 0
-            by_horizon = {point["horizon_min"]: point for point in points}
-            table.add_row(
-                f"{answer['site']}/{answer['zone']}" if first else "",
-                UNITS.get(target, target),
-                _number(answer["now"].get(target), target),
-                *(_band(by_horizon.get(minutes), target) for minutes in SHOWN_MIN),
-                answer["model_version"] if first else "",
-                escape(", ".join(answer["degraded"])) if first else "",
-                end_section=index == len(answer["forecasts"]) - 1,
-            )
+def forecast_view(answers: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """``ZoneForecast`` answers: a heading and a line a target for each zone, the columns in line."""
+    parts: list[RenderableType] = []
+    for index, answer in enumerate(answers):
+        degraded = f"  [yellow]degraded: {escape(', '.join(answer['degraded']))}[/]" if answer["degraded"] else ""
+        heading = f"[bold]{answer['site']}/{answer['zone']}[/]  model {answer['model_version']}{degraded}"
+        parts += [Text.from_markup(heading), _zone_table(answer, show_header=index == 0)]
+    return Group(*parts)
+
+
+def _zone_table(answer: Mapping[str, Any], *, show_header: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_header=show_header)
+    table.add_column("", min_width=10)
+    table.add_column("now", justify="right", min_width=5)
+    for minutes in SHOWN_MIN:
+        table.add_column(f"in {_span(minutes)} (p10-p90)", justify="right", min_width=BAND_WIDTH)
+    for target, points in answer["forecasts"].items():
+        by_horizon = {point["horizon_min"]: point for point in points}
+        bands = (_band(by_horizon.get(minutes), target) for minutes in SHOWN_MIN)
+        table.add_row(UNITS.get(target, target), _number(answer["now"].get(target), target), *bands)
     return table
 
 
@@ -58,31 +61,24 @@ def _band(point: Mapping[str, Any] | None, target: str) -> str:
     return f"{mid} [dim]({low}-{high})[/]"
 
 
-def model_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """``ModelRow`` objects, newest first; errors as model / persistence / 24-hour naive."""
-    table = Table(title="Models", title_justify="left")
-    for heading in (
-        "version",
-        "stage",
-        "made (UTC)",
-        "trained on",
-        *(_mae_heading(*shown) for shown in MAE_SHOWN),
-        "gate",
-    ):
-        table.add_column(heading)
+def model_view(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """``ModelRow`` objects, newest first, three lines each: what it is, how well it did, what the gate said."""
+    parts: list[RenderableType] = [Text("Held-back error as model / persistence / 24-hour naive", style="dim")]
     for row in rows:
         trained = row["trained_on"]
         made = datetime.fromtimestamp(row["created_ms"] / 1000, UTC)
-        table.add_row(
-            row["version"],
-            row["stage"],
-            f"{made:%Y-%m-%d %H:%M}",
-            f"{str(trained.get('from', '?'))[:10]} to {str(trained.get('to', '?'))[:10]}",
-            *(_mae(row["held_back_mae"], *shown) for shown in MAE_SHOWN),
-            escape(f"forced: {row['reason']}" if row["forced"] else row["reason"]),
-            style=STYLES.get(row["stage"], ""),
+        span = f"{str(trained.get('from', '?'))[:10]} to {str(trained.get('to', '?'))[:10]}"
+        errors = "   ".join(
+            f"{UNITS[target]} {_span(minutes)}: {_mae(row['held_back_mae'], target, minutes)}"
+            for target, minutes in MAE_SHOWN
         )
-    return table
+        reason = f"forced: {row['reason']}" if row["forced"] else row["reason"]
+        style = STYLES.get(row["stage"], "")
+        parts += [
+            Text(f"{row['version']}  {row['stage']}  made {made:%Y-%m-%d %H:%M} UTC, trained on {span}", style=style),
+            Padding(Text(f"{errors}\n{reason}", style=style), (0, 0, 0, 4)),
+        ]
+    return Group(*parts)
 
 
 def component_table(components: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -104,10 +100,6 @@ def _flat(figures: Mapping[str, Any]) -> list[tuple[str, Any]]:
         for key, value in figures.items()
         for part, inner in (value.items() if isinstance(value, Mapping) else [("", value)])
     ]
-
-
-def _mae_heading(target: str, horizon_min: int) -> str:
-    return f"MAE {UNITS[target]} {_span(horizon_min)}"
 
 
 def _mae(held_back: Mapping[str, Any], target: str, horizon_min: int) -> str:

@@ -67,7 +67,7 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> int:
     if summary is None:
         console.print("[yellow]stopped before the first forecast[/]")
         return 130
-    found = checks(summary, options.minutes)
+    found = checks(summary)
     print_summary(console, summary, found)
     if options.summary is not None:
         write_summary(summary, options.summary)
@@ -142,7 +142,7 @@ class _Run:
         say("waiting for the first forecast")
         if not watch.wait_until_ready(FIRST_FORECAST_TIMEOUT_S):
             raise StartError(
-                f"no forecast within {FIRST_FORECAST_TIMEOUT_S:g} s", f"See {system.logs_dir} and the Ray logs."
+                f"no forecast within {FIRST_FORECAST_TIMEOUT_S:g} s", f"--keep keeps {system.settings.logs_dir}."
             )
         first_forecast_s = time.monotonic() - started_s
         self._bar.stop()
@@ -160,9 +160,11 @@ class _Run:
         probe = Probe(system.url, list(watch.seen.forecasts))
         probe.start()
         feeding.start()
+        began_s = time.monotonic()
         try:
             with suppress(KeyboardInterrupt):
                 self._watch_for(watch, published, probe, memory, system.url)
+            ran_s = time.monotonic() - began_s
             publisher.stop()
             feeding.join()
             with suppress(KeyboardInterrupt):
@@ -187,6 +189,8 @@ class _Run:
             "gateway_restarts": system.gateway.restarts if system.gateway else 0,
             "errors": seen.errors,
             "recording": str(self._options.recording or ""),
+            "ran_s": round(ran_s, 1),
+            "retrain_every_s": self._options.retrain_every,
             "promote": self._options.promote,
         }
 

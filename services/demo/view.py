@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from rich import box
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -82,22 +83,25 @@ def event_line(event: Mapping[str, Any]) -> str:
 def _head(seen: Seen, progress: Progress) -> RenderableType:
     versions = sorted({forecast["model_version"] for forecast in seen.forecasts.values()})
     probe = progress.probe
-    grid = Table.grid(padding=(0, 3))
+    failed = probe.get("failed", 0)
+    grid = Table.grid(padding=(0, 2))
     grid.add_row(
         f"[bold]{stream_time(seen)}[/]",
         f"{progress.samples_per_s:,.0f} samples/s",
         f"{seen.total('accepted'):,} samples",
         f"{seen.total('zone_rows'):,} rows",
-        f"{seen.total('forecasts'):,} forecasts",
-        f"model [bold]{', '.join(versions) or '–'}[/]",
     )
     grid.add_row(
         f"{progress.elapsed_s:.0f} of {progress.total_s:.0f} s",
+        f"{seen.total('forecasts'):,} forecasts",
+        f"model [bold]{', '.join(versions) or '–'}[/]",
+        _retrainer(seen),
+    )
+    grid.add_row(
         f"/predict {probe.get('sent', 0):,} asked",
-        f"[{'red' if probe.get('failed') else 'green'}]{probe.get('failed', 0)} failed[/]",
+        f"[{'red' if failed else 'green'}]{failed} failed[/]",
         f"p99 {probe.get('p99_ms') or 0:.1f} ms",
         f"{progress.memory_mb:,.0f} MB",
-        _retrainer(seen),
     )
     return Panel(grid, title="Hothouse", subtitle=progress.url)
 
@@ -109,13 +113,13 @@ def _retrainer(seen: Seen) -> str:
 
 
 def _zones(seen: Seen) -> Table:
-    table = Table(expand=True)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
     table.add_column("zone")
     table.add_column("")
     table.add_column("now", justify="right")
     for horizon in SHOWN_HORIZONS_MIN:
         name = f"in {horizon} min" if horizon < 60 else f"in {horizon // 60} h"
-        table.add_column(f"{name} (p10 to p90)", justify="right")
+        table.add_column(f"{name} (p10-p90)", justify="right")
     for (_, zone), forecast in sorted(seen.forecasts.items()):
         for row, (target, unit, digits) in enumerate(SHOWN_TARGETS):
             now = forecast["now"].get(target)
@@ -135,7 +139,7 @@ def _zones(seen: Seen) -> Table:
 def _forecast_cell(point: Mapping[str, Any] | None, digits: int) -> str:
     if point is None or point["p50"] is None:
         return "–"
-    return f"[bold]{point['p50']:.{digits}f}[/] [dim]({point['p10']:.{digits}f} to {point['p90']:.{digits}f})[/]"
+    return f"[bold]{point['p50']:.{digits}f}[/] [dim]({point['p10']:.{digits}f}-{point['p90']:.{digits}f})[/]"
 
 
 def _point(forecast: Mapping[str, Any], target: str, horizon_min: int) -> Mapping[str, Any] | None:

@@ -37,6 +37,7 @@ from services.messages import (
     ZoneForecast,
     shard_actor,
 )  # fmt: skip
+from services.observe.logs import log_to_file
 from services.store.series import InfluxWriter, NullSeries, SeriesWriter
 
 __all__ = ["BoardLink", "ShardActor", "series_writer"]
@@ -58,6 +59,7 @@ class ShardActor:
     """
 
     def __init__(self, settings: Settings, index: int, partitions: Sequence[int]) -> None:
+        log_to_file(settings.logs_dir, shard_actor(index))
         self._series = series_writer(settings)
         self._link = BoardLink(shard_actor(index))
         self._shard = Shard(

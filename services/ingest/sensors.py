@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 
 import msgspec
@@ -66,13 +66,14 @@ class Sensors:
         samples = list(row.values())
         maps = list(map(_values_of, samples))
         # zip makes its tuple once and fills it again and again as long as nobody keeps it.
-        found = list(map(self._layouts.get, zip(zones, device_names, map(tuple, maps), strict=True)))
-        if None in found:
-            found = list(map(self._layout, zones, device_names, map(tuple, maps)))
-        layouts = np.array(found, np.int64)
+        keys = zip(zones, device_names, map(tuple, maps), strict=True)
+        layouts = np.fromiter(map(self._layouts.get, keys, repeat(-1)), np.int64, len(row))
+        if (layouts < 0).any():
+            layouts = np.fromiter(map(self._layout, zones, device_names, map(tuple, maps)), np.int64, len(row))
         table = self._arranged()
         ranks = {boot: rank for rank, boot in enumerate(sorted(set(boots)))}
-        boot, seq = np.array([*map(ranks.__getitem__, boots)]), np.array(seqs, np.int64)
+        boot = np.fromiter(map(ranks.__getitem__, boots), np.int64, len(row))
+        seq = np.fromiter(seqs, np.int64, len(row))
         order = np.lexsort((seq, boot, table.layout_device[layouts]))
         ts = np.fromiter(map(_ts_of, samples), np.int64, len(samples))
         lengths = table.layout_length[layouts]

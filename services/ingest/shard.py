@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, Protocol, TypedDict
 
 import msgspec
@@ -356,10 +357,9 @@ class Shard:
 
     def _row_settings(self) -> dict[str, Any]:
         stream = self._settings.stream
-        table = msgspec.json.encode({name: asdict(metric) for name, metric in VOCABULARY.items()})
         return {
             "stream.step_s": stream.step_s, "stream.lateness_s": stream.lateness_s, "stream.idle_s": stream.idle_s,
-            "vocabulary": hashlib.sha256(table).hexdigest()[:16],
+            "vocabulary": _vocabulary_hash(),
         }  # fmt: skip
 
     def _learners(self) -> list[Any]:
@@ -392,6 +392,12 @@ class Shard:
             "scores": [p.scores.table() for p in partitions], "series": dict(self._series.stats()),
             "offsets": {str(n): p.offset for n, p in self._partitions.items()},
         }  # fmt: skip
+
+
+@cache
+def _vocabulary_hash() -> str:
+    table = msgspec.json.encode({name: asdict(metric) for name, metric in VOCABULARY.items()})
+    return hashlib.sha256(table).hexdigest()[:16]
 
 
 class _Rate:

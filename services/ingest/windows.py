@@ -119,7 +119,7 @@ class PartitionWindows:
         site = self._sites.get(record.site)
         if site is None:
             site = self._sites[record.site] = self._new_site(record.site)
-        if self._all_at_once(record, samples, site, closed):
+        if samples and self._all_at_once(record, samples, site, closed):
             return
         open_rows, step_ms = site.open_rows, self._step_ms
         for index, sample in enumerate(samples):

@@ -8,6 +8,7 @@ import ray
 
 from services.config import Settings
 from services.messages import NAMESPACE, RETRAINER_ACTOR
+from services.observe.logs import log_to_file
 
 if TYPE_CHECKING:
     from services.learn.registry import ModelRow
@@ -19,6 +20,7 @@ class RetrainerActor:
     """The actor ``retrainer``: only delegates. A refusal reaches callers as the cause of Ray's own error."""
 
     def __init__(self, settings: Settings) -> None:
+        log_to_file(settings.logs_dir, RETRAINER_ACTOR)
         # Here and not above: who only starts the actor needs neither MLflow nor pyarrow.
         from services.learn.cluster import RayCluster
         from services.learn.registry import Registry

@@ -26,6 +26,7 @@ from services.messages import (
     Champion,
     shard_actor,
 )  # fmt: skip
+from services.observe.logs import log_to_file
 from services.runtime import free_port, write_secret
 from services.serve.api import create_app
 from services.serve.auth import OPERATOR_KEY_FILE, Keys
@@ -192,6 +193,7 @@ class _ForecasterReplica(Forecaster):
         from ray import serve
 
         replica = serve.get_replica_context().replica_id.unique_id
+        log_to_file(settings.logs_dir, f"forecaster-{replica}")
         super().__init__(forecast_spec(settings), partial(place_of, settings), load, _RaySlot(settings, replica))
         await self.start()
 

@@ -17,6 +17,7 @@ from services.serve.what_if import apply_changes, forecast_request, what_if_answ
 __all__ = ["predict_routes"]
 
 UNITS = {name: metric.unit for name, metric in VOCABULARY.items()} | {"vpd_kpa": "kPa"}
+LABELS = {name: metric.label for name, metric in VOCABULARY.items()} | {"vpd_kpa": "vapour pressure deficit"}
 
 Zone = Annotated[str, Query(min_length=1, max_length=130, description="Zone, or site/zone.", examples=["north-1"])]
 Site = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
@@ -52,7 +53,7 @@ def predict_routes(state: ApiState) -> APIRouter:
 
     @routes.get("/zones")
     async def zones(authorization: Authorization = None) -> dict[str, Any]:
-        """All zones, with what is known of each now, and the unit of every metric."""
+        """All zones, with what is known of each now, and the unit and label of every metric."""
         state.keys.require_reader(authorization)
         listed = []
         for key in sorted(view.answers):
@@ -61,7 +62,7 @@ def predict_routes(state: ApiState) -> APIRouter:
                 "site": key[0], "zone": key[1], "origin": forecast["origin"], "origin_ms": forecast["origin_ms"],
                 "model_version": forecast["model_version"], "degraded": view.degraded(key), "now": forecast["now"],
             })  # fmt: skip
-        return {"zones": listed, "units": UNITS}
+        return {"zones": listed, "units": UNITS, "labels": LABELS}
 
     @routes.get("/history", responses={404: PREDICT_ANSWERS[404], 503: PREDICT_ANSWERS[503]})
     async def history(zone: Zone, site: Site = None, authorization: Authorization = None) -> dict[str, Any]:

@@ -5,15 +5,28 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from services.store.rows import DeadLetter
 
-__all__ = ["DeadLetters"]
+__all__ = ["DeadLetters", "LetterCount", "count_letters", "read_letters"]
 
 _TABLE = """CREATE TABLE IF NOT EXISTS dead_letters (
     partition INTEGER, offset INTEGER, item INTEGER, receive_ms INTEGER,
     topic TEXT, reason TEXT, detail TEXT, payload BLOB, PRIMARY KEY (partition, offset, item)
 ) WITHOUT ROWID"""
+
+
+class LetterCount(NamedTuple):
+    """How many letters of one reason and topic are kept, and the newest of them."""
+
+    reason: str
+    topic: str
+    count: int
+    partition: int
+    offset: int
+    receive_ms: int
+    detail: str
 
 
 class DeadLetters:
@@ -53,3 +66,37 @@ class DeadLetters:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def count_letters(root: Path, reason: str | None = None) -> list[LetterCount]:
+    """What is kept in all partitions of ``root`` by reason and topic, the most frequent first; changes nothing."""
+    # Of a group with one max(), SQLite takes the other columns from the row that holds it.
+    sql = """SELECT reason, topic, count(*), partition, offset, max(receive_ms), detail FROM dead_letters
+             WHERE ?1 IS NULL OR reason = ?1 GROUP BY reason, topic"""
+    merged: dict[tuple[str, str], LetterCount] = {}
+    for found in map(LetterCount._make, _ask(root, sql, (reason,))):
+        before = merged.get((found.reason, found.topic))
+        if before is not None:
+            newer = max(before, found, key=lambda letter: letter.receive_ms)
+            found = newer._replace(count=before.count + found.count)
+        merged[found.reason, found.topic] = found
+    return sorted(merged.values(), key=lambda found: (-found.count, found.reason, found.topic))
+
+
+def read_letters(root: Path, limit: int, reason: str | None = None) -> list[DeadLetter]:
+    """The newest letters of all partitions by receive time, newest first; changes nothing."""
+    sql = """SELECT * FROM dead_letters WHERE ?1 IS NULL OR reason = ?1
+             ORDER BY receive_ms DESC, offset DESC, item DESC LIMIT ?2"""
+    letters = [DeadLetter(*row) for row in _ask(root, sql, (reason, limit))]
+    return sorted(letters, key=lambda letter: (-letter.receive_ms, -letter.offset, -letter.item))[:limit]
+
+
+def _ask(root: Path, sql: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for path in sorted(root.glob("deadletters-p*.sqlite")):
+        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)
+        try:
+            rows += db.execute(sql, values).fetchall()
+        finally:
+            db.close()
+    return rows

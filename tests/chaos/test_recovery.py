@@ -50,9 +50,7 @@ def test_killed_parts_recover_and_the_history_is_bit_for_bit_that_of_an_undistur
         watch = Watch(system.url)
         assert watch.wait_until_ready(90), watch.problem
         ledger = Ledger()
-        publisher = Publisher(
-            source, address(system), ledger, Pace(1500), with_clock=True, until_ms=warm_ms + DAY_MS
-        )
+        publisher = Publisher(source, address(system), ledger, Pace(1500), with_clock=True, until_ms=warm_ms + DAY_MS)
         feeding = threading.Thread(target=publisher.run, daemon=True)
         feeding.start()
         for victim in (process_named("ray::ShardActor"), process_named("ray::ServeReplica:hothouse:Forecaster")):

@@ -155,9 +155,7 @@ def flux(servers: Servers, measurement: str, site: str, more: str) -> list[Any]:
         f' |> filter(fn: (r) => r._measurement == "{measurement}" and r.site == "{site}" and ({more}))'
     )
     with InfluxDBClient(url=servers.influx_url, token=servers.influx_token, org=servers.influx_org) as client:
-        return [
-            record for table in client.query_api().query(query, org=servers.influx_org) for record in table.records
-        ]
+        return [record for table in client.query_api().query(query, org=servers.influx_org) for record in table.records]
 
 
 def assert_rows_equal(servers: Servers, settings: Settings, site: str, zones: Any) -> None:

@@ -169,3 +169,14 @@ def test_every_message_ends_in_exactly_one_place(batches: list[list[tuple[Messag
     assert [len(samples), sum(f.samples for f in refusals if f.whole), len(documents)] == wanted
     assert (intake.samples, intake.refused) == (len(samples), wanted[1])
     assert [r.receive_ms for r in records] == sorted(r.receive_ms for r in records)
+
+
+def test_no_record_is_longer_than_a_log_takes() -> None:
+    """Devices that send thousands of values a sample make more records, not one that no log takes."""
+    values = {f"air_temp_c.{n}": 20.0 for n in range(100)} | {f"rh_pct.{n}": 50.0 for n in range(100)}
+    samples = [Sample("demo", "z1", "climate", "9f3c62d1a07be845", n, NOW, values) for n in range(1000)]
+    topic = sample_topic("demo", "z1", "climate")
+    messages = [Message(topic, encode_message(samples[n : n + 10])) for n in range(0, 1000, 10)]
+    records = Intake(ReplayedClock(NOW), 300_000).take(messages)
+    assert max(len(record.payload) for record in records) <= 1024 * 1024
+    assert [s.seq for record in records for s in decode_samples(record.payload)] == list(range(1000))

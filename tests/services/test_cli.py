@@ -156,6 +156,23 @@ def test_without_the_cluster_part_it_says_what_to_install(monkeypatch: pytest.Mo
     assert "hothouse[cluster]" in caught.value.hint
 
 
+def test_dead_letters_are_counted_and_listed(tmp_path: Path) -> None:
+    """`deadletters` reads the data folder: counts by reason and topic, or the letters themselves; markup stays text."""
+    from services.store.deadletters import DeadLetters
+    from services.store.rows import DeadLetter
+
+    letter = DeadLetter(0, 7, 0, 1_646_092_800_000, "hothouse/v1/s/z/d/sample", "malformed", "why [bold]", b"\xff{")
+    with DeadLetters(tmp_path / "storage", 0) as letters:
+        letters.put([letter, letter._replace(offset=9), letter._replace(offset=8, reason="late")])
+    asked = ["--data-dir", str(tmp_path), "deadletters"]
+    (first, second) = json.loads(hothouse(*asked, "--json").output)
+    assert (first["reason"], first["count"], second["reason"], second["offset"]) == ("malformed", 2, "late", 8)
+    assert [x["offset"] for x in json.loads(hothouse(*asked, "--newest", "2", "--json").output)] == [9, 8]
+    for shown in (hothouse(*asked).output, hothouse(*asked, "--newest", "1").output):
+        assert "malformed" in shown
+        assert "[bold]" in shown
+
+
 def test_predict_shows_a_table(running: FakeHothouse) -> None:
     """`predict ZONE` shows now, the horizons with their band, the version and why it is degraded."""
     result = hothouse("predict", "north-1")

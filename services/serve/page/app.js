@@ -2,12 +2,10 @@
 import { draw } from "./chart.js";
 
 const POLL_MS = 3000;
-const NAMES = {
-  air_temp_c: "Air temperature", rh_pct: "Relative humidity", co2_ppm: "CO₂", vpd_kpa: "Vapour pressure deficit",
-};
 const byId = (id) => document.getElementById(id);
 const chosen = { zone: decodeURIComponent(location.hash.slice(1)) || null, target: "air_temp_c" };
 let units = {};
+let labels = {};
 let past = { key: null, origin_ms: 0, end_ms: [], values: {} };
 
 function element(tag, text, attributes = {}) {
@@ -24,11 +22,16 @@ async function ask(path) {
   return content;
 }
 
-const nameOf = (metric) => NAMES[metric] ?? metric.replaceAll("_", " ");
+function nameOf(metric) {
+  const label = labels[metric] ?? metric.replaceAll("_", " ");
+  return label[0].toUpperCase() + label.slice(1);
+}
+
 const unitOf = (metric) => units[metric] ?? "";
 
 function number(value, metric) {
   if (value === null || value === undefined) return "–";
+  if (unitOf(metric) === "0/1") return value >= 0.5 ? "yes" : "no";
   const digits = unitOf(metric) === "kPa" ? 2 : Math.abs(value) >= 100 ? 0 : 1;
   return `${value.toFixed(digits)} ${unitOf(metric)}`;
 }
@@ -104,8 +107,9 @@ async function showZone(key) {
 
 async function refresh() {
   try {
-    const { zones, units: known } = await ask("/zones");
-    units = known;
+    const answer = await ask("/zones");
+    const zones = answer.zones;
+    ({ units, labels } = answer);
     if (!zones.some((zone) => `${zone.site}/${zone.zone}` === chosen.zone)) {
       chosen.zone = zones.length ? `${zones[0].site}/${zones[0].zone}` : null;
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from services.store.deadletters import DeadLetters
+from services.store.deadletters import DeadLetters, count_letters, read_letters
 from services.store.rows import DeadLetter
 
 
@@ -28,3 +28,19 @@ def test_the_oldest_go_beyond_the_bound(tmp_path: Path) -> None:
         letters.put([letter(n) for n in range(10)])
         assert [found.offset for found in letters.newest()] == [9, 8, 7]
         letters.put([])
+
+
+def test_letters_of_all_partitions_are_counted_and_listed(tmp_path: Path) -> None:
+    """By reason and topic, with the newest one's place; another reason is left out when one is asked for."""
+    assert count_letters(tmp_path) == read_letters(tmp_path, 5) == []
+    other = letter(5)._replace(partition=1, receive_ms=letter(0).receive_ms + 1)
+    bad = letter(9)._replace(reason="malformed")
+    with DeadLetters(tmp_path, 0) as letters, DeadLetters(tmp_path, 1) as more:
+        letters.put([letter(1), letter(2), bad])
+        more.put([other])
+        late, malformed = count_letters(tmp_path)
+        assert (late.reason, late.count, late.partition, late.offset) == ("late", 3, 1, 5)
+        assert (malformed.reason, malformed.count, malformed.offset) == ("malformed", 1, 9)
+        assert count_letters(tmp_path, "malformed") == [malformed]
+        assert read_letters(tmp_path, 2) == [other, bad]
+        assert read_letters(tmp_path, 9, "late") == [other, letter(2), letter(1)]

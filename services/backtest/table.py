@@ -1,0 +1,160 @@
+"""A recording as rows on a regular grid, on the time line that its own clock showed."""
+
+from __future__ import annotations
+
+import csv
+import zoneinfo
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edge.reading import SITE_ZONE, VOCABULARY, base_metric
+from edge.simulator.columns import Mapping, find_column, load_mapping
+from edge.simulator.recording import Recording, RecordingError, load_recording
+from edge.simulator.source import CLIMATE, CONTROL, WEATHER
+from models.features import sun_elevation_deg
+from services.errors import HothouseError
+
+__all__ = ["Table", "read_table"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+STEPS_MS = (300_000, 600_000, 900_000, 1_800_000)
+"""A row's length is the longest of these that the recording's interval fills."""
+
+_MAIN = (CLIMATE, CONTROL, WEATHER)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of ``Z`` zones; row ``t`` holds what was said in the step that ends at ``start_ms + t * step_ms``.
+
+    Times are the recording's own clock, read as if it were UTC: days are days of that clock. ``names`` are the files'
+    names of zones, ``metrics`` metric -> the files' name of its column.
+    """
+
+    names: tuple[str, ...]
+    metrics: dict[str, str]
+    start_ms: int
+    step_ms: int
+    values: F32  # [Z, T, C], channels in vocabulary order
+    spans: tuple[tuple[int, int], ...]  # first and last time of each zone's file, ms
+    notes: tuple[str, ...]
+
+    @property
+    def end_ms(self) -> I64:
+        """The end of each row."""
+        return self.start_ms + np.arange(self.values.shape[1], dtype=np.int64) * self.step_ms
+
+
+def read_table(folder: Path) -> Table:
+    """Read a folder of recordings, one file a zone; raises :class:`HothouseError` in one sentence."""
+    folder = folder / "tidy" if (folder / "tidy").is_dir() else folder
+    try:
+        recording = load_recording(folder, timezone="UTC")
+        beside = folder / "recording.toml"
+        said = load_mapping(beside) if beside.exists() else Mapping()
+    except RecordingError as error:
+        raise HothouseError(str(error)) from error
+    files = [path for path in sorted(folder.iterdir()) if _stem(path)]
+    if len(files) != len(recording.zones):
+        raise HothouseError(f"{folder} has files that differ only in their ending")
+    headers = [_head(path, said.time) for path in files]
+    step_ms = max((step for step in STEPS_MS if step <= recording.interval_ms), default=STEPS_MS[0])
+    start_ms = min(first for _, first, _ in headers)
+    end_ms = max(last for _, _, last in headers)
+    length = -(-(end_ms - start_ms) // step_ms) + 1
+    values = np.full((len(files), length, len(VOCABULARY)), np.nan, dtype=np.float32)
+    _fill(values, recording, start_ms, step_ms)
+    metrics: dict[str, str] = {}
+    for names, _, _ in headers:
+        for name in names:
+            column = find_column(name, said)
+            if column is not None and not column.device:
+                metrics.setdefault(column.metric, name)
+    return Table(
+        names=tuple(_stem(path) for path in files), metrics=metrics, start_ms=start_ms, step_ms=step_ms, values=values,
+        spans=tuple((first, last) for _, first, last in headers), notes=recording.notes,
+    )  # fmt: skip
+
+
+def sun_sine(local_ms: I64, timezone: str | None, latitude: float | None, longitude: float | None) -> F32:
+    """Sine of the sun's elevation at times of the local clock; NaN where the place is unknown."""
+    if latitude is None or longitude is None:
+        return np.full(local_ms.shape, np.nan, dtype=np.float32)
+    if timezone is None:
+        utc_ms = local_ms - round(longitude / 15 * 3_600_000)
+    else:
+        quarters, at = np.unique(local_ms // 900_000, return_inverse=True)
+        utc_ms = local_ms - np.array([_offset_ms(int(q) * 900, timezone) for q in quarters], dtype=np.int64)[at]
+    return np.sin(np.deg2rad(sun_elevation_deg(utc_ms, latitude, longitude))).astype(np.float32)
+
+
+def _fill(values: F32, recording: Recording, start_ms: int, step_ms: int) -> None:
+    """Mean of what each step's samples said; where a zone has several devices of a metric, its main one's."""
+    zones, columns = {zone: z for z, zone in enumerate(recording.zones)}, {name: c for c, name in enumerate(VOCABULARY)}
+    sums, counts = np.zeros(values.shape, dtype=np.float64), np.zeros(values.shape, dtype=np.int32)
+    main = {(t.zone, metric) for t in recording.tables if t.device in _MAIN for metric in t.metrics}
+    for table in recording.tables:
+        at = -(-(table.times_ms - start_ms) // step_ms)
+        where = range(len(zones)) if table.zone == SITE_ZONE else [zones[table.zone]]
+        for k, name in enumerate(table.metrics):
+            metric = base_metric(name)
+            if name != metric or (table.device not in _MAIN and (table.zone, metric) in main):
+                continue
+            meaning, said = VOCABULARY[metric], table.values[:, k]
+            good = np.isfinite(said) & (said >= meaning.low) & (said <= (meaning.clip_from or meaning.high))
+            said = np.minimum(np.where(good, said, 0), meaning.high)
+            for z in where:
+                np.add.at(sums[z, :, columns[metric]], at[good], said[good])
+                np.add.at(counts[z, :, columns[metric]], at[good], 1)
+    values[...] = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def _stem(path: Path) -> str:
+    """A zone's name as it stands in a file's name; empty where the file is no recording."""
+    lower = path.name.lower()
+    ending = next((e for e in (".csv.xz", ".csv.gz", ".csv", ".parquet") if lower.endswith(e)), "")
+    return path.name[: -len(ending)] if ending and path.is_file() else ""
+
+
+def _head(path: Path, time: str) -> tuple[list[str], int, int]:
+    """Column names, first and last time (ms of the recording's clock), also of rows that hold no value."""
+    import gzip
+    import lzma
+
+    if path.name.lower().endswith(".parquet"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(path)
+        names = [name.strip() for name in table.column_names]
+        column = table.column([name.lower() for name in names].index(time))
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            column = column.cast(pa.timestamp("ms"))
+        times = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64()).to_numpy()
+        return names, int(times.min()), int(times.max())
+    openers: dict[str, Any] = {".xz": lzma.open, ".gz": gzip.open}
+    with openers.get(path.suffix.lower(), Path.open)(path, mode="rt", encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file)
+        names = [name.strip() for name in next(reader)]
+        at = [name.lower() for name in names].index(time)
+        moments = [row[at].strip() for row in reader if row]
+    ends = [_ms(moments[0]), _ms(moments[-1])]
+    return names, min(ends), max(ends)
+
+
+def _ms(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _offset_ms(local_s: int, timezone: str) -> int:
+    shown = datetime.fromtimestamp(local_s, UTC).replace(tzinfo=zoneinfo.ZoneInfo(timezone))
+    offset = shown.utcoffset()
+    return 0 if offset is None else round(offset.total_seconds() * 1000)

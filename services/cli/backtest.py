@@ -1,0 +1,81 @@
+"""``backtest``: what the forecaster would have said along a recording, and how good that was."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table as Shown
+
+from services.cli.base import console, errors, need_cluster
+from services.errors import ConfigError
+
+__all__ = ["register"]
+
+_UNITS_MS = {"min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    example = "Example: hothouse backtest recordings/lettuce --out predictions.parquet --timezone Europe/Amsterdam"
+    app.command(rich_help_panel="Learn", epilog=example)(backtest)
+
+
+def backtest(
+    recordings: Annotated[list[Path], typer.Argument(help="Folders of CSV or Parquet, one file a zone.")],
+    out: Annotated[Path, typer.Option(help="Where to write the predictions: .parquet or .csv.")],
+    every: Annotated[str, typer.Option(help="A forecast this often: 30min, 1h ...")] = "30min",
+    warmup: Annotated[str, typer.Option(help="None before this much of a zone's recording.")] = "14d",
+    latitude: Annotated[float | None, typer.Option(help="Degrees north, where known.", min=-90, max=90)] = None,
+    longitude: Annotated[float | None, typer.Option(help="Degrees east, where known.", min=-180, max=180)] = None,
+    timezone: Annotated[str | None, typer.Option(help="The recording's clock, as in Europe/Amsterdam.")] = None,
+) -> None:
+    """Replay recordings through the live forecaster, prequentially, and measure it beside every baseline."""
+    import zoneinfo
+
+    every_ms, warmup_ms = _duration_ms("every", every), _duration_ms("warmup", warmup)
+    if timezone is not None and timezone not in zoneinfo.available_timezones():
+        raise ConfigError(f"{timezone!r} is not a time zone", "Give an IANA name such as Europe/Amsterdam.")
+    if (latitude is None) != (longitude is None):
+        raise ConfigError("latitude and longitude belong together", "Give both or neither.")
+    if len(recordings) > 1 and not out.suffix:
+        raise ConfigError(f"{out} has no ending", "Name a .parquet or .csv file.")
+    with need_cluster("backtest"):
+        from services.backtest.replay import Options, replay
+        from services.backtest.report import cells, write
+        from services.backtest.table import read_table
+
+    options = Options(every_ms=every_ms, warmup_ms=warmup_ms, latitude=latitude, longitude=longitude, timezone=timezone)
+    for folder in recordings:
+        path = out if len(recordings) == 1 else out.with_name(f"{out.stem}-{folder.resolve().name}{out.suffix}")
+        table = read_table(folder)
+        for note in table.notes:
+            errors.print(f"[dim]{note}[/]", highlight=False)
+        columns = (TextColumn(folder.resolve().name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=errors, transient=True) as bar:
+            task = bar.add_task("", total=None)
+            forecasts = replay(table, options, lambda done, total: bar.update(task, completed=done, total=total))
+        rows = write(path, table, forecasts)
+        shown = Shown(title=f"{folder.resolve().name}: {len(table.names)} zones, {rows} forecasts in {path}")
+        names = ("target", "horizon", "MAE", "climatology", "persistence", "24-h naive", "skill", "pinball", "coverage")
+        for name in names:
+            shown.add_column(name, justify="left" if name == "target" else "right")
+        found = cells(table, forecasts)
+        for cell in found:
+            numbers = (cell.mae, cell.climatology, cell.persistence, cell.naive_24h, cell.skill, cell.pinball)
+            minutes = f"{cell.horizon_min} min" if cell.horizon_min < 60 else f"{cell.horizon_min // 60} h"
+            shown.add_row(cell.metric, minutes, *(f"{x:.3f}" for x in numbers), f"{cell.coverage:.2f}")
+        console.print(shown)
+        if found:
+            mean = sum(1 - cell.skill for cell in found) / len(found)
+            console.print(f"mean MAE / better of persistence and 24-h naive: {mean:.3f}", highlight=False)
+
+
+def _duration_ms(name: str, text: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*(min|h|d)", text.strip())
+    if match is None or int(match[1]) == 0:
+        raise ConfigError(f"--{name} {text!r} is no duration", "Write it as 30min, 1h or 14d.")
+    return int(match[1]) * _UNITS_MS[match[2]]

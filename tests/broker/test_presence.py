@@ -1,0 +1,56 @@
+"""The broker knows which gateways are there, and splits the messages among those that share them."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+from pathlib import Path
+
+import pytest
+
+from edge.mqtt import MqttAddress, new_client, open_connection
+from tests.broker.conftest import GatewayProcess, device, local_broker, until
+
+pytestmark = pytest.mark.broker
+
+
+def test_presence_follows_the_gateway(gateway: GatewayProcess) -> None:
+    """Retained: online while it is connected, offline after it left, and after it was killed."""
+    seen: list[bytes] = []
+    client = new_client(gateway.address, f"test-watch-{secrets.token_hex(4)}", v5=gateway.address.v5)
+    client.on_message = lambda _client, _data, message: seen.append(message.payload)
+    open_connection(client, gateway.address)
+    until(client.is_connected)
+    client.subscribe(f"hothouse/presence/{gateway.client_id}", qos=1)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        gateway.start()
+        until(lambda: seen and seen[-1] == b'{"online":true}')
+        gateway.stop(number)
+        until(lambda: seen[-1] == b'{"online":false}')
+    client.publish(f"hothouse/presence/{gateway.client_id}", b"", qos=1, retain=True).wait_for_publish(10)
+    client.disconnect()
+    client.loop_stop()
+
+
+def test_gateways_that_share_split_the_messages(tmp_path: Path) -> None:
+    """Two gateways with one share name take every message once between them, each of them some."""
+    with local_broker(tmp_path / "broker", "mosquitto") as broker:
+        gateways = [_gateway(broker.address, tmp_path / name) for name in ("one", "two")]
+        try:
+            for gateway in gateways:
+                gateway.start("--share", "house")
+            with device(broker.address) as publish:
+                publish(gateways[0].messages(range(400)))
+            gateways[1].site = gateways[0].site
+            until(lambda: sum(len(gateway.seqs()) for gateway in gateways) >= 400)
+            parts = [gateway.seqs() for gateway in gateways]
+            assert sorted(parts[0] + parts[1]) == list(range(400))
+            assert all(parts)
+        finally:
+            for gateway in gateways:
+                gateway.stop(signal.SIGKILL)
+
+
+def _gateway(address: MqttAddress, folder: Path) -> GatewayProcess:
+    folder.mkdir()
+    return GatewayProcess(address, folder)

@@ -1,0 +1,108 @@
+"""The page in a real browser: Chromium runs its scripts against the API and hands back the document."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from services.runtime import free_port
+from services.serve.api import create_app
+from services.serve.auth import Keys
+from services.serve.board import Board
+from services.serve.state import ApiState
+from tests.conftest import require_program
+from tests.services.serve.fakes import ORIGIN_MS, SPEC, FakeBackend, zone_forecast
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+STEP_MS = 300_000
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
+    "--no-proxy-server", "--window-size=1280,900",
+)  # fmt: skip
+
+
+@pytest.fixture
+def board() -> Board:
+    """Two zones, one of them degraded, the first with two days of past."""
+    board = Board(10_000, lambda: ORIGIN_MS)
+    ends = list(range(ORIGIN_MS - 575 * STEP_MS, ORIGIN_MS + 1, STEP_MS))
+
+    async def fill() -> None:
+        await board.publish([
+            zone_forecast("north-1", now={"air_temp_c": 20.4, "rh_pct": 81.0, "sp_heat_c": 18.5, "rain": 1.0}),
+            zone_forecast("north-2", degraded=["co2_ppm is missing <b>since</b> 3 h"]),
+        ])  # fmt: skip
+        await board.put_past("demo", "north-1", ends, {"air_temp_c": [19.0 + (i % 36) / 9 for i in range(576)]})
+
+    asyncio.run(fill())
+    return board
+
+
+@pytest.fixture
+def url(board: Board) -> Iterator[str]:
+    """Where the API over that board answers; no Ray behind it."""
+    app = create_app(ApiState(FakeBackend(board), Keys("op-key"), SPEC, stale_after_s=1800))
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", access_log=False))
+    thread = threading.Thread(target=server.run, name="api", daemon=True)
+    thread.start()
+    deadline_s = time.monotonic() + 20
+    while not server.started:
+        assert time.monotonic() < deadline_s, "the API did not start"
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(10)
+
+
+def browse(url: str, profile: Path) -> tuple[str, list[str]]:
+    """The document after 5 s of the page's own time, and what its scripts complained about."""
+    chromium = require_program("chromium", "chromium-browser", "google-chrome")
+    done = subprocess.run(
+        [chromium, *FLAGS, f"--user-data-dir={profile}", "--virtual-time-budget=5000", "--dump-dom", url],
+        capture_output=True, text=True, timeout=90, check=True,
+    )  # fmt: skip
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+def text_of(document: str, tag: str, of_id: str) -> str:
+    """The text inside the element with that id."""
+    found = re.search(rf'<{tag}[^>]*\bid="{of_id}".*?</{tag}>', document, re.DOTALL)
+    assert found, f"no {tag} with id {of_id}"
+    return re.sub(r"<[^>]+>|\s+", " ", found.group())
+
+
+def test_the_page_shows_zones_now_chart_and_table(url: str, tmp_path: Path) -> None:
+    """Every zone, the present climate by its name, past and band as a chart, and all horizons, without an error."""
+    document, complaints = browse(url, tmp_path)
+    assert complaints == []
+    assert "2 zones, 1 degraded" in text_of(document, "p", "state")
+    zones = text_of(document, "ul", "zones")
+    assert "north-1" in zones
+    assert "north-2" in zones
+    now = text_of(document, "dl", "now")
+    for shown in ("Air temperature", "20.4 °C", "Heating setpoint", "18.5 °C", "Rain", "yes"):
+        assert shown in now
+    assert text_of(document, "table", "table").count("°C") == 3 * 10
+    assert "1 h" in text_of(document, "table", "table")
+    assert "main-svg" in document
+    assert document.count('class="js-line"') + document.count("js-line") >= 2
+    assert "forecast (p50)" in document
+
+
+def test_a_zone_of_the_address_is_shown_and_text_stays_text(url: str, tmp_path: Path) -> None:
+    """The zone after # is chosen, and what a reason contains is never taken as markup."""
+    document, complaints = browse(f"{url}/#demo%2Fnorth-2", tmp_path)
+    assert complaints == []
+    assert "demo/north-2" in text_of(document, "h2", "zone-name")
+    assert "&lt;b&gt;since&lt;/b&gt;" in document

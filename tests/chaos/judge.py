@@ -1,0 +1,282 @@
+"""The independent judge: what rows and dead letters must come of what arrived. It imports nothing of Hothouse.
+
+    python tests/chaos/judge.py LINES ROWS.parquet [--step-s 60] [--lateness-s 30] [--idle-s 60]
+
+LINES holds one ``receive_ms<TAB>topic<TAB>payload`` a line; ROWS is what ``benchmarks.ingest --rows-out`` made of them.
+Written for reading, not for speed: plain dictionaries, a message at a time, from the rules in docs/operations.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Key = tuple[str, str, int, str]  # site/zone, device, end_ms, metric
+Row = tuple[int, float, float, float, float]  # count, mean, min, max, last
+
+RANGES = {
+    "air_temp_c": (-20, 60), "rh_pct": (0, 100), "hd_g_m3": (0, 100), "co2_ppm": (150, 5000),
+    "par_umol_m2_s": (0, 3000), "leaf_temp_c": (-20, 60), "soil_vwc_pct": (0, 100), "soil_temp_c": (-20, 60),
+    "soil_ec_us_cm": (0, 20000), "vent_lee_pct": (0, 100), "vent_wind_pct": (0, 100), "lamp_pct": (0, 100),
+    "out_temp_c": (-50, 60), "out_rh_pct": (0, 100), "wind_m_s": (0, 60), "wind_dir_deg": (0, 360), "rain": (0, 1),
+    "irrigation_l_m2": (0, 1e6),
+}  # fmt: skip
+"""Of the metrics that tests send; a percentage up to 102 is clipped to 100."""
+CLIPPED = {name for name in RANGES if name.endswith("_pct") and name != "soil_vwc_pct"}
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class Reading(NamedTuple):
+    """A sample that may pass."""
+
+    zone: str
+    device: str
+    boot: str
+    seq: int
+    ts_ms: int
+    values: dict[str, float]
+    topic: str
+
+
+@dataclass
+class Site:
+    """What is open of a site."""
+
+    closed_ms: int | None = None
+    newest_ms: int | None = None
+    quiet_ms: int | None = None
+    open: dict[int, dict[tuple[str, str, str, int], Reading]] = field(default_factory=dict)
+    counters: dict[tuple[str, str, str], float] = field(default_factory=dict)
+
+
+class Judge:
+    """Give it what arrived with :meth:`take`, in order; then :meth:`finish`."""
+
+    def __init__(self, step_ms: int, lateness_ms: int, idle_ms: int) -> None:
+        self.rows: dict[Key, Row] = {}
+        self.letters: Counter[tuple[str, str]] = Counter()  # (reason, topic)
+        self.accepted = self.duplicates = 0
+        self._step_ms, self._lateness_ms, self._idle_ms = step_ms, lateness_ms, idle_ms
+        self._sites: dict[str, Site] = {}
+        self._tick: int | None = None
+        self._now_ms = 0
+
+    def take(self, receive_ms: int, messages: Iterable[tuple[str, bytes]]) -> None:
+        """Messages that the gateway took together, at one receive time."""
+        self._now_ms = receive_ms
+        if self._tick is None:
+            self._tick = receive_ms // (self._step_ms // 10)
+        for topic, payload in messages:
+            for reading in self._checked(topic, payload):
+                self._add(topic.split("/")[2], reading)
+        if receive_ms // (self._step_ms // 10) > self._tick:
+            self._tick = receive_ms // (self._step_ms // 10)
+            for name, site in self._sites.items():
+                self._silence(name, site)
+
+    def finish(self) -> None:
+        """Everything that is open closes."""
+        for name, site in self._sites.items():
+            self._close(name, site, max(site.open, default=0))
+
+    def _checked(self, topic: str, payload: bytes) -> list[Reading]:
+        def refuse(reason: str) -> None:
+            self.letters[reason, topic] += 1
+
+        parts = topic.split("/")
+        fits = len(parts) == 6 and parts[:2] == ["hothouse", "v1"] and parts[5] == "sample"
+        if not fits or not all(NAME.fullmatch(p) or (i == 1 and p == "_site") for i, p in enumerate(parts[2:5])):
+            refuse("unknown_topic")
+            return []
+        if len(payload) > 256 * 1024:
+            refuse("oversized")
+            return []
+        points = _points(payload)
+        if points is None:
+            refuse("malformed")
+            return []
+        if not points:
+            refuse("no_values")
+        passed = []
+        for boot, ts, seq, values in points:
+            if not 0 <= seq < 2**53:
+                refuse("malformed")
+            elif ts > self._now_ms + 60_000:
+                refuse("future_ts")
+            elif ts < max(self._now_ms - 400 * 86_400_000, 946_684_800_000):
+                refuse("ancient_ts")
+            else:
+                good, wrong = _values(values)
+                for reason in wrong if good else wrong[:1] or ["no_values"]:
+                    refuse(reason)
+                if good:
+                    passed.append(Reading(parts[3], parts[4], boot, seq, ts, good, topic))
+        return passed
+
+    def _add(self, name: str, reading: Reading) -> None:
+        site = self._sites.setdefault(name, Site())
+        end = math.ceil(reading.ts_ms / self._step_ms) * self._step_ms
+        if site.closed_ms is not None and end <= site.closed_ms:
+            self.letters["late", reading.topic] += 1
+            return
+        window = site.open.setdefault(end, {})
+        if reading[:4] in window:
+            self.duplicates += 1
+            return
+        window[reading[:4]] = reading
+        self.accepted += 1
+        trusted = min(reading.ts_ms, self._now_ms)
+        if site.newest_ms is None or trusted > site.newest_ms:
+            site.newest_ms, site.quiet_ms = trusted, None
+            self._close(name, site, trusted - self._lateness_ms)
+
+    def _silence(self, name: str, site: Site) -> None:
+        if site.quiet_ms is None:
+            site.quiet_ms = self._now_ms
+        if self._now_ms - site.quiet_ms >= self._idle_ms:
+            self._close(name, site, self._now_ms - self._lateness_ms - self._idle_ms)
+
+    def _close(self, name: str, site: Site, watermark_ms: int) -> None:
+        target = watermark_ms // self._step_ms * self._step_ms
+        if site.closed_ms is not None and target <= site.closed_ms:
+            return
+        site.closed_ms = target
+        for end in sorted(end for end in site.open if end <= target):
+            series: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
+            for _, reading in sorted(site.open.pop(end).items()):
+                for metric, value in reading.values.items():
+                    series.setdefault((reading.zone, reading.device, metric), []).append((reading.ts_ms, value))
+            for (zone, device, metric), readings in series.items():
+                self.rows[f"{name}/{zone}", device, end, metric] = _row(site, (zone, device, metric), readings)
+
+
+def _points(payload: bytes) -> list[tuple[str, int, int, dict[str, Any]]] | None:
+    try:
+        message = json.loads(payload, parse_constant=_no_constant)
+        boot = message["boot"]
+        points = [message] if message.get("samples") is None else message["samples"]
+        found = [(boot, point["ts"], point["seq"], point["values"]) for point in points]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    for boot, ts, seq, values in found:
+        numbers = isinstance(values, dict) and all(v is None or type(v) in (int, float) for v in values.values())
+        if not (isinstance(boot, str) and type(ts) is int and type(seq) is int and numbers):
+            return None
+    if found and not (8 <= len(boot) <= 64 and boot.isascii()):
+        return None
+    return found
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(name)
+
+
+def _values(values: dict[str, Any]) -> tuple[dict[str, float], list[str]]:
+    good: dict[str, float] = {}
+    wrong = []
+    for name, value in values.items():
+        base = re.sub(r"\.[0-9]{1,2}$", "", name)
+        if value is None:
+            continue
+        if base not in RANGES:
+            wrong.append("unknown_metric")
+            continue
+        low, high = RANGES[base]
+        if low <= value <= high:
+            good[name] = value
+        elif base in CLIPPED and high < value <= 102:
+            good[name] = high
+        else:
+            wrong.append("out_of_range")
+    return good, wrong
+
+
+def _row(site: Site, name: tuple[str, str, str], readings: list[tuple[int, float]]) -> Row:
+    """``readings`` stand in the order of their ids."""
+    values = [float(value) for _, value in readings]
+    in_time = [float(value) for _, value in sorted(readings, key=lambda reading: reading[0])]
+    metric = name[2].split(".")[0]
+    if metric == "wind_dir_deg":
+        east = north = 0.0
+        for value in values:
+            east, north = east + math.sin(math.radians(value)), north + math.cos(math.radians(value))
+        still = math.hypot(east, north) < 1e-9 * len(values)
+        mean = math.nan if still else math.degrees(math.atan2(east, north)) % 360
+    elif metric == "irrigation_l_m2":
+        mean, before = 0.0, site.counters.get(name, in_time[0])
+        for value in in_time:
+            mean += value - before if value >= before else value
+            before = value
+        site.counters[name] = in_time[-1]
+    else:
+        total = 0.0
+        for value in values:  # one after another: sum() rounds differently from Python 3.12 on
+            total += value
+        mean = total / len(values)
+    return len(values), mean, min(values), max(values), in_time[-1]
+
+
+def judge_lines(lines: Iterable[tuple[int, str, bytes]], step_ms: int, lateness_ms: int, idle_ms: int) -> Judge:
+    """Judge lines; those of one receive time that follow each other were taken together."""
+    judge = Judge(step_ms, lateness_ms, idle_ms)
+    batch: list[tuple[str, bytes]] = []
+    at_ms: int | None = None
+    for receive_ms, topic, payload in lines:
+        if at_ms is not None and receive_ms != at_ms:
+            judge.take(at_ms, batch)
+            batch = []
+        at_ms = receive_ms
+        batch.append((topic, payload))
+    if at_ms is not None:
+        judge.take(at_ms, batch)
+    judge.finish()
+    return judge
+
+
+def differences(expected: dict[Key, Row], found: dict[Key, Row]) -> list[str]:
+    """What is missing, too much or different, one sentence each."""
+    wrong = [f"missing: {key}" for key in expected.keys() - found.keys()]
+    wrong += [f"too much: {key}" for key in found.keys() - expected.keys()]
+    wrong += [
+        f"different: {key}: {found[key]} instead of {expected[key]}"
+        for key in expected.keys() & found.keys()
+        if repr(tuple(map(float, found[key]))) != repr(tuple(map(float, expected[key])))
+    ]
+    return sorted(wrong)
+
+
+def main() -> int:
+    """Compare files; exit code 1 when they differ."""
+    import pyarrow.parquet as pq
+
+    parser = argparse.ArgumentParser(description="Recompute every row of what arrived, and compare.")
+    parser.add_argument("lines", type=Path)
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("--step-s", type=int, default=60)
+    parser.add_argument("--lateness-s", type=int, default=30)
+    parser.add_argument("--idle-s", type=int, default=60)
+    given = parser.parse_args()
+    parts = (line.split(b"\t", 2) for line in given.lines.read_bytes().splitlines())
+    lines = ((int(receive), topic.decode(errors="replace"), payload) for receive, topic, payload in parts)
+    judge = judge_lines(lines, given.step_s * 1000, given.lateness_s * 1000, given.idle_s * 1000)
+    table = pq.read_table(given.rows)
+    found = {
+        (r["zone"], r["device"], r["end_ms"], r["metric"]): (r["count"], r["mean"], r["min"], r["max"], r["last"])
+        for r in table.to_pylist()
+    }
+    wrong = differences(judge.rows, found)
+    print("\n".join(wrong[:20]))
+    print(f"{len(judge.rows)} rows expected, {len(found)} found, {len(wrong)} differ; letters {dict(judge.letters)}")
+    return 1 if wrong or len(found) != len(table) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
