@@ -35,8 +35,9 @@ format: $(stamp) ## put every file into the house format
 	$(bin)/ruff format .
 	$(bin)/ruff check --fix .
 
-bench: $(stamp) ## run every benchmark; options go to each: make bench ARGS=--quick
-	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(bin)/python "$$file" $(ARGS); done
+bench: $(stamp) ## run every benchmark; one of them, with its options: make bench ARGS="predict --requests 500"
+	@for name in $(if $(ARGS),"$(ARGS)",$(basename $(notdir $(wildcard benchmarks/[!_]*.py)))); do \
+	    echo "== benchmarks.$$name"; $(bin)/python -m benchmarks.$$name; done
 
 clean: ## remove .venv and caches; data folders stay
 	rm -rf $(venv) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

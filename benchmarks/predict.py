@@ -4,7 +4,7 @@ Both run at the same time and are asked in turn, in short interleaved blocks, ov
 that the machine's mood strikes both. Prints p50 and p99 of each and their ratio; the budget is a p50 of at most twice
 the bare server's.
 
-    python benchmarks/predict.py [--requests 2000]
+    python -m benchmarks.predict [--requests 2000]
 """
 
 from __future__ import annotations

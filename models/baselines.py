@@ -2,7 +2,8 @@
 
 :func:`persistence` and :func:`naive_24h` are the yardsticks. :class:`Climatology` is the strong one: hour-of-day
 profiles that forget at several rates, side by side, each corrected by a regression on how far the climate is off its
-profile now; the forecast is the mean of the rates. It learns from every row, for all zones at once, in bounded memory.
+profile now, some hours ago and a day before the horizon; the forecast is the mean of the rates. It learns from every
+row, for all zones at once, in bounded memory.
 """
 
 from __future__ import annotations
@@ -36,8 +37,11 @@ SHRINKAGE_DAYS = 1.0
 DECAY_MS = 6 * 3_600_000
 """The prior: a deviation from the profile dies away with this time constant."""
 
-LAGS_MS = (0, 3 * 3_600_000, 24 * 3_600_000)
-"""The regressors: the deviation now, some hours ago (is the climate on its way out or back?), and a day ago."""
+LAG_MS = 3 * 3_600_000
+"""Besides the deviation now, two others are regressed on: the one this long ago (is the climate on its way out or
+back?) and the one a day before the horizon (was yesterday unusual at that hour?)."""
+
+REGRESSORS = 3
 
 SPREAD_DAYS = 7.0
 """How long the size of the errors is remembered, by hour of day."""
@@ -73,7 +77,7 @@ class Climatology:
     Each step and zone, in this order: :meth:`learn` with the row that closed (NaN where a target is missing, all NaN
     where the zone was silent: a step must not be left out), then :meth:`predict` as often as wanted; it changes
     nothing. The deviations of one instant are the regression's truth and, later, its regressors, so the state is one
-    ring of them. About 50 KB a zone at 5-minute steps.
+    ring of them. About 70 KB a zone at 5-minute steps.
 
     >>> spec = ForecastSpec(channels=("air_temp_c",), targets=("air_temp_c",), horizons_min=(60,), step_ms=3_600_000)
     >>> climatology = Climatology(spec)
@@ -92,12 +96,13 @@ class Climatology:
         self._zones = 0
         self._day = spec.steps_per_day
         self._half = round(SMOOTHING_MS / spec.step_ms)
-        self._lags = np.array([round(lag / spec.step_ms) for lag in LAGS_MS], dtype=np.int64)
+        self._lag = max(round(LAG_MS / spec.step_ms), 1)
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)
+        self._whole_days = -(-self._steps // self._day) * self._day
         self._slot = np.concatenate([[0], np.cumsum(self._steps)[:-1]])
         self._refit_every = max(self._day // _HOURS, 1)
         self._gains = np.array([1 - np.exp(-1 / days) for days in RATES_DAYS], dtype=np.float32)[:, None]
-        self._prior = np.zeros((len(self._steps), len(LAGS_MS)), dtype=np.float32)
+        self._prior = np.zeros((len(self._steps), REGRESSORS), dtype=np.float32)
         self._prior[:, 0] = np.exp(-self._steps * spec.step_ms / DECAY_MS)
         low, high = zip(*spec.limits, strict=True)
         self._limits: tuple[F32, F32] = (np.array(low, dtype=np.float32), np.array(high, dtype=np.float32))
@@ -165,7 +170,8 @@ class Climatology:
 
     def _empty(self, zones: int) -> dict[str, _Array]:
         rates, horizons, targets = len(RATES_DAYS), len(self._steps), len(self._spec.targets)
-        ring, lags = int(self._steps[-1] + self._lags[-1]) + 1, len(LAGS_MS)
+        longest, lags = int(self._steps.max()), REGRESSORS
+        ring = max(longest + self._lag, int(self._whole_days.max())) + 1
         fit = (zones, rates, horizons, targets)
 
         def missing(*shape: int) -> F32:
@@ -178,7 +184,7 @@ class Climatology:
             "recent": missing(zones, 2 * self._half + 1, targets),
             "count": np.zeros((zones, self._day, targets), dtype=np.uint8),
             "profile": missing(zones, self._day, rates, targets),
-            "past": missing(zones, ring, targets),
+            "past": missing(zones, longest, targets),
             "deviation": missing(zones, ring, rates, targets),
             "weight": np.zeros(fit, dtype=np.float32),
             "moment": np.zeros((*fit, lags, lags), dtype=np.float32),  # sums of x x'
@@ -199,7 +205,7 @@ class Climatology:
         s["error"][indices] = y[:, None] - s["issued"][indices[:, None], slots]
         self._learn_spread(indices, s["error"][indices], day_bin)
         deviation = y[:, None] - s["profile"][indices, day_bin]
-        self._learn_slopes(indices, rows, deviation, y)
+        self._learn_slopes(indices, rows, y, deviation)
         s["deviation"][indices, rows % s["deviation"].shape[1]] = deviation
         self._learn_profile(indices, rows, y, day_bin)
         s["last"][indices] = np.where(np.isnan(y), s["last"][indices], y)
@@ -225,17 +231,16 @@ class Climatology:
         s["profile"][indices, at] = np.where(np.isnan(mean), held, moved)
         s["count"][indices, at] = np.minimum(count + (n > 0), 255)
 
-    def _learn_slopes(self, indices: I64, rows: I64, truth: F32, y: F32) -> None:
+    def _learn_slopes(self, indices: I64, rows: I64, y: F32, deviation: F32) -> None:
         """Ridge regression with forgetting of the deviation at a horizon on those up to its origin."""
         s = self._state
-        x = self._regressors(indices, rows[:, None] - self._steps)  # [Z, R, H, M, lags]
-        z = np.repeat(truth[:, :, None], len(self._steps), axis=2)
-        n=len(s["past"][0])
-        for h, k in enumerate(self._steps):
-            if k % self._day == 0:
-                o = s["past"][indices, (rows - k) % n]
-                z[:, :, h] = (y - o)[:, None] + x[:, :, h, :, 0]
-        s["past"][indices, rows % n] = y
+        x = self._regressors(indices, rows[:, None] - self._steps)
+        z = np.repeat(deviation[:, :, None], len(self._steps), axis=2)
+        for h in np.flatnonzero(self._steps % self._day == 0):
+            # The profile at this hour has learned from the origin since; the forecast was made before it had.
+            origin = s["past"][indices, (rows - self._steps[h]) % s["past"].shape[1]]
+            z[:, :, h] = (y - origin)[:, None] + x[:, :, h, :, 0]
+        s["past"][indices, rows % s["past"].shape[1]] = y
         known = np.isfinite(x[..., 0]) & np.isfinite(z)
         x, z = np.where(known[..., None], x, np.float32(0)), np.where(known, z, np.float32(0))
         keep = np.float32(np.exp(-1 / (REGRESSION_DAYS * self._day)))
@@ -246,49 +251,45 @@ class Climatology:
         if len(due):
             s["slope"][due] = self._solve(s["weight"][due], s["moment"][due], s["product"][due])
 
-    def _regressors(self, indices: I64, row: I64) -> F32:
-        """Deviations at rows ``[Z, P]`` and at each lag before, ``[Z, R, P, M, lags]``.
-
-        A missing one some hours ago is taken to be as now; one a day ago, to be none.
+    def _regressors(self, indices: I64, row: I64, now: F32 | None = None) -> F32:
+        """``[Z, R, H, M, 3]`` for origins ``row [Z, H]``: the deviation there, some hours before it, and whole days
+        before the horizon. ``now [Z, R, M]`` stands in for the first. Missing hours ago it is taken to be as now.
         """
-        ring = self._state["deviation"]
-        at = np.stack([row, row - self._lags[1], row + self._steps - self._lags[2]], -1) % ring.shape[1]
-        x: F32 = np.moveaxis(ring[indices[:, None, None], at], (2, 3), (4, 1))
-        x[..., 1] = np.where(np.isnan(x[..., 1]), x[..., 0], x[..., 1])
-        x[..., 2] = np.where(np.isnan(x[..., 2]), np.float32(0), x[..., 2])
-        return x
+        held = self._state["deviation"]
+        size, zone = held.shape[1], indices[:, None]
+        x0 = held[zone, row % size] if now is None else np.repeat(now[:, None], len(self._steps), axis=1)
+        x1 = held[zone, (row - self._lag) % size]
+        x2 = held[zone, (row + self._steps - self._whole_days) % size]
+        x = np.stack([x0, np.where(np.isnan(x1), x0, x1), np.where(np.isnan(x2), np.float32(0), x2)], axis=-1)
+        return np.asarray(np.moveaxis(x, 2, 1))
 
     def _solve(self, weight: F32, moment: F32, product: F32) -> F32:
         prior = self._prior[:, None, :]
         scale = moment[..., 0, 0] / np.maximum(weight, 1)
         strength = (np.float32(SHRINKAGE_DAYS * self._day) * scale + np.float32(1e-6)).astype(np.float64)[..., None]
-        system = moment + strength[..., None] * np.eye(len(LAGS_MS))
+        system = moment + strength[..., None] * np.eye(REGRESSORS)
         right = product + strength * prior
         # The inverse of a symmetric 3 x 3 matrix from the cross products of its rows: hundreds of thousands an hour.
         first, second, third = (system[..., i, :] for i in range(3))
         columns = np.stack([np.cross(second, third), np.cross(third, first), np.cross(first, second)], axis=-1)
         det = (first * columns[..., 0]).sum(axis=-1, keepdims=True)
-        return ((columns @ right[..., None])[..., 0] / det).astype(np.float32)
+        solved: F32 = ((columns @ right[..., None])[..., 0] / det).astype(np.float32)
+        return solved
 
     def members(self, indices: I64, y_now: F32, day_bin: I64) -> tuple[F32, F32]:
         """The profiles at each horizon and the forecasts of each rate, ``[Z, R, H, M]`` both; NaN where unknown."""
         s = self._state
-        x = self._regressors(indices, np.repeat(s["rows"][indices][:, None] - 1, len(self._steps), axis=1))
-        x0 = (y_now[:, None] - s["profile"][indices, day_bin])[:, :, None]  # [Z, R, 1, M]
-        # "What if" asks with another value than the one that was learned.
-        x[..., 1] = np.where(np.isnan(s["deviation"][indices[:, None], self._at_lag(indices)]).swapaxes(1, 2), x0, x[..., 1])
-        x[..., 0] = x0
-        x = np.where(np.isnan(x0)[..., None], np.float32(0), x)
-        profile = np.moveaxis(s["profile"][indices[:, None], (day_bin[:, None] + self._steps) % self._day], 2, 1)
+        row = np.repeat(s["rows"][indices][:, None] - 1, len(self._steps), axis=1)
+        now = y_now[:, None] - s["profile"][indices, day_bin]  # [Z, R, M]
+        x = self._regressors(indices, row, now)
+        x = np.where(np.isnan(now)[:, :, None, :, None], np.float32(0), x)
+        ahead = s["profile"][indices[:, None], (day_bin[:, None] + self._steps) % self._day]
+        profile = np.moveaxis(ahead, 2, 1)
         return profile, profile + (s["slope"][indices] * x).sum(axis=-1)
 
     def latest_errors(self, indices: I64) -> F32:
         """Truth less forecast of what matured in the newest learned rows, ``[Z, H, M]``; NaN where unknown."""
         return np.asarray(self._state["error"][indices])
-
-    def _at_lag(self, indices: I64) -> I64:
-        ring = self._state["deviation"].shape[1]
-        return ((self._state["rows"][indices] - 1 - self._lags[1]) % ring)[:, None]
 
     def _median(self, indices: I64, y_now: F32, day_bin: I64) -> F32:
         median = self.members(indices, y_now, day_bin)[1].mean(axis=1)

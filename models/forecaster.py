@@ -151,8 +151,9 @@ class OnlineForecaster:
             s["newest"][indices, ..., -1] = network
         experts = s["newest"][indices]
         base = experts[..., 0]
-        unit = np.where(self._unit > 1e-9, self._unit, 1.0)
-        median = base + self.mixture.predict((experts - base[..., None]) / unit[..., None].astype(np.float32)) * unit
+        unit = np.where(self._unit > 1e-9, self._unit, 1.0).astype(np.float32)
+        deviations: F32 = (experts - base[..., None]) / unit[..., None]
+        median = base + self.mixture.predict(deviations) * unit
         median = np.clip(median, self._low, self._high).astype(np.float32)
         for step in np.unique(s["newest_step"][indices]):
             if step >= 0 and step % self._stride == 0:
@@ -163,7 +164,7 @@ class OnlineForecaster:
         below, above = self.intervals.predict(indices, self._hours(s["newest_bin"][indices], self._steps))
         low, high = self._low[:, None], self._high[:, None]
         quantiles = np.stack([median - below, median, median + above], axis=-1)
-        return np.clip(quantiles, low, high).astype(np.float32)
+        return np.asarray(np.clip(quantiles, low, high), dtype=np.float32)
 
     def baseline(self, indices: I64) -> F32:
         """The climatology's median for the newest learned rows, ``[Z, H, M]``."""

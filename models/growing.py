@@ -60,6 +60,4 @@ class Growing:
         self._held, self._zones = fresh, zones
 
     def _empty(self, zones: int) -> dict[str, _Array]:
-        return {
-            name: np.full((zones, *shape), fill, dtype=kind) for name, (shape, kind, fill) in self._fields.items()
-        }
+        return {name: np.full((zones, *shape), fill, dtype=kind) for name, (shape, kind, fill) in self._fields.items()}

@@ -95,7 +95,7 @@ class Intervals:
         """``[2, Z, H, M]``."""
         own = self._zones["factor"][indices[:, None], :, block, horizons]  # [Z, H, 2, M]
         shared = np.moveaxis(self._factor[:, horizons], 0, 1)
-        return np.maximum(np.moveaxis(own + shared, 2, 0), 0).astype(np.float32)
+        return np.asarray(np.maximum(np.moveaxis(own + shared, 2, 0), 0), dtype=np.float32)
 
     def _size(self, indices: I64, hour: I64, horizons: I64) -> F32:
         """Mean absolute error around the hours ``[Z, H]``; that of the whole day where those are unknown."""
@@ -109,4 +109,4 @@ class Intervals:
             there = np.isfinite(whole)
             day = np.where(there, whole, 0).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
             size = np.where(n > 0, size, day)
-        return size.astype(np.float32)
+        return np.asarray(size, dtype=np.float32)

@@ -203,7 +203,8 @@ class Features:
         count = seen.sum(axis=0)
         mean = np.where(seen, np.abs(deviation), 0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
         self._seen += count
-        share = np.maximum(count / np.maximum(self._seen, 1), np.minimum(count / len(indices), 1) / (SCALE_DAYS * self._day))
+        slowest = count / (len(indices) * SCALE_DAYS * self._day)
+        share = np.maximum(count / np.maximum(self._seen, 1), slowest)
         held = np.where(np.isnan(self._scale), mean, self._scale)
         self._scale = np.where(count > 0, held + share * (mean - held), self._scale)
         return deviation, [ring[indices, (step - lag) % size] for lag in self._lags]
@@ -229,13 +230,16 @@ class PooledRidge:
         w = self._weights
         return np.moveaxis(
             np.einsum("zd,rhmd->zhmr", common, w[..., :d], optimize=True)
-            + np.einsum("zhe,rhme->zhmr", ahead, w[..., d:], optimize=True), 0, 0)
+            + np.einsum("zhe,rhme->zhmr", ahead, w[..., d:], optimize=True),
+            0,
+            0,
+        )
 
     def learn(self, horizon: int, step: int, x: F32, residual: F32) -> None:
         """Examples ``x [N, D + E]`` and what they should have answered, ``residual [N, M]``, NaN where unknown."""
         elapsed = step - self._step[horizon] if self._step[horizon] >= 0 else 0
         if elapsed > 0:
-            keep = (self._keep ** elapsed)[:, None, None]
+            keep = (self._keep**elapsed)[:, None, None]
             self._moment[:, horizon] *= keep[..., None]
             self._product[:, horizon] *= keep
         self._step[horizon] = max(step, self._step[horizon])
@@ -303,8 +307,9 @@ class ZoneRidge:
         weight = (ok / np.maximum(off, LEAST)).astype(np.float32)
         outer = x[:, None, :, None] * x[:, None, None, :]
         decay = keep[:, None, None]
-        s["moment"][indices, horizon] = s["moment"][indices, horizon] * decay[..., None] + weight[..., None, None] * outer
-        s["product"][indices, horizon] = s["product"][indices, horizon] * decay + (weight * r)[..., None] * x[:, None]
+        moment, product = s["moment"][indices, horizon], s["product"][indices, horizon]
+        s["moment"][indices, horizon] = moment * decay[..., None] + weight[..., None, None] * outer
+        s["product"][indices, horizon] = product * decay + (weight * r)[..., None] * x[:, None]
 
     def refit(self, indices: I64, horizon: int) -> None:
         """Solve one horizon's regressions of zones ``indices``."""
@@ -323,4 +328,5 @@ class ZoneRidge:
 
 
 def _cut(scaled: _Array) -> F32:
-    return np.clip(np.nan_to_num(scaled, posinf=CLIP, neginf=-CLIP), -CLIP, CLIP).astype(np.float32)
+    cut = np.clip(np.nan_to_num(scaled, posinf=CLIP, neginf=-CLIP), -CLIP, CLIP)
+    return np.asarray(cut, dtype=np.float32)

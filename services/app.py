@@ -5,7 +5,6 @@ Only this module and the command line know every part. ``System`` is what ``hoth
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -17,12 +16,13 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 
 from edge.broker import BrokerError, LocalBroker
 from edge.log import Log, LogError
 from services.config import Settings
 from services.errors import StartError
+from services.folder import FolderLock
 from services.log import gateway_options, open_settings_log
 from services.messages import NAMESPACE, shard_actor
 from services.supervise import ChildProcess
@@ -107,9 +107,8 @@ class System:
         from services.runtime import RayRuntime
 
         settings = self.settings
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
-        self.settings.logs_dir.mkdir(exist_ok=True)
-        self._parts.enter_context(_FolderLock(settings.data_dir / "lock"))
+        self._parts.enter_context(FolderLock(settings.data_dir))
+        settings.logs_dir.mkdir(exist_ok=True)
         if not settings.mqtt.host:
             self._say("starting a local MQTT broker")
             broker = self._parts.enter_context(LocalBroker(settings.data_dir / "broker"))
@@ -273,26 +272,3 @@ def _gateway_problem(status: Mapping[str, Any], age_s: float, child: ChildProces
     if not status.get("connected"):
         return f"not connected to the broker: {status.get('last_error') or 'connecting'}"
     return ""
-
-
-class _FolderLock:
-    """One running system a data folder; the kernel releases the lock when the process dies."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: TextIO | None = None
-
-    def __enter__(self) -> _FolderLock:
-        self._file = self._path.open("w")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StartError(
-                f"another Hothouse already runs on {self._path.parent}",
-                "Stop it, or choose another folder with data_dir.",
-            ) from error
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()

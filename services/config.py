@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from edge.reading import VOCABULARY, is_name
 from services.errors import ConfigError
 
 __all__ = [
@@ -101,6 +102,14 @@ class ForecastSettings(_Section):
         1800, ge=60, description="Age of a forecast, in stream time, from which /predict answers 503."
     )
 
+    @field_validator("targets")
+    @classmethod
+    def _known_targets(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [name for name in value if name not in VOCABULARY and name != "vpd_kpa"]
+        if unknown or not value or len(set(value)) < len(value):
+            raise ValueError("must be metrics of the vocabulary or vpd_kpa, each once, such as air_temp_c")
+        return value
+
     @field_validator("horizons_min")
     @classmethod
     def _rising(cls, value: tuple[int, ...]) -> tuple[int, ...]:
@@ -172,6 +181,21 @@ class SiteSettings(_Section):
     clock: Literal["civil", "standard"] = Field("civil", description="Which clock its climate control follows.")
     primary: dict[str, str] = Field(default_factory=dict, description="metric = device: whose value is the zone's.")
 
+    @field_validator("name")
+    @classmethod
+    def _topic_name(cls, value: str) -> str:
+        if not is_name(value):
+            raise ValueError("must be a name as in a topic: letters, digits, '_', '.', '-', at most 64")
+        return value
+
+    @field_validator("primary")
+    @classmethod
+    def _known_metrics(cls, value: dict[str, str]) -> dict[str, str]:
+        unknown = sorted(set(value) - set(VOCABULARY))
+        if unknown:
+            raise ValueError(f"names {', '.join(unknown)}, which is not in the vocabulary")
+        return value
+
     @field_validator("timezone")
     @classmethod
     def _known_zone(cls, value: str) -> str:
@@ -218,6 +242,9 @@ class Settings(BaseSettings):
     def _consistent(self) -> Settings:
         if self.log.kind == "kafka" and not self.kafka.servers:
             raise ValueError("log.kind is kafka: kafka.servers must name a server")
+        names = [site.name for site in self.sites]
+        if len(set(names)) < len(names):
+            raise ValueError("sites: two have the same name")
         step_min = self.stream.step_s / 60
         short = [h for h in self.forecast.horizons_min if h * 60 % self.stream.step_s]
         if short:
@@ -272,7 +299,10 @@ def load_settings(path: Path | None = None, **overrides: Any) -> Settings:
             raise ConfigError(
                 f"{source} is not valid TOML: {error}", "Fix that line, or start again with `hothouse init`."
             ) from error
-        if content.get("influx", {}).get("token"):
+        except OSError as error:
+            raise ConfigError(f"the configuration file {source} cannot be read: {error.strerror}") from error
+        influx = content.get("influx")
+        if isinstance(influx, dict) and influx.get("token"):
             raise ConfigError(
                 f"{source} holds influx.token; secrets do not belong in the file",
                 "Set HOTHOUSE_INFLUX__TOKEN, or influx.token_file.",
@@ -280,7 +310,8 @@ def load_settings(path: Path | None = None, **overrides: Any) -> Settings:
     elif named is not None:
         raise ConfigError(f"the configuration file {source} does not exist", "Make one with `hothouse init`.")
     for section, value in overrides.items():
-        content[section] = {**content.get(section, {}), **value} if isinstance(value, dict) else value
+        before = content.get(section, {})
+        content[section] = {**before, **value} if isinstance(value, dict) and isinstance(before, dict) else value
     try:
         return Settings(**content)
     except ValidationError as error:

@@ -29,7 +29,7 @@ from services.config import Settings
 from services.errors import StartError
 from services.messages import NAMESPACE
 
-__all__ = ["Ingress", "RayRuntime", "free_port", "probe_ingress", "write_secret"]
+__all__ = ["Ingress", "RayRuntime", "end_left_over", "free_port", "probe_ingress", "write_secret"]
 
 _log = logging.getLogger(__name__)
 _RECORD = "runtime.json"
@@ -101,7 +101,7 @@ class RayRuntime:
         """Start or join; on any failure everything that was begun is undone."""
         self._data_dir.mkdir(parents=True, exist_ok=True)
         try:
-            _end_left_over(self._data_dir / _RECORD)
+            end_left_over(self._data_dir)
             if not self.joins:
                 self._folder = _short_folder()
                 self._write_record()
@@ -294,8 +294,9 @@ def _quietly(action: Callable[[], Any]) -> None:
         _log.warning("clean-up step failed", exc_info=True)
 
 
-def _end_left_over(record: Path) -> None:
-    """End what a run of this data folder that was killed has left."""
+def end_left_over(data_dir: Path) -> None:
+    """End what a run on this data folder that was killed has left; the caller holds the folder's lock."""
+    record = data_dir / _RECORD
     try:
         folder = Path(json.loads(record.read_text())["folder"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["ChildProcess"]
@@ -42,6 +43,7 @@ class ChildProcess:
         self._stopping = threading.Event()
         self._started = threading.Event()
         self._starting = threading.Lock()  # stop() never misses a child that is just being started
+        self._start_error: OSError | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher = threading.Thread(target=self._watch, name=f"supervise-{name}", daemon=True)
 
@@ -52,9 +54,12 @@ class ChildProcess:
         return process.pid if process is not None and process.poll() is None else None
 
     def start(self) -> None:
-        """Start the child and watch it from a thread."""
+        """Start the child and watch it from a thread; raises ``OSError`` when it cannot be started at all."""
         self._watcher.start()
         self._started.wait()
+        if self._process is None:
+            assert self._start_error is not None
+            raise self._start_error
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """SIGTERM, then SIGKILL after ``timeout_s``; idempotent. The watcher restarts nothing afterwards."""
@@ -87,8 +92,13 @@ class ChildProcess:
     def _watch(self) -> None:
         # The parent-death signal follows the thread that forks, so all forking happens in this long-lived one.
         delay_s = FIRST_DELAY_S
-        self._process = self._spawn()
-        self._started.set()
+        try:
+            self._process = self._spawn()
+        except OSError as error:
+            self._start_error = error
+            return
+        finally:
+            self._started.set()
         while not self._stopping.is_set():
             try:
                 self.last_exit = self._process.wait(HEALTHY_AFTER_S)
@@ -102,4 +112,5 @@ class ChildProcess:
                 if self._stopping.is_set():
                     return
                 self.restarts += 1
-                self._process = self._spawn()
+                with suppress(OSError):  # out of memory or processes: the old one stays ended, and we try again
+                    self._process = self._spawn()

@@ -61,7 +61,9 @@ def spec_of(table: Table) -> ForecastSpec:
                         lookback_steps=_DAY_MS // table.step_ms)  # fmt: skip
 
 
-def replay(table: Table, options: Options, progress: Callable[[int, int], None] = lambda done, total: None) -> Forecasts:
+def replay(
+    table: Table, options: Options, progress: Callable[[int, int], None] = lambda done, total: None
+) -> Forecasts:
     """Run the forecaster along the recording; ``progress(done, total)`` is told after each step."""
     spec = spec_of(table)
     ends, zones = table.end_ms, len(table.names)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -60,8 +59,11 @@ def cells(table: Table, forecasts: Forecasts) -> list[Cell]:
             inside = ((truth >= q[:, 0]) & (truth <= q[:, 2]))[known].mean()
             means = mae.mean(axis=0)
             found.append(
-                Cell(table.metrics[target], horizon, int(known.sum()), *(float(x) for x in means),
-                     float(mae[:, 2:].min(axis=1).mean()), float(loss), float(inside))
+                Cell(
+                    table.metrics[target], horizon, int(known.sum()), mae=float(means[0]), climatology=float(means[1]),
+                    persistence=float(means[2]), naive_24h=float(means[3]),
+                    base=float(mae[:, 2:].min(axis=1).mean()), pinball=float(loss), coverage=float(inside),
+                )
             )  # fmt: skip
     return found
 
@@ -98,9 +100,4 @@ def write(path: Path, table: Table, forecasts: Forecasts) -> int:
             pq.write_table(written, path)
     except OSError as error:
         raise HothouseError(f"{path} cannot be written: {error.strerror or error}") from error
-    return written.num_rows
-
-
-def span(ms: int) -> str:
-    """A time of the recording's clock, for people."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    return int(written.num_rows)

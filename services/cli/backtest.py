@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table as Shown
 
 from services.cli.base import console, errors, need_cluster
@@ -57,7 +57,11 @@ def backtest(
         columns = (TextColumn(folder.resolve().name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=errors, transient=True) as bar:
             task = bar.add_task("", total=None)
-            forecasts = replay(table, options, lambda done, total: bar.update(task, completed=done, total=total))
+
+            def tell(done: int, total: int, bar: Progress = bar, task: TaskID = task) -> None:
+                bar.update(task, completed=done, total=total)
+
+            forecasts = replay(table, options, tell)
         rows = write(path, table, forecasts)
         shown = Shown(title=f"{folder.resolve().name}: {len(table.names)} zones, {rows} forecasts in {path}")
         names = ("target", "horizon", "MAE", "climatology", "persistence", "24-h naive", "skill", "pinball", "coverage")

@@ -16,7 +16,7 @@ from rich.text import Text
 __all__ = ["component_table", "forecast_view", "model_view"]
 
 UNITS = {"air_temp_c": "air °C", "rh_pct": "humidity %", "co2_ppm": "CO₂ ppm", "vpd_kpa": "VPD kPa"}
-DECIMALS = {"co2_ppm": 0, "vpd_kpa": 2}
+DECIMALS = {"rh_pct": 0, "co2_ppm": 0, "vpd_kpa": 2}
 SHOWN_MIN = (30, 120, 1440)
 BAND_WIDTH = 16  # "1023 (1001-1045)"
 MAE_SHOWN = (("air_temp_c", 60), ("air_temp_c", 1440))
@@ -34,11 +34,11 @@ def forecast_view(answers: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def _zone_table(answer: Mapping[str, Any], *, show_header: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_header=show_header)
-    table.add_column("", min_width=10)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_header=show_header, padding=(0, 1, 0, 0))
+    table.add_column("p50 (p10-p90)", min_width=13)
     table.add_column("now", justify="right", min_width=5)
     for minutes in SHOWN_MIN:
-        table.add_column(f"in {_span(minutes)} (p10-p90)", justify="right", min_width=BAND_WIDTH)
+        table.add_column(f"in {_span(minutes)}", justify="right", min_width=BAND_WIDTH)
     for target, points in answer["forecasts"].items():
         by_horizon = {point["horizon_min"]: point for point in points}
         bands = (_band(by_horizon.get(minutes), target) for minutes in SHOWN_MIN)

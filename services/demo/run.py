@@ -35,6 +35,8 @@ from services.demo.summary import checks, ledger, print_summary, write_summary
 from services.demo.view import Progress, event_line, headless_line, live_view
 from services.demo.watch import Seen, Watch
 from services.errors import ConfigError, StartError
+from services.folder import LOCK_FILE, FolderLock
+from services.runtime import end_left_over
 
 __all__ = ["run_demo"]
 
@@ -53,6 +55,7 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> int:
     console = console or Console()
     started_s = time.monotonic()
     data_dir = options.data_dir or Path("hothouse-data/demo")
+    made_parent = not data_dir.parent.exists()
     _prepare(data_dir)
     source = _source(options)
     settings = _settings(options, data_dir, source)
@@ -62,8 +65,9 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> int:
         finally:
             if not options.keep:
                 shutil.rmtree(data_dir, ignore_errors=True)
-                with suppress(OSError):
-                    data_dir.parent.rmdir()  # only if nothing else is in it
+                if made_parent:
+                    with suppress(OSError):
+                        data_dir.parent.rmdir()  # only if nothing else is in it
     if summary is None:
         console.print("[yellow]stopped before the first forecast[/]")
         return 130
@@ -238,16 +242,25 @@ class _Run:
 
 
 def _prepare(data_dir: Path) -> None:
-    """An empty folder of our own: an old demo's is replaced, anything else is left alone."""
-    if data_dir.exists() and any(data_dir.iterdir()):
-        if not (data_dir / MARKER).exists():
-            raise ConfigError(
-                f"data_dir is {str(data_dir)!r}: the folder is not empty and not of an earlier demo",
-                "Choose another folder with --data-dir.",
-            )
-        shutil.rmtree(data_dir)
-    data_dir.mkdir(parents=True, exist_ok=True)
-    (data_dir / MARKER).touch()
+    """An empty folder of our own: what an earlier demo left is removed, anything else is left alone.
+
+    Raises :class:`ConfigError` for a folder of something else, :class:`StartError` while another demo runs on it.
+    """
+    if data_dir.is_dir() and any(data_dir.iterdir()) and not (data_dir / MARKER).exists():
+        raise ConfigError(
+            f"data_dir is {str(data_dir)!r}: the folder is not empty and not of an earlier demo",
+            "Choose another folder with --data-dir.",
+        )
+    with FolderLock(data_dir):
+        end_left_over(data_dir)  # of a demo that was killed
+        for entry in data_dir.iterdir():
+            if entry.name == LOCK_FILE:
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        (data_dir / MARKER).touch()
 
 
 def _source(options: DemoOptions) -> SampleSource:

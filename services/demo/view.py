@@ -8,6 +8,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +18,7 @@ from services.demo.watch import Seen
 __all__ = ["Progress", "event_line", "headless_line", "live_view"]
 
 SHOWN_HORIZONS_MIN = (30, 120, 1440)
+BAND_WIDTH = 16  # "1023 (1001-1045)"
 SHOWN_TARGETS = (("air_temp_c", "°C", 1), ("rh_pct", "%", 0), ("co2_ppm", "ppm", 0))
 
 
@@ -40,7 +42,7 @@ def live_view(seen: Seen, progress: Progress) -> RenderableType:
     if events:
         parts.append(Panel(Group(*(Text.from_markup(event_line(event)) for event in events)), title="events"))
     if seen.errors:
-        parts.append(Panel("\n".join(seen.errors), title="errors", border_style="red"))
+        parts.append(Panel(Text("\n".join(seen.errors)), title="errors", border_style="red"))
     return Group(*parts)
 
 
@@ -74,7 +76,7 @@ def event_line(event: Mapping[str, Any]) -> str:
     """One event of the learning loop, in words."""
     at = datetime.fromtimestamp(event.get("time_ms", 0) / 1000).astimezone().strftime("%H:%M:%S")
     kind, version = event.get("kind", "event"), event.get("version", "")
-    reason = event.get("reason") or event.get("message") or ""
+    reason = escape(str(event.get("reason") or event.get("message") or ""))
     colour = {"retrain": "cyan", "serving": "bold green", "refused": "yellow", "error": "red"}.get(kind, "white")
     moved = f"{event['before']} to {version}" if event.get("before") else version
     return f"[dim]{at}[/] [{colour}]{kind}[/] {moved} [dim]{reason}[/]"
@@ -98,7 +100,7 @@ def _head(seen: Seen, progress: Progress) -> RenderableType:
         _retrainer(seen),
     )
     grid.add_row(
-        f"/predict {probe.get('sent', 0):,} asked",
+        f"{probe.get('sent', 0):,} requests",
         f"[{'red' if failed else 'green'}]{failed} failed[/]",
         f"p99 {probe.get('p99_ms') or 0:.1f} ms",
         f"{progress.memory_mb:,.0f} MB",
@@ -113,26 +115,18 @@ def _retrainer(seen: Seen) -> str:
 
 
 def _zones(seen: Seen) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    table.add_column("zone")
-    table.add_column("")
-    table.add_column("now", justify="right")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("p50 (p10-p90)", min_width=13, max_width=16, overflow="fold")
+    table.add_column("now", justify="right", min_width=5)
     for horizon in SHOWN_HORIZONS_MIN:
         name = f"in {horizon} min" if horizon < 60 else f"in {horizon // 60} h"
-        table.add_column(f"{name} (p10-p90)", justify="right")
+        table.add_column(name, justify="right", min_width=BAND_WIDTH)
     for (_, zone), forecast in sorted(seen.forecasts.items()):
-        for row, (target, unit, digits) in enumerate(SHOWN_TARGETS):
+        table.add_row(f"[bold]{zone}[/]", "", "[yellow]degraded[/]" if forecast["degraded"] else "")
+        for target, unit, digits in SHOWN_TARGETS:
             now = forecast["now"].get(target)
             cells = [_forecast_cell(_point(forecast, target, horizon), digits) for horizon in SHOWN_HORIZONS_MIN]
-            table.add_row(
-                f"[bold]{zone}[/]"
-                if row == 0
-                else ("[yellow]degraded[/]" if row == 1 and forecast["degraded"] else ""),
-                unit,
-                "–" if now is None else f"{now:.{digits}f}",
-                *cells,
-                end_section=row == len(SHOWN_TARGETS) - 1,
-            )
+            table.add_row(f"  {unit}", "–" if now is None else f"{now:.{digits}f}", *cells)
     return table
 
 

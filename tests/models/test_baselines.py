@@ -97,11 +97,11 @@ def test_memory_does_not_grow_with_time():
     assert size == sum(held.nbytes for held in fresh.state_dict().values())
 
 
-def test_five_minute_rows_cost_at_most_60_kilobytes_a_zone():
+def test_five_minute_rows_cost_at_most_70_kilobytes_a_zone():
     """The default schema's state fits a shard's budget."""
     climatology = Climatology(ForecastSpec(channels=("air_temp_c", "rh_pct", "co2_ppm")))
     climatology.add_zone()
-    assert sum(held.nbytes for held in climatology.state_dict().values()) <= 60_000
+    assert sum(held.nbytes for held in climatology.state_dict().values()) <= 70_000
 
 
 def test_nothing_seen_gives_nan_and_one_value_gives_a_forecast():

@@ -58,6 +58,11 @@ def test_overrides_win_over_the_file() -> None:
         ("[[sites]]\nname = 's'\nlatitude = 91\n", ("latitude", "91", "90")),
         ("[influx]\ntoken = 'secret'\n", ("influx.token", "HOTHOUSE_INFLUX__TOKEN")),
         ("[stream\n", ("h.toml", "TOML")),
+        ("[forecast]\ntargets = ['air_temp']\n", ("forecast.targets", "air_temp", "vocabulary")),
+        ("[[sites]]\nname = '../b'\n", ("sites", "../b", "topic")),
+        ("[[sites]]\nname = 's'\nprimary = {air_temp = 'd'}\n", ("primary", "air_temp", "vocabulary")),
+        ("[[sites]]\nname = 's'\n[[sites]]\nname = 's'\n", ("sites", "same name")),
+        ("influx = 5\n", ("influx", "5")),
     ],
 )
 def test_a_wrong_setting_is_named(text: str, said: tuple[str, ...]) -> None:
@@ -69,6 +74,12 @@ def test_a_wrong_setting_is_named(text: str, said: tuple[str, ...]) -> None:
     assert caught.value.exit_code == 2
     assert "\n" not in told
     assert "secret" not in told.replace("secrets", "")
+
+
+def test_a_folder_is_no_configuration_file() -> None:
+    """Naming a folder is said in one sentence."""
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_settings(Path.cwd())
 
 
 def test_a_missing_file_is_said() -> None:

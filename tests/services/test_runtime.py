@@ -64,7 +64,7 @@ def test_what_a_killed_run_left_is_ended(tmp_path: Path) -> None:
     other = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     record = tmp_path / "runtime.json"
     record.write_text(json.dumps({"pid": 1, "folder": str(folder)}))
-    runtime._end_left_over(record)
+    runtime.end_left_over(record.parent)
     assert left.wait(5) != 0
     assert other.poll() is None
     assert not folder.exists()
@@ -81,7 +81,7 @@ def test_a_strange_record_ends_nothing(tmp_path: Path, content: str) -> None:
     """A damaged record, or one that names a folder that is not ours, is no reason to remove anything."""
     record = tmp_path / "runtime.json"
     record.write_text(content)
-    runtime._end_left_over(record)
+    runtime.end_left_over(record.parent)
     assert Path("/etc").exists()
 
 

@@ -14,7 +14,7 @@ from services.demo.view import Progress, headless_line, live_view
 from services.demo.watch import Seen
 
 HORIZONS_MIN = (5, 30, 60, 120, 180, 360, 720, 1440)
-LEVELS = {"air_temp_c": -17.25, "rh_pct": 99.95, "co2_ppm": 1234.4, "vpd_kpa": 1.234}
+LEVELS = {"air_temp_c": 17.25, "rh_pct": 99.95, "co2_ppm": 1234.4, "vpd_kpa": 1.234}
 ZONE = "south-compartment-12"
 REASON = "air_temp_c at 60 min: 0.52 against 0.61 of climatology, over 12,345 held-back windows of 3 zones"
 
@@ -22,10 +22,10 @@ REASON = "air_temp_c at 60 min: 0.52 against 0.61 of climatology, over 12,345 he
 def forecast(zone: str = ZONE) -> dict[str, Any]:
     """An answer of /predict with wide numbers."""
     return {
-        "site": "demo", "zone": zone, "model_version": "v12-8c0f1a2b", "degraded": ["co2_ppm is 3 h old"],
+        "site": "demo", "zone": zone, "model_version": "climatology", "degraded": ["co2_ppm is 3 h old"],
         "now": LEVELS,
         "forecasts": {
-            target: [{"horizon_min": h, "p10": x - 12, "p50": x, "p90": x + 12} for h in HORIZONS_MIN]
+            target: [{"horizon_min": h, "p10": x * 0.9, "p50": x, "p90": x * 1.1} for h in HORIZONS_MIN]
             for target, x in LEVELS.items()
         },
     }  # fmt: skip
@@ -33,7 +33,7 @@ def forecast(zone: str = ZONE) -> dict[str, Any]:
 
 def model(version: str, stage: str) -> dict[str, Any]:
     """A row of /models."""
-    errors = {name: 0.512 for name in ("model", "persistence", "naive_24h")}
+    errors = dict.fromkeys(("model", "persistence", "naive_24h"), 0.512)
     return {
         "version": version, "stage": stage, "created_ms": 1_646_092_800_000, "weights_sha256": "ab" * 32,
         "trained_on": {"from": "2022-02-01T00:00:00Z", "to": "2022-02-15T00:00:00Z"}, "forced": stage == "champion",
@@ -68,9 +68,9 @@ def shown(*what: RenderableType) -> str:
 def test_forecasts_fit() -> None:
     """Every band is whole and on the line of its target; each zone is a section."""
     text = shown(forecast_view([forecast(), forecast("north")]))
-    assert text.count("1234 (1222-1246)") == 6
-    assert text.count("-17.2 (-29.2--5.2)") == 6
-    assert f"demo/{ZONE}  model v12-8c0f1a2b  degraded: co2_ppm is 3 h old" in text
+    assert text.count("1234 (1111-1358)") == 6
+    assert text.count("17.2 (15.5-19.0)") == 6
+    assert f"demo/{ZONE}  model climatology  degraded: co2_ppm is 3 h old" in text
 
 
 def test_models_fit() -> None:
@@ -109,7 +109,7 @@ def test_the_demos_live_view_fits() -> None:
     progress = Progress()
     progress.probe = {"sent": 3600, "failed": 0, "p99_ms": 12.3}
     text = shown(live_view(seen, progress))
-    assert text.count("1234 (1222-1246)") == 3
+    assert text.count("1234 (1111-1358)") == 3
     assert "1,234,567 samples" in text
     assert "123,456 rows" in headless_line(seen, progress)
 
