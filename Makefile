@@ -1,6 +1,7 @@
 # Every target makes its own .venv first: from requirements.lock, and again whenever that file or pyproject.toml changes.
 PYTHON ?= python3
 ARGS ?=
+SEEDS ?= 0:200
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -10,7 +11,7 @@ venv := .venv
 stamp := $(venv)/.stamp
 bin := $(venv)/bin
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test chaos check format bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -23,6 +24,9 @@ demo: $(stamp) ## run the whole system on this machine; options: make demo ARGS=
 
 test: $(stamp) ## run all tests; one file: make test ARGS=tests/edge/test_log.py
 	$(bin)/python -m pytest $(ARGS)
+
+chaos: $(stamp) ## kill parts and compare with the judge; seeds of the simulation: make chaos SEEDS=0:1000
+	HOTHOUSE_TEST_SEEDS=$(SEEDS) $(bin)/python -m pytest -s tests/chaos $(ARGS)
 
 check: $(stamp) ## formatting, lint, types, import rules, doctests
 	$(bin)/ruff format --check .

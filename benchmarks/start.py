@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import statistics
 import tempfile
 import time
@@ -37,8 +38,8 @@ VERSION = "benchmark"
 LOOK_EVERY_S = 3.0
 
 
-def save_model(settings: Settings) -> Path:
-    """An artefact of a network of the default size; in a function, so that torch is loaded after the start is timed."""
+def save_model(settings: Settings) -> None:
+    """An artefact of a network of the default size; run in a process of its own, whose torch is not to be measured."""
     from models import artefact
     from models.features import build_inputs
     from models.network import QuantileNetwork
@@ -50,7 +51,6 @@ def save_model(settings: Settings) -> Path:
     golden = build_inputs(values, np.full(2, START_MS, np.int64), [Place()] * 2, baseline, spec)
     folder = settings.storage / "models" / VERSION
     artefact.save(folder, QuantileNetwork(spec), golden, trained_on={}, seed=0, metrics={})
-    return folder
 
 
 def swap_to(folder: Path, timeout_s: float = 60.0) -> None:
@@ -70,7 +70,7 @@ def swap_to(folder: Path, timeout_s: float = 60.0) -> None:
 
 
 def pss_mb() -> dict[str, float]:
-    """PSS of every process below this one, by name; this one, which holds the benchmark's own torch, by name too."""
+    """PSS of this process and every one below it, by name."""
     me = psutil.Process()
     found: dict[str, float] = {}
     for process in [me, *me.children(recursive=True)]:
@@ -104,7 +104,10 @@ def main() -> None:
             first_forecast_s = time.monotonic() - started_s
             watch.close()
             model_less_mb = sum(pss_mb().values())
-            swap_to(save_model(settings))
+            maker = multiprocessing.get_context("spawn").Process(target=save_model, args=(settings,))
+            maker.start()
+            maker.join()
+            swap_to(settings.storage / "models" / VERSION)
             looks = []
             for _ in range(options.looks):
                 time.sleep(LOOK_EVERY_S)

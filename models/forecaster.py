@@ -8,6 +8,7 @@ class; it has no clock, no I/O and no torch.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ from models.intervals import Intervals
 from models.mixture import Mixture
 from models.online import Features, PooledRidge, ZoneRidge
 from models.spec import QUANTILES, ForecastSpec
+from models.trees import Forest
 
-__all__ = ["EXPERTS", "OnlineForecaster"]
+__all__ = ["EXPERTS", "Example", "OnlineForecaster"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -40,10 +42,22 @@ LIMIT = 6.0
 
 EXPERTS = (
     "climatology", "climatology 1 d", "climatology 3 d", "climatology 8 d", "profile 1 d", "profile 3 d",
-    "profile 8 d", *(f"pooled ridge {days:g} d" for days in POOLED_DAYS), "zone ridge", "network",
+    "profile 8 d", *(f"pooled ridge {days:g} d" for days in POOLED_DAYS), "zone ridge", "trees", "network",
 )  # fmt: skip
 
 _HOURS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What was known of zones at one step, and the targets there: an earlier example's truth."""
+
+    step: int
+    zones: I64  # [Z]
+    common: F32  # [Z, D']
+    ahead: F32  # [Z, H, E']
+    base: F32  # [Z, H, M], the climatology's forecast
+    y: F32  # [Z, M]
 
 
 class OnlineForecaster:
@@ -86,6 +100,7 @@ class OnlineForecaster:
             newest_bin=((), np.int64, 0),
             error=((horizons, targets), np.float32, np.nan),
         )
+        self.forest = Forest(horizons, targets)
         self._unit = np.full((horizons, targets), np.nan)
         self._unit_seen = np.zeros((horizons, targets))
         low, high = zip(*spec.limits, strict=True)
@@ -100,17 +115,20 @@ class OnlineForecaster:
             part.add_zone()
         return self._zones.add()
 
-    def learn(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> None:
-        """Take the rows of one step: ``values [Z, C]``, ``day_bin [Z]``, ``sun [Z, 1 + H]`` (see :class:`Features`)."""
+    def learn(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Example:
+        """Take the rows of one step: ``values [Z, C]``, ``day_bin [Z]``, ``sun [Z, 1 + H]`` (see :class:`Features`).
+
+        What comes back is an example to grow trees on, once its truth is known.
+        """
         y = targets_of(values, self._spec)
         y = np.where(np.isfinite(y), y, np.float32(np.nan))
         self._mature(indices, step, y, day_bin)
         self.climatology.learn(indices, y, day_bin)
         profiles, members = self.climatology.members(indices, y, day_bin)
         base = self.climatology.predict(indices, y, day_bin)[..., 1]
-        unit = np.where(self._unit > 1e-9, self._unit, 1.0)
+        unit = self.unit
         error = self.climatology.latest_errors(indices)
-        common, ahead = self.features.learn(
+        common, ahead, detail, planned = self.features.learn(
             indices, step, values, day_bin, sun, base, profiles[:, [0, -1]], error, unit
         )
         example = step % self._stride == 0
@@ -125,7 +143,17 @@ class OnlineForecaster:
         )
         ridges = np.clip(ridges * unit[..., None], -room[..., None], room[..., None]) + base[..., None]
         none = np.full_like(base, np.nan)
-        experts = [base, *np.moveaxis(members, 1, 0), *np.moveaxis(profiles, 1, 0), *np.moveaxis(ridges, -1, 0), none]
+        seen = Example(step, indices.copy(), np.concatenate([common, detail], axis=1),
+                       np.concatenate([ahead, planned], axis=-1), base, y)  # fmt: skip
+        trees = self._trees(seen, unit)
+        experts = [
+            base,
+            *np.moveaxis(members, 1, 0),
+            *np.moveaxis(profiles, 1, 0),
+            *np.moveaxis(ridges, -1, 0),
+            trees,
+            none,
+        ]
         s = self._zones
         s["newest"][indices] = np.stack(experts, axis=-1)
         s["newest_step"][indices] = step
@@ -140,6 +168,7 @@ class OnlineForecaster:
             s["experts"][indices[:, None], at] = s["newest"][indices]
             s["base"][indices[:, None], at] = base
             s["median"][indices[:, None], at] = np.nan
+        return seen
 
     def predict(self, indices: I64, network: F32 | None = None) -> F32:
         """Forecast from the newest learned rows: ``[Z, H, M, Q]``, p10 <= p50 <= p90.
@@ -151,7 +180,7 @@ class OnlineForecaster:
             s["newest"][indices, ..., -1] = network
         experts = s["newest"][indices]
         base = experts[..., 0]
-        unit = np.where(self._unit > 1e-9, self._unit, 1.0).astype(np.float32)
+        unit = self.unit.astype(np.float32)
         deviations: F32 = (experts - base[..., None]) / unit[..., None]
         median = base + self.mixture.predict(deviations) * unit
         median = np.clip(median, self._low, self._high).astype(np.float32)
@@ -182,6 +211,16 @@ class OnlineForecaster:
         self._zones.load_state_dict(state["zones"])
         self._unit, self._unit_seen = state["unit"].copy(), state["seen"].copy()
 
+    @property
+    def unit(self) -> F64:
+        """The climatology's usual error, ``[H, M]``: what experts' answers are measured in."""
+        return np.where(self._unit > 1e-9, self._unit, 1.0)
+
+    def _trees(self, seen: Example, unit: F64) -> F32:
+        """The forest's answers; NaN where there is none. Between examples nobody learns from them."""
+        answer = self.forest.predict(seen.common, seen.ahead) * unit + seen.base
+        return np.asarray(answer, dtype=np.float32)
+
     def _hours(self, day_bin: I64, steps: I64) -> I64:
         return (day_bin[:, None] + steps) % self._spec.steps_per_day * _HOURS // self._spec.steps_per_day
 
@@ -197,7 +236,7 @@ class OnlineForecaster:
         """Let every part learn from the forecasts whose truth this row is."""
         s = self._zones
         hour = self._hours(day_bin, np.zeros(1, np.int64))[:, 0]
-        unit_before = np.where(self._unit > 1e-9, self._unit, 1.0).astype(np.float32)
+        unit_before = self.unit.astype(np.float32)
         for h, ahead in enumerate(self._steps):
             origin = step - ahead
             if origin < 0 or origin % self._stride:
@@ -231,5 +270,5 @@ class OnlineForecaster:
         self._unit[horizon] = np.where(count > 0, held + gain * (mean - held), self._unit[horizon])
 
 
-_PARTS = ("climatology", "features", "pooled", "zonal", "mixture", "intervals")
+_PARTS = ("climatology", "features", "pooled", "zonal", "forest", "mixture", "intervals")
 assert QUANTILES == (0.1, 0.5, 0.9)

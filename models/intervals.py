@@ -22,13 +22,13 @@ F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
 
-SPREAD_DAYS = 10.0
+SPREAD_DAYS = 5.0
 """How long the size of errors is remembered, by hour of day."""
 
-STEP = 0.03
+STEP = 0.004
 """How far a factor moves after an example, in units of the mean absolute error."""
 
-POOLED_STEP = 0.01
+POOLED_STEP = 0.002
 """The same for the factor that all zones share; new zones start from it."""
 
 START = 1.609

@@ -45,6 +45,8 @@ HOLD_MS = 3_600_000
 
 LAGS_MS = (3_600_000, 3 * 3_600_000)
 
+SHORT_MS = (300_000, 900_000, 1_800_000)
+
 ERROR_MS = 3 * 3_600_000
 """The climatology's latest errors enter as they are and as a mean that remembers this long."""
 
@@ -85,7 +87,7 @@ class Features:
             held_step=((width,), np.int64, -1),
             profile=((self._day, width), np.float32, np.nan),
             deviation=((self._lags[-1] + 1, width), np.float32, np.nan),
-            past=((self._day, self._targets), np.float32, np.nan),
+            past=((self._day, width), np.float32, np.nan),
             past_step=((self._day,), np.int64, -1),
             error=((len(self._steps), self._targets), np.float32, 0.0),
         )
@@ -112,8 +114,11 @@ class Features:
     def learn(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, base: F32, profiles: F32, error: F32,
         unit: F64,
-    ) -> tuple[F32, F32]:  # fmt: skip
-        """Take the rows of one step and return their regressors.
+    ) -> tuple[F32, F32, F32, F32]:  # fmt: skip
+        """Take the rows of one step and return their regressors, and the details that only trees can use.
+
+        Details are in the channels' units, NaN where unknown: ``[Z, 4 C]`` levels and how they changed within three
+        short times, ``[Z, H, C]`` how they changed a day ago from this time of day to that of each horizon.
 
         ``values [Z, C]``; ``sun [Z, 1 + H]`` the sine of the sun's elevation now and at each horizon, NaN where
         unknown; ``base`` and ``error [Z, H, M]`` the climatology's forecast and its errors that matured in this row,
@@ -143,28 +148,33 @@ class Features:
             ],
             axis=1,
         )  # fmt: skip
-        at = (step + self._steps) % self._day
         back = step + self._steps - self._day * (-(-self._steps // self._day))
-        yesterday = s["past"][indices[:, None], at]
-        yesterday = np.where((s["past_step"][indices[:, None], at] == back)[..., None], yesterday, np.float32(np.nan))
+        yesterday = self._past(indices, back)
         latest = _cut(error / unit)
         gain = np.float32(1 - np.exp(-self._spec.step_ms / ERROR_MS))
         s["error"][indices] += gain * (latest - s["error"][indices])
         spread = scale[:m]
         outward = [self._index("out_radiation_w_m2"), self._index("out_temp_c")]
-        turn = [now[:, [i]] * light[:, 1:] if i is not None else np.zeros((n, len(at)), np.float32) for i in outward]
+        turn = [
+            now[:, [i]] * light[:, 1:] if i is not None else np.zeros((n, len(self._steps)), np.float32)
+            for i in outward
+        ]
         ahead = np.concatenate(
             [
                 latest, s["error"][indices], _cut((profiles[:, 0] - base) / spread),
-                _cut((profiles[:, 1] - base) / spread), _cut((yesterday - base) / spread), light[:, 1:, None],
+                _cut((profiles[:, 1] - base) / spread), _cut((yesterday[..., :m] - base) / spread), light[:, 1:, None],
                 turn[0][..., None], turn[1][..., None],
             ],
             axis=-1,
         )  # fmt: skip
-        s["past"][indices, step % self._day] = targets
+        short = np.array([max(round(ms / self._spec.step_ms), 1) for ms in SHORT_MS], dtype=np.int64)
+        changed = row[:, None] - self._past(indices, step - short)
+        a_day_ago = self._past(indices, np.array([step - self._day]))
+        planned = np.where((back == step)[:, None], row[:, None], yesterday) - a_day_ago
+        s["past"][indices, step % self._day] = row
         s["past_step"][indices, step % self._day] = step
         s["step"][indices] = step
-        return common, ahead
+        return common, ahead, np.concatenate([row, changed.reshape(n, -1)], axis=1), planned
 
     def state_dict(self) -> dict[str, _Array]:
         """Everything that was learned; copies."""
@@ -174,6 +184,18 @@ class Features:
         """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
         self._zones.load_state_dict({k: v for k, v in state.items() if k not in ("scale", "seen")})
         self._scale, self._seen = state["scale"].copy(), state["seen"].copy()
+
+    @property
+    def detail_width(self) -> tuple[int, int]:
+        """How many details there are, of the row and of each horizon."""
+        width = self._targets + len(self._columns)
+        return (1 + len(SHORT_MS)) * width, width
+
+    def _past(self, indices: I64, steps: I64) -> F32:
+        """The rows at ``steps [P]``, at most a day back, ``[Z, P, C]``; NaN where there was none."""
+        s, zone, at = self._zones, indices[:, None], steps % self._day
+        there = s["past_step"][zone, at] == steps
+        return np.asarray(np.where(there[..., None], s["past"][zone, at], np.float32(np.nan)))
 
     def _index(self, name: str) -> int | None:
         names = feature_channels(self._spec)

@@ -6,6 +6,8 @@ A test that starts Ray, a broker or a browser says so with its marker; the fast 
 from __future__ import annotations
 
 import ipaddress
+import itertools
+import lzma
 import os
 import shutil
 import socket
@@ -144,7 +146,14 @@ def data_dir(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def recording() -> Path:
-    """Four days (11-14 February 2022) of two real compartments, as published, with their weather station."""
-    return Path(__file__).parent / "data" / "recording"
+@pytest.fixture(scope="session")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first four days of two of the three compartments in ``data/lettuce_2022``, for tests that read them often."""
+    source = Path(__file__).parent / "data" / "lettuce_2022"
+    folder = tmp_path_factory.mktemp("recording") / "lettuce"
+    folder.mkdir()
+    shutil.copy(source / "recording.toml", folder)
+    for zone in ("Koala", "Reference"):
+        with lzma.open(source / f"{zone}.csv.xz", "rt") as whole:
+            (folder / f"{zone}.csv").write_text("".join(itertools.islice(whole, 1 + 4 * 288)))
+    return folder

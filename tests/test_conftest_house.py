@@ -55,4 +55,4 @@ def test_the_clock_moves_only_when_told(clock: FakeClock) -> None:
 
 def test_the_recording_is_there(recording: Path) -> None:
     """The recording fixture holds two zones."""
-    assert sorted(path.name for path in recording.glob("*.csv.xz")) == ["Koala.csv.xz", "Reference.csv.xz"]
+    assert sorted(path.name for path in recording.glob("*.csv")) == ["Koala.csv", "Reference.csv"]

@@ -14,6 +14,7 @@ from models.forecaster import OnlineForecaster
 from models.spec import ForecastSpec
 from services.backtest.table import Table, sun_sine
 from services.errors import HothouseError
+from services.learn.trees import Grower
 
 __all__ = ["MODEL_VERSION", "Forecasts", "Options", "replay", "spec_of"]
 
@@ -23,6 +24,9 @@ I64 = npt.NDArray[np.int64]
 MODEL_VERSION = "online-1"
 TARGETS = ("air_temp_c", "rh_pct", "co2_ppm")
 HORIZONS_MIN = (30, 60, 180, 360, 720, 1440)
+GROW_DAYS = 7
+"""The trees are grown again this often."""
+
 _DAY_MS = 86_400_000
 
 
@@ -73,6 +77,7 @@ def replay(
     day_bin = ends % _DAY_MS // spec.step_ms
     first_step = table.start_ms // spec.step_ms
     forecaster = OnlineForecaster(spec, zones)
+    grower = Grower(spec)
     for _ in range(zones):
         forecaster.add_zone()
     issue = [dict(_origins(table, z, options)) for z in range(zones)]
@@ -83,7 +88,8 @@ def replay(
         if len(alive):
             here = np.full(len(alive), day_bin[t])
             light = np.broadcast_to(sun[t + steps], (len(alive), len(steps)))
-            forecaster.learn(alive, first_step + t, table.values[alive, t], here, light)
+            seen = forecaster.learn(alive, first_step + t, table.values[alive, t], here, light)
+            grower.add(seen)
             given = forecaster.predict(alive)
             base = forecaster.baseline(alive)
             for i, z in enumerate(alive.tolist()):
@@ -92,6 +98,8 @@ def replay(
                     origin_ms.append(issue[z][t])
                     quantiles.append(given[i])
                     climatology.append(base[i])
+        if (t + 1) % (GROW_DAYS * spec.steps_per_day) == 0:
+            forecaster.forest = grower.grow(forecaster.unit) or forecaster.forest
         progress(t + 1, len(ends))
     if not zone:
         raise HothouseError("no zone is longer than the warm-up: nothing to forecast")

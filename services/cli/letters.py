@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,7 +50,7 @@ def deadletters(
 
 def _show_counts(counts: Sequence[LetterCount], as_json: bool) -> None:
     if as_json:
-        print_json([found._asdict() for found in counts])
+        print_json([asdict(found) for found in counts])
         return
     table = Table(title="Kept out", title_justify="left", caption=f"{sum(found.count for found in counts)} in all")
     for heading in ("reason", "topic"):

@@ -107,10 +107,10 @@ class Sensors:
         self._ts[sensor[in_time]] = ts[in_time]  # the last of equal indices stays
         self._value[sensor[in_time]] = value[in_time]
         touched = table.order[fresh[table.order]]
+        zone, device, metric = (names[touched] for names in table.names)
         rows = DeviceRows(
-            *(names[touched] for names in table.names),
-            count[touched], mean[touched], low[touched], high[touched], self._value[touched],
-        )  # fmt: skip
+            zone, device, metric, count[touched], mean[touched], low[touched], high[touched], self._value[touched]
+        )
         return fresh, mean, rows
 
     def _special_means(self, table: _Table, sensor: I64, value: F64, ts: I64, mean: F64) -> None:
@@ -255,7 +255,8 @@ def _ranges(starts: I64, lengths: I64) -> I64:
 
 def _in_time(ts: I64) -> I64:
     """The order of their times; equal times keep the order of their ids."""
-    return np.argsort(ts, kind="stable")
+    order: I64 = np.argsort(ts, kind="stable")
+    return order
 
 
 def _medians(group: I64, values: F64) -> tuple[I64, F64]:

@@ -1,19 +1,22 @@
 """Step 4 of the way of a reading: a partition's state and log offset in one file, written whole or not at all.
 
-A file is ``MAGIC``, the header's length (4 bytes), a MessagePack header and a MessagePack body whose NumPy arrays are
-extension values; nothing is ever unpickled.
+A file is ``MAGIC``, the header's length (4 bytes), a MessagePack header, a MessagePack body, and the NumPy arrays one
+after another, to which extension values of the body point; nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import math
+import mmap
 import struct
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from services.errors import HothouseError
 from services.store.files import write_atomically
@@ -40,7 +43,8 @@ class _Header(msgspec.Struct):
     format: int
     epoch: int
     offset: int
-    length: int
+    length: int  # of body and arrays
+    body: int
     sha256: str
 
 
@@ -64,12 +68,18 @@ class Snapshots:
         newest = self._stored_epoch()
         if newest != self.epoch:
             raise FencedError(f"partition {self._partition} was taken over by another writer (epoch {newest})")
-        body = msgspec.msgpack.encode(state, enc_hook=_encode_array)
-        header = msgspec.msgpack.encode(
-            _Header(FORMAT, self.epoch, offset, len(body), hashlib.sha256(body).hexdigest())
-        )
-        content = MAGIC + struct.pack("<I", len(header)) + header + body
-        write_atomically(self._folder / f"p{self._partition}-{offset:020d}.snapshot", lambda tmp: _fill(tmp, content))
+        arrays: list[npt.NDArray[Any]] = []
+        body = msgspec.msgpack.encode(state, enc_hook=lambda value: _set_aside(value, arrays))
+        # The arrays go from where they are to the file: they are most of a shard's memory and must not be there twice.
+        parts: list[bytes | memoryview] = [body, *(array.reshape(-1).view(np.uint8).data for array in arrays)]
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(part)
+        length = sum(len(part) for part in parts)
+        header = msgspec.msgpack.encode(_Header(FORMAT, self.epoch, offset, length, len(body), digest.hexdigest()))
+        parts = [MAGIC + struct.pack("<I", len(header)) + header, *parts]
+        path = self._folder / f"p{self._partition}-{offset:020d}.snapshot"
+        write_atomically(path, lambda tmp: _fill(tmp, *parts))
         for old in self._files()[:-KEEP]:
             old.unlink()
 
@@ -104,38 +114,59 @@ class Snapshots:
 
 
 def _read(path: Path) -> tuple[int, dict[str, Any]]:
-    content = path.read_bytes()
-    if len(content) < len(MAGIC) + 4 or not content.startswith(MAGIC):
-        raise SnapshotError(f"{path} is not a snapshot")
-    (size,) = struct.unpack_from("<I", content, len(MAGIC))
-    start = len(MAGIC) + 4
+    with path.open("rb") as file:
+        head = file.read(len(MAGIC) + 4)
+        if len(head) < len(MAGIC) + 4 or not head.startswith(MAGIC):
+            raise SnapshotError(f"{path} is not a snapshot")
+        content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    (size,) = struct.unpack_from("<I", head, len(MAGIC))
+    start = len(head)
     try:
         header = msgspec.msgpack.decode(content[start : start + size], type=_Header)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        found = _format(content[start : start + size])
+        if found not in (None, FORMAT):
+            raise SnapshotError(f"{path} has format {found}, this version reads {FORMAT}") from error
         raise SnapshotError(f"{path} has a torn header: {error}") from error
-    body = content[start + size :]
+    rest = content[start + size :]
     if header.format != FORMAT:
         raise SnapshotError(f"{path} has format {header.format}, this version reads {FORMAT}")
-    if len(body) != header.length or hashlib.sha256(body).hexdigest() != header.sha256:
+    if len(rest) != header.length or hashlib.sha256(rest).hexdigest() != header.sha256:
         raise SnapshotError(f"{path} is torn or corrupt: its checksum does not fit")
-    return header.offset, msgspec.msgpack.decode(body, ext_hook=_decode_array)
+    arrays = rest[header.body :]
+    state = msgspec.msgpack.decode(rest[: header.body], ext_hook=lambda code, data: _fetch(code, data, arrays))
+    return header.offset, state
 
 
-def _fill(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+def _format(header: memoryview) -> int | None:
+    """The format that a header of any version names."""
+    try:
+        found = msgspec.msgpack.decode(header).get("format")
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError):
+        return None
+    return found if isinstance(found, int) else None
 
 
-def _encode_array(value: Any) -> Any:
+def _fill(path: Path, *parts: bytes | memoryview) -> None:
+    with path.open("wb") as file:
+        file.writelines(parts)
+
+
+def _set_aside(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if not isinstance(value, np.ndarray) or value.dtype.hasobject:
         raise NotImplementedError(f"a snapshot cannot hold {type(value).__name__}")
-    parts = (value.dtype.str, list(value.shape), np.ascontiguousarray(value).tobytes())
-    return msgspec.msgpack.Ext(_ARRAY, msgspec.msgpack.encode(parts))
+    start = sum(array.nbytes for array in arrays)
+    arrays.append(np.ascontiguousarray(value))
+    return msgspec.msgpack.Ext(_ARRAY, msgspec.msgpack.encode((value.dtype.str, list(value.shape), start)))
 
 
-def _decode_array(code: int, data: memoryview) -> Any:
+def _fetch(code: int, data: memoryview, arrays: memoryview) -> Any:
     if code != _ARRAY:
         raise SnapshotError(f"a snapshot holds an unknown extension {code}")
-    dtype, shape, content = msgspec.msgpack.decode(data)
-    return np.frombuffer(content, np.dtype(dtype)).reshape(shape).copy()
+    dtype, shape, start = msgspec.msgpack.decode(data)
+    count = math.prod(shape)
+    if count == 0:
+        return np.empty(shape, dtype)
+    return np.frombuffer(arrays, np.dtype(dtype), count, start).reshape(shape).copy()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from services.store.rows import DeadLetter
 
@@ -17,7 +18,8 @@ _TABLE = """CREATE TABLE IF NOT EXISTS dead_letters (
 ) WITHOUT ROWID"""
 
 
-class LetterCount(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LetterCount:
     """How many letters of one reason and topic are kept, and the newest of them."""
 
     reason: str
@@ -74,11 +76,11 @@ def count_letters(root: Path, reason: str | None = None) -> list[LetterCount]:
     sql = """SELECT reason, topic, count(*), partition, offset, max(receive_ms), detail FROM dead_letters
              WHERE ?1 IS NULL OR reason = ?1 GROUP BY reason, topic"""
     merged: dict[tuple[str, str], LetterCount] = {}
-    for found in map(LetterCount._make, _ask(root, sql, (reason,))):
+    for found in (LetterCount(*row) for row in _ask(root, sql, (reason,))):
         before = merged.get((found.reason, found.topic))
         if before is not None:
             newer = max(before, found, key=lambda letter: letter.receive_ms)
-            found = newer._replace(count=before.count + found.count)
+            found = replace(newer, count=before.count + found.count)
         merged[found.reason, found.topic] = found
     return sorted(merged.values(), key=lambda found: (-found.count, found.reason, found.topic))
 

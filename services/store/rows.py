@@ -52,8 +52,9 @@ class DeviceRows(Sequence[DeviceRow]):
         if isinstance(rows, cls):
             return rows
         columns = list(zip(*rows, strict=True)) or [()] * 8
-        texts = [np.array([*column, None], object)[:-1] for column in columns[:3]]
-        return cls(*texts, np.array(columns[3], np.int64), *(np.array(column, np.float64) for column in columns[4:]))
+        zone, device, metric = (np.array([*column, None], object)[:-1] for column in columns[:3])
+        mean, low, high, last = (np.array(column, np.float64) for column in columns[4:])
+        return cls(zone, device, metric, np.array(columns[3], np.int64), mean, low, high, last)
 
     def __len__(self) -> int:
         return len(self.n)

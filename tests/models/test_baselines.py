@@ -126,9 +126,7 @@ def test_a_silent_zone_poisons_nothing():
 
 
 @settings(max_examples=30, deadline=None)
-@given(
-    st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6, width=32), st.just(float("inf"))), min_size=1, max_size=120)
-)
+@given(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6, width=32), st.just(float("inf"))), min_size=1, max_size=120))
 def test_quantiles_never_cross_whatever_comes(values):
     """For any series, also broken ones, p10 <= p50 <= p90 within what is physically possible."""
     column = np.array([np.nan if v is None else v for v in values], dtype=np.float32)

@@ -79,7 +79,7 @@ def test_regressors_are_finite_and_bounded_whatever_comes():
     cells = (1, len(SPEC.horizons_min), len(SPEC.targets))
     for step in range(values.shape[1]):
         nothing = np.full(cells, np.nan, np.float32)
-        common, ahead = features.learn(
+        common, ahead, detail, planned = features.learn(
             zone, step, values[:, step], np.array([step % DAY]), sun(step, 1), nothing,
             np.full((1, 2, *cells[1:]), np.nan, np.float32), nothing, np.ones(cells[1:]),
         )  # fmt: skip
@@ -87,6 +87,7 @@ def test_regressors_are_finite_and_bounded_whatever_comes():
         assert np.isfinite(ahead).all()
         assert max(np.abs(common).max(), np.abs(ahead).max()) <= 2 * CLIP
     assert (common.shape[1], ahead.shape[2]) == features.width
+    assert (detail.shape[1], planned.shape[2]) == features.detail_width
 
 
 def test_the_online_layer_beats_the_climatology_and_both_yardsticks():

@@ -26,9 +26,7 @@ def test_rows_in_any_order_give_the_same_set():
     """from_columns sorts by zone and time."""
     zone_ids, end_ms, values, grid = columns()
     order = np.random.default_rng(0).permutation(len(values))
-    windows = WindowSet.from_columns(
-        zone_ids[order], end_ms[order], values[order], {"z0": PLACE, "z1": PLACE}, SPEC
-    )
+    windows = WindowSet.from_columns(zone_ids[order], end_ms[order], values[order], {"z0": PLACE, "z1": PLACE}, SPEC)
     assert windows.zone_ids == ("z0", "z1")
     assert np.array_equal(windows.targets, targets_of(grid, SPEC), equal_nan=True)
 

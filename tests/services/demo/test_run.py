@@ -42,7 +42,7 @@ def test_a_running_demo_is_left_alone(tmp_path: Path) -> None:
 def test_a_folder_that_is_a_file_is_a_configuration_error(tmp_path: Path) -> None:
     """The sentence names data_dir and the path."""
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="data_dir is .*file"):
+    with pytest.raises(ConfigError, match=r"data_dir is .*file"):
         _prepare(tmp_path / "file")
 
 

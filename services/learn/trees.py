@@ -1,0 +1,122 @@
+"""Step 13 of the way of a reading: grow the trees that are an expert of the mixture.
+
+:class:`Grower` keeps a bounded history of regressors and truths, and fits one histogram gradient boosting a horizon
+and target (Ke and others 2017; scikit-learn) on what the climatology left over, absolute error as the loss, all zones
+together. Equal examples give equal trees.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from models.forecaster import Example
+from models.spec import ForecastSpec
+from models.trees import Forest
+
+__all__ = ["Grower"]
+
+F32 = npt.NDArray[np.float32]
+
+EXAMPLE_MS = 1_800_000
+HISTORY_DAYS = 28
+MIN_EXAMPLES = 500
+LEAST_DAYS = 3
+"""Before, the climatology is still learning, and what it leaves over is not what it will leave over."""
+
+OPTIONS: dict[str, Any] = {
+    "loss": "absolute_error", "max_iter": 60, "learning_rate": 0.1, "max_leaf_nodes": 15, "min_samples_leaf": 40,
+    "l2_regularization": 1.0, "max_features": 0.5, "early_stopping": False, "random_state": 7,
+}  # fmt: skip
+
+
+class Grower:
+    """Examples of the last four weeks, and the forest that fits them."""
+
+    def __init__(self, spec: ForecastSpec) -> None:
+        self._spec = spec
+        self._every = max(EXAMPLE_MS // spec.step_ms, 1)
+        self._first: int | None = None
+        self._examples: deque[Example] = deque()
+
+    def add(self, example: Example) -> None:
+        """Take the newest rows' example; most are passed over."""
+        if self._first is None:
+            self._first = example.step
+        if example.step % self._every:
+            return
+        self._examples.append(example)
+        while example.step - self._examples[0].step > HISTORY_DAYS * self._spec.steps_per_day:
+            self._examples.popleft()
+
+    def grow(self, unit: npt.NDArray[np.float64]) -> Forest | None:
+        """Fit to all examples whose truth is known; ``None`` where there are too few. ``unit [H, M]``."""
+        horizons, targets = len(self._spec.horizons_min), len(self._spec.targets)
+        if self._first is None:
+            return None
+        start = self._first + LEAST_DAYS * self._spec.steps_per_day
+        truths = {example.step: example for example in self._examples}
+        cells: list[list[Any]] = []
+        for h, ahead in enumerate(self._spec.horizon_steps):
+            x, residual = [], []
+            for origin in self._examples:
+                after = truths.get(origin.step + ahead)
+                if origin.step < start or after is None:
+                    continue
+                both, mine, theirs = np.intersect1d(origin.zones, after.zones, return_indices=True)
+                if len(both):
+                    x.append(np.concatenate([origin.common[mine], origin.ahead[mine, h]], axis=1))
+                    residual.append((after.y[theirs] - origin.base[mine, h]) / unit[h])
+            if not x:
+                return None
+            regressors, wanted = np.concatenate(x), np.concatenate(residual)
+            cells.append([_fit(regressors, wanted[:, m]) for m in range(targets)])
+        return _forest(horizons, targets, cells)
+
+
+def _fit(x: F32, residual: F32) -> HistGradientBoostingRegressor | None:
+    known = np.isfinite(residual)
+    if known.sum() < MIN_EXAMPLES:
+        return None
+    x = x[known]
+    x[:, ~np.isfinite(x).any(axis=0)] = 0  # the library cannot bin a regressor that is never there
+    return HistGradientBoostingRegressor(**OPTIONS).fit(x, residual[known])
+
+
+def _forest(horizons: int, targets: int, cells: list[list[Any]]) -> Forest:
+    """The fitted trees as plain arrays; a cell without a fit answers 0, as the climatology does."""
+    kinds = {"feature": np.int32, "threshold": np.float64, "missing_left": bool, "left": np.int32, "right": np.int32,
+             "value": np.float32}  # fmt: skip
+    parts: dict[str, list[Any]] = {name: [] for name in kinds}
+    trees = int(OPTIONS["max_iter"])
+    root, start = np.zeros((horizons, targets, trees), dtype=np.int32), np.zeros((horizons, targets), dtype=np.float32)
+    # Node 0 is a leaf of value 0, for trees that are not there.
+    _append(parts, feature=[-1], threshold=[0.0], missing_left=[True], left=[0], right=[0], value=[0.0])
+    size, depth = 1, 1
+    for h, row in enumerate(cells):
+        for m, fitted in enumerate(row):
+            if fitted is None:
+                continue
+            start[h, m] = float(np.ravel(fitted._baseline_prediction)[0])
+            for number, (tree,) in enumerate(fitted._predictors):
+                nodes = tree.nodes
+                leaf = nodes["is_leaf"].astype(bool)
+                _append(
+                    parts, feature=np.where(leaf, -1, nodes["feature_idx"]), threshold=nodes["num_threshold"],
+                    missing_left=nodes["missing_go_to_left"].astype(bool), left=nodes["left"].astype(np.int64) + size,
+                    right=nodes["right"].astype(np.int64) + size, value=np.where(leaf, nodes["value"], 0),
+                )  # fmt: skip
+                root[h, m, number] = size
+                size += len(nodes)
+                depth = max(depth, int(nodes["depth"].max()))
+    arrays = {name: np.concatenate(parts[name]).astype(kind) for name, kind in kinds.items()}
+    return Forest(horizons, targets, {**arrays, "root": root, "start": start, "depth": np.array(depth)})
+
+
+def _append(parts: dict[str, list[Any]], **columns: Any) -> None:
+    for name, column in columns.items():
+        parts[name].append(np.asarray(column))

@@ -1,0 +1,196 @@
+"""The backtest: nothing from the future, the same file twice, and recordings of every kind."""
+
+import csv
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from services.backtest.replay import Options, replay
+from services.backtest.report import cells, write
+from services.backtest.table import read_table, sun_sine
+from services.cli import app
+from services.errors import HothouseError
+
+RECORDING = Path(__file__).parent.parent / "data" / "lettuce_2022"
+DAY_MS = 86_400_000
+OPTIONS = Options(warmup_ms=2 * DAY_MS, every_ms=3_600_000, latitude=52.0, longitude=4.5, timezone="Europe/Amsterdam")
+
+
+def hourly(day, hour):
+    """A made-up greenhouse: warm by day, with something that remembers."""
+    return 18 + 5 * np.sin((hour - 6) * np.pi / 12) + 0.5 * np.sin(day)
+
+
+def made_up(
+    folder, zones=("a", "b"), days=6, step_min=15, start="2022-03-25", leave_out=(), columns=("t_air_c", "rh_pct")
+):
+    """Write a recording on a naive clock; ``leave_out`` are days that are not there at all."""
+    first = np.datetime64(start, "m")
+    folder.mkdir(exist_ok=True)
+    for z, zone in enumerate(zones):
+        with (folder / f"{zone}.csv").open("w", newline="") as file:
+            out = csv.writer(file)
+            out.writerow(["time", *columns])
+            for i in range(days * 1440 // step_min):
+                day, minute = divmod(i * step_min, 1440)
+                if day not in leave_out:
+                    value = hourly(day, minute / 60) + z
+                    row = {"t_air_c": value, "rh_pct": 100 - 2 * value, "co2_ppm": 500 - value}
+                    out.writerow([str(first + i * step_min).replace("T", " "), *(round(row[c], 3) for c in columns)])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """Four days of two real zones, and their forecasts."""
+    folder = tmp_path_factory.mktemp("lettuce")
+    for zone in ("Koala", "Reference"):
+        with lzma.open(RECORDING / f"{zone}.csv.xz", "rt") as file:
+            (folder / f"{zone}.csv").write_text("".join(file.readlines()[: 4 * 288 + 1]))
+    table = read_table(folder)
+    return folder, table, replay(table, OPTIONS)
+
+
+def shortened(table, rows):
+    """The same with everything after ``rows`` altered."""
+    values = table.values.copy()
+    values[:, rows:] = np.nan_to_num(values[:, rows:]) * 1.5 + 10
+    return type(table)(table.names, table.metrics, table.start_ms, table.step_ms, values, table.spans, table.notes)
+
+
+def test_nothing_after_an_origin_is_used(real):
+    """Altering every value after an origin, labels that mature later included, leaves its forecast's bytes equal."""
+    _, table, before = real
+    rows = round(2.7 * 288)
+    after = replay(shortened(table, rows), OPTIONS)
+    old = before.origin_ms < table.start_ms + rows * table.step_ms
+    assert old.any()
+    assert not old.all()
+    assert before.quantiles[old].tobytes() == after.quantiles[old].tobytes()
+    assert before.quantiles[~old].tobytes() != after.quantiles[~old].tobytes()
+
+
+def test_trees_see_no_future_either(tmp_path):
+    """The same on rows long enough for trees to be grown twice."""
+    table = read_table(made_up(tmp_path / "r", days=18, step_min=30))
+    rows = round(16.3 * 48)
+    before, after = replay(table, OPTIONS), replay(shortened(table, rows), OPTIONS)
+    old = before.origin_ms < table.start_ms + rows * table.step_ms
+    assert before.quantiles[old].tobytes() == after.quantiles[old].tobytes()
+    assert before.quantiles[~old].tobytes() != after.quantiles[~old].tobytes()
+
+
+def test_two_runs_give_identical_files(real, tmp_path):
+    """Equal input gives equal bytes."""
+    folder, table, first = real
+    second = replay(read_table(folder), OPTIONS)
+    for name, forecasts in (("a", first), ("b", second)):
+        write(tmp_path / f"{name}.parquet", table, forecasts)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+def test_the_file_names_things_as_the_recording_does(real, tmp_path):
+    """Zones, columns and local times are the input's; every origin and horizon is there once, quantiles in order."""
+    _, table, forecasts = real
+    rows = write(tmp_path / "p.parquet", table, forecasts)
+    written = pq.read_table(tmp_path / "p.parquet").to_pandas()
+    assert len(written) == rows
+    assert list(written.columns) == ["zone", "origin", "target_time", "metric", "q10", "q50", "q90", "model_version"]
+    assert set(written.zone) == {"Koala", "Reference"}
+    assert set(written.metric) == {"t_air_c", "rh_pct", "co2_ppm"}
+    assert not written.duplicated(["zone", "metric", "origin", "target_time"]).any()
+    assert (written.q10 <= written.q50).all()
+    assert (written.q50 <= written.q90).all()
+    with lzma.open(RECORDING / "Koala.csv.xz", "rt") as file:
+        start = file.readlines()[1].split(",")[0]
+    first = written[written.zone == "Koala"].origin.min()
+    assert first == np.datetime64(start.replace(" ", "T")) + np.timedelta64(2, "D")
+    assert set((written.target_time - written.origin).dt.total_seconds() / 60) == {30, 60, 180, 360, 720, 1440}
+
+
+def test_the_closing_table_counts_every_case(real):
+    """Each cell has its errors, and the base is no worse than either of its two."""
+    _, table, forecasts = real
+    found = cells(table, forecasts)
+    assert len(found) == 18
+    for cell in found:
+        assert cell.base <= min(cell.persistence, cell.naive_24h) + 1e-9
+        assert 0 < cell.coverage < 1
+        assert cell.pinball > 0
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        {"columns": ("t_air_c",)}, {"columns": ("t_air_c", "rh_pct", "co2_ppm"), "step_min": 5, "days": 4},
+        {"leave_out": (2, 3)}, {"zones": ("only one",)}, {"step_min": 30},
+    ],
+    ids=["one column", "five minutes", "a gap of days", "a name with a blank", "half-hours"],
+)  # fmt: skip
+def test_recordings_differ(tmp_path, world):
+    """Missing columns, gaps of days, other steps and names, across a change to daylight saving: all is forecast."""
+    table = read_table(made_up(tmp_path / "r", **world))
+    forecasts = replay(table, OPTIONS)
+    assert np.isfinite(forecasts.quantiles).all()
+    assert table.names == tuple(world.get("zones", ("a", "b")))
+    known = np.isfinite(forecasts.truth)
+    assert known.any()
+
+
+def test_zones_that_start_late_and_say_nothing(tmp_path):
+    """A zone of empty cells gives no forecast and harms none; another that begins days later has its own warm-up."""
+    folder = made_up(tmp_path / "r", zones=("a",), days=7)
+    made_up(folder, zones=("late",), days=4, start="2022-03-28")
+    empty = [line.split(",")[0] + ",," for line in (folder / "a.csv").read_text().splitlines()[1:]]
+    (folder / "silent.csv").write_text("\n".join(["time,t_air_c,rh_pct", *empty]) + "\n")
+    table = read_table(folder)
+    forecasts = replay(table, OPTIONS)
+    late, silent = table.names.index("late"), table.names.index("silent")
+    assert np.isnan(forecasts.quantiles[forecasts.zone == silent]).all()
+    assert np.isfinite(forecasts.quantiles[forecasts.zone != silent]).all()
+    assert forecasts.origin_ms[forecasts.zone == late].min() == table.spans[late][0] + OPTIONS.warmup_ms
+    assert set(pq.read_table(written(tmp_path, table, forecasts)).to_pandas().zone) == {"a", "late"}
+
+
+def written(folder, table, forecasts):
+    """The path of the written predictions."""
+    write(folder / "p.parquet", table, forecasts)
+    return folder / "p.parquet"
+
+
+def test_what_cannot_be_forecast_is_told(tmp_path):
+    """No target, no folder, and a recording shorter than its warm-up are each one sentence."""
+    with pytest.raises(HothouseError, match="not a folder"):
+        read_table(tmp_path / "nothing")
+    folder = tmp_path / "lamps"
+    folder.mkdir()
+    (folder / "z.csv").write_text("time,lamp_pct\n2022-01-01 00:00,1\n2022-01-01 00:05,1\n")
+    with pytest.raises(HothouseError, match="none of the columns"):
+        replay(read_table(folder), OPTIONS)
+    with pytest.raises(HothouseError, match="warm-up"):
+        replay(read_table(made_up(tmp_path / "short", days=1)), OPTIONS)
+
+
+def test_the_sun_stands_highest_at_noon_and_is_unknown_without_a_place():
+    """Without a time zone the clock is taken to be the sun's; without a place there is no sun."""
+    times = np.arange(24, dtype=np.int64) * 3_600_000
+    assert np.isnan(sun_sine(times, None, None, None)).all()
+    assert np.argmax(sun_sine(times, None, 52.0, 90.0)) == 12
+    assert np.argmax(sun_sine(times, "Europe/Amsterdam", 52.0, 4.5)) == 13
+
+
+def test_the_command(tmp_path):
+    """`hothouse backtest` writes the file, prints the table, and refuses what it does not understand."""
+    folder, out = made_up(tmp_path / "r"), tmp_path / "p.parquet"
+    run = CliRunner()
+    done = run.invoke(app, ["backtest", str(folder), "--out", str(out), "--warmup", "3d", "--every", "1h"])
+    assert done.exit_code == 0, done.output
+    assert "t_air_c" in done.output or "t_air" in done.output
+    assert "mean MAE" in done.output
+    assert out.exists()
+    refused = run.invoke(app, ["backtest", str(folder), "--out", str(out), "--every", "often"])
+    assert refused.exit_code == 2
