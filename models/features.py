@@ -211,7 +211,7 @@ def _window(values: F32, spec: ForecastSpec) -> F32:
     angles = [i for i, name in enumerate(spec.channels) if name in spec.angles]
     tokens = _tokens(values, spec)[..., plain]
     radians = np.deg2rad(values[..., angles])
-    turned = np.stack([np.sin(radians), np.cos(radians)], axis=-1).reshape(*values.shape[:2], -1)
+    turned = np.stack([np.sin(radians), np.cos(radians)], axis=-1).reshape(*values.shape[:2], 2 * len(angles))
     temp, humidity = _channel(tokens, "air_temp_c", spec, plain), _channel(tokens, "rh_pct", spec, plain)
     moist = [vpd_kpa(temp, humidity), absolute_humidity_g_m3(temp, humidity), dew_point_c(temp, humidity)]
     return np.concatenate([tokens, _tokens(turned, spec), np.stack(moist, axis=-1)], axis=-1, dtype=np.float32)

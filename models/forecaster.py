@@ -41,9 +41,9 @@ LIMIT = 6.0
 """No expert departs from the climatology by more than this many times its usual error."""
 
 EXPERTS = (
-    "climatology", "climatology 1 d", "climatology 3 d", "climatology 8 d", "profile 1 d", "profile 3 d",
-    "profile 8 d", *(f"pooled ridge {days:g} d" for days in POOLED_DAYS), "zone ridge", "trees", "network",
+    "climatology", "climatology 1 d", "profile 1 d", *(f"pooled ridge {days:g} d" for days in POOLED_DAYS), "zone ridge", "trees", "network",
 )  # fmt: skip
+"""The first is what the others correct, and answers where they do not."""
 
 _HOURS = 24
 
@@ -146,14 +146,7 @@ class OnlineForecaster:
         seen = Example(step, indices.copy(), np.concatenate([common, detail], axis=1),
                        np.concatenate([ahead, planned], axis=-1), base, y)  # fmt: skip
         trees = self._trees(seen, unit)
-        experts = [
-            base,
-            *np.moveaxis(members, 1, 0),
-            *np.moveaxis(profiles, 1, 0),
-            *np.moveaxis(ridges, -1, 0),
-            trees,
-            none,
-        ]
+        experts = [base, members[:, 0], profiles[:, 0], *np.moveaxis(ridges, -1, 0), trees, none]
         s = self._zones
         s["newest"][indices] = np.stack(experts, axis=-1)
         s["newest_step"][indices] = step
@@ -181,9 +174,9 @@ class OnlineForecaster:
         experts = s["newest"][indices]
         base = experts[..., 0]
         unit = self.unit.astype(np.float32)
-        deviations: F32 = (experts - base[..., None]) / unit[..., None]
-        median = base + self.mixture.predict(deviations) * unit
-        median = np.clip(median, self._low, self._high).astype(np.float32)
+        deviations = np.asarray((experts - base[..., None]) / unit[..., None], dtype=np.float32)
+        mixed = base + self.mixture.predict(deviations) * unit
+        median = np.asarray(np.clip(mixed, self._low, self._high), dtype=np.float32)
         for step in np.unique(s["newest_step"][indices]):
             if step >= 0 and step % self._stride == 0:
                 which = np.flatnonzero(s["newest_step"][indices] == step)

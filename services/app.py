@@ -36,6 +36,7 @@ _log = logging.getLogger(__name__)
 GATEWAY_REPORT_S = 1.0
 GATEWAY_QUIET_S = 10.0
 SHARD_CPUS = 0.1
+SHARD_START_S = 60.0
 SHARD_STOP_S = 4.0
 RETRAINER_STOP_S = 2.0
 
@@ -157,6 +158,7 @@ class System:
         self.url = start_serving(settings)
         self._say("starting the shards and the retrainer")
         shards = _start_shards(settings)
+        _await_shards(shards)
         self._handles += shards
         self._parts.callback(_stop_all, shards, SHARD_STOP_S)
         retrainer = start_retrainer(settings)
@@ -207,6 +209,20 @@ def _start_shards(settings: Settings) -> list[Any]:
         ).remote(settings, index, list(partitions[index::count]))
         for index in range(count)
     ]  # fmt: skip
+
+
+def _await_shards(shards: Sequence[Any]) -> None:
+    """A shard that cannot start (its settings differ from its snapshot's, say) must stop the start, in one sentence."""
+    import ray
+
+    try:
+        ray.get([shard.ping.remote() for shard in shards], timeout=SHARD_START_S)
+    except ray.exceptions.GetTimeoutError as error:
+        raise StartError(f"the shards did not start within {SHARD_START_S:g} s") from error
+    except ray.exceptions.RayError as error:
+        # Ray tells why an actor's constructor failed as text: its last line is the exception.
+        reason = str(error).strip().splitlines()[-1].partition("Error: ")[2] or str(error).splitlines()[0]
+        raise StartError(f"a shard did not start: {reason}") from error
 
 
 def _stop_all(actors: Sequence[Any], timeout_s: float) -> None:

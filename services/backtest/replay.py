@@ -24,7 +24,7 @@ I64 = npt.NDArray[np.int64]
 MODEL_VERSION = "online-1"
 TARGETS = ("air_temp_c", "rh_pct", "co2_ppm")
 HORIZONS_MIN = (30, 60, 180, 360, 720, 1440)
-GROW_DAYS = 7
+GROW_DAYS = 5
 """The trees are grown again this often."""
 
 _DAY_MS = 86_400_000

@@ -170,7 +170,8 @@ class _ForecasterLink:
 
 
 class BoardLink:
-    """Sends to the board actor from a thread of its own; keeps what could not be sent, within a bound.
+    """Sends to the board actor from a thread of its own; keeps what could not be sent, within a bound beside each
+    zone's newest forecast.
 
     A board that was restarted has lost everything: after an error each zone's newest forecast is sent again, and the
     board's answer names the zones whose past it lacks.
@@ -196,9 +197,8 @@ class BoardLink:
     def publish(self, forecasts: Sequence[ZoneForecast]) -> None:
         """See ``services.ingest.shard.Board``."""
         with self._changed:
-            self._forecasts += forecasts
             self._newest.update({(f["site"], f["zone"]): f for f in forecasts})
-            del self._forecasts[:-MAX_UNSENT]
+            self._forecasts = self._bounded([*self._forecasts, *forecasts])
             self._changed.notify()
 
     def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
@@ -237,8 +237,14 @@ class BoardLink:
                     self._past = {**past, **self._past}
                     waiting = {id(f) for f in forecasts} | {id(f) for f in self._forecasts}
                     again = [f for f in self._newest.values() if id(f) not in waiting]
-                    self._forecasts = (again + forecasts + self._forecasts)[-MAX_UNSENT - len(again) :]
+                    self._forecasts = self._bounded(again + forecasts + self._forecasts)
                     self._changed.wait_for(lambda: self._closing, BOARD_RETRY_S)
+
+    def _bounded(self, forecasts: list[ZoneForecast]) -> list[ZoneForecast]:
+        """At most ``MAX_UNSENT``, in their order, without the oldest; but of each zone always the newest."""
+        newest = {id(forecast) for forecast in self._newest.values()}
+        surplus = len(forecasts) - MAX_UNSENT
+        return [f for index, f in enumerate(forecasts) if index >= surplus or id(f) in newest]
 
     def _send(
         self, forecasts: list[ZoneForecast], past: dict[tuple[str, str], Any], stats: dict[str, Any] | None

@@ -1,7 +1,9 @@
 """Steps 5, 7 and 10 of the way of a reading for one partition: its windows, rings, climatology and live scores.
 
-Everything here is a function of the partition's records and of the forecasts issued for it; :meth:`state` holds all
-of it, so that a shard that continues from a snapshot goes on exactly as if it had never stopped.
+Windows, rings, climatology and counts are a function of the partition's records; :meth:`Partition.state` holds all of
+them, so that a shard that continues from a snapshot goes on exactly as if it had never stopped. The live scores also
+depend on when a forecast came: one that was issued between the snapshot and a crash counts as issued at its origin,
+one that was still waiting is issued, and counts, after the restart.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from models.spec import ForecastSpec, Place
 from services.ingest.forecasting import Origin
 from services.ingest.rings import Rings
 from services.ingest.windows import PartitionWindows
-from services.store.history import IssuedForecast
+from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
 
 __all__ = ["Partition"]
@@ -49,6 +51,7 @@ class Partition:
         self.letters: list[DeadLetter] = []  # not yet durable
         self.latest: dict[str, SiteStep] = {}  # the newest closed step of each site
         self.stream_ms: dict[str, int] = {}  # receive time of the newest record of each site
+        self.kept_ms: dict[str, int] = {}  # rows up to here are in the history and better than what is left of the log
         self._issued: dict[tuple[str, int], list[IssuedForecast]] = {}
 
     def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[SiteStep], list[Origin]]:
@@ -132,7 +135,7 @@ class Partition:
         return {
             "windows": self.windows.state(), "rings": self.rings.state(),
             "climatology": self.climatology.state_dict(), "scores": self.scores.state_dict(),
-            "stream_ms": dict(self.stream_ms), "counts": dict(self.counts),
+            "stream_ms": dict(self.stream_ms), "kept_ms": dict(self.kept_ms), "counts": dict(self.counts),
             "rejected": dict(self.rejected), "values_refused": dict(self.values_refused),
             "latest": [
                 {"site": s.site, "end_ms": s.end_ms, "zones": list(s.zones), "values": s.values, "ages_s": s.ages_s}
@@ -149,7 +152,7 @@ class Partition:
         self.scores.load_state_dict(state["scores"])
         self.counts, self.rejected = Counter(state["counts"]), Counter(state["rejected"])
         self.values_refused = Counter(state["values_refused"])
-        self.stream_ms = dict(state["stream_ms"])
+        self.stream_ms, self.kept_ms = dict(state["stream_ms"]), dict(state["kept_ms"])
         self.latest = {
             s["site"]: SiteStep(self.number, s["site"], s["end_ms"], tuple(s["zones"]), s["values"], s["ages_s"])
             for s in state["latest"]

@@ -24,7 +24,7 @@ from services.store.files import write_atomically
 __all__ = ["FencedError", "SnapshotError", "Snapshots"]
 
 MAGIC = b"HHSNAP\r\n"
-FORMAT = 2
+FORMAT = 3
 KEEP = 2
 _ARRAY = 1  # code of the MessagePack extension that holds an array
 
@@ -51,23 +51,28 @@ class _Header(msgspec.Struct):
 class Snapshots:
     """Snapshots of one partition in ``folder``; the newest two are kept.
 
-    Constructing it claims the partition: the writer epoch rises, and an older writer's next :meth:`save` raises.
+    Constructing it claims the partition: the writer epoch rises, and an older writer's next :meth:`check` or
+    :meth:`save` raises.
     """
 
     def __init__(self, folder: Path, partition: int) -> None:
-        self._folder, self._partition = folder, partition
+        self._folder, self.partition = folder, partition
         self._epoch_file = folder / f"p{partition}.epoch"
         self.epoch = self._stored_epoch() + 1
         write_atomically(self._epoch_file, lambda tmp: _fill(tmp, str(self.epoch).encode()))
+
+    def check(self) -> None:
+        """Raises :class:`FencedError` when a newer writer has claimed the partition."""
+        newest = self._stored_epoch()
+        if newest != self.epoch:
+            raise FencedError(f"partition {self.partition} was taken over by another writer (epoch {newest})")
 
     def save(self, offset: int, state: dict[str, Any]) -> None:
         """Make ``state`` durable as what holds before the record at ``offset``; ``state`` is maps, lists and arrays.
 
         Raises :class:`FencedError` when a newer writer has claimed the partition.
         """
-        newest = self._stored_epoch()
-        if newest != self.epoch:
-            raise FencedError(f"partition {self._partition} was taken over by another writer (epoch {newest})")
+        self.check()
         arrays: list[npt.NDArray[Any]] = []
         body = msgspec.msgpack.encode(state, enc_hook=lambda value: _set_aside(value, arrays))
         # The arrays go from where they are to the file: they are most of a shard's memory and must not be there twice.
@@ -78,8 +83,8 @@ class Snapshots:
         length = sum(len(part) for part in parts)
         header = msgspec.msgpack.encode(_Header(FORMAT, self.epoch, offset, length, len(body), digest.hexdigest()))
         parts = [MAGIC + struct.pack("<I", len(header)) + header, *parts]
-        path = self._folder / f"p{self._partition}-{offset:020d}.snapshot"
-        write_atomically(path, lambda tmp: _fill(tmp, *parts))
+        path = self._folder / f"p{self.partition}-{offset:020d}.snapshot"
+        write_atomically(path, lambda tmp: _fill(tmp, *parts), self.check)
         for old in self._files()[:-KEEP]:
             old.unlink()
 
@@ -96,13 +101,13 @@ class Snapshots:
                 _log.error("%s; trying the snapshot before it", error)
         if files:
             raise SnapshotError(
-                f"no snapshot of partition {self._partition} in {self._folder} can be read",
+                f"no snapshot of partition {self.partition} in {self._folder} can be read",
                 "Remove them to replay the log from its beginning.",
             )
         return None
 
     def _files(self) -> list[Path]:
-        return sorted(self._folder.glob(f"p{self._partition}-*.snapshot"))
+        return sorted(self._folder.glob(f"p{self.partition}-*.snapshot"))
 
     def _stored_epoch(self) -> int:
         try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from services.config import Settings
+from services.forecast_spec import forecast_spec
 from services.messages import NAMESPACE, RETRAINER_ACTOR
 from services.observe.logs import log_to_file
 
@@ -27,7 +28,8 @@ class RetrainerActor:
         from services.learn.retrainer import Retrainer
 
         uri = settings.learn.mlflow_uri or f"sqlite:///{(settings.data_dir / 'mlflow.sqlite').resolve()}"
-        self._retrainer = Retrainer(settings.learn, Registry(uri, settings.storage), RayCluster(settings))
+        registry = Registry(uri, settings.storage, forecast_spec(settings).hash)
+        self._retrainer = Retrainer(settings.learn, registry, RayCluster(settings))
         self._retrainer.start()
 
     def trigger(self, reason: str = "operator") -> dict[str, Any]:

@@ -24,8 +24,9 @@ from services.errors import TrainingError
 from services.learn import dataset
 from services.learn.dataset import DataRange
 from services.learn.job import Job
+from services.learn.rival import Rival, rival_of
 from services.learn.trainer import TrainPlan, train
-from services.messages import F32, I64
+from services.messages import I64
 
 __all__ = ["learn"]
 
@@ -40,28 +41,29 @@ def learn(job: Job) -> dict[str, Any]:
 
     Returns a :class:`services.learn.registry.Candidate`. Whatever is no usable model raises :class:`TrainingError`
     (or :class:`HistoryError`) and leaves no artefact: weights or forecasts that are not finite, a history too short,
-    a file that does not give its golden output again.
+    a file that does not give its golden output again. A champion that has seen the held-back rows leaves fewer to
+    compare on; where they are too few the gate refuses.
     """
     whole = dataset.describe(job.files, job.after_ms, job.to_ms)
     cut_ms = whole.to_ms - round((whole.to_ms - whole.from_ms) * job.learn.held_back)
     trained_on = dataset.describe(job.files, job.after_ms, cut_ms)
-    champion = _load_champion(job)
+    rival = rival_of(job, cut_ms, _options(job.learn))
     rows = dataset.read(job.files, job.spec.channels, job.after_ms, cut_ms)
-    fitted = train(rows, _plan(job, trained_on, cut_ms, champion))
+    fitted = train(rows, _plan(job, trained_on, cut_ms, rival))
 
     network = QuantileNetwork(job.spec, **_options(job.learn))
     network.load_arrays(fitted.state)
     network.eval()
     windows, origins = _held_back(job, whole, cut_ms)
-    challenger = evaluate(network.predict, windows, origins)
-    rival = evaluate(_climatology if champion is None else champion.network.predict, windows, origins)
-    verdict = judge(challenger, rival, "the climatology" if champion is None else job.champion)
+    compared = _spread(origins[windows.times(origins) >= rival.from_ms], EVALUATED_ORIGINS)
+    challenger, champion = (evaluate(predict, windows, compared) for predict in (network.predict, rival.predict))
+    verdict = judge(challenger, champion, rival.name)
     if verdict.evidence.get("missing"):
         raise TrainingError(verdict.reason)
 
     lineage = {**trained_on.as_dict(), "held_back_until": whole.as_dict()["to"]}
-    errors = _table(challenger, rival, job.spec)
-    golden = windows.inputs(origins[:: max(len(origins) // GOLDEN_EXAMPLES, 1)][:GOLDEN_EXAMPLES])
+    errors = _table(challenger, champion, job.spec)
+    golden = windows.inputs(_spread(origins, GOLDEN_EXAMPLES))
     manifest = _keep(job, network, golden, {**lineage, "log_offsets": dict(job.log_offsets)}, errors)
     return {
         "folder": str(_folder(job)),
@@ -71,12 +73,12 @@ def learn(job: Job) -> dict[str, Any]:
         "params": {
             "seed": job.learn.seed, "epochs": job.learn.epochs, "max_windows": job.learn.max_windows,
             "workers": job.learn.workers, "use_gpu": job.use_gpu, "schema_hash": job.spec.hash,
-            "champion": job.champion, "warm_start": champion is not None,
+            "champion": job.champion, "measured_against": rival.name, "warm_start": rival.initial_state is not None,
         },
         "held_back_mae": errors,
         "curves": _curves(fitted),
         "passed": verdict.promote,
-        "reason": verdict.reason,
+        "reason": f"{verdict.reason} {rival.note}".strip(),
         "forced": False,
     }  # fmt: skip
 
@@ -90,7 +92,7 @@ def _options(settings: LearnSettings) -> dict[str, Any]:
     return {name: getattr(config, name) for name in ("hidden", "mixes", "dropout", "silence")}
 
 
-def _plan(job: Job, found: DataRange, cut_ms: int, champion: artefact.Model | None) -> TrainPlan:
+def _plan(job: Job, found: DataRange, cut_ms: int, rival: Rival) -> TrainPlan:
     return TrainPlan(
         name=job.name,
         folder=str(Path(job.storage, "train")),
@@ -101,23 +103,8 @@ def _plan(job: Job, found: DataRange, cut_ms: int, champion: artefact.Model | No
         shares=dataset.share_out(found.rows, job.learn.workers),
         workers=job.learn.workers,
         use_gpu=job.use_gpu,
-        initial_state=None if champion is None else champion.network.arrays(),
+        initial_state=rival.initial_state,
     )
-
-
-def _load_champion(job: Job) -> artefact.Model | None:
-    """What serves now, for the comparison and the warm start.
-
-    ``None`` for the climatology, and for a champion of another schema or network: the replicas cannot serve that
-    one either, and it must not stand in the way of one that they can.
-    """
-    if not job.champion_folder:
-        return None
-    try:
-        model = artefact.load(Path(job.champion_folder), job.spec.hash)
-    except artefact.ArtefactError:
-        return None
-    return model if model.network.options == _options(job.learn) else None
 
 
 def _held_back(job: Job, whole: DataRange, cut_ms: int) -> tuple[WindowSet, I64]:
@@ -131,21 +118,22 @@ def _held_back(job: Job, whole: DataRange, cut_ms: int) -> tuple[WindowSet, I64]
     origins = origins[windows.times(origins) >= cut_ms]
     if not len(origins):
         raise TrainingError("the history is too short: no row that was held back can be forecast")
-    return windows, origins[:: -(-len(origins) // EVALUATED_ORIGINS)]
+    return windows, origins
+
+
+def _spread(origins: I64, most: int) -> I64:
+    """At most this many of them, spread evenly."""
+    return origins[:: max(-(-len(origins) // most), 1)]
 
 
 def _zone_places(job: Job, found: DataRange) -> dict[str, Place]:
     return {zone: job.places.get(zone.split("/", 1)[0], Place()) for zone in found.rows}
 
 
-def _climatology(inputs: Inputs) -> F32:
-    return inputs.baseline
-
-
-def _table(challenger: Errors, rival: Errors, spec: ForecastSpec) -> dict[str, dict[str, dict[str, float]]]:
+def _table(challenger: Errors, champion: Errors, spec: ForecastSpec) -> dict[str, dict[str, dict[str, float]]]:
     """Mean absolute errors by target and horizon in minutes; cells without a pair are left out."""
     means = {name: challenger.mae(name) for name in ("model", "persistence", "naive_24h", "climatology")}
-    means["champion"] = rival.mae()
+    means["champion"] = champion.mae()
     return {
         target: {
             str(minutes): {name: round(float(mae[h, m]), 5) for name, mae in means.items() if np.isfinite(mae[h, m])}

@@ -23,8 +23,6 @@ __all__ = ["RayCluster"]
 
 CALL_TIMEOUT_S = 5.0
 FLUSH_TIMEOUT_S = 60.0
-LOOK_S = 2.0
-"""How often the length of the history is looked up while a schedule waits for it."""
 SETTLED = 0.05
 """History that grew by more than this share between two looks is still being imported: a first model waits."""
 DAY_MS = 86_400_000
@@ -37,20 +35,16 @@ class RayCluster:
         self._settings = settings
         self._spec = forecast_spec(settings)
         self._history = History(settings.storage, self._spec.channels)
-        self._looked_s = -LOOK_S
         self._days = 0.0
-        self._settled = False
 
     def history_days(self) -> float:
-        """Length of the history in days; 0 while it still grows fast, because an import is under way."""
-        if time.monotonic() - self._looked_s >= LOOK_S:
-            self._looked_s = time.monotonic()
-            files = self._history.files()
-            oldest, newest = dataset.oldest_ms(files), dataset.newest_ms(files)
-            days = 0.0 if oldest is None or newest is None else (newest - oldest) / DAY_MS
-            self._settled = days <= self._days * (1 + SETTLED)
-            self._days = days
-        return self._days if self._settled else 0.0
+        """Length of the history in days; 0 while it grew fast since the last look, because an import is under way."""
+        files = self._history.files()
+        oldest, newest = dataset.oldest_ms(files), dataset.newest_ms(files)
+        days = 0.0 if oldest is None or newest is None else (newest - oldest) / DAY_MS
+        settled = days <= self._days * (1 + SETTLED)
+        self._days = days
+        return days if settled else 0.0
 
     def flush(self) -> dict[str, int]:
         """Have every shard write its rows; one that is being restarted is asked again until the time is over."""

@@ -81,11 +81,12 @@ class Registry:
 
     Versions are named ``v1, v2, ...``. Methods may be called from any thread; every one raises
     :class:`RegistryError` when MLflow cannot be reached, and changes nothing then. ``storage`` is where the artefacts
-    live; MLflow gets a copy of each beside its run.
+    live; MLflow gets a copy of each beside its run. Models are promoted that were made for ``schema_hash``, no others.
     """
 
-    def __init__(self, uri: str, storage: Path) -> None:
+    def __init__(self, uri: str, storage: Path, schema_hash: str) -> None:
         self._storage = storage
+        self._schema_hash = schema_hash
         self._uri = uri
         self._client: MlflowClient | None = None
         self._experiment = ""
@@ -128,8 +129,8 @@ class Registry:
     def promote(self, version: str) -> None:
         """Make ``version`` champion and the one before it ``previous``; ``climatology`` takes the champion away.
 
-        Raises :class:`PromotionRefusedError` for a version that does not exist, that serves already, or whose files
-        are not what was registered.
+        Raises :class:`PromotionRefusedError` for a version that does not exist, that serves already, whose files are
+        not what was registered, or that was made for another schema.
         """
         before = self.champion()
         if version == before:
@@ -170,9 +171,15 @@ class Registry:
 
     def _check(self, version: str) -> None:
         try:
-            self.folder(version)
+            folder = self.folder(version)
         except ArtefactError as error:
             raise PromotionRefusedError(f"{version} cannot serve: {error.message}") from error
+        made_for = json.loads((folder / MANIFEST).read_bytes()).get("schema_hash")
+        if made_for != self._schema_hash:
+            raise PromotionRefusedError(
+                f"{version} cannot serve: it was made for schema {made_for}, rows now have {self._schema_hash}",
+                "Train a model for these settings, or set step, targets, horizons and look-back as they were.",
+            )
 
     @contextmanager
     def _mlflow(self) -> Iterator[MlflowClient]:

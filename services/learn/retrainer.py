@@ -26,6 +26,8 @@ __all__ = ["Cluster", "Retrainer"]
 
 POLL_S = 0.2
 WATCH_S = 0.5
+LOOK_S = 2.0
+"""How often the history is looked at while the schedule waits for it."""
 SHOW_S = 2.0
 """The board keeps nothing over its restart, so it is told again this often."""
 
@@ -36,7 +38,7 @@ class Cluster(Protocol):
     """What the retrainer needs of the running system; every method may raise, and none may hang."""
 
     def history_days(self) -> float:
-        """Length of the history on the storage, in days; 0 without any."""
+        """Length of the history on the storage, in days; 0 without any. Reads files: not to be asked all the time."""
 
     def flush(self) -> dict[str, int]:
         """Have every shard write its rows to the history; the log offset that each partition's rows reach."""
@@ -79,7 +81,7 @@ class _State:
     counts: _Counts = field(default_factory=_Counts)
     last_run: dict[str, Any] | None = None
     running: dict[str, Any] | None = None
-    last_error: str = ""
+    errors: dict[str, str] = field(default_factory=dict)  # what fails -> why, until it works again
     registry_error: str = ""
     serving: str = ""
 
@@ -102,18 +104,23 @@ class Retrainer:
         self._monotonic_s = monotonic_s
         self._state = _State()
         self._stopping = threading.Event()
-        self._following = threading.Lock()  # the alias is followed by one thread at a time, so events stay in order
+        self._alias = threading.RLock()  # one thread at a time moves or follows it: no move between check and move
         self._told: str | None = None  # what the slot was last told; None: not known yet
         self._broken: str | None = None  # champion whose files cannot serve: reported once
         self._models: list[ModelRow] = []
         self._shown_s = float("-inf")
+        self._looked_s = float("-inf")
         self._why: dict[str, str] = {}  # version -> why it was made champion here
         self._triggers = Triggers(
             settings.retrain_every_s, settings.cool_down_s, settings.min_days, now_s=monotonic_s()
         )
         self._threads = [
-            threading.Thread(target=self._every, args=(POLL_S, self.retrain_if_due), name="retrain", daemon=True),
-            threading.Thread(target=self._every, args=(WATCH_S, self._follow), name="watch-champion", daemon=True),
+            threading.Thread(
+                target=self._every, args=(POLL_S, self.retrain_if_due, "schedule"), name="retrain", daemon=True
+            ),
+            threading.Thread(
+                target=self._every, args=(WATCH_S, self._follow, "watch"), name="watch-champion", daemon=True
+            ),
         ]
 
     def start(self) -> None:
@@ -140,18 +147,20 @@ class Retrainer:
 
         Raises :class:`PromotionRefusedError` or :class:`RegistryError`.
         """
-        before = self._registry.champion()
-        self._why[version] = "promoted by an operator"
-        self._registry.promote(version)
-        self.watch()
+        with self._alias:
+            before = self._registry.champion()
+            self._registry.promote(version)
+            self._why[version] = "promoted by an operator"
+            self.watch()
         return {"version": version, "before": before}
 
     def rollback(self) -> dict[str, Any]:
         """Go back to the previous champion; raises as :meth:`promote` does."""
-        before = self._registry.champion()
-        version = self._registry.rollback()
-        self._why[version] = f"rolled back from {before} by an operator"
-        self.watch()
+        with self._alias:
+            before = self._registry.champion()
+            version = self._registry.rollback()
+            self._why[version] = f"rolled back from {before} by an operator"
+            self.watch()
         return {"version": version, "before": before}
 
     def models(self) -> list[ModelRow]:
@@ -166,7 +175,7 @@ class Retrainer:
             "serving": state.serving,
             "running": state.running,
             "last_run": state.last_run,
-            "last_error": state.last_error,
+            "last_error": "; ".join(tuple(state.errors.values())),
             "registry_error": state.registry_error,
             "next_due_s": None if due_s is None else round(due_s - now_s, 1),
             **vars(state.counts),
@@ -175,21 +184,34 @@ class Retrainer:
     def retrain_if_due(self) -> None:
         """Run one retraining to its end, if a trigger asks for one."""
         now_s = self._monotonic_s()
-        if self._triggers.due(now_s, history_days=float("inf")) is None:
-            return  # history and registry are only looked at when they decide
-        if not self._triggers.has_model:
-            self._triggers.has_model = bool(self._registry.list())
-        trigger = self._triggers.due(now_s, self._cluster.history_days())
+        trigger = self._triggers.due(now_s, history_days=0)  # an operator's wish waits for nothing
+        trigger = trigger or self._scheduled(now_s)
         if trigger is not None:
             self._retrain(trigger)
 
+    def _scheduled(self, now_s: float) -> Trigger | None:
+        """What the schedule starts now; history and registry are looked at only when they decide, and not often."""
+        if self._triggers.due(now_s, history_days=float("inf")) is None or now_s < self._looked_s + LOOK_S:
+            return None
+        self._looked_s = now_s
+        days = self._cluster.history_days()
+        trigger = self._triggers.due(now_s, days)
+        if trigger is not None and not self._triggers.has_model:
+            self._triggers.has_model = bool(self._registry.list())
+            trigger = self._triggers.due(now_s, days)
+        self._state.errors.pop("schedule", None)
+        return trigger
+
     def watch(self) -> None:
         """Follow the ``champion`` alias once. MLflow that is away, or a torn artefact, leaves what serves in place."""
-        with self._following:
+        with self._alias:
             try:
                 version = self._registry.champion()
                 if version != self._told:
                     self._swap(version)
+                else:
+                    self._broken = None
+                    self._state.errors.pop("champion", None)
             except RegistryError as error:
                 self._report_registry(error.message)
             else:
@@ -204,13 +226,14 @@ class Retrainer:
         try:
             offsets = self._cluster.flush()
             champion = self._registry.champion()
-            folder = self._warm_start_folder(champion)
+            folder = self._champion_folder(champion)
             candidate = self._cluster.train(champion, folder, offsets, started_ms, self._stopping)
             candidate["forced"] = self._settings.force_promote and not candidate["passed"]
             version = self._registry.register(candidate, started_ms)
             self._triggers.has_model = True
             run |= {"version": version, "verdict": candidate["reason"], **candidate["trained_on"]}
-            self._decide(version, candidate, run)
+            self._decide(version, candidate, champion, run)
+            self._state.errors.pop("training", None)
         except Exception as error:  # whatever went wrong, the champion stays and the next slot tries again
             if not self._stopping.is_set():
                 self._fail(run, error)
@@ -220,22 +243,33 @@ class Retrainer:
             self._triggers.ended(self._monotonic_s())
             self._show()
 
-    def _decide(self, version: str, candidate: Candidate, run: dict[str, Any]) -> None:
+    def _decide(self, version: str, candidate: Candidate, judged_against: str, run: dict[str, Any]) -> None:
         counts = self._state.counts
         counts.retrains += 1
         seconds = round((self._wall_ms() - run["started_ms"]) / 1000, 1)
         told = {"version": version, "trigger": run["reason"], "reason": candidate["reason"], "seconds": seconds}
         self._tell("retrain", **told, rows=candidate["trained_on"].get("rows"))
-        if candidate["passed"] or candidate["forced"]:
+        refusal = self._promote(version, candidate, judged_against)
+        if refusal:
+            run |= {"result": "refused", "verdict": refusal}
+            counts.refused += 1
+            self._tell("refused", **told | {"reason": refusal})
+        else:
             run["result"] = "forced" if candidate["forced"] else "promoted"
             counts.forced += candidate["forced"]
-            self._why[version] = ("forced, although: " if candidate["forced"] else "") + candidate["reason"]
+
+    def _promote(self, version: str, candidate: Candidate, judged_against: str) -> str:
+        """Move the alias to a challenger that may serve, or say why it may not."""
+        if not (candidate["passed"] or candidate["forced"]):
+            return candidate["reason"]
+        with self._alias:
+            now = self._registry.champion()
+            if now != judged_against:  # an operator's word stands against a verdict that did not know it
+                return f"the champion changed meanwhile, from {judged_against} to {now}"
             self._registry.promote(version)
+            self._why[version] = ("forced, although: " if candidate["forced"] else "") + candidate["reason"]
             self.watch()
-        else:
-            run["result"] = "refused"
-            counts.refused += 1
-            self._tell("refused", **told)
+        return ""
 
     def _fail(self, run: dict[str, Any], error: Exception) -> None:
         message = error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
@@ -243,17 +277,17 @@ class Retrainer:
             _log.exception("a retraining failed")
         run |= {"result": "failed", "error": message}
         self._state.counts.failed += 1
-        self._state.last_error = message
+        self._state.errors["training"] = message
         self._tell("error", message=message, trigger=run["reason"])
 
-    def _warm_start_folder(self, version: str) -> str:
-        """Where the champion's weights are; empty for the climatology, or when they cannot be had."""
+    def _champion_folder(self, version: str) -> str:
+        """Where the champion's files are; empty for the climatology, or when they cannot be had."""
         if version == CLIMATOLOGY_VERSION:
             return ""
         try:
             return str(self._registry.folder(version))
         except ArtefactError as error:
-            self._tell("error", version=version, message=f"no warm start: {error.message}")
+            self._tell("error", version=version, message=f"{version} can be no rival: {error.message}")
             return ""
 
     def _swap(self, version: str) -> None:
@@ -266,16 +300,17 @@ class Retrainer:
             self._cluster.serve(version, folder)
         except ArtefactError as error:
             if version != self._broken:
-                self._broken, self._state.last_error = version, error.message
                 message = f"{version} cannot serve, {self._told} stays: {error.message}"
+                self._broken, self._state.errors["champion"] = version, message
                 self._tell("error", version=version, message=message)
             return
         except RegistryError:
             raise
         except Exception as error:  # a slot that restarts is told at the next look
-            self._state.last_error = f"the slot was not told of {version}: {error}"
+            self._state.errors["champion"] = f"the slot was not told of {version}: {error}"
             return
         before, self._told, self._broken = self._told, version, None
+        self._state.errors.pop("champion", None)
         self._state.serving = version
         self._state.counts.swaps += 1
         reason = self._why.pop(version, "champion alias moved in MLflow")
@@ -298,6 +333,7 @@ class Retrainer:
         self.watch()
         if self._monotonic_s() - self._shown_s >= SHOW_S:
             self._show()
+        self._state.errors.pop("watch", None)
 
     def _show(self) -> None:
         self._shown_s = self._monotonic_s()
@@ -308,12 +344,12 @@ class Retrainer:
         except Exception:  # the board restarts: it is told again soon
             _log.info("the board does not answer")
 
-    def _every(self, seconds: float, work: Callable[[], None]) -> None:
+    def _every(self, seconds: float, work: Callable[[], None], name: str) -> None:
         while not self._stopping.wait(seconds):
             try:
                 work()
             except Exception as error:  # a thread that died would stop the learning without a word
                 message = error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
-                if message != self._state.last_error:  # it comes again with every turn
+                if message != self._state.errors.get(name):  # it comes again with every turn
                     _log.warning("the retrainer's loop: %s", message, exc_info=True)
-                self._state.last_error = message
+                self._state.errors[name] = message

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
 
 from models.forecaster import Example
 from models.spec import ForecastSpec
@@ -22,15 +23,15 @@ __all__ = ["Grower"]
 
 F32 = npt.NDArray[np.float32]
 
-EXAMPLE_MS = 1_800_000
+EXAMPLE_MS = 900_000
 HISTORY_DAYS = 28
 MIN_EXAMPLES = 500
 LEAST_DAYS = 3
 """Before, the climatology is still learning, and what it leaves over is not what it will leave over."""
 
 OPTIONS: dict[str, Any] = {
-    "loss": "absolute_error", "max_iter": 60, "learning_rate": 0.1, "max_leaf_nodes": 15, "min_samples_leaf": 40,
-    "l2_regularization": 1.0, "max_features": 0.5, "early_stopping": False, "random_state": 7,
+    "loss": "absolute_error", "max_iter": 100, "learning_rate": 0.08, "max_leaf_nodes": 15, "min_samples_leaf": 60,
+    "l2_regularization": 1.0, "max_features": 0.3, "early_stopping": False, "random_state": 7,
 }  # fmt: skip
 
 
@@ -42,15 +43,19 @@ class Grower:
         self._every = max(EXAMPLE_MS // spec.step_ms, 1)
         self._first: int | None = None
         self._examples: deque[Example] = deque()
+        self._truths: deque[tuple[int, npt.NDArray[np.int64], F32]] = deque()
 
     def add(self, example: Example) -> None:
         """Take the newest rows' example; most are passed over."""
         if self._first is None:
             self._first = example.step
-        if example.step % self._every:
-            return
-        self._examples.append(example)
-        while example.step - self._examples[0].step > HISTORY_DAYS * self._spec.steps_per_day:
+        oldest = example.step - HISTORY_DAYS * self._spec.steps_per_day
+        self._truths.append((example.step, example.zones, example.y))
+        while self._truths[0][0] < oldest:
+            self._truths.popleft()
+        if example.step % self._every == 0:
+            self._examples.append(example)
+        while self._examples and self._examples[0].step < oldest:
             self._examples.popleft()
 
     def grow(self, unit: npt.NDArray[np.float64]) -> Forest | None:
@@ -59,7 +64,7 @@ class Grower:
         if self._first is None:
             return None
         start = self._first + LEAST_DAYS * self._spec.steps_per_day
-        truths = {example.step: example for example in self._examples}
+        truths = {step: (zones, y) for step, zones, y in self._truths}
         cells: list[list[Any]] = []
         for h, ahead in enumerate(self._spec.horizon_steps):
             x, residual = [], []
@@ -67,15 +72,17 @@ class Grower:
                 after = truths.get(origin.step + ahead)
                 if origin.step < start or after is None:
                     continue
-                both, mine, theirs = np.intersect1d(origin.zones, after.zones, return_indices=True)
+                zones, y = after
+                both, mine, theirs = np.intersect1d(origin.zones, zones, return_indices=True)
                 if len(both):
                     x.append(np.concatenate([origin.common[mine], origin.ahead[mine, h]], axis=1))
-                    residual.append((after.y[theirs] - origin.base[mine, h]) / unit[h])
+                    residual.append((y[theirs] - origin.base[mine, h]) / unit[h])
             if not x:
-                return None
+                cells.append([None] * targets)
+                continue
             regressors, wanted = np.concatenate(x), np.concatenate(residual)
             cells.append([_fit(regressors, wanted[:, m]) for m in range(targets)])
-        return _forest(horizons, targets, cells)
+        return _forest(horizons, targets, cells) if any(cell for row in cells for cell in row) else None
 
 
 def _fit(x: F32, residual: F32) -> HistGradientBoostingRegressor | None:
@@ -84,7 +91,9 @@ def _fit(x: F32, residual: F32) -> HistGradientBoostingRegressor | None:
         return None
     x = x[known]
     x[:, ~np.isfinite(x).any(axis=0)] = 0  # the library cannot bin a regressor that is never there
-    return HistGradientBoostingRegressor(**OPTIONS).fit(x, residual[known])
+    # Several threads that wait for a core in a spin cost more than they gain on a shared machine.
+    with threadpool_limits(1):
+        return HistGradientBoostingRegressor(**OPTIONS).fit(x, residual[known])
 
 
 def _forest(horizons: int, targets: int, cells: list[list[Any]]) -> Forest:

@@ -1,7 +1,8 @@
 """Components' figures as Prometheus text. A leaf: names of metrics follow from the figures' own names.
 
 A figure that is a number becomes a gauge ``hothouse_<figure>{component}``; a table of numbers (``rejected`` by
-reason) gets the label ``key``. Figures that only count up end in ``_total``.
+reason) gets the label ``key``. Figures that only count up end in ``_total``. The figures of a part that a component
+reports on (a shard's ``series``) are figures of their own, ``series_sent`` and so on.
 """
 
 from __future__ import annotations
@@ -13,15 +14,20 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-__all__ = ["CONTENT_TYPE", "COUNTERS", "prometheus_text"]
+__all__ = ["CONTENT_TYPE", "COUNTERS", "PARTS", "prometheus_text"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 COUNTERS = frozenset({
-    "accepted", "device_rows", "duplicates", "errors", "forecasts", "late", "points_dropped", "points_written",
-    "published", "records", "rejected", "requests", "retrains", "swaps", "values_refused", "zone_rows",
+    "accepted", "connects", "device_rows", "dropped_qos0", "duplicates", "failed", "failures", "forced",
+    "forecast_failures", "forecasts", "late", "messages", "records", "refused", "rejected", "restarts", "retrains",
+    "rows", "samples", "series_dropped", "series_refused", "series_retries", "series_sent", "steps", "swaps",
+    "values_refused", "zone_rows",
 })  # fmt: skip
-"""Figures that only rise while their component lives."""
+"""Figures that only rise while their component lives; shards, gateway and retrainer report them."""
+
+PARTS = ("series",)
+"""Tables whose entries are figures of different kinds, not one figure by key."""
 
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_]")
 
@@ -43,7 +49,7 @@ class _Figures:
     """A collector over plain figures; made for one exposition."""
 
     def __init__(self, stats: Mapping[str, Mapping[str, Any]], own: Mapping[str, float]) -> None:
-        self._stats = stats
+        self._stats = {component: _flattened(figures) for component, figures in stats.items()}
         self._own = own
 
     def collect(self) -> Iterator[Metric]:
@@ -79,6 +85,11 @@ class _Figures:
         for values, number in samples:
             family.add_metric(values, number)
         return family
+
+
+def _flattened(figures: Mapping[str, Any]) -> dict[str, Any]:
+    parts = {f"{part}_{name}": value for part in PARTS for name, value in figures.get(part, {}).items()}
+    return {name: value for name, value in figures.items() if name not in PARTS} | parts
 
 
 def _metric(name: str) -> str:

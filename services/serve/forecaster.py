@@ -2,13 +2,15 @@
 
 A replica serves ``(version, model)`` as one tuple. A task follows the slot; a new champion is loaded, checked and
 warmed in a thread beside the one that serves, then the tuple is replaced: no request waits, none fails, each is
-answered by exactly one version. A champion that cannot be loaded leaves the old one in place and is reported.
+answered by exactly one version. A champion that cannot be loaded leaves the old one in place, is reported, and is tried
+again with growing pauses: its storage may have been away for a moment.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -26,6 +28,8 @@ __all__ = ["Forecaster", "Load", "LoadedModel", "SlotLink", "warm_up"]
 
 _log = logging.getLogger(__name__)
 WARM_EXAMPLES = (1, 16)
+FIRST_RETRY_S = 5.0
+LONGEST_RETRY_S = 300.0
 
 
 class LoadedModel(Protocol):
@@ -57,10 +61,14 @@ class Forecaster:
 
     ``load`` turns an artefact folder into a model that is checked and fits a schema hash, and raises
     :class:`ArtefactError` where it cannot; it runs in a thread. Call :meth:`start` inside the event loop before
-    anything else.
+    anything else. ``clock_s`` is monotonic: the pauses between two tries to load a champion are measured with it, and
+    end when the slot next answers.
     """
 
-    def __init__(self, spec: ForecastSpec, place_of: Callable[[str], Place], load: Load, slot: SlotLink) -> None:
+    def __init__(
+        self, spec: ForecastSpec, place_of: Callable[[str], Place], load: Load, slot: SlotLink,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self._spec = spec
         self._place_of = lru_cache(maxsize=10_000)(place_of)
         self._load = load
@@ -68,6 +76,8 @@ class Forecaster:
         self._generation = 0
         self._serving: tuple[str, LoadedModel | None] = (CLIMATOLOGY_VERSION, None)
         self._error = ""
+        self._clock_s = clock_s
+        self._retry_s = self._pause_s = 0.0
         self._inference = ThreadPoolExecutor(1, thread_name_prefix="inference")
         self._follower: asyncio.Task[None] | None = None
 
@@ -113,20 +123,28 @@ class Forecaster:
 
     async def _take(self, champion: Champion) -> None:
         """Swap to a champion; also called when nothing changed, to report that this replica lives."""
-        if champion["generation"] != self._generation:
-            self._error = ""
-            model: LoadedModel | None = None
-            try:
-                if champion["version"] != CLIMATOLOGY_VERSION:
-                    model = await asyncio.to_thread(self._prepare, champion["folder"])
-                self._serving = (champion["version"], model)
-            except Exception as error:  # a bad artefact of any kind must not end the replica
-                _log.warning("champion %s cannot be served", champion["version"], exc_info=True)
-                self._error = error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+        is_new = champion["generation"] != self._generation
+        before = "" if is_new else self._error
+        if is_new:
+            self._pause_s = FIRST_RETRY_S
+        if is_new or (before and self._clock_s() >= self._retry_s):
+            self._error = await self._swap(champion)
             self._generation = champion["generation"]
-            await self._tell(champion, announce=True)
-        else:
-            await self._tell(champion, announce=False)
+        await self._tell(champion, announce=is_new or self._error != before)
+
+    async def _swap(self, champion: Champion) -> str:
+        """Load the champion and serve it, or say why it cannot be served and when to try again."""
+        try:
+            model: LoadedModel | None = None
+            if champion["version"] != CLIMATOLOGY_VERSION:
+                model = await asyncio.to_thread(self._prepare, champion["folder"])
+        except Exception as error:  # a bad artefact of any kind must not end the replica
+            _log.warning("champion %s cannot be served", champion["version"], exc_info=True)
+            self._retry_s = self._clock_s() + self._pause_s
+            self._pause_s = min(self._pause_s * 2, LONGEST_RETRY_S)
+            return error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+        self._serving = (champion["version"], model)
+        return ""
 
     async def _tell(self, champion: Champion, announce: bool) -> None:
         try:

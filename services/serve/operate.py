@@ -59,7 +59,7 @@ def operate_routes(state: ApiState) -> APIRouter:
             "health": state.readiness(),
             "slot": slot,
             "components": view.stats,
-            "errors": summarise_errors(view.stats),
+            "errors": summarise_errors(view.stats, slot),
             "models": view.models,
             "events": view.events,
         }
@@ -71,11 +71,17 @@ def operate_routes(state: ApiState) -> APIRouter:
 
     @routes.get("/health/ready", tags=["operation"])
     async def ready() -> Response:
-        """200 as soon as one zone has a usable forecast; a 503 problem with reasons before."""
+        """200 as soon as one zone has a usable forecast; a 503 problem with reasons before.
+
+        Both name the components that report an error; /status has their words.
+        """
         found = state.readiness()
         if found["ready"]:
             return JSONResponse({"status": "ready", **found})
-        return problem(503, f"not ready: {found['reasons'][-1]}", {"Retry-After": "1"}, reasons=found["reasons"])
+        return problem(
+            503, f"not ready: {found['reasons'][-1]}", {"Retry-After": "1"},
+            reasons=found["reasons"], degraded=found["degraded"],
+        )  # fmt: skip
 
     @routes.get("/metrics", tags=["operation"], response_class=Response)
     async def metrics(authorization: Authorization = None) -> Response:

@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import Header
 
 from models.spec import ForecastSpec
-from services.observe.health import Readiness, readiness
+from services.observe.health import Readiness, component_errors, readiness
 from services.serve.auth import Keys
 from services.serve.backend import POLL_S, Backend
 from services.serve.board import Changes
@@ -64,7 +64,7 @@ class ApiState:
                 usable += 1
             except ProblemError:
                 continue
-        return readiness(zones, usable, self.quiet_s < 3 * POLL_S)
+        return readiness(zones, usable, self.quiet_s < 3 * POLL_S, list(component_errors(self.view.stats)))
 
     @property
     def quiet_s(self) -> float:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
 from models.features import targets_of
 from models.spec import ForecastSpec
+from services.ingest.forecasting import Origin, zone_forecasts
 from services.messages import F32, ForecastReply, ForecastRequest, ZoneForecast
 from services.serve.problems import ProblemError
 from services.serve.schemas import RowIn
@@ -71,38 +71,12 @@ def forecast_request(site: str, values: F32, origin_ms: int, baseline: F32, spec
 def what_if_answer(
     site: str, zone: str, values: F32, origin_ms: int, reply: ForecastReply, spec: ForecastSpec
 ) -> ZoneForecast:
-    """The reply in the shape of ``GET /predict``; numbers to three decimals, as the board has them."""
-    quantiles = reply["quantiles"][0].astype(float)
-    now: dict[str, float | None] = {name: _number(value) for name, value in zip(spec.channels, values[-1], strict=True)}
-    now |= {name: _number(value) for name, value in zip(spec.targets, targets_of(values[-1], spec), strict=True)}
-    return ZoneForecast(
-        site=site,
-        zone=zone,
-        origin_ms=origin_ms,
-        origin=_iso(origin_ms),
-        step_s=spec.step_ms // 1000,
-        model_version=reply["version"],
-        degraded=["what-if: the inputs were given or changed by the request"],
-        now={name: value for name, value in now.items() if value is not None},
-        freshness_s={},
-        forecasts={
-            target: [
-                _point(origin_ms + minutes * 60_000, minutes, quantiles[h, m])
-                for h, minutes in enumerate(spec.horizons_min)
-            ]
-            for m, target in enumerate(spec.targets)
-        },
-    )
-
-
-def _point(time_ms: int, minutes: int, quantiles: Any) -> dict[str, Any]:
-    p10, p50, p90 = (_number(value) for value in quantiles)
-    return {"horizon_min": minutes, "time_ms": time_ms, "time": _iso(time_ms), "p10": p10, "p50": p50, "p90": p90}
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else round(float(value), 3)
-
-
-def _iso(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    """The reply as ``GET /predict`` would say it; the age of given values is not known."""
+    newest = values[-1:]
+    origin = Origin(
+        partition=0, site=site, end_ms=origin_ms, zones=(zone,), indices=np.zeros(1, np.int64), values=newest,
+        ages_s=np.full_like(newest, np.nan), baseline=reply["quantiles"],
+    )  # fmt: skip
+    (forecast,) = zone_forecasts(spec, origin, reply["version"], reply["quantiles"])
+    forecast["degraded"] = ["what-if: the inputs were given or changed by the request"]
+    return forecast

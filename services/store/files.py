@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["TMP_SUFFIX", "write_atomically"]
+__all__ = ["TMP_SUFFIX", "always", "sync_folder", "write_atomically"]
 
 TMP_SUFFIX = ".tmp"
-"""Ends the name of a file that is still being written; readers skip it, the next writer of its name overwrites it."""
+"""Ends the name, which begins with a dot, of a file that is still being written; readers skip it."""
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def always() -> None:
+    """The check of a writer that nobody can take over from."""
+
+
+def write_atomically(path: Path, write: Callable[[Path], None], check: Callable[[], None] = always) -> None:
     """Let ``write`` fill a file beside ``path``, make it durable, then rename it to ``path``.
 
-    After a crash at any moment ``path`` holds the old content or the new one. One process writes a path at a time.
+    After a crash at any moment ``path`` holds the old content or the new one. ``check`` raises when the path belongs
+    to another writer by now; it is called at the last moment, and what it raises leaves ``path`` as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    tmp = path.with_name(f".{path.name}{TMP_SUFFIX}")
-    write(tmp)
-    with tmp.open("rb") as file:
-        os.fsync(file.fileno())
-    tmp.replace(path)
+    tmp = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TMP_SUFFIX}")
+    try:
+        write(tmp)
+        with tmp.open("rb") as file:
+            os.fsync(file.fileno())
+        check()
+        _remove_leftovers(path, tmp)
+        tmp.replace(path)
+    except Exception:
+        tmp.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 
@@ -33,3 +45,10 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _remove_leftovers(path: Path, own: Path) -> None:
+    # Of a crash; or of a writer that was taken over from between its check and its rename, which thereby fails.
+    for found in path.parent.iterdir():
+        if found.name.startswith(f".{path.name}.") and found.name.endswith(TMP_SUFFIX) and found != own:
+            found.unlink(missing_ok=True)

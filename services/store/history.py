@@ -1,41 +1,23 @@
-"""Step 6 of the way of a reading: rows and issued forecasts as Parquet, cut by UTC day of a row's end.
+"""Step 6 of the way of a reading: rows as Parquet, cut by UTC day of a row's end.
 
 ``history/zones/{site}/{YYYY-MM-DD}-p{partition}.parquet`` and ``history/devices/...`` alike are a function of the
-rows alone, whatever the number of flushes and crashes on the way. Forecasts are kept as they are issued:
-``history/forecasts/{site}/{YYYY-MM-DD}/{origin_ms}-{version}.parquet``, one small file an origin and version.
+rows alone, whatever the number of flushes and crashes on the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from services.errors import HistoryError
-from services.store.files import write_atomically
+from services.store.parquet import day_of, names, read_table, write_table
 from services.store.rows import SCHEMA_VERSION, DeviceRows, SiteStep
 
-__all__ = ["History", "IssuedForecast", "age_column"]
-
-DAY_MS = 86_400_000
-
-
-@dataclass(frozen=True, slots=True)
-class IssuedForecast:
-    """What was forecast for a site at an origin, by one version."""
-
-    site: str
-    origin_ms: int
-    version: str
-    zones: tuple[str, ...]  # Z
-    quantiles: npt.NDArray[np.float32]  # [Z, H, M, Q]
+__all__ = ["History", "age_column"]
 
 
 def age_column(channel: str) -> str:
@@ -67,70 +49,42 @@ class History:
         """Steps that wait for a flush."""
         return len(self._pending)
 
-    def flush(self) -> None:
-        """Make every added row durable; raises :class:`HistoryError` and keeps them for the next flush if it cannot."""
+    def flush(self, check: Callable[[int], None] = lambda partition: None) -> None:
+        """Make every added row durable; raises :class:`HistoryError` and keeps them for the next flush if it cannot.
+
+        ``check`` raises when the partition it is given belongs to another writer by now; no file of it is touched then.
+        """
         by_file: dict[tuple[str, str, int], list[SiteStep]] = {}
         for step in self._pending:
-            by_file.setdefault((step.site, _day(step.end_ms), step.partition), []).append(step)
+            by_file.setdefault((step.site, day_of(step.end_ms), step.partition), []).append(step)
         for (site, day, partition), steps in by_file.items():
+            still_ours = partial(check, partition)
+            still_ours()
             name = f"{site}/{day}-p{partition}.parquet"
             zones = self._zone_table(steps)
             if len(zones):
-                self._merge(self.root / "zones" / name, zones, ("zone", "end_ms"))
+                self._merge(self.root / "zones" / name, zones, ("zone", "end_ms"), still_ours)
             devices = _device_table(steps)
             if len(devices):
-                self._merge(self.root / "devices" / name, devices, ("zone", "device", "metric", "end_ms"))
+                keys = ("zone", "device", "metric", "end_ms")
+                self._merge(self.root / "devices" / name, devices, keys, still_ours)
         self._pending = []
-
-    def put_forecast(self, issued: IssuedForecast, horizons_min: Sequence[int], targets: Sequence[str]) -> None:
-        """Keep a forecast durably; called before it is published."""
-        day = _day(issued.origin_ms)
-        path = self.root / "forecasts" / issued.site / day / f"{issued.origin_ms}-{issued.version}.parquet"
-        count, per_zone = len(issued.zones), len(horizons_min) * len(targets)
-        quantiles = issued.quantiles.astype(np.float32).reshape(count * per_zone, 3)
-        table = pa.table({
-            "site": pa.array([issued.site] * (count * per_zone)),
-            "zone": pa.array(np.repeat(np.array(issued.zones, dtype=object), per_zone)),
-            "origin_ms": pa.array(np.full(count * per_zone, issued.origin_ms, np.int64)),
-            "model_version": pa.array([issued.version] * (count * per_zone)),
-            "horizon_min": pa.array(np.tile(np.repeat(np.array(horizons_min, np.int32), len(targets)), count)),
-            "target": pa.array(list(targets) * (count * len(horizons_min))),
-            "p10": quantiles[:, 0], "p50": quantiles[:, 1], "p90": quantiles[:, 2],
-        })  # fmt: skip
-        _write(path, table)
-
-    def forecasts(self, site: str, after_ms: int, horizons: int, targets: int) -> list[IssuedForecast]:
-        """A site's issued forecasts with an origin after ``after_ms``, by origin; other shapes are left out."""
-        found = []
-        folder = self.root / "forecasts" / site
-        days = sorted(d for d in _names(folder) if d >= _day(max(after_ms, 0)))
-        for path in (folder / day / name for day in days for name in _names(folder / day)):
-            origin, _, version = path.stem.partition("-")
-            if path.suffix != ".parquet" or int(origin) <= after_ms:
-                continue
-            table = _read(path)
-            quantiles = np.stack([table[q].to_numpy() for q in ("p10", "p50", "p90")], axis=-1)
-            zones = tuple(dict.fromkeys(table["zone"].to_pylist()))
-            if len(table) == len(zones) * horizons * targets:
-                shaped = quantiles.reshape(len(zones), horizons, targets, 3)
-                found.append(IssuedForecast(site, int(origin), version, zones, shaped))
-        return sorted(found, key=lambda issued: issued.origin_ms)
 
     def sites(self) -> list[str]:
         """The sites that have rows."""
-        return _names(self.root / "zones")
+        return names(self.root / "zones")
 
     def files(
         self, start_ms: int | None = None, end_ms: int | None = None, sites: Sequence[str] | None = None,
         kind: str = "zones",
     ) -> list[str]:  # fmt: skip
         """The files (``kind`` zones or devices) that may hold rows with ``start_ms < row end <= end_ms``, sorted."""
-        first = "" if start_ms is None else _day(start_ms)
-        last = "9999-99-99" if end_ms is None else _day(end_ms)
+        first = "" if start_ms is None else day_of(start_ms)
+        last = "9999-99-99" if end_ms is None else day_of(end_ms)
         chosen = []
         for site in self.sites() if sites is None else sorted(sites):
             folder = self.root / kind / site
-            chosen += [str(folder / n) for n in _names(folder) if n.endswith(".parquet") and first <= n[:10] <= last]
+            chosen += [str(folder / n) for n in names(folder) if n.endswith(".parquet") and first <= n[:10] <= last]
         return chosen
 
     def read(
@@ -138,7 +92,7 @@ class History:
         kind: str = "zones",
     ) -> pa.Table:  # fmt: skip
         """Rows with ``start_ms < row end <= end_ms``, sorted by site, zone, (device, metric,) end."""
-        tables = [_read(Path(name)) for name in self.files(start_ms, end_ms, sites, kind)]
+        tables = [read_table(Path(name)) for name in self.files(start_ms, end_ms, sites, kind)]
         if not tables:
             return (self._zone_table([]) if kind == "zones" else _device_table([])).combine_chunks()
         table = pa.concat_tables(tables, promote_options="default").combine_chunks()
@@ -171,8 +125,8 @@ class History:
             columns[age_column(channel)] = pa.array(np.ascontiguousarray(ages[:, index]))
         return pa.table(columns)
 
-    def _merge(self, path: Path, new: pa.Table, keys: tuple[str, ...]) -> None:
-        table = pa.concat_tables([_read(path), new], promote_options="default") if path.exists() else new
+    def _merge(self, path: Path, new: pa.Table, keys: tuple[str, ...], check: Callable[[], None]) -> None:
+        table = pa.concat_tables([read_table(path), new], promote_options="default") if path.exists() else new
         # lexsort: the last key counts first; the position breaks ties, so that the newest of equal rows is last.
         columns = [np.asarray(table[key].to_pylist()) for key in keys]
         order = np.lexsort([np.arange(len(table)), *reversed(columns)])
@@ -181,7 +135,7 @@ class History:
         for column in columns:
             same &= column[order[1:]] == column[order[:-1]]
         last[:-1] = ~same
-        _write(path, table.take(pa.array(order[last])))
+        write_table(path, table.take(pa.array(order[last])), check)
 
 
 def _device_table(steps: Sequence[SiteStep]) -> pa.Table:
@@ -201,29 +155,3 @@ def _device_table(steps: Sequence[SiteStep]) -> pa.Table:
         "count": column("n", np.int32),
         **{name: column(name, np.float32) for name in ("mean", "min", "max", "last")},
     })  # fmt: skip
-
-
-def _day(ms: int) -> str:
-    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d")
-
-
-def _names(folder: Path) -> list[str]:
-    """What is in a folder, sorted; files that are still being written begin with a dot and are left out."""
-    return sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) if folder.is_dir() else []
-
-
-def _read(path: Path) -> pa.Table:
-    try:
-        return pq.ParquetFile(path).read()
-    except (pa.ArrowException, OSError) as error:
-        raise HistoryError(f"{path} cannot be read: {error}", "Restore it, or remove it and replay the log.") from error
-
-
-def _write(path: Path, table: pa.Table) -> None:
-    def write(tmp: Path) -> None:
-        pq.write_table(table.combine_chunks(), tmp, compression="zstd", row_group_size=1 << 20, store_schema=False)
-
-    try:
-        write_atomically(path, write)
-    except (pa.ArrowException, OSError) as error:
-        raise HistoryError(f"{path} cannot be written: {error}", "Free space or fix the folder's rights.") from error

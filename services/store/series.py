@@ -28,7 +28,10 @@ LONGEST_BACKOFF_S = 30.0
 
 
 class SeriesStats(TypedDict):
-    """Points waiting; since the start: sent, refused by the server, dropped beyond the bound, and failed attempts."""
+    """Points waiting; since the start: sent, refused by the server, dropped beyond the bound, and failed attempts.
+
+    ``last_error`` is what fails now, and empty again once points are taken.
+    """
 
     queued: int
     sent: int
@@ -174,6 +177,8 @@ class InfluxWriter:
         while not self._stopping:
             try:
                 self._send(lines)
+                with self._changed:
+                    self._stats["last_error"] = ""
                 return True
             except Exception as error:  # what a server or a network may answer is not a closed list
                 if not self._stats["last_error"]:

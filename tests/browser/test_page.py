@@ -42,6 +42,9 @@ def board() -> Board:
             zone_forecast("north-1", now={"air_temp_c": 20.4, "rh_pct": 81.0, "sp_heat_c": 18.5, "rain": 1.0}),
             zone_forecast("north-2", degraded=["co2_ppm is missing <b>since</b> 3 h"]),
         ])  # fmt: skip
+        await board.put_stats("shard-0", {"accepted": 1200, "duplicates": 3, "late": 2, "rejected": {"<i>odd</i>": 4}})
+        await board.put_stats("shard-1", {"accepted": 34, "duplicates": 0, "late": 5, "rejected": {"future_ts": 1}})
+        await board.put_stats("retrainer", {"refused": 9})
         await board.put_past("demo", "north-1", ends, {"air_temp_c": [19.0 + (i % 36) / 9 for i in range(576)]})
 
     asyncio.run(fill())
@@ -87,6 +90,7 @@ def test_the_page_shows_zones_now_chart_and_table(url: str, tmp_path: Path) -> N
     document, complaints = browse(url, tmp_path)
     assert complaints == []
     assert "2 zones, 1 degraded" in text_of(document, "p", "state")
+    assert "Samples: 1,234 accepted · 3 sent twice · 7 too late · 5 refused" in text_of(document, "p", "intake")
     zones = text_of(document, "ul", "zones")
     assert "north-1" in zones
     assert "north-2" in zones
@@ -106,3 +110,4 @@ def test_a_zone_of_the_address_is_shown_and_text_stays_text(url: str, tmp_path: 
     assert complaints == []
     assert "demo/north-2" in text_of(document, "h2", "zone-name")
     assert "&lt;b&gt;since&lt;/b&gt;" in document
+    assert "(&lt;i&gt;odd&lt;/i&gt; 4, future ts 1)" in document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import threading
@@ -20,7 +21,7 @@ from tests.conftest import require_env
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SITES = ("north", "south", "east", "demo")
-KILLS = 3
+KILLS = int(os.environ.get("HOTHOUSE_TEST_KILLS", "1"))
 
 
 class Kafka:

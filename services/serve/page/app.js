@@ -1,5 +1,6 @@
 // The page: asks the API every few seconds and shows what it says. Text goes in as text, never as markup.
 import { draw } from "./chart.js";
+import { intakeText } from "./intake.js";
 
 const POLL_MS = 3000;
 const byId = (id) => document.getElementById(id);
@@ -105,6 +106,10 @@ async function showZone(key) {
   draw(byId("chart"), past, forecast, chosen.target, unitOf(chosen.target));
 }
 
+async function showIntake() {
+  byId("intake").textContent = intakeText((await ask("/status")).components);
+}
+
 async function refresh() {
   try {
     const answer = await ask("/zones");
@@ -118,7 +123,7 @@ async function refresh() {
     byId("state").textContent = zones.length
       ? `${zones.length} zones${degraded ? `, ${degraded} degraded` : ""}`
       : "waiting for the first forecast";
-    if (chosen.zone) await showZone(chosen.zone);
+    await Promise.all([showIntake(), chosen.zone ? showZone(chosen.zone) : null]);
   } catch (error) {
     byId("state").textContent = error.message;
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,15 +14,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from edge.log import MemoryLog, NewRecord
+from edge.log import MemoryLog, NewRecord, RecordKind
 from edge.reading import SITE_ZONE, Refusal
 from services.config import Settings, SiteSettings, StreamSettings, load_settings
 from services.errors import ConfigError
 from services.forecast_spec import forecast_spec
 from services.ingest.shard import Shard
-from services.ingest.snapshot import FencedError
+from services.ingest.snapshot import FencedError, SnapshotError
 from services.messages import CLIMATOLOGY_VERSION, ForecastReply, ForecastRequest, ZoneForecast
 from services.store.deadletters import DeadLetters
+from services.store.forecasts import IssuedForecasts
 from services.store.history import History
 from services.store.series import NullSeries
 from tests.services.ingest.samples import STEP, T0, new_records, sample
@@ -128,10 +130,10 @@ class Rig:
         shard.step()
         shard.step()
 
-    def content(self) -> dict[str, bytes]:
+    def content(self, kinds: Sequence[str] = ("zones", "devices")) -> dict[str, bytes]:
         """Every file of rows, byte for byte."""
         root = self.settings.storage / "history"
-        files = [p for kind in ("zones", "devices") for p in sorted((root / kind).rglob("*.parquet"))]
+        files = [p for kind in kinds for p in sorted((root / kind).rglob("*.parquet"))]
         return {str(p.relative_to(root)): p.read_bytes() for p in files}
 
     def letters(self) -> list[Any]:
@@ -262,7 +264,7 @@ def test_each_closed_step_is_forecast_published_and_kept(tmp_path: Path) -> None
     assert [p["horizon_min"] for p in points] == list(shard.spec.horizons_min)
     assert all(p["p10"] <= p["p50"] <= p["p90"] for p in points)
     assert points[0]["time"] == "2022-03-01T00:55:00Z"
-    kept = History(rig.settings.storage, shard.spec.channels).forecasts("demo", 0, 10, 4)
+    kept = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
     assert [f.origin_ms for f in kept] == [T0 + n * STEP for n in range(11)]
 
 
@@ -362,6 +364,43 @@ def test_an_older_shard_of_the_same_partition_is_fenced(tmp_path: Path) -> None:
         older.flush()
 
 
+def test_a_fenced_shard_leaves_the_history_as_it_is(tmp_path: Path) -> None:
+    """Rows and forecasts that the older shard still holds reach no file once another has taken over."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    older = rig.shard()
+    rig.drain(older)
+    newer = rig.shard()
+    rig.log.append(list(day(30))[14:])
+    rig.drain(newer)
+    newer.flush()
+    before = rig.content(("zones", "devices", "forecasts"))
+    with pytest.raises(FencedError):
+        older.flush()
+    with pytest.raises(FencedError):
+        rig.drain(older)
+    assert rig.content(("zones", "devices", "forecasts")) == before
+
+
+def test_a_shard_that_is_taken_over_from_in_the_middle_of_a_write_does_not_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other shard comes while the older one's file is being made durable: it is not renamed."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    older = rig.shard()
+    rig.drain(older)
+    sync = os.fsync
+
+    def taken_over(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", sync)
+        rig.shard()
+
+    monkeypatch.setattr(os, "fsync", taken_over)
+    with pytest.raises(FencedError):
+        older.flush()
+    assert rig.content() == {}
+    assert not list((rig.settings.storage / "history" / "zones").rglob("*.tmp"))
+
+
 def test_changed_row_settings_are_refused(tmp_path: Path) -> None:
     """Rows of one folder are made in one way; the message names the setting and both values."""
     rig = Rig(tmp_path, filled(list(day(10))))
@@ -370,6 +409,39 @@ def test_changed_row_settings_are_refused(tmp_path: Path) -> None:
     shard.close()
     with pytest.raises(ConfigError, match=r"stream\.lateness_s changed from 30 to 45"):
         Rig(tmp_path, rig.log, lateness_s=45).shard()
+
+
+def test_another_primary_sensor_is_refused_for_a_site_that_has_rows(tmp_path: Path) -> None:
+    """Whose value is the zone's decides rows, too; a site that has none yet may be set up as wanted."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    demo, new = rig.settings.sites[0], SiteSettings(name="new", primary={"rh_pct": "b"})
+    rig.settings = rig.settings.model_copy(update={"sites": (demo, new)})
+    rig.shard()
+    other = demo.model_copy(update={"primary": {"air_temp_c": "climate"}})
+    rig.settings = rig.settings.model_copy(update={"sites": (other, new)})
+    with pytest.raises(ConfigError, match=r"sites\.demo\.primary changed from \{\} to"):
+        rig.shard()
+
+
+@pytest.mark.parametrize("changed", [{"timezone": "Asia/Tokyo"}, {"clock": "standard"}])
+def test_another_clock_makes_the_climatology_learn_anew(tmp_path: Path, changed: dict[str, str]) -> None:
+    """Its hours of day mean something else: the log is replayed, and the rows stay the same."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    before = rig.content()
+    site = rig.settings.sites[0]
+    rig.settings = rig.settings.model_copy(update={"sites": (site.model_copy(update=changed),)})
+    again = rig.shard()
+    assert again.stats()["offsets"] == {"0": 0}
+    rig.drain(again)
+    again.close()
+    assert rig.content() == before
+    assert rig.shard().stats()["backlog"] == 0  # and only once
 
 
 def test_other_horizons_replay_the_log(tmp_path: Path) -> None:
@@ -386,6 +458,112 @@ def test_other_horizons_replay_the_log(tmp_path: Path) -> None:
     assert rig.content() == before
     assert again.stats()["zone_rows"] == 18
     assert rig.board.published[-1]["forecasts"]["rh_pct"][-1]["horizon_min"] == 60
+
+
+def test_a_new_shard_reads_a_truncated_log_from_where_it_begins(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What retention has taken is said once, not met again with every read."""
+    rig = Rig(tmp_path, filled(list(day(20))))
+    rig.log.truncate(0, 12)
+    shard = rig.shard()
+    assert "read from offset 12" in caplog.text
+    rig.drain(shard)
+    assert shard.flush() == {0: rig.log.end_offset(0)}
+    assert shard.stats()["zone_rows"] > 0
+
+
+def test_a_replay_of_a_truncated_log_keeps_the_rows_that_are_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a change of what is forecast, half a first step does not replace the whole one in the history."""
+    halves = [(n, half) for n in range(20) for half in (1, 0)]
+    records = new_records([[sample(T0 + n * STEP - half, 2 * n - half, air_temp_c=20.0 + half)] for n, half in halves])
+    rig = Rig(tmp_path, filled(records[:30]))
+
+    def rows() -> list[tuple[int, float]]:
+        table = History(rig.settings.storage, shard.spec.channels).read()
+        return list(zip(table["end_ms"].to_pylist(), table["air_temp_c"].to_pylist(), strict=True))
+
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    before = rows()
+    rig.log.truncate(0, 11)
+    rig.settings = load_settings(None, data_dir=tmp_path, forecast={"horizons_min": (5, 60)})
+    again = rig.shard()
+    assert "read from offset 11" in caplog.text
+    rig.drain(again)
+    rig.log.append(records[30:])
+    rig.drain(again)
+    again.close()
+    after = rows()
+    assert after[: len(before)] == before
+    assert len(after) > len(before)
+    assert rig.shard().stats()["backlog"] == 0
+
+
+def test_a_log_that_lost_what_follows_the_snapshot_is_an_error(tmp_path: Path) -> None:
+    """A gap in the rows is the operator's decision, and the message says how to take it."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    shard = rig.shard()
+    shard.step()
+    shard.close()
+    rig.log.truncate(0, 5)
+    with pytest.raises(SnapshotError, match="truncated behind the snapshot's offset 1; it begins at 5"):
+        rig.shard()
+
+
+def test_plans_and_events_are_counted(tmp_path: Path) -> None:
+    """Records that no row is made of show in the figures."""
+    kinds: list[RecordKind] = ["plan", "event", "event"]
+    rig = Rig(tmp_path, filled([NewRecord("demo", kind, T0, b"") for kind in kinds]))
+    shard = rig.shard()
+    rig.drain(shard)
+    assert (shard.stats()["plan_records"], shard.stats()["event_records"]) == (1, 2)
+
+
+def test_what_waits_at_a_snapshot_is_forecast_and_scored_after_a_crash(tmp_path: Path) -> None:
+    """Steps in flight or in the queue are issued by the next shard, and count as if there had been no crash."""
+    hour, scores, origins = 12 * STEP, [], []
+    records = new_records([[sample(T0 + n * hour, n, rh_pct=60.0 + n % 9)] for n in range(60)])
+    for name, crashes in (("steady", False), ("crashed", True)):
+        rig = Rig(tmp_path / name, MemoryLog(1))
+        rig.settings = load_settings(
+            None, data_dir=tmp_path / name, stream={"step_s": 3600}, forecast={"horizons_min": (60, 120, 360)}
+        )
+        rig.executor = held = Held()
+        shard = rig.shard()
+        for n, record in enumerate(records):
+            rig.log.append([record])
+            shard.step()
+            if n == 34:
+                shard.flush()
+                if crashes:
+                    rig.executor = held = Held()
+                    shard = rig.shard()
+            for _ in range(0 if 30 < n < 34 else 3):
+                held.release()
+                shard.step()
+        scores.append(shard.stats()["scores"])
+        origins.append({f["origin_ms"] for f in rig.board.published})
+    assert origins[0] == origins[1] == {T0 + n * hour for n in range(59)}
+    assert scores[0] == scores[1]
+    assert scores[0][0]["rh_pct"][360]["n"] == 59 - 24
+
+
+def test_a_day_that_is_over_keeps_its_forecasts_in_one_file(tmp_path: Path) -> None:
+    """The first forecast of the next day makes the shard merge yesterday's."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    for n in range(280, 294):
+        rig.log.append(new_records([[sample(T0 + n * STEP, n)]]))
+        shard.step()
+        shard.step()
+    folder = rig.settings.storage / "history" / "forecasts"
+    assert sorted(p.name for p in folder.iterdir()) == ["2022-03-01-p0.parquet", "2022-03-02"]
+    found = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
+    assert [f.origin_ms for f in found] == [T0 + n * STEP for n in range(280, 293)]
 
 
 def test_sites_of_all_partitions_are_served(tmp_path: Path) -> None:

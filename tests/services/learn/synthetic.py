@@ -16,6 +16,8 @@ from services.store.history import History
 from services.store.rows import SiteStep
 
 START_MS = 1_646_092_800_000  # 2022-03-01T00:00Z
+SCHEMA = "0123456789abcdef"
+"""The schema hash that registries of these tests promote."""
 
 
 def small_settings(folder: Path, **learn: Any) -> Settings:
@@ -64,12 +66,12 @@ def write_history(settings: Settings, days: float = 8, zones: tuple[str, ...] = 
     return START_MS + count * spec.step_ms
 
 
-def make_candidate(folder: Path, passed: bool = True, forced: bool = False) -> Candidate:
+def make_candidate(folder: Path, passed: bool = True, forced: bool = False, schema: str = SCHEMA) -> Candidate:
     """A candidate whose artefact has the right files with arbitrary bytes."""
     folder.mkdir(parents=True)
     weights = folder.name.encode() * 100
     (folder / "weights.safetensors").write_bytes(weights)
-    (folder / "manifest.json").write_text(json.dumps({"name": folder.name}))
+    (folder / "manifest.json").write_text(json.dumps({"name": folder.name, "schema_hash": schema}))
     return Candidate(
         folder=str(folder),
         weights_sha256=hashlib.sha256(weights).hexdigest(),

@@ -9,7 +9,7 @@ import pytest
 
 from services.errors import ArtefactError, PromotionRefusedError, RegistryError
 from services.learn.registry import Registry
-from tests.services.learn.synthetic import make_candidate
+from tests.services.learn.synthetic import SCHEMA, make_candidate
 
 
 def test_empty_registry_serves_the_climatology(registry: Registry) -> None:
@@ -69,6 +69,20 @@ def test_damaged_artefact_is_never_promoted(registry: Registry, tmp_path: Path, 
     assert registry.champion() == "climatology"
 
 
+def test_model_of_another_schema_is_never_promoted(registry: Registry, tmp_path: Path) -> None:
+    """A model that was made for other rows is refused, by promotion and by rollback, and the champion stays."""
+    from mlflow import MlflowClient
+
+    registry.promote(registry.register(make_candidate(tmp_path / "a"), created_ms=1))
+    other = registry.register(make_candidate(tmp_path / "b", schema="other"), created_ms=2)
+    with pytest.raises(PromotionRefusedError, match=f"v2 cannot serve: it was made for schema other, .* {SCHEMA}"):
+        registry.promote(other)
+    MlflowClient(f"sqlite:///{tmp_path / 'mlflow.sqlite'}").set_registered_model_alias("hothouse", "previous", "2")
+    with pytest.raises(PromotionRefusedError, match="schema other"):
+        registry.rollback()
+    assert registry.champion() == "v1"
+
+
 @pytest.mark.parametrize("version", ["v9", "9", "latest", ""])
 def test_unknown_version_is_refused_in_one_sentence(registry: Registry, version: str) -> None:
     """Promoting a version that does not exist raises PromotionRefusedError."""
@@ -103,11 +117,11 @@ def test_alias_moved_in_mlflow_itself_counts(registry: Registry, tmp_path: Path)
 def test_mlflow_away_is_one_clear_error(tmp_path: Path) -> None:
     """A registry that cannot be reached raises RegistryError that names the address, within seconds."""
     with pytest.raises(RegistryError, match=r"does not answer at http://127\.0\.0\.1:1"):
-        Registry("http://127.0.0.1:1", tmp_path).champion()
+        Registry("http://127.0.0.1:1", tmp_path, SCHEMA).champion()
 
 
 def test_threads_make_the_file_once(tmp_path: Path) -> None:
     """Several threads that use a new registry at the same moment all get its answer."""
-    registry = Registry(f"sqlite:///{tmp_path / 'mlflow.sqlite'}", tmp_path)
+    registry = Registry(f"sqlite:///{tmp_path / 'mlflow.sqlite'}", tmp_path, SCHEMA)
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda _: registry.champion(), range(4))) == ["climatology"] * 4

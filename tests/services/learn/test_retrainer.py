@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from services.config import LearnSettings
-from services.errors import PromotionRefusedError, RegistryError, TrainingError
+from services.errors import HistoryError, PromotionRefusedError, RegistryError, TrainingError
 from services.learn.registry import Candidate, ModelRow, Registry
 from services.learn.retrainer import Retrainer
 from tests.services.learn.synthetic import make_candidate
@@ -150,6 +150,33 @@ def test_failed_training_is_an_event_and_the_next_slot_tries_again(
     clock.now_s += 100
     retrainer.retrain_if_due()
     assert cluster.slot == "v1"
+    assert retrainer.status()["last_error"] == ""
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_rollback_during_a_training_stands(
+    make: Make, cluster: FakeCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch, force: bool
+) -> None:
+    """A challenger that was judged against a champion of before an operator's rollback is refused, and says why."""
+    retrainer = make(force_promote=force)
+    cluster.results = [True, True, not force]
+    for _ in range(2):
+        retrainer.retrain_if_due()
+        clock.now_s += 100
+    assert cluster.slot == "v2"
+    whole = cluster.train
+
+    def meanwhile(champion: str, champion_folder: str, *_: Any) -> Candidate:
+        retrainer.rollback()
+        return whole(champion, champion_folder)
+
+    monkeypatch.setattr(cluster, "train", meanwhile)
+    retrainer.retrain_if_due()
+    assert cluster.slot == "v1"
+    assert cluster.kinds()[-2:] == ["retrain", "refused"]
+    assert cluster.events[-1]["reason"] == "the champion changed meanwhile, from v2 to v1"
+    status = retrainer.status()
+    assert (status["last_run"]["result"], status["refused"], status["forced"]) == ("refused", 1, 0)
 
 
 def test_torn_artefact_is_not_promoted_even_when_forced(
@@ -192,6 +219,10 @@ def test_alias_moved_in_mlflow_is_followed(make: Make, cluster: FakeCluster, tmp
     assert cluster.slot == "v1"
     assert cluster.kinds().count("error") == 1
     assert "v2 cannot serve, v1 stays" in cluster.events[-1]["message"]
+    assert "v2 cannot serve" in retrainer.status()["last_error"]
+    client.set_registered_model_alias("hothouse", "champion", "1")
+    retrainer.watch()
+    assert retrainer.status()["last_error"] == ""
 
 
 def test_rollback_and_promote_reach_the_slot_at_once(make: Make, cluster: FakeCluster, clock: Clock) -> None:
@@ -250,14 +281,61 @@ def test_restarted_retrainer_goes_on_from_mlflow(make: Make, cluster: FakeCluste
     assert cluster.warm_starts[-1] == str(cluster.folder / "run1")
 
 
+def test_registry_is_left_alone_until_there_is_history(
+    make: Make, registry: Registry, cluster: FakeCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without history enough MLflow is not asked, the history every two seconds at most; a wish waits for neither."""
+    looks, lists = [], []
+    monkeypatch.setattr(cluster, "history_days", lambda: looks.append(clock.now_s) or cluster.days)
+    listed = registry.list
+    retrainer = make()
+    monkeypatch.setattr(registry, "list", lambda: lists.append(clock.now_s) or listed())
+    cluster.days = 0.0
+    for _ in range(50):
+        retrainer.retrain_if_due()
+        clock.now_s += 0.2
+    assert len(looks) == 5
+    assert lists == []
+    cluster.results = [True]
+    retrainer.trigger("now")
+    retrainer.retrain_if_due()
+    assert cluster.slot == "v1"
+
+
+def test_failing_look_is_an_error_until_one_succeeds(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """A history that cannot be read stands in the status between two looks, and no longer after a look that worked."""
+    retrainer = make()
+    broken = threading.Event()
+    broken.set()
+
+    def history_days() -> float:
+        if broken.is_set():
+            raise HistoryError("the history cannot be read")
+        return 0.0
+
+    cluster.history_days = history_days  # type: ignore[method-assign]
+    retrainer.start()
+    try:
+        _until(lambda: "cannot be read" in retrainer.status()["last_error"])
+        broken.clear()
+        clock.now_s += 2
+        _until(lambda: retrainer.status()["last_error"] == "")
+    finally:
+        retrainer.stop()
+
+
+def _until(claim: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not claim():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.02)
+
+
 def test_threads_run_and_stop(make: Make, cluster: FakeCluster, clock: Clock) -> None:
     """Started, the retrainer trains and serves by itself; stop ends both threads."""
     cluster.results = [True]
     retrainer = make()
     retrainer.start()
-    deadline = time.monotonic() + 10
-    while cluster.slot != "v1" and time.monotonic() < deadline:
-        threading.Event().wait(0.02)
+    _until(lambda: cluster.slot == "v1")
     retrainer.stop()
-    assert cluster.slot == "v1"
     assert not [thread for thread in threading.enumerate() if thread.name in ("retrain", "watch-champion")]

@@ -47,7 +47,7 @@ def test_history_is_bounded_and_growing_is_repeatable():
     for step in range(0, (HISTORY_DAYS + 5) * SPEC.steps_per_day):
         for grower in (one, other):
             grower.add(example(step))
-    assert len(one._examples) <= HISTORY_DAYS * 48 + 1
+    assert len(one._examples) <= HISTORY_DAYS * 96 + 1
     first, second = one.grow(np.ones((H, M))), other.grow(np.ones((H, M)))
     assert first is not None
     assert second is not None

@@ -12,7 +12,7 @@ from models.spec import ForecastSpec
 from services.messages import F32, ForecastReply, ForecastRequest, ZoneForecast
 from services.serve.board import Board, Changes, Past
 from services.serve.problems import ProblemError
-from services.serve.slot import SlotStatus
+from services.serve.slot import ReplicaReport, SlotStatus
 from services.serve.what_if import Window
 
 __all__ = ["ORIGIN_MS", "SPEC", "FakeBackend", "zone_forecast"]
@@ -52,6 +52,7 @@ class FakeBackend:
         self.board = board
         self.orders: list[tuple[str, ...]] = []
         self.refusal: str = ""
+        self.replicas: dict[str, ReplicaReport] = {}
         self.requests: list[ForecastRequest] = []
         self.values: F32 = np.full((SPEC.lookback_steps, len(SPEC.channels)), 20, np.float32)
 
@@ -73,7 +74,7 @@ class FakeBackend:
         return ForecastReply(version="v9", quantiles=request["baseline"] + np.float32([-1, 0, 1]))
 
     async def slot(self) -> SlotStatus:
-        return SlotStatus(champion={"generation": 1, "version": "climatology", "folder": ""}, replicas={})
+        return SlotStatus(champion={"generation": 1, "version": "climatology", "folder": ""}, replicas=self.replicas)
 
     async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
         if self.refusal:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from services.ingest.forecasting import Origin, zone_forecasts
 from services.serve.api import MAX_BODY_BYTES, create_app
 from services.serve.auth import Keys
 from services.serve.board import Board
@@ -126,6 +127,22 @@ def test_what_if_runs_the_model_with_changed_inputs(system: System) -> None:
     assert first["time_ms"] == ORIGIN_MS + 300_000
 
 
+def test_what_if_says_numbers_as_the_zones_own_forecast_does(system: System) -> None:
+    """``POST`` says a window and quantiles as a shard publishes them for ``GET``, with its digits and nulls."""
+    system.backend.values = np.full_like(system.backend.values, 20.123456)
+    system.backend.values[-1, SPEC.channels.index("co2_ppm")] = np.nan
+    body = system.client.post("/predict", json={"zone": "north-1", "changes": {"vent_lee_pct": 80.0}}).json()
+    newest = system.backend.requests[0]["values"][:, -1]
+    origin = Origin(
+        0, "demo", ORIGIN_MS, ("north-1",), np.zeros(1, np.int64), newest, np.full_like(newest, np.nan),
+        system.backend.requests[0]["baseline"],
+    )  # fmt: skip
+    (published,) = zone_forecasts(SPEC, origin, "v9", origin.baseline + np.float32([-1, 0, 1]))
+    assert body == {**published, "degraded": body["degraded"]}
+    assert body["now"]["co2_ppm"] is None
+    assert body["now"]["air_temp_c"] == 20.1235
+
+
 def test_rows_make_a_window_of_their_own(system: System) -> None:
     """Rows are put on the grid of steps; what is left out is missing."""
     rows = [
@@ -198,6 +215,29 @@ def test_status_and_metrics_show_the_components(system: System) -> None:
     assert "hothouse_api_zones 2.0" in text
 
 
+def test_whatever_fails_is_in_status_and_named_by_readiness(system: System) -> None:
+    """Errors of parts, parts of parts and replicas stand in /status; /health/ready names the components, no words."""
+
+    async def fail() -> None:
+        await system.board.put_stats("shard-0", {"last_error": "", "series": {"last_error": "ConnectionError: away"}})
+        await system.board.put_stats("retrainer", {"last_error": "", "registry_error": "MLflow does not answer"})
+        await system.board.put_stats("gateway", {"error": "not connected to the broker: refused"})
+        await system.state._take(await system.board.wait(0, 0))
+
+    asyncio.run(fail())
+    system.backend.replicas = {"a1": {"generation": 2, "version": "v1", "error": "golden output differs"}}
+    assert system.client.get("/status").json()["errors"] == [
+        "forecaster a1: golden output differs",
+        "gateway: not connected to the broker: refused",
+        "retrainer registry: MLflow does not answer",
+        "shard-0 series: ConnectionError: away",
+    ]
+    ready = system.client.get("/health/ready")
+    assert ready.status_code == 200
+    assert ready.json()["degraded"] == ["gateway", "retrainer registry", "shard-0 series"]
+    assert "refused" not in ready.text
+
+
 def test_zones_models_and_history(system: System) -> None:
     """/zones lists zones with units, /models what is registered and what serves, /history the past."""
     zones = system.client.get("/zones").json()
@@ -225,7 +265,7 @@ def test_the_page_is_served_whole_and_allows_nothing_foreign(system: System) -> 
     page = system.client.get("/")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "://" not in page.text
-    for path in ("/page/app.js", "/page/chart.js", "/page/style.css", "/page/plotly.js"):
+    for path in ("/page/app.js", "/page/chart.js", "/page/intake.js", "/page/style.css", "/page/plotly.js"):
         assert system.client.get(path).status_code == 200
 
 

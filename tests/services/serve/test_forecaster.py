@@ -56,6 +56,15 @@ class Link:
         return self.announced[-1]
 
 
+class Clock:
+    """Monotonic seconds that move when told."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 def request(examples: int = 2) -> ForecastRequest:
     """A batch whose baseline is 7 everywhere."""
     return ForecastRequest(
@@ -134,6 +143,48 @@ def test_a_corrupt_artefact_leaves_the_old_model(tmp_path: Path) -> None:
         report = (await link.slot.status())["replicas"]["replica"]
         assert (report["version"], report["error"]) == ("v1", "golden output differs")
         replica.check_health()
+        await replica.stop()
+
+    asyncio.run(run())
+
+
+def test_a_champion_that_failed_is_tried_again(tmp_path: Path) -> None:
+    """With growing pauses, silently while the reason is the same; once it loads it serves and others are told."""
+
+    async def run() -> None:
+        link, clock, tries = Link(tmp_path), Clock(), 0
+        away = True
+
+        def unreliable(folder: str, schema_hash: str) -> Constant:
+            nonlocal tries
+            tries += 1
+            if away:
+                raise ArtefactError("the storage is away")
+            return load(folder, schema_hash)
+
+        replica = Forecaster(SPEC, lambda _: Place(), unreliable, link, clock)
+        champion = await link.slot.set("v1", "1")
+        await replica._take(champion)
+        assert link.announced == [("v1", "the storage is away", False)]
+        for seconds, expected in ((0, 1), (4.9, 1), (0.1, 2), (5, 2), (5, 3), (19, 3), (1, 4)):
+            clock.now_s += seconds
+            await replica._take(champion)
+            assert tries == expected
+        assert len(link.announced) == 1
+        clock.now_s += 3600
+        await replica._take(champion)
+        for _ in range(9):
+            clock.now_s += 301
+            await replica._take(champion)
+        assert tries == 5 + 9, "no pause is longer than five minutes"
+        away = False
+        clock.now_s += 301
+        await replica._take(champion)
+        assert link.announced[1:] == [("v1", "", True)]
+        assert (await replica.forecast(request()))["version"] == "v1"
+        clock.now_s += 3600
+        await replica._take(champion)
+        assert tries == 15
         await replica.stop()
 
     asyncio.run(run())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from services.errors import HistoryError
 from services.store.files import write_atomically
-from services.store.history import History, IssuedForecast, age_column
+from services.store.history import History, age_column
 from services.store.rows import DeviceRow, SiteStep
 
 CHANNELS = ("air_temp_c", "rh_pct")
@@ -92,7 +92,7 @@ def test_torn_leftovers_are_ignored_and_replaced(tmp_path: Path) -> None:
     history = History(tmp_path, CHANNELS)
     folder = history.root / "zones" / "demo"
     folder.mkdir(parents=True)
-    (folder / ".2022-03-01-p0.parquet.tmp").write_bytes(b"PAR1 half")
+    (folder / ".2022-03-01-p0.parquet.0.tmp").write_bytes(b"PAR1 half")
     assert len(history.read()) == 0
     history.add([site_step(T0)])
     history.flush()
@@ -126,19 +126,3 @@ def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="disk full"):
         write_atomically(path, torn)
     assert path.read_bytes() == b"old"
-
-
-def test_issued_forecasts_come_back_in_order_of_origin(tmp_path: Path) -> None:
-    """Forecasts after an origin are read with their version; writing one again changes nothing."""
-    history = History(tmp_path, CHANNELS)
-    quantiles = np.arange(2 * 2 * 1 * 3, dtype=np.float32).reshape(2, 2, 1, 3)
-    for origin in (T0 + DAY, T0, T0):
-        history.put_forecast(IssuedForecast("demo", origin, "v1", ("z1", "z2"), quantiles), (5, 10), ("air_temp_c",))
-    history.put_forecast(IssuedForecast("demo", T0, "v2", ("z1", "z2"), quantiles + 1), (5, 10), ("air_temp_c",))
-    found = history.forecasts("demo", T0 - 1, 2, 1)
-    assert [(f.origin_ms, f.version, f.zones) for f in found] == [
-        (T0, "v1", ("z1", "z2")), (T0, "v2", ("z1", "z2")), (T0 + DAY, "v1", ("z1", "z2")),
-    ]  # fmt: skip
-    np.testing.assert_array_equal(found[0].quantiles, quantiles)
-    assert [f.origin_ms for f in history.forecasts("demo", T0, 2, 1)] == [T0 + DAY]
-    assert history.forecasts("nowhere", 0, 2, 1) == history.forecasts("demo", 0, 3, 1) == []

@@ -121,6 +121,24 @@ def test_a_refused_batch_does_not_hold_up_the_next() -> None:
     assert (series.stats()["refused"], series.stats()["sent"]) == (1, 1)
 
 
+def test_an_error_is_shown_until_points_are_taken_again() -> None:
+    """The server was away: ``last_error`` says so, and is empty after the next success."""
+    away = threading.Event()
+    away.set()
+
+    def send(batch: list[str]) -> None:
+        if away.is_set():
+            raise ConnectionError("nobody listens")
+
+    series = writer(send)
+    series.rows([site_step(T0)])
+    until(lambda: series.stats()["last_error"] == "ConnectionError: nobody listens")
+    away.clear()
+    until(lambda: series.stats()["sent"] == 1)
+    assert series.stats()["last_error"] == ""
+    series.close()
+
+
 def test_the_real_client_survives_a_port_that_refuses() -> None:
     """With nobody listening, calls return at once, attempts are counted, and closing keeps to its time."""
     with socket.socket() as held:

@@ -1,0 +1,138 @@
+"""Step 7 of the way of a reading: closed steps wait here for their forecast, which never holds the stream up.
+
+One request is in flight at a time; what closes meanwhile goes out together in the next. When there is too much, the
+newest steps of each site win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, fields
+from typing import Any
+
+from models.spec import ForecastSpec
+from services.errors import HistoryError
+from services.ingest.figures import Failures
+from services.ingest.forecasting import Origin, build_request
+from services.ingest.rings import Rings
+from services.messages import ForecastReply, ForecastRequest
+
+__all__ = ["ForecastQueue"]
+
+MAX_ORIGINS = 12
+"""Steps of a site that may wait for their forecast; older ones are left out."""
+MAX_EXAMPLES = 2_048
+"""Zones times origins of one request."""
+CATCH_UP_FORECAST_S = 1.0
+"""While there is a backlog only the newest step is forecast, at most this often."""
+RETRY_FORECAST_S = 0.5
+
+
+@dataclass(slots=True)
+class _InFlight:
+    origins: list[Origin]
+    future: Future[ForecastReply]
+
+
+class ForecastQueue:
+    """Not safe to share between threads, but for :meth:`refresh`.
+
+    ``forecast`` computes a reply and may block or raise; it runs on ``executor``. What it raises, and a
+    ``HistoryError`` of issuing, is tried again after a while. ``clock_s`` is monotonic.
+    """
+
+    def __init__(
+        self, spec: ForecastSpec, ring_steps: int, forecast: Callable[[ForecastRequest], ForecastReply],
+        executor: Executor, clock_s: Callable[[], float], failures: Failures,
+    ) -> None:  # fmt: skip
+        self._spec = spec
+        self._call, self._executor, self._clock_s, self._failures = forecast, executor, clock_s, failures
+        self.max_origins = min(MAX_ORIGINS, ring_steps - spec.lookback_steps + 1)
+        self.past_due: set[str] = set()  # sites of which steps were left out
+        self._pending: list[Origin] = []
+        self._latest: dict[str, Origin] = {}  # of each site, for refresh()
+        self._in_flight: _InFlight | None = None
+        self._forecast_s = clock_s()
+        self._retry_s = 0.0
+        self._refresh = False
+
+    def add(self, origins: Sequence[Origin]) -> None:
+        """Origins that have just closed, the oldest first."""
+        waiting: dict[str, list[Origin]] = {}
+        for origin in [*self._pending, *origins]:
+            waiting.setdefault(origin.site, []).append(origin)
+        self.past_due.update(site for site, of_site in waiting.items() if len(of_site) > self.max_origins)
+        self._pending = [origin for of_site in waiting.values() for origin in of_site[-self.max_origins :]]
+        self._latest.update({origin.site: origin for origin in origins})
+
+    def refresh(self) -> None:
+        """Compute the last step's forecasts again, as after a swap to another model."""
+        self._refresh = True
+
+    def submit(self, rings: Mapping[int, Rings], behind: bool) -> None:
+        """Hand what waits to the Forecaster; the newest steps first in what is kept when there is too much.
+
+        ``rings`` are those of each partition; ``behind`` when there is a backlog.
+        """
+        now_s = self._clock_s()
+        if self._in_flight is not None or now_s < self._retry_s:
+            return
+        if self._refresh:
+            self._refresh = False
+            waiting = {(origin.site, origin.end_ms) for origin in self._pending}
+            self._pending += [o for o in self._latest.values() if (o.site, o.end_ms) not in waiting]
+        if not self._pending:
+            return
+        if behind:
+            if now_s - self._forecast_s < CATCH_UP_FORECAST_S:
+                return
+            self.past_due.update(origin.site for origin in self._pending)
+            self._pending = list({origin.site: origin for origin in self._pending}.values())
+        chosen = self._choose()
+        request = build_request(self._spec, chosen, [rings[origin.partition] for origin in chosen])
+        self._forecast_s = now_s
+        self._in_flight = _InFlight(chosen, self._executor.submit(self._call, request))
+
+    def harvest(self, issue: Callable[[Sequence[Origin], ForecastReply], None]) -> None:
+        """Give a reply that has come to ``issue``; what fails waits again."""
+        if self._in_flight is None or not self._in_flight.future.done():
+            return
+        origins, future = self._in_flight.origins, self._in_flight.future
+        self._in_flight = None
+        error = future.exception()
+        if error is None:
+            try:
+                issue(origins, future.result())
+            except HistoryError as not_kept:
+                error = not_kept
+        if error is None:
+            self._failures.works("forecast")
+        else:
+            self._failures.failed("forecast", error)
+            self._retry_s = self._clock_s() + RETRY_FORECAST_S
+            later, self._pending = self._pending, origins
+            self.add(later)
+
+    def state(self, partition: int) -> list[dict[str, Any]]:
+        """What waits or is in flight, for a snapshot."""
+        waiting = [*(self._in_flight.origins if self._in_flight else ()), *self._pending]
+        names = [field.name for field in fields(Origin)]
+        return [{name: getattr(o, name) for name in names} for o in waiting if o.partition == partition]
+
+    def load(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """Let what a snapshot holds wait again."""
+        self.add([Origin(**{**origin, "zones": tuple(origin["zones"])}) for origin in state])
+
+    def _choose(self) -> list[Origin]:
+        """Take the newest out of what waits, as many as fit into a request; the oldest first."""
+        by_age = sorted(self._pending, key=lambda origin: origin.end_ms, reverse=True)
+        chosen: list[Origin] = []
+        examples = 0
+        for origin in by_age:
+            if chosen and examples + len(origin.zones) > MAX_EXAMPLES:
+                break
+            chosen.append(origin)
+            examples += len(origin.zones)
+        self._pending = sorted(by_age[len(chosen) :], key=lambda origin: origin.end_ms)
+        return chosen[::-1]

@@ -1,0 +1,179 @@
+"""Step 6 of the way of a reading: issued forecasts as Parquet, durable before anybody sees them.
+
+What is issued at once is one small file, a *part*: ``history/forecasts/{YYYY-MM-DD}/p{writer}-{newest origin}-...``,
+by UTC day of its newest origin. Once a day is over its parts become one file, ``history/forecasts/{YYYY-MM-DD}-p
+{writer}.parquet``. A crash in between leaves forecasts in both; readers take each once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from services.errors import HistoryError
+from services.store.files import always, sync_folder
+from services.store.parquet import day_of, names, read_table, write_table, write_tables
+
+__all__ = ["IssuedForecast", "IssuedForecasts"]
+
+_NAME = ("site", "origin_ms", "model_version")
+"""Names a forecast; the newest of equal ones counts."""
+
+MERGE_ROWS = 1 << 17
+"""About how many rows of a day are in memory while it is merged."""
+
+_SCHEMA = pa.schema(
+    {
+        "site": pa.string(), "zone": pa.string(), "origin_ms": pa.int64(), "model_version": pa.string(),
+        "horizon_min": pa.int32(), "target": pa.string(), "p10": pa.float32(), "p50": pa.float32(),
+        "p90": pa.float32(),
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedForecast:
+    """What was forecast for a site at an origin, by one version."""
+
+    site: str
+    origin_ms: int
+    version: str
+    zones: tuple[str, ...]  # Z
+    quantiles: npt.NDArray[np.float32]  # [Z, H, M, Q]
+
+
+class IssuedForecasts:
+    """Reads and writes the forecasts under ``root``; ``writer`` is a partition that only the caller owns."""
+
+    def __init__(self, root: Path, writer: int) -> None:
+        self._root = root / "history" / "forecasts"
+        self._writer = writer
+
+    def put(
+        self, issued: Sequence[IssuedForecast], horizons_min: Sequence[int], targets: Sequence[str],
+        check: Callable[[], None] = always,
+    ) -> None:  # fmt: skip
+        """Keep forecasts of one version durably; called before they are published. The same again changes nothing.
+
+        Raises :class:`HistoryError` when they cannot be kept, and what ``check`` raises (see ``write_atomically``).
+        """
+        newest_ms = max(forecast.origin_ms for forecast in issued)
+        named = hashlib.sha256(repr([(f.site, f.origin_ms, f.version) for f in issued]).encode()).hexdigest()[:16]
+        tables = [_table(forecast, horizons_min, targets) for forecast in issued]
+        part = self._root / day_of(newest_ms) / f"p{self._writer}-{newest_ms}-{named}.parquet"
+        write_table(part, pa.concat_tables(tables), check)
+
+    def read(self, site: str, after_ms: int, horizons: int, targets: int) -> list[IssuedForecast]:
+        """A site's forecasts of all writers with an origin after ``after_ms``, by origin; others' shapes are left out.
+
+        Raises :class:`HistoryError` for a damaged file.
+        """
+        found: dict[tuple[int, str], IssuedForecast] = {}
+        wanted = (pc.field("site") == site) & (pc.field("origin_ms") > after_ms)
+        for table in self._tables(after_ms):
+            rows = table.filter(wanted).combine_chunks()
+            keys = list(zip(rows["origin_ms"].to_pylist(), rows["model_version"].to_pylist(), strict=True))
+            for key in dict.fromkeys(keys):
+                if key in found:
+                    continue
+                one = rows.filter((pc.field("origin_ms") == key[0]) & (pc.field("model_version") == key[1]))
+                quantiles = np.stack([one[q].to_numpy() for q in ("p10", "p50", "p90")], axis=-1)
+                zones = tuple(dict.fromkeys(one["zone"].to_pylist()))
+                if len(one) == len(zones) * horizons * targets:
+                    shaped = quantiles.reshape(len(zones), horizons, targets, 3)
+                    found[key] = IssuedForecast(site, *key, zones, shaped)
+        return sorted(found.values(), key=lambda forecast: forecast.origin_ms)
+
+    def merge_days(self, before_ms: int, writers: Collection[int], check: Callable[[], None] = always) -> int:
+        """Make one file of the parts of each day of ``writers`` before the day of ``before_ms``; how many parts.
+
+        Safe to be stopped anywhere and to be repeated. Raises as :meth:`put`.
+        """
+        merged = 0
+        for day in [name for name in names(self._root) if name < day_of(before_ms) and (self._root / name).is_dir()]:
+            for writer in writers:
+                parts = self._parts(day, writer)
+                if parts:
+                    whole = self._root / f"{day}-p{writer}.parquet"
+                    write_tables(whole, _SCHEMA, _distinct([*parts, *([whole] if whole.exists() else [])]), check)
+                for part in parts:
+                    part.unlink(missing_ok=True)
+                merged += len(parts)
+            if not names(self._root / day):
+                for leftover in (self._root / day).iterdir():
+                    leftover.unlink(missing_ok=True)
+                with suppress(OSError):  # another writer has just put a part into it
+                    (self._root / day).rmdir()
+                sync_folder(self._root)
+        return merged
+
+    def _tables(self, after_ms: int) -> Iterator[pa.Table]:
+        """Tables that may hold origins after ``after_ms``; of equal forecasts the newest comes first."""
+        first = day_of(max(after_ms, 0))
+        # Parts before whole days: what is merged meanwhile is then found in its day.
+        for day in [name for name in names(self._root) if name >= first and (self._root / name).is_dir()]:
+            for part in self._parts(day):
+                if int(part.name.split("-")[1]) <= after_ms:
+                    continue
+                try:
+                    yield read_table(part)
+                except HistoryError:
+                    if part.exists():
+                        raise
+        for name in names(self._root):
+            if name.endswith(".parquet") and name >= first:
+                yield read_table(self._root / name)
+
+    def _parts(self, day: str, writer: int | None = None) -> list[Path]:
+        """The parts of a day, the newest first."""
+        begin = "p" if writer is None else f"p{writer}-"
+        paths = [self._root / day / n for n in names(self._root / day) if n.startswith(begin) and n[-8:] == ".parquet"]
+        return [path for _, path in sorted(((_written(path), path) for path in paths), reverse=True)]
+
+
+def _written(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:  # merged meanwhile
+        return 0
+
+
+def _distinct(paths: Sequence[Path]) -> Iterator[pa.Table]:
+    """The rows, some at a time; of forecasts with the same name only the first."""
+    seen: set[tuple[object, ...]] = set()
+    waiting: list[pa.Table] = []
+    for path in paths:
+        table = read_table(path)
+        new = {tuple(row.values()) for row in table.select(_NAME).group_by(_NAME).aggregate([]).to_pylist()}
+        if not new.isdisjoint(seen):
+            rows = zip(*(table[name].to_pylist() for name in _NAME), strict=True)
+            table = table.filter(pa.array([row not in seen for row in rows], pa.bool_()))
+        seen |= new
+        waiting.append(table)
+        if sum(map(len, waiting)) >= MERGE_ROWS:
+            yield pa.concat_tables(waiting).combine_chunks()
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _table(issued: IssuedForecast, horizons_min: Sequence[int], targets: Sequence[str]) -> pa.Table:
+    count, per_zone = len(issued.zones), len(horizons_min) * len(targets)
+    quantiles = issued.quantiles.astype(np.float32).reshape(count * per_zone, 3)
+    return pa.table({
+        "site": pa.array([issued.site] * (count * per_zone)),
+        "zone": pa.array(np.repeat(np.array(issued.zones, dtype=object), per_zone)),
+        "origin_ms": pa.array(np.full(count * per_zone, issued.origin_ms, np.int64)),
+        "model_version": pa.array([issued.version] * (count * per_zone)),
+        "horizon_min": pa.array(np.tile(np.repeat(np.array(horizons_min, np.int32), len(targets)), count)),
+        "target": pa.array(list(targets) * (count * len(horizons_min))),
+        "p10": quantiles[:, 0], "p50": quantiles[:, 1], "p90": quantiles[:, 2],
+    }, _SCHEMA)  # fmt: skip
