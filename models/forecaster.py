@@ -1,8 +1,8 @@
 """Step 7 of the way of a reading: the whole forecast of a zone, learned online.
 
-:class:`OnlineForecaster` composes the three-rate climatology, the ridges on what it leaves over, the network's answer
-where there is one, the mixture that weighs them and the intervals around it. The shard and the backtest use this one
-class; it has no clock, no I/O and no torch.
+:class:`OnlineForecaster` composes the three-rate climatology, ridges and trees on what it leaves over, the network's
+answer where there is one, the mixture that weighs them and the intervals around it. It has no clock, no I/O and no
+torch, so that whoever has rows can run it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ LIMIT = 6.0
 """No expert departs from the climatology by more than this many times its usual error."""
 
 EXPERTS = (
-    "climatology", "climatology 1 d", "profile 1 d", *(f"pooled ridge {days:g} d" for days in POOLED_DAYS), "zone ridge", "trees", "network",
+    "climatology", "climatology 1 d", "profile 1 d", *(f"pooled ridge {days:g} d" for days in POOLED_DAYS),
+    "zone ridge", "trees", "network",
 )  # fmt: skip
 """The first is what the others correct, and answers where they do not."""
 

@@ -250,7 +250,8 @@ def _metric(vocabulary: Mapping[str, Metric], name: str) -> Metric | None:
 def _ranges(starts: I64, lengths: I64) -> I64:
     """``start, start + 1, ... start + length - 1`` of each, one after another."""
     ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+    ranges: I64 = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+    return ranges
 
 
 def _in_time(ts: I64) -> I64:

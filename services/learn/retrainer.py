@@ -233,7 +233,8 @@ class Retrainer:
             self._triggers.has_model = True
             run |= {"version": version, "verdict": candidate["reason"], **candidate["trained_on"]}
             self._decide(version, candidate, champion, run)
-            self._state.errors.pop("training", None)
+            for name in ("training", "schedule"):  # what the schedule could not read has been read
+                self._state.errors.pop(name, None)
         except Exception as error:  # whatever went wrong, the champion stays and the next slot tries again
             if not self._stopping.is_set():
                 self._fail(run, error)
