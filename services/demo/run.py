@@ -286,7 +286,11 @@ def _settings(options: DemoOptions, data_dir: Path, source: SampleSource) -> Set
         api={"port": options.port},
         # Stream time runs `speed` times as fast here: half an hour of it would be over in two seconds of the wall.
         forecast={"stale_after_s": max(1800, round(options.speed * STALE_AFTER_WALL_S))},
-        learn={"retrain_every_s": options.retrain_every, "force_promote": options.promote == "always"},
+        learn={
+            "retrain_every_s": options.retrain_every,
+            "force_promote": options.promote == "always",
+            "max_windows": 10_000,  # half the default: two trainings and their swaps must fit into three minutes
+        },
         sites=[site],
     )
 
