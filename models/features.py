@@ -99,9 +99,7 @@ def targets_of(values: F32, spec: ForecastSpec) -> F32:
     return np.stack(columns, axis=-1)
 
 
-def build_inputs(
-    values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32, spec: ForecastSpec
-) -> Inputs:
+def build_inputs(values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32, spec: ForecastSpec) -> Inputs:
     """Build the input of ``N`` examples from their look-back windows.
 
     ``values`` is ``[N, L, C]``, newest row last (it ends at the origin), NaN where missing; ``places`` has one entry
