@@ -260,7 +260,9 @@ class Climatology:
         x0 = held[zone, row % size] if now is None else np.repeat(now[:, None], len(self._steps), axis=1)
         x1 = held[zone, (row - self._lag) % size]
         x2 = held[zone, (row + self._steps - self._whole_days) % size]
-        x = np.stack([x0, np.where(np.isnan(x1), x0, x1), np.where(np.isnan(x2), np.float32(0), x2)], axis=-1)
+        # A whole number of days before such a horizon is now: one regressor is enough.
+        again = np.isnan(x2) | (self._steps % self._day == 0)[None, :, None, None]
+        x = np.stack([x0, np.where(np.isnan(x1), x0, x1), np.where(again, np.float32(0), x2)], axis=-1)
         return np.asarray(np.moveaxis(x, 2, 1))
 
     def _solve(self, weight: F32, moment: F32, product: F32) -> F32:
@@ -273,8 +275,9 @@ class Climatology:
         first, second, third = (system[..., i, :] for i in range(3))
         columns = np.stack([np.cross(second, third), np.cross(third, first), np.cross(first, second)], axis=-1)
         det = (first * columns[..., 0]).sum(axis=-1, keepdims=True)
-        solved: F32 = ((columns @ right[..., None])[..., 0] / det).astype(np.float32)
-        return solved
+        solved = (columns @ right[..., None])[..., 0] / det
+        # A deviation does not grow by itself: two days that differ must not be drawn on into a third.
+        return np.asarray(np.clip(solved, -1, 1), dtype=np.float32)
 
     def members(self, indices: I64, y_now: F32, day_bin: I64) -> tuple[F32, F32]:
         """The profiles at each horizon and the forecasts of each rate, ``[Z, R, H, M]`` both; NaN where unknown."""

@@ -19,7 +19,7 @@ from models.features import targets_of
 from models.growing import Growing
 from models.intervals import Intervals
 from models.mixture import Mixture
-from models.online import Features, PooledRidge, ZoneRidge
+from models.online import Features, PooledRidge, ZoneRidge, prior_strength
 from models.spec import QUANTILES, ForecastSpec
 from models.trees import Forest
 
@@ -80,8 +80,9 @@ class OnlineForecaster:
         d, e = self.features.width
         own_common, own_ahead = self.features.zone_columns
         self._own = own_common, own_ahead
-        self.pooled = PooledRidge(horizons, targets, d + e, POOLED_DAYS, day)
-        self.zonal = ZoneRidge(horizons, targets, len(own_common) + len(own_ahead), ZONE_DAYS, day, capacity)
+        prior = prior_strength(spec)
+        self.pooled = PooledRidge(prior, targets, d + e, POOLED_DAYS, day)
+        self.zonal = ZoneRidge(prior, targets, len(own_common) + len(own_ahead), ZONE_DAYS, day, capacity)
         self.mixture = Mixture(horizons, targets, len(EXPERTS), day)
         self.intervals = Intervals(horizons, targets, max(day // self._stride // _HOURS, 1), capacity)
         # An origin of horizon h waits in one of this many slots until its truth comes.

@@ -18,7 +18,7 @@ from models.features import targets_of
 from models.growing import Growing
 from models.spec import ForecastSpec
 
-__all__ = ["Features", "PooledRidge", "ZoneRidge", "feature_channels"]
+__all__ = ["Features", "PooledRidge", "ZoneRidge", "feature_channels", "prior_strength"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -57,12 +57,25 @@ LEAST = 0.2
 """Errors smaller than this share of the climatology's usual error count as this large when examples are weighed."""
 
 RIDGE = 150.0
-"""The prior: as strong as this many examples of the usual error, that say zero."""
+"""The prior: as strong as this many examples of the usual error, that say zero ..."""
+
+RIDGE_MS = 6 * 3_600_000
+"""... and again as many for each of these that a horizon is long: neighbouring examples of a long one share most of
+what lies between origin and truth, and the first days would be taken for more than they are."""
 
 
 def feature_channels(spec: ForecastSpec) -> tuple[str, ...]:
     """The channels of a row that become regressors, besides the targets."""
     return tuple(name for name in (*CLIMATE, *CHANNELS) if name in spec.channels and name not in spec.targets)
+
+
+def prior_strength(spec: ForecastSpec) -> F64:
+    """The ridges' prior for each horizon, in examples: ``[H]``.
+
+    >>> prior_strength(ForecastSpec(channels=(), horizons_min=(30, 360, 1440))).tolist()
+    [162.5, 300.0, 750.0]
+    """
+    return RIDGE * (1 + np.array(spec.horizon_steps) * spec.step_ms / RIDGE_MS)
 
 
 class Features:
@@ -235,11 +248,16 @@ class Features:
 class PooledRidge:
     """One regression a rate of forgetting, horizon and target, for all zones together.
 
-    The learner's answer to regressors ``x`` is ``x @ weights``; :meth:`learn` takes matured examples of one horizon.
+    ``prior [H]`` is its strength (:func:`prior_strength`). The learner's answer to regressors ``x`` is
+    ``x @ weights``; :meth:`learn` takes matured examples of one horizon.
     """
 
-    def __init__(self, horizons: int, targets: int, width: int, days: tuple[float, ...], steps_per_day: int) -> None:
+    def __init__(
+        self, prior: F64, targets: int, width: int, days: tuple[float, ...], steps_per_day: int
+    ) -> None:  # fmt: skip
+        horizons = len(prior)
         shape = (len(days), horizons, targets)
+        self._prior = prior
         self._keep = np.exp(-1 / (np.array(days) * steps_per_day))
         self._moment = np.zeros((*shape, width, width))
         self._product = np.zeros((*shape, width))
@@ -275,7 +293,7 @@ class PooledRidge:
 
     def refit(self, horizon: int) -> None:
         """Solve one horizon's regressions; a few times a day."""
-        ridge = RIDGE * np.eye(self._moment.shape[-1])
+        ridge = self._prior[horizon] * np.eye(self._moment.shape[-1])
         self._weights[:, horizon] = np.linalg.solve(
             self._moment[:, horizon] + ridge, self._product[:, horizon, ..., None]
         )[..., 0]
@@ -297,8 +315,10 @@ class ZoneRidge:
     """The same for each zone by itself, on few regressors and with one rate of forgetting."""
 
     def __init__(
-        self, horizons: int, targets: int, width: int, days: float, steps_per_day: int, capacity: int = 16
+        self, prior: F64, targets: int, width: int, days: float, steps_per_day: int, capacity: int = 16
     ) -> None:
+        horizons = len(prior)
+        self._prior = prior
         self._days, self._day = days, steps_per_day
         cells = (horizons, targets)
         self._zones = Growing(
@@ -336,7 +356,9 @@ class ZoneRidge:
     def refit(self, indices: I64, horizon: int) -> None:
         """Solve one horizon's regressions of zones ``indices``."""
         s = self._zones
-        system = s["moment"][indices, horizon] + np.float32(RIDGE) * np.eye(s["moment"].shape[-1], dtype=np.float32)
+        system = s["moment"][indices, horizon] + np.float32(self._prior[horizon]) * np.eye(
+            s["moment"].shape[-1], dtype=np.float32
+        )
         solved = np.linalg.solve(system.astype(np.float64), s["product"][indices, horizon, ..., None])
         s["weights"][indices, horizon] = solved[..., 0]
 

@@ -7,6 +7,8 @@ from models.online import CLIP, Features, PooledRidge, ZoneRidge, feature_channe
 from models.spec import ForecastSpec
 from tests.models.online_worlds import DAY, SPEC, forecaster, rows, run, sun
 
+PRIOR = np.array([150.0])
+
 
 def test_only_known_channels_become_regressors():
     """Targets are not named twice, and what a schema lacks is left out."""
@@ -36,25 +38,25 @@ def answer(ridge):
 def test_a_ridge_finds_the_slopes():
     """On clean examples the learner's answer is the truth."""
     truth = np.array([1.0, -2.0, 0.5])
-    assert np.allclose(answer(fed(PooledRidge(1, 1, 3, (7.0,), 96), truth, 2000)), truth, atol=0.1)
+    assert np.allclose(answer(fed(PooledRidge(PRIOR, 1, 3, (7.0,), 96), truth, 2000)), truth, atol=0.1)
 
 
 def test_absolute_error_resists_outliers():
     """One example in ten that is off by 50 hardly moves the answer, as it would with squares."""
     truth = np.array([1.0, -2.0, 0.5])
-    assert np.allclose(answer(fed(PooledRidge(1, 1, 3, (7.0,), 96), truth, 4000, outlier=0.1)), truth, atol=0.3)
+    assert np.allclose(answer(fed(PooledRidge(PRIOR, 1, 3, (7.0,), 96), truth, 4000, outlier=0.1)), truth, atol=0.3)
 
 
 def test_a_ridge_follows_a_change():
     """A week after the slopes have changed, a learner that remembers three days has the new ones."""
-    ridge = fed(PooledRidge(1, 1, 3, (3.0,), 96), np.array([1.0, -2.0, 0.5]), 2000)
+    ridge = fed(PooledRidge(PRIOR, 1, 3, (3.0,), 96), np.array([1.0, -2.0, 0.5]), 2000)
     fed(ridge, np.array([-1.0, 0.0, 0.5]), 20 * 96, start=2000)
     assert np.allclose(answer(ridge), [-1.0, 0.0, 0.5], atol=0.2)
 
 
 def test_zones_learn_apart():
     """The ridge of a zone knows its own examples only."""
-    ridge = ZoneRidge(1, 1, 2, 7.0, 96)
+    ridge = ZoneRidge(PRIOR, 1, 2, 7.0, 96)
     ridge.add_zone()
     ridge.add_zone()
     rng = np.random.default_rng(0)
