@@ -23,7 +23,7 @@ from models.online import Features, PooledRidge, ZoneRidge, prior_strength
 from models.spec import QUANTILES, ForecastSpec
 from models.trees import Forest
 
-__all__ = ["EXPERTS", "Example", "OnlineForecaster"]
+__all__ = ["EXPERTS", "Example", "Learned", "OnlineForecaster"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -61,12 +61,29 @@ class Example:
     y: F32  # [Z, M]
 
 
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a forecast from one step's rows needs: given by :meth:`OnlineForecaster.learn`, taken by ``predict``."""
+
+    step: int
+    zones: I64  # [Z]
+    day_bin: I64  # [Z]
+    experts: F32  # [Z, H, M, K], in the order of EXPERTS; the network's place is NaN
+    example: Example
+
+    @property
+    def baseline(self) -> F32:
+        """The climatology's median, ``[Z, H, M]``."""
+        return self.experts[..., 0]
+
+
 class OnlineForecaster:
     """Forecasts of many zones, vectorised over them, with bounded state.
 
-    Each step, for the zones whose rows closed: :meth:`learn`, then :meth:`predict` once; the latter remembers the
-    forecast, so that the intervals learn how good it was. ``step`` numbers steps of ``spec.step_ms`` on one time
-    line and never goes back; a zone without a row takes part with NaN, or is left out for a while.
+    Each step, for the zones whose rows closed: :meth:`learn`, then :meth:`predict`, now or some steps later, when the
+    network's answer is there; the latter remembers the newest forecast of an origin, so that intervals and mixture
+    learn how good it was. ``step`` numbers steps of ``spec.step_ms`` on one time line and never goes back; a zone
+    without a row takes part with NaN, or is left out for a while.
     """
 
     def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
@@ -97,9 +114,6 @@ class OnlineForecaster:
             experts=((total, targets, len(EXPERTS)), np.float32, np.nan),
             median=((total, targets), np.float32, np.nan),
             base=((total, targets), np.float32, np.nan),
-            newest=((horizons, targets, len(EXPERTS)), np.float32, np.nan),
-            newest_step=((), np.int64, -1),
-            newest_bin=((), np.int64, 0),
             error=((horizons, targets), np.float32, np.nan),
         )
         self.forest = Forest(horizons, targets)
@@ -117,11 +131,8 @@ class OnlineForecaster:
             part.add_zone()
         return self._zones.add()
 
-    def learn(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Example:
-        """Take the rows of one step: ``values [Z, C]``, ``day_bin [Z]``, ``sun [Z, 1 + H]`` (see :class:`Features`).
-
-        What comes back is an example to grow trees on, once its truth is known.
-        """
+    def learn(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Learned:
+        """Take the rows of one step: ``values [Z, C]``, ``day_bin [Z]``, ``sun [Z, 1 + H]`` (see :class:`Features`)."""
         y = targets_of(values, self._spec)
         y = np.where(np.isfinite(y), y, np.float32(np.nan))
         self._mature(indices, step, y, day_bin)
@@ -148,51 +159,41 @@ class OnlineForecaster:
         seen = Example(step, indices.copy(), np.concatenate([common, detail], axis=1),
                        np.concatenate([ahead, planned], axis=-1), base, y)  # fmt: skip
         trees = self._trees(seen, unit)
-        experts = [base, members[:, 0], profiles[:, 0], *np.moveaxis(ridges, -1, 0), trees, none]
-        s = self._zones
-        s["newest"][indices] = np.stack(experts, axis=-1)
-        s["newest_step"][indices] = step
-        s["newest_bin"][indices] = day_bin
+        experts = np.stack(
+            [base, members[:, 0], profiles[:, 0], *np.moveaxis(ridges, -1, 0), trees, none], axis=-1, dtype=np.float32
+        )
         if example:
+            s = self._zones
             place = step // self._stride
             at = self._first + place % self._slots
             longest = s["stamp"].shape[1]
             s["stamp"][indices, place % longest] = step
             s["common"][indices, place % longest] = common
             s["ahead"][indices[:, None], at] = ahead
-            s["experts"][indices[:, None], at] = s["newest"][indices]
+            s["experts"][indices[:, None], at] = experts
             s["base"][indices[:, None], at] = base
             s["median"][indices[:, None], at] = np.nan
-        return seen
+        return Learned(step, seen.zones, day_bin.copy(), experts, seen)
 
-    def predict(self, indices: I64, network: F32 | None = None) -> F32:
-        """Forecast from the newest learned rows: ``[Z, H, M, Q]``, p10 <= p50 <= p90.
+    def predict(self, learned: Learned, network: F32 | None = None) -> F32:
+        """Forecast from the rows that were ``learned``: ``[Z, H, M, Q]``, p10 <= p50 <= p90.
 
         ``network [Z, H, M]`` is the network's median for the same origins, NaN or ``None`` where there is none.
         """
-        s = self._zones
+        experts = learned.experts
         if network is not None:
-            s["newest"][indices, ..., -1] = network
-        experts = s["newest"][indices]
+            experts = experts.copy()
+            experts[..., -1] = network
         base = experts[..., 0]
         unit = self.unit.astype(np.float32)
         deviations = np.asarray((experts - base[..., None]) / unit[..., None], dtype=np.float32)
         mixed = base + self.mixture.predict(deviations) * unit
         median = np.asarray(np.clip(mixed, self._low, self._high), dtype=np.float32)
-        for step in np.unique(s["newest_step"][indices]):
-            if step >= 0 and step % self._stride == 0:
-                which = np.flatnonzero(s["newest_step"][indices] == step)
-                at = self._first + step // self._stride % self._slots
-                s["median"][indices[which][:, None], at] = median[which]
-                s["experts"][indices[which][:, None], at, :, -1] = experts[which][..., -1]
-        below, above = self.intervals.predict(indices, self._hours(s["newest_bin"][indices], self._steps))
+        self._remember(learned, median, experts[..., -1])
+        below, above = self.intervals.predict(learned.zones, self._hours(learned.day_bin, self._steps))
         low, high = self._low[:, None], self._high[:, None]
         quantiles = np.stack([median - below, median, median + above], axis=-1)
         return np.asarray(np.clip(quantiles, low, high), dtype=np.float32)
-
-    def baseline(self, indices: I64) -> F32:
-        """The climatology's median for the newest learned rows, ``[Z, H, M]``."""
-        return np.asarray(self._zones["newest"][indices, ..., 0])
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that was learned, as nested maps of arrays; copies."""
@@ -210,6 +211,17 @@ class OnlineForecaster:
     def unit(self) -> F64:
         """The climatology's usual error, ``[H, M]``: what experts' answers are measured in."""
         return np.where(self._unit > 1e-9, self._unit, 1.0)
+
+    def _remember(self, learned: Learned, median: F32, network: F32) -> None:
+        """Keep a forecast until its truth comes, in those slots that no newer origin has taken."""
+        if learned.step % self._stride:
+            return
+        s, place = self._zones, learned.step // self._stride
+        at = self._first + place % self._slots
+        newest = s["stamp"][learned.zones].max(axis=1) // self._stride
+        z, h = np.nonzero(newest[:, None] - place < self._slots)
+        s["median"][learned.zones[z], at[h]] = median[z, h]
+        s["experts"][learned.zones[z], at[h], :, -1] = network[z, h]
 
     def _trees(self, seen: Example, unit: F64) -> F32:
         """The forest's answers; NaN where there is none. Between examples nobody learns from them."""

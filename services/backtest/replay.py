@@ -88,16 +88,15 @@ def replay(
         if len(alive):
             here = np.full(len(alive), day_bin[t])
             light = np.broadcast_to(sun[t + steps], (len(alive), len(steps)))
-            seen = forecaster.learn(alive, first_step + t, table.values[alive, t], here, light)
-            grower.add(seen)
-            given = forecaster.predict(alive)
-            base = forecaster.baseline(alive)
+            learned = forecaster.learn(alive, first_step + t, table.values[alive, t], here, light)
+            grower.add(learned.example)
+            given = forecaster.predict(learned)
             for i, z in enumerate(alive.tolist()):
                 if t in issue[z]:
                     zone.append(z)
                     origin_ms.append(issue[z][t])
                     quantiles.append(given[i])
-                    climatology.append(base[i])
+                    climatology.append(learned.baseline[i])
         if (t + 1) % (GROW_DAYS * spec.steps_per_day) == 0:
             forecaster.forest = grower.grow(forecaster.unit) or forecaster.forest
         progress(t + 1, len(ends))

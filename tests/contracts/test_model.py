@@ -27,11 +27,34 @@ def test_asking_again_gives_the_same_answer():
     once, often = forecaster(2), forecaster(2)
     zones = np.arange(2)
     for step in range(values.shape[1]):
-        for made in (once, often):
-            made.learn(zones, step, values[:, step], np.full(2, step % DAY), sun(step, 2))
-        answers = [often.predict(zones) for _ in range(3)]
-        assert all(np.array_equal(once.predict(zones), answer, equal_nan=True) for answer in answers)
+        one, other = (
+            made.learn(zones, step, values[:, step], np.full(2, step % DAY), sun(step, 2)) for made in (once, often)
+        )
+        answers = [often.predict(other) for _ in range(3)]
+        assert all(np.array_equal(once.predict(one), answer, equal_nan=True) for answer in answers)
     assert same(once.state_dict(), often.state_dict())
+
+
+def test_a_forecast_may_come_late():
+    """A network that answers some steps later is learned from as if it had answered at once, and takes no newer slot."""
+    values = rows(4, missing=0)
+    zones, lag = np.arange(2), 7
+    prompt, late = forecaster(2), forecaster(2)
+    waiting = []
+    for step in range(values.shape[1]):
+        for made in (prompt, late):
+            learned = made.learn(zones, step, values[:, step], np.full(2, step % DAY), sun(step, 2))
+            if made is prompt:
+                made.predict(learned, learned.baseline + 1)
+            else:
+                waiting.append(learned)
+        if len(waiting) > lag:
+            oldest = waiting.pop(0)
+            late.predict(oldest, oldest.baseline + 1)
+    short, day = 0, len(SPEC.horizon_steps) - 1
+    assert SPEC.horizon_steps[short] < lag < SPEC.horizon_steps[day]
+    assert np.allclose(prompt.mixture.weights[day], late.mixture.weights[day], atol=0.05)
+    assert late.mixture.weights[short, :, -1].max() <= prompt.mixture.weights[short, :, -1].max() + 0.05
 
 
 def test_no_forecast_uses_what_came_after_it():

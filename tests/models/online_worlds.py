@@ -33,8 +33,7 @@ def run(made: OnlineForecaster, values: np.ndarray, start: int = 0, stop: int | 
     out = []
     for step in range(start, values.shape[1] if stop is None else stop):
         bins = np.full(len(zones), step % DAY)
-        made.learn(zones, step, values[zones, step], bins, sun(step, len(zones)))
-        out.append(made.predict(zones))
+        out.append(made.predict(made.learn(zones, step, values[zones, step], bins, sun(step, len(zones)))))
     return np.stack(out, axis=1)
 
 

@@ -113,8 +113,8 @@ def climatology_alone(values):
     made = forecaster(len(values))
     zones, out = np.arange(len(values)), []
     for step in range(values.shape[1]):
-        made.learn(zones, step, values[:, step], np.full(len(zones), step % DAY), sun(step, len(zones)))
-        out.append(made.baseline(zones))
+        learned = made.learn(zones, step, values[:, step], np.full(len(zones), step % DAY), sun(step, len(zones)))
+        out.append(learned.baseline)
     return np.stack(out, axis=1)
 
 
