@@ -343,9 +343,20 @@ class KafkaLog:
             return
         with contextlib.suppress(kafka_errors.KafkaError, OSError):
             if isinstance(client, KafkaProducer):
-                client.close(timeout=0)
+                _abandon(client)
             else:
                 client.close(timeout_ms=1000)
+
+
+def _abandon(producer: KafkaProducer) -> None:
+    """Close a producer without sending what waits in it.
+
+    Its own ``close`` flushes first, and where that fails it leaves the sending thread running, which might still send.
+    """
+    sender = producer._sender
+    sender.force_close()
+    sender.join(1.0)
+    producer.close(timeout=0)
 
 
 def _fields(record: Any) -> tuple[str, int, str, str, str] | None:
