@@ -1,30 +1,28 @@
 """Step 2 of the way of a reading: messages become log records. Pure: no broker, no log, time is an argument.
 
 Every message ends in the records exactly once: its samples in a ``samples`` record of its site, what was refused
-in a ``refused`` record, a plan or an event in one of its own. Records of a site keep the order of its messages.
+in a ``refused`` record, a plan or an event in one of its own. Records of a site keep the order of its messages. What
+a message says is its decoder's matter (``edge.decoder``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, decode_clock
-from edge.log_contract import NewRecord, RecordKind
-from edge.reading import Refusal, Sample, decode, encode_samples, parse_topic
+from edge.decoder import Decoder, HothouseDecoder
+from edge.envelope import UNKNOWN_SITE
+from edge.log_contract import NewRecord
+from edge.reading import Refusal, Sample
+from edge.samples import encode_samples
 
-__all__ = ["MAX_DOCUMENT_BYTES", "MAX_SAMPLES", "UNKNOWN_SITE", "Intake", "Message"]
+__all__ = ["MAX_SAMPLES", "Intake", "Message"]
 
 MAX_SAMPLES = 1000
 """Samples of one record at most; also refusals of one record."""
-
-MAX_DOCUMENT_BYTES = 64 * 1024
-"""A plan or an event may be this long."""
-
-UNKNOWN_SITE = "_unknown"
-"""The site of what was refused on a topic that names none."""
 
 _MAX_RECORD_BYTES = 1024 * 1024  # every log takes this much in one record
 _TICKS_A_STEP = 10
@@ -43,7 +41,9 @@ class Intake:
     ``clock`` stamps them; a :class:`ReplayedClock` follows the clock messages among them, with any other clock those
     are refused. ``sites`` are the sites known from the log, ``newest_ms`` its newest receive time: ticks go on from
     there. ``step_ms`` is the length of a row; each known site gets a tick when the receive time enters a new tenth
-    of it.
+    of it. A site whose records come from its own gateway gets its ticks from there, and none here: ticks of ours would
+    close its rows while it is merely cut off. A message goes to the decoder whose prefix its topic has, else to the
+    first, which refuses it.
 
     >>> intake = Intake(ReplayedClock(1646092800500), step_ms=300_000)
     >>> body = b'{"boot":"9f3c62d1a07be845","ts":1646092800000,"seq":1,"values":{"rh_pct":71.0}}'
@@ -53,15 +53,19 @@ class Intake:
     """
 
     def __init__(
-        self, clock: ReceiveClock, step_ms: int, sites: Iterable[str] = (), newest_ms: int | None = None
-    ) -> None:
+        self, clock: ReceiveClock, step_ms: int, sites: Iterable[str] = (), newest_ms: int | None = None,
+        decoders: Sequence[Decoder] = (HothouseDecoder(),),
+    ) -> None:  # fmt: skip
         self.messages = 0
         self.samples = 0
         self.refused = 0
+        self.relayed = 0  # records of other gateways
+        self._decoders = decoders
         self._clock = clock
         self._tick_ms = max(1, step_ms // _TICKS_A_STEP)
         self._sites = dict.fromkeys(sites)  # a set that keeps its order
-        self._tick = (clock.now_ms() if newest_ms is None else newest_ms) // self._tick_ms
+        now_ms = clock.now_ms()  # another gateway's record may be ahead of it
+        self._tick = (now_ms if newest_ms is None else min(newest_ms, now_ms)) // self._tick_ms
         self._now_ms = 0
         self._samples: dict[str, list[Sample]] = {}
         self._refusals: dict[str, list[Refusal]] = {}
@@ -85,7 +89,9 @@ class Intake:
         try:
             now_ms = decode_clock(message.payload)
         except ValueError as error:
-            self._refuse("malformed", message, str(error), UNKNOWN_SITE)
+            refusal = Refusal("malformed", message.topic[:256], str(error), message.payload[:1024])
+            self._refusals.setdefault(UNKNOWN_SITE, []).append(refusal)
+            self.refused += 1
             return
         self._flush()  # what came before the message keeps the time before it
         clock.advance(now_ms)
@@ -93,31 +99,27 @@ class Intake:
         self._tick_sites()
 
     def _sort(self, message: Message) -> None:
-        where = parse_topic(message.topic)
-        if where is None or where.kind == "sample":
-            decoded = decode(message.topic, message.payload, self._now_ms)
-            site = where.site if where else UNKNOWN_SITE
-            if decoded.samples:
-                self._sites.setdefault(site)
-                self._samples.setdefault(site, []).extend(decoded.samples)
-                self.samples += len(decoded.samples)
-            if decoded.refusals:
-                self._refusals.setdefault(site, []).extend(decoded.refusals)
-                self.refused += sum(refusal.samples for refusal in decoded.refusals if refusal.whole)
-        elif len(message.payload) > MAX_DOCUMENT_BYTES:
-            detail = f"{len(message.payload)} bytes, at most {MAX_DOCUMENT_BYTES}"
-            self._refuse("oversized", message, detail, where.site)
-        elif (wrong := _not_an_object(message.payload)) is not None:
-            self._refuse("malformed", message, wrong, where.site)
-        else:
-            self._flush(where.site)
-            kind: RecordKind = "plan" if where.kind == "plan" else "event"
-            self._records.append(NewRecord(where.site, kind, self._now_ms, message.payload, message.topic))
+        taken = self._decoder(message.topic).take(message.topic, message.payload, self._now_ms)
+        if taken.samples:
+            self._sites.setdefault(taken.site)
+            self._samples.setdefault(taken.site, []).extend(taken.samples)
+            self.samples += len(taken.samples)
+        if taken.refusals:
+            self._refusals.setdefault(taken.site, []).extend(taken.refusals)
+            self.refused += sum(refusal.samples for refusal in taken.refusals if refusal.whole)
+        if taken.record is not None:
+            self._flush(taken.site)
+            self._records.append(taken.record)
+            if taken.record.origin is not None:
+                self.relayed += 1
+                if taken.record.kind == "samples":
+                    self._sites.pop(taken.site, None)  # it has a gateway of its own now
 
-    def _refuse(self, reason: str, message: Message, detail: str, site: str) -> None:
-        refusal = Refusal(reason, message.topic[:256], detail, message.payload[:1024])
-        self._refusals.setdefault(site, []).append(refusal)
-        self.refused += 1
+    def _decoder(self, topic: str) -> Decoder:
+        for decoder in self._decoders:
+            if topic.startswith(decoder.prefix):
+                return decoder
+        return self._decoders[0]
 
     def _flush(self, site: str | None = None) -> None:
         """Close the open records of one site, or of all."""
@@ -145,12 +147,3 @@ class Intake:
         if tick > self._tick:
             self._tick = tick
             self._records.extend(NewRecord(site, "tick", self._now_ms, b"") for site in self._sites)
-
-
-def _not_an_object(payload: bytes) -> str | None:
-    """Why this is not a JSON object; ``None`` when it is one."""
-    try:
-        msgspec.json.decode(payload, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return str(error)
-    return None

@@ -1,7 +1,7 @@
 """Step 3 of the way of a reading: the two topics of a log on Kafka, and the small facts beside its records.
 
-``TOPIC`` holds the records. ``TOPIC.meta`` is compacted and holds the format, the known sites and, of a partition
-whose records were truncated, its newest receive time. Records carry Kafka's own append time, not ours: with times
+``TOPIC`` holds the records. ``TOPIC.meta`` is compacted and holds the format, the known sites and, by partition, the
+sites' newest receive times. Records carry Kafka's own append time, not ours: with times
 of an import, retention would delete them within minutes.
 """
 
@@ -21,7 +21,9 @@ __all__ = ["MAX_RECORD_BYTES", "Facts", "make_topics", "read_range"]
 
 MAX_RECORD_BYTES = 8 * 1024 * 1024
 
-_FORMAT = {"format": 1, "hash": "crc32"}
+_FORMAT = {"format": 2, "hash": "crc32"}
+_MIGRATED = 1
+"""Of this format we read every record. What we write it cannot read, so the format of the topic rises."""
 
 
 class Facts:
@@ -71,15 +73,16 @@ def make_topics(address: KafkaAddress, partitions: int, facts: Facts, consumer: 
     finally:
         admin.close()
     expected = {**_FORMAT, "partitions": partitions}
-    found = facts.read(consumer).get("format")
-    if found is None:
+    text = facts.read(consumer).get("format")
+    found = None if text is None else msgspec.json.decode(text, type=dict[str, Any])
+    if found in (None, {**expected, "format": _MIGRATED}):
         producer = KafkaProducer(**address.options(), acks="all")
         try:
             facts.write(producer, {"format": msgspec.json.encode(expected)})
         finally:
             producer.close(timeout=address.timeout_s)
     else:
-        _check(address, msgspec.json.decode(found), expected)
+        _check(address, found, expected)
     number = len(consumer.partitions_for_topic(address.topic) or ())
     if number != partitions:
         raise LogFormatError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from paho.mqtt import client as paho
@@ -39,7 +39,7 @@ def delay_s(attempt: int, jitter: float) -> float:
 
 
 class Link:
-    """A subscription to ``topic`` with QoS 1 whose messages are acknowledged by hand.
+    """A subscription to ``topics`` with QoS 1 whose messages are acknowledged by hand.
 
     ``on_message`` is called in the network thread with the client to acknowledge on; it must not block.
     Call :meth:`tend` a few times a second, always from the same thread. ``presence_topic`` holds, retained, whether
@@ -50,7 +50,7 @@ class Link:
         self,
         address: MqttAddress,
         client_id: str,
-        topic: str,
+        topics: Sequence[str],
         on_message: Callable[[paho.Client, paho.MQTTMessage], None],
         *,
         receive_maximum: int,
@@ -63,7 +63,7 @@ class Link:
         self.last_error = ""
         self._address = address
         self._client_id = client_id
-        self._topic = topic
+        self._topics = topics
         self._on_message = on_message
         self._receive_maximum = receive_maximum
         self._session_expiry_s = session_expiry_s
@@ -141,11 +141,11 @@ class Link:
         elif reason.is_failure:
             self._fail(f"the broker at {self._address.host}:{self._address.port} refuses us: {reason}")
         else:
-            client.subscribe(self._topic, qos=1)
+            client.subscribe([(topic, 1) for topic in self._topics])
 
     def _subscribed(self, client: paho.Client, _: Any, mid: int, reasons: list[ReasonCode], properties: Any) -> None:
         if any(reason.value >= _FAILURE for reason in reasons):
-            self._fail(f"the broker refuses the subscription to {self._topic}: {reasons[0]}")
+            self._fail(f"the broker refuses the subscription to {', '.join(self._topics)}: {reasons[0]}")
             return
         self._attempt = 0
         self.connects += 1

@@ -20,6 +20,7 @@ __all__ = [
     "LogFullError",
     "LogTruncatedError",
     "NewRecord",
+    "Origin",
     "Record",
     "RecordKind",
     "partition_of",
@@ -62,9 +63,19 @@ class LogTruncatedError(LogError):
         self.begin = begin
 
 
+class Origin(NamedTuple):
+    """Names a record for ever, through every uplink: the log that held it first, and which record of its *site* it
+    was there (from 0, without gaps). Two records of a site with one origin are one record that was sent twice.
+    """
+
+    log: str
+    number: int
+
+
 class NewRecord(NamedTuple):
-    """A record to append. ``receive_ms`` is when the *first* gateway took it; the log keeps it non-decreasing a
-    partition by lifting a smaller one to the partition's newest.
+    """A record to append. ``receive_ms`` is when the *first* gateway took it; the log keeps it non-decreasing a site
+    by lifting a smaller one to the site's newest. Sites that share a partition do not lift each other: what one sends
+    after a day without a connection keeps its times. ``origin`` is set for a record that comes out of another log.
     """
 
     site: str
@@ -72,10 +83,13 @@ class NewRecord(NamedTuple):
     receive_ms: int
     payload: bytes
     topic: str = ""
+    origin: Origin | None = None
 
 
 class Record(NamedTuple):
-    """A record as read: its place in the log and what was appended."""
+    """A record as read: its place in the log and what was appended. ``SqliteLog`` gives an origin of its own to a
+    record that came without one; other logs leave it ``None``.
+    """
 
     partition: int
     offset: int
@@ -84,6 +98,7 @@ class Record(NamedTuple):
     receive_ms: int
     payload: bytes
     topic: str
+    origin: Origin | None = None
 
 
 def partition_of(site: str, partitions: int) -> int:
@@ -122,10 +137,13 @@ class Log(Protocol):
         """The smallest offset that can still be read (equals ``end_offset`` when empty)."""
 
     def last_receive_ms(self, partition: int) -> int | None:
-        """The receive time of the newest record, ``None`` when the partition never had one."""
+        """The greatest receive time that the partition ever had, ``None`` when it never had a record."""
 
     def sites(self) -> list[str]:
-        """Every site that ever had a ``samples`` record, sorted; truncating forgets none."""
+        """Every site whose newest ``samples`` record came without an origin, sorted; truncating forgets none.
+
+        Who appends to this log ticks for them. A site whose records come out of another log is ticked for there.
+        """
 
     def truncate(self, partition: int, before: int) -> None:
         """Forget records with an offset smaller than ``before`` (at most the end); offsets are never used again."""

@@ -25,7 +25,7 @@ class MemoryLog:
         self._lock = threading.Lock()
         self._records: list[list[Record]] = [[] for _ in range(partitions)]
         self._begin = [0] * partitions
-        self._newest: list[int | None] = [None] * partitions
+        self._newest: list[dict[str, int]] = [{} for _ in range(partitions)]  # receive time of each site
         self._sites: set[str] = set()
         self._closed = False
 
@@ -44,14 +44,14 @@ class MemoryLog:
             places = []
             for new in records:
                 partition = partition_of(new.site, self.partitions)
-                receive_ms = max(new.receive_ms, self._newest[partition] or new.receive_ms)
+                newest = self._newest[partition]
+                receive_ms = newest[new.site] = max(new.receive_ms, newest.get(new.site, new.receive_ms))
                 offset = self._begin[partition] + len(self._records[partition])
                 self._records[partition].append(
-                    Record(partition, offset, new.site, new.kind, receive_ms, new.payload, new.topic)
+                    Record(partition, offset, new.site, new.kind, receive_ms, new.payload, new.topic, new.origin)
                 )
-                self._newest[partition] = receive_ms
                 if new.kind == "samples":
-                    self._sites.add(new.site)
+                    (self._sites.add if new.origin is None else self._sites.discard)(new.site)
                 places.append((partition, offset))
             return places
 
@@ -77,13 +77,13 @@ class MemoryLog:
             return self._begin[partition]
 
     def last_receive_ms(self, partition: int) -> int | None:
-        """The receive time of the newest record ever appended to the partition."""
+        """The greatest receive time that the partition ever had."""
         with self._lock:
             self._check(partition)
-            return self._newest[partition]
+            return max(self._newest[partition].values(), default=None)
 
     def sites(self) -> list[str]:
-        """Every site that ever had a ``samples`` record."""
+        """Every site whose newest ``samples`` record came without an origin."""
         with self._lock:
             self._check()
             return sorted(self._sites)

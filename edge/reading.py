@@ -29,9 +29,7 @@ __all__ = [
     "base_metric",
     "check_values",
     "decode",
-    "decode_samples",
     "encode_message",
-    "encode_samples",
     "is_name",
     "parse_topic",
     "sample_topic",
@@ -189,7 +187,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _SECOND = re.compile(r"\.[0-9]{1,2}\Z")
 _KINDS = ("sample", "plan", "event")
 _DECODER = msgspec.json.Decoder(_Message)
-_BATCH = msgspec.msgpack.Decoder(list[Sample])
 _MAX_INT = 2**53
 _EPOCH_2000_MS = 946_684_800_000
 
@@ -252,16 +249,6 @@ def encode_message(samples: Sequence[Sample]) -> bytes:
         points = [{"ts": s.ts_ms, "seq": s.seq, "values": s.values} for s in samples]
         body = {"boot": first.boot, "samples": points}
     return msgspec.json.encode(body)
-
-
-def encode_samples(samples: Sequence[Sample]) -> bytes:
-    """The payload of one log record of kind ``samples`` (MessagePack; all of one site)."""
-    return msgspec.msgpack.encode(samples)
-
-
-def decode_samples(payload: bytes) -> list[Sample]:
-    """Inverse of :func:`encode_samples`; raises ``msgspec.DecodeError`` on a torn payload."""
-    return _BATCH.decode(payload)
 
 
 def decode(

@@ -2,8 +2,7 @@
 
 One table holds all partitions; a record's key is ``partition << 40 | offset``, so a partition lies together on disk
 and a read is one range scan. Write-ahead logging lets any number of processes read while one appends, and
-``synchronous=FULL`` makes every commit one fsync. Reads fetch everything at once: a cursor left open would keep the
-write-ahead log from being checkpointed.
+``synchronous=FULL`` makes every commit one fsync.
 """
 
 from __future__ import annotations
@@ -16,63 +15,78 @@ import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, NamedTuple
 
 from edge.log_contract import (
     LogBusyError,
     LogClosedError,
     LogCorruptError,
     LogError,
-    LogFormatError,
     LogFullError,
     LogTruncatedError,
     NewRecord,
+    Origin,
     Record,
     partition_of,
 )
+from edge.sqlite_file import check_format, connect, create, fetch, migrate, needs_migration, transaction, translated
 
-__all__ = ["SqliteLog"]
+__all__ = ["SqliteLog", "Usage"]
 
-_FORMAT = "1"
-_HASH = "crc32"
 _SHIFT = 40
-_BUSY_S = 10.0
 _FREE_PAGES_KEPT = 1000
 """Pages that truncation leaves in the file for the next appends (4 MB)."""
 
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE heads (partition INTEGER PRIMARY KEY, begin_offset INTEGER NOT NULL, end_offset INTEGER NOT NULL,
-                    receive_ms INTEGER);
-CREATE TABLE sites (site TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE records (id INTEGER PRIMARY KEY, site TEXT NOT NULL, kind TEXT NOT NULL, receive_ms INTEGER NOT NULL,
-                      topic TEXT NOT NULL, payload BLOB NOT NULL, crc INTEGER NOT NULL);
-"""
+
+class Usage(NamedTuple):
+    """How much a log holds, and how much more it would take."""
+
+    records: int
+    bytes: int
+    free_bytes: int
+
+
+class _Site(NamedTuple):
+    """What the log knows of a site: newest receive time, records that were first here, whether its samples are."""
+
+    receive_ms: int
+    records: int
+    sampled: bool
 
 
 class SqliteLog:
     """A durable partitioned log in the file ``path``, created with ``partitions`` if it is not there.
 
     The first ``append`` takes the writer's lock (``path`` + ``.lock``), which ``close`` or the end of the process
-    releases; so an import may append first and a gateway after it. Raises ``LogFormatError`` when the file was
-    created with another number of partitions or is no log, ``LogError`` when it cannot be opened.
+    releases; so an import may append first and a gateway after it. Beyond ``max_bytes`` of records, and while the
+    disk has less than ``reserve_bytes`` left, ``append`` raises ``LogFullError``; truncation makes room. ``id`` names
+    the log for ever. Raises ``LogFormatError`` when the file was created with another number of partitions or is no
+    log, ``LogBusyError`` when it must be migrated while another process appends, ``LogError`` when it cannot be opened.
     """
 
-    def __init__(self, path: str | Path, partitions: int = 4) -> None:
+    def __init__(
+        self, path: str | Path, partitions: int = 4, *, max_bytes: int | None = None, reserve_bytes: int = 0
+    ) -> None:
         self.path = Path(path)
+        self.max_bytes, self.reserve_bytes = max_bytes, reserve_bytes
         self._lock = threading.RLock()
         self._writer: IO[bytes] | None = None
-        self._known_sites: set[str] = set()
+        self._sites: dict[str, _Site] = {}  # the writer's
         self._partitions = partitions
         self._db: sqlite3.Connection | None = None
         try:
             if not self.path.exists():
-                _create(self.path, partitions)
-            self._db = _connect(self.path)
-            self._check_format(partitions)
+                create(self.path, partitions)
+            self._db = connect(self.path)
+            if needs_migration(self._db):
+                self._migrate(self._db)
+            self.id = check_format(self._db, self.path, partitions)
+            self._page_bytes = int(fetch(self._db, "PRAGMA page_size")[0][0])
+            if max_bytes is not None:
+                self._db.execute(f"PRAGMA max_page_count={max(1, max_bytes // self._page_bytes)}").fetchall()
         except (sqlite3.Error, OSError) as error:
             self.close()
-            raise _translated(error, self.path) from error
+            raise translated(error, self.path) from error
         except LogError:
             self.close()
             raise
@@ -87,47 +101,58 @@ class SqliteLog:
         if not records:
             return []
         with self._session() as db:
-            self._become_writer()
-            with _transaction(db):
-                # Heads are read again each time: an import by another process may have appended before.
+            self._become_writer(db)
+            self._check_disk()
+            changed: dict[str, _Site] = {}
+            with transaction(db):
                 sql = "SELECT partition, end_offset, receive_ms FROM heads"
-                heads = {partition: (end, newest) for partition, end, newest in _all(db, sql)}
+                heads = {partition: (end, newest) for partition, end, newest in fetch(db, sql)}
                 places = []
                 rows = []
                 for new in records:
                     partition = partition_of(new.site, self._partitions)
                     offset, newest = heads[partition]
-                    receive_ms = new.receive_ms if newest is None else max(new.receive_ms, newest)
-                    heads[partition] = (offset + 1, receive_ms)
+                    site = changed.get(new.site) or self._sites.get(new.site) or _Site(new.receive_ms, 0, False)
+                    receive_ms = max(new.receive_ms, site.receive_ms)
+                    ours = new.origin is None
+                    origin: tuple[str | None, int] = new.origin or (None, site.records)
+                    sampled = ours if new.kind == "samples" else site.sampled
+                    changed[new.site] = _Site(receive_ms, site.records + ours, sampled)
+                    heads[partition] = (offset + 1, receive_ms if newest is None else max(receive_ms, newest))
                     places.append((partition, offset))
                     key, crc = partition << _SHIFT | offset, zlib.crc32(new.payload)
-                    rows.append((key, new.site, new.kind, receive_ms, new.topic, new.payload, crc))
-                db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+                    rows.append((key, new.site, new.kind, receive_ms, new.topic, new.payload, crc, *origin))
+                db.executemany("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
                 db.executemany(
                     "UPDATE heads SET end_offset = ?, receive_ms = ? WHERE partition = ?",
                     [(*heads[partition], partition) for partition in {place[0] for place in places}],
                 )
-                new_sites = {new.site for new in records if new.kind == "samples"} - self._known_sites
-                db.executemany("INSERT OR IGNORE INTO sites VALUES (?)", [(site,) for site in new_sites])
-            self._known_sites |= new_sites
+                of_sites = [(name, *site) for name, site in changed.items()]
+                db.executemany("INSERT OR REPLACE INTO sites VALUES (?, ?, ?, ?)", of_sites)
+            self._sites |= changed
             return places
 
     def read(self, partition: int, offset: int, limit: int) -> list[Record]:
         """At most ``limit`` records from ``offset`` on; see ``edge.log.Log``."""
         first = (partition << _SHIFT) + offset
         with self._session(partition) as db:
-            sql = "SELECT id, site, kind, receive_ms, payload, topic, crc FROM records WHERE id >= ? AND id < ?"
+            sql = "SELECT id, site, kind, receive_ms, payload, topic, crc, origin_log, origin_number FROM records"
             last = (partition + 1) << _SHIFT
-            rows = _all(db, f"{sql} ORDER BY id LIMIT ?", (max(first, partition << _SHIFT), last, limit))
+            rows = fetch(
+                db,
+                f"{sql} WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+                (max(first, partition << _SHIFT), last, limit),
+            )
             if not rows or rows[0][0] != first:
                 begin = self._head(partition)[0]
                 if offset < begin:
                     raise LogTruncatedError(partition, offset, begin)
         records = []
-        for index, (key, site, kind, receive_ms, payload, topic, crc) in enumerate(rows):
+        for index, (key, site, kind, receive_ms, payload, topic, crc, log, number) in enumerate(rows):
             if key != first + index or zlib.crc32(payload) != crc:
                 raise LogCorruptError(f"{self.path}: partition {partition} is damaged at offset {offset + index}")
-            records.append(Record(partition, offset + index, site, kind, receive_ms, payload, topic))
+            origin = None if number is None else Origin(log or self.id, number)
+            records.append(Record(partition, offset + index, site, kind, receive_ms, payload, topic, origin))
         return records
 
     def end_offset(self, partition: int) -> int:
@@ -141,19 +166,19 @@ class SqliteLog:
             return self._head(partition)[0]
 
     def last_receive_ms(self, partition: int) -> int | None:
-        """The receive time of the newest record ever appended to the partition."""
+        """The greatest receive time that the partition ever had."""
         with self._session(partition):
             return self._head(partition)[2]
 
     def sites(self) -> list[str]:
-        """Every site that ever had a ``samples`` record."""
+        """Every site whose newest ``samples`` record came without an origin."""
         with self._session() as db:
-            return [site for (site,) in _all(db, "SELECT site FROM sites ORDER BY site")]
+            return [site for (site,) in fetch(db, "SELECT site FROM sites WHERE sampled ORDER BY site")]
 
     def truncate(self, partition: int, before: int) -> None:
         """Forget records with an offset smaller than ``before`` and give most of their room back."""
         with self._session(partition) as db:
-            with _transaction(db):
+            with transaction(db):
                 begin, end, _ = self._head(partition)
                 begin = max(begin, min(before, end))
                 db.execute(
@@ -161,10 +186,20 @@ class SqliteLog:
                     (partition << _SHIFT, partition << _SHIFT | begin),
                 )
                 db.execute("UPDATE heads SET begin_offset = ? WHERE partition = ?", (begin, partition))
-            free = int(_all(db, "PRAGMA freelist_count")[0][0])
+            free = int(fetch(db, "PRAGMA freelist_count")[0][0])
             if free > _FREE_PAGES_KEPT:
                 # `execute` would free one page: the pragma frees one a step and gives no rows to fetch.
                 db.executescript(f"PRAGMA incremental_vacuum({free - _FREE_PAGES_KEPT})")
+
+    def usage(self) -> Usage:
+        """How full the log is: the room of its records, and the free room of its disk or up to ``max_bytes``."""
+        with self._session() as db:
+            pages, free = (int(fetch(db, f"PRAGMA {name}")[0][0]) for name in ("page_count", "freelist_count"))
+            used = (pages - free) * self._page_bytes
+            room = self._disk_free() - self.reserve_bytes + free * self._page_bytes
+            room = room if self.max_bytes is None else min(room, self.max_bytes - used)
+            records = int(fetch(db, "SELECT sum(end_offset - begin_offset) FROM heads")[0][0])
+            return Usage(records, used, max(0, room))
 
     def commit(self, partition: int, offset: int) -> None:
         """Nothing: nobody but its readers looks into the file."""
@@ -192,15 +227,15 @@ class SqliteLog:
             try:
                 yield self._db
             except (sqlite3.Error, OSError) as error:
-                raise _translated(error, self.path) from error
+                raise translated(error, self.path) from error
 
     def _head(self, partition: int) -> tuple[int, int, int | None]:
         assert self._db is not None
         sql = "SELECT begin_offset, end_offset, receive_ms FROM heads WHERE partition = ?"
-        begin, end, receive_ms = _all(self._db, sql, (partition,))[0]
+        begin, end, receive_ms = fetch(self._db, sql, (partition,))[0]
         return begin, end, receive_ms
 
-    def _become_writer(self) -> None:
+    def _become_writer(self, db: sqlite3.Connection) -> None:
         if self._writer is not None:
             return
         # flock belongs to the open file, not to the process: two logs in one process exclude each other too.
@@ -211,83 +246,24 @@ class SqliteLog:
             lock.close()
             raise LogBusyError(f"another process appends to {self.path}; only one may") from error
         self._writer = lock
+        # Only now: until we have the lock, an import by another process may append.
+        found = fetch(db, "SELECT site, receive_ms, records, sampled FROM sites") if not needs_migration(db) else []
+        self._sites = {site: _Site(receive_ms, records, bool(sampled)) for site, receive_ms, records, sampled in found}
 
-    def _check_format(self, partitions: int) -> None:
-        assert self._db is not None
-        try:
-            meta = dict(_all(self._db, "SELECT key, value FROM meta"))
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
-                raise
-            raise LogFormatError(f"{self.path} is an SQLite file but no Hothouse log") from error
-        if meta.get("format") != _FORMAT or meta.get("hash") != _HASH:
-            found = f"format {meta.get('format')}, hash {meta.get('hash')}"
-            raise LogFormatError(f"{self.path} has {found}; this version reads format {_FORMAT}, hash {_HASH}")
-        if int(meta["partitions"]) != partitions:
-            raise LogFormatError(
-                f"{self.path} was created with {meta['partitions']} partitions and cannot be opened with {partitions}"
+    def _migrate(self, db: sqlite3.Connection) -> None:
+        self._become_writer(db)
+        if needs_migration(db):  # unless another process has just done it
+            migrate(db)
+        assert self._writer is not None
+        self._writer.close()
+        self._writer = None
+
+    def _check_disk(self) -> None:
+        if self.reserve_bytes and (free := self._disk_free()) < self.reserve_bytes:
+            raise LogFullError(
+                f"no room is left for {self.path}: the disk has {free >> 20} MiB, {self.reserve_bytes >> 20} stay free"
             )
 
-
-def _connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(
-        path.absolute().as_uri() + "?mode=rw", uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-    )
-    db.execute("PRAGMA synchronous=FULL")
-    return db
-
-
-def _create(path: Path, partitions: int) -> None:
-    """Make the file beside and link it into place, so that a half-made log is never opened and the first one wins."""
-    if partitions < 1:
-        raise ValueError(f"a log needs at least one partition, not {partitions}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    made = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    made.unlink(missing_ok=True)
-    db = sqlite3.connect(made, isolation_level=None)
-    try:
-        db.execute("PRAGMA auto_vacuum=INCREMENTAL")  # only takes effect before the first table
-        db.executescript(_SCHEMA)
-        meta = {"format": _FORMAT, "partitions": str(partitions), "hash": _HASH}
-        db.executemany("INSERT INTO meta VALUES (?, ?)", list(meta.items()))
-        db.executemany("INSERT INTO heads VALUES (?, 0, 0, NULL)", [(p,) for p in range(partitions)])
-        db.execute("PRAGMA journal_mode=WAL")
-    finally:
-        db.close()
-    try:
-        os.link(made, path)
-    except FileExistsError:
-        pass  # another process was first
-    finally:
-        made.unlink()
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-@contextlib.contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[None]:
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:  # SQLite has already rolled back on some errors
-            db.execute("ROLLBACK")
-        raise
-
-
-def _all(db: sqlite3.Connection, sql: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-    return db.execute(sql, values).fetchall()
-
-
-def _translated(error: sqlite3.Error | OSError, path: Path) -> LogError:
-    code = getattr(error, "sqlite_errorcode", None)
-    primary = None if code is None else code & 0xFF
-    if primary == sqlite3.SQLITE_FULL:
-        return LogFullError(f"no room is left for {path}: {error}")
-    if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return LogCorruptError(f"{path} is damaged or no log: {error}")
-    return LogError(f"{path}: {error}")
+    def _disk_free(self) -> int:
+        disk = os.statvfs(self.path.parent)
+        return disk.f_bavail * disk.f_frsize

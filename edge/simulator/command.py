@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m edge.sim
         from_ms = source.start_ms if given.from_ms is None else given.from_ms
         faults = [parse_fault(text, source.zones, from_ms) for text in given.fault]
         source = FaultySource(source, faults, given.seed) if faults else source
-        ledger = Ledger(given.status_file, given.ids_file)
+        ledger = Ledger(given.status_file, given.ids_file, given.messages_file)
     except (RecordingError, ZoneInfoNotFoundError, OSError, ValueError) as error:
         parser.exit(2, f"error: {error}\n")
     if given.from_ms is not None:
@@ -123,6 +123,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     ledger = common.add_argument_group("ledger, faults and disturbances")
     ledger.add_argument("--status-file", type=Path, help="JSON with what was published, replaced each second")
     ledger.add_argument("--ids-file", type=Path, help="a line `zone device boot seq ts_ms` a true sample")
+    ledger.add_argument("--messages-file", type=Path, help="a line `kind<TAB>topic<TAB>payload` a message")
     ledger.add_argument(
         "--disturb", action="append", default=[], metavar="KIND=RATE",
         help=f"send such messages between the true ones; KIND one of {', '.join(KINDS)}; may be repeated",

@@ -30,6 +30,7 @@ class Controller:
     """Turns setpoints and what the sensors say into actuator positions, each within its speed."""
 
     def __init__(self, house: House) -> None:
+        self.has_screens = self.lee_vents_move = True
         self._house = house
         self._heating = house.shell.heating_w_m2
         self._co2 = house.shell.co2_capacity_mg_m2_s
@@ -65,6 +66,10 @@ class Controller:
         gap = _limit(wet / 10.0, 0.0, 0.12) + _limit(air - sp.vent_c, 0.0, 1.0) * 0.4
         energy = np.maximum(sp.screen_energy_pct / 100.0 - gap, 0.0)
         black = np.maximum(sp.screen_black_pct / 100.0 - gap, 0.0)
+        if not self.has_screens:
+            energy, black = np.zeros_like(energy), np.zeros_like(black)
+        if not self.lee_vents_move:
+            lee = act.vent_lee
         now = np.array([act.vent_lee, act.vent_wind, act.energy, act.black])
         act.vent_lee, act.vent_wind, act.energy, act.black = _move(
             now, np.array([lee, windward, energy, black]), _STROKES_A_MIN * minutes

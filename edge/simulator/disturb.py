@@ -13,11 +13,11 @@ from edge.simulator.source import new_boot
 
 __all__ = ["KINDS", "Disturbance", "parse_rates"]
 
-KINDS = ("duplicates", "late", "malformed", "future_ts", "out_of_range")
+KINDS = ("duplicates", "late", "malformed", "future_ts", "out_of_range", "unknown_metric")
 """``duplicates`` and ``late`` are counted as such downstream; the others are reasons of a rejection."""
 
 LATE_MS = 3 * 3_600_000
-"""How old a latecomer is: far beyond any lateness, so its row has closed."""
+"""How old a latecomer is unless said otherwise: far beyond any lateness, so its row has closed."""
 
 
 def parse_rates(texts: list[str]) -> dict[str, float]:
@@ -39,10 +39,14 @@ def parse_rates(texts: list[str]) -> dict[str, float]:
 
 
 class Disturbance:
-    """Draws, for each true sample, what else its device sends; the same seed draws the same."""
+    """Draws, for each true sample, what else its device sends; the same seed draws the same.
 
-    def __init__(self, rates: Mapping[str, float], seed: int | None = None) -> None:
+    A latecomer is ``late_ms`` old; there is none before twice that has passed since the first sample.
+    """
+
+    def __init__(self, rates: Mapping[str, float], seed: int | None = None, late_ms: int = LATE_MS) -> None:
         self._rates = rates
+        self._late_ms = late_ms
         self._random = random.Random(seed)  # noqa: S311 (chance, not a secret)
         self._boot = new_boot(seed, "disturbance")
         self._seq = 0
@@ -60,7 +64,7 @@ class Disturbance:
     def _is_too_early(self, kind: str, ts_ms: int) -> bool:
         """A latecomer needs a row that was there and has closed."""
         assert self._first_ms is not None
-        return kind == "late" and ts_ms - self._first_ms < 2 * LATE_MS
+        return kind == "late" and ts_ms - self._first_ms < 2 * self._late_ms
 
     def _payload(self, kind: str, sample: Sample) -> bytes:
         if kind == "duplicates":
@@ -69,9 +73,11 @@ class Disturbance:
             return encode_message([sample])[:-7]
         ts_ms, values = sample.ts_ms, sample.values
         if kind == "late":
-            ts_ms -= LATE_MS
+            ts_ms -= self._late_ms
         elif kind == "future_ts":
             ts_ms += 60 * FUTURE_TOLERANCE_MS
+        elif kind == "unknown_metric":
+            values = {"unheard_of": 1.0}
         else:
             values = {"air_temp_c": 999.0}
         self._seq += 1

@@ -40,12 +40,12 @@ class Greenhouse:
         self.grower = Grower(zones, start_ms, timezone, seed)
         self.house = House(zones, self.outside)
         self._weather = weather
-        self._controller = Controller(self.house)
+        self.controller = Controller(self.house)
         self._setpoints = self._aim()
 
     def step(self) -> None:
         """Move on by one minute."""
-        actuators = self._controller.step(self._setpoints, self.outside, 1.0)
+        actuators = self.controller.step(self._setpoints, self.outside, 1.0)
         self.house.step(self.outside, actuators, 60.0)
         self.now_ms += MINUTE_MS
         self.outside = self._weather.at(self.now_ms)
@@ -58,7 +58,7 @@ class Greenhouse:
 
     def values(self) -> _Array:
         """What perfect sensors would read now: shape (len(ZONE_METRICS), zones), in that order."""
-        house, act, sp = self.house, self._controller.actuators, self._setpoints
+        house, act, sp = self.house, self.controller.actuators, self._setpoints
         x = house.x
         dosing = act.co2_mg_m2_s / house.shell.co2_capacity_mg_m2_s
         return np.array([

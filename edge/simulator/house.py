@@ -103,6 +103,13 @@ class House:
         self._light = self._light_with(np.zeros((2, count)))
         self.par_umol = np.zeros(count)
 
+    def replant(self, leaf_area: float) -> None:
+        """From now on each zone's crop has this share of its leaf area."""
+        self.crop.leaf_area_index = self.crop.leaf_area_index * leaf_area
+        self.capacity = capacities(self.shell, self.crop, self.lamps)
+        self._steady = steady_conductances(self.shell, self.crop, self.lamps)
+        self._light = self._light_with(self._light.screens)
+
     @property
     def air_c(self) -> _Array:
         """Air temperature below the screens, °C."""

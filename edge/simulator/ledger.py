@@ -21,12 +21,16 @@ class Ledger:
     """Counts, safe to use from several threads. Without files it only counts; see :attr:`status` for what.
 
     ``status_file`` is written at once, each second and in the end, always complete. ``ids_file`` gets a line
-    ``zone device boot seq ts_ms`` for each true sample before it is sent.
+    ``zone device boot seq ts_ms`` for each true sample before it is sent, ``messages_file`` a line
+    ``kind<TAB>topic<TAB>payload`` for each message, true or not, before it is sent for the first time.
     """
 
-    def __init__(self, status_file: Path | None = None, ids_file: Path | None = None) -> None:
+    def __init__(
+        self, status_file: Path | None = None, ids_file: Path | None = None, messages_file: Path | None = None
+    ) -> None:
         self._path = status_file
         self._ids: IO[str] | None = ids_file.open("w", encoding="utf-8") if ids_file else None
+        self._messages: IO[bytes] | None = messages_file.open("wb") if messages_file else None
         self._lock = threading.Lock()
         self._saved_s = 0.0
         self._counts: Counter[str] = Counter()
@@ -67,6 +71,11 @@ class Ledger:
         """A true sample is about to be sent for the first time."""
         if self._ids is not None:
             self._ids.write(f"{sample.zone} {sample.device} {sample.boot} {sample.seq} {sample.ts_ms}\n")
+
+    def message(self, kind: str, topic: str, payload: bytes) -> None:
+        """A message is about to be sent for the first time: a ``sample``, or a disturbance of that kind."""
+        if self._messages is not None:
+            self._messages.write(b"%s\t%s\t%s\n" % (kind.encode(), topic.encode(), payload))
 
     def instant(self, ts_ms: int) -> None:
         """The samples of an instant are about to be sent."""
@@ -111,9 +120,10 @@ class Ledger:
         with self._lock:
             self._is_done, self._is_complete = True, complete
         self._save()
-        if self._ids is not None:
-            self._ids.close()
-            self._ids = None
+        for file in (self._ids, self._messages):
+            if file is not None:
+                file.close()
+        self._ids = self._messages = None
 
     def save_if_due(self) -> None:
         """Write the files if the last time is a second ago."""
@@ -122,8 +132,9 @@ class Ledger:
 
     def _save(self) -> None:
         self._saved_s = time.monotonic()
-        if self._ids is not None:
-            self._ids.flush()
+        for file in (self._ids, self._messages):
+            if file is not None:
+                file.flush()
         if self._path is not None:
             beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
             beside.write_text(json.dumps(self.status) + "\n", encoding="utf-8")

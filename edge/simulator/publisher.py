@@ -131,6 +131,9 @@ class Publisher:
             self._ledger.identify(sample)
             if self._disturbance is not None:
                 messages += [_Message(topic, payload, kind) for kind, payload in self._disturbance.after(sample)]
+        for message in messages:
+            if message.kind != "clock":
+                self._ledger.message(message.kind, message.topic, message.payload)
         self._kept.extend(messages)
         self._unsent += len(messages)
         self._ledger.instant(ts_ms)

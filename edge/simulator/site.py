@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from edge.reading import SITE_ZONE
 from edge.simulator.greenhouse import MINUTE_MS, ZONE_METRICS, Greenhouse, simulate
+from edge.simulator.regimes import Regime, change_regime
 from edge.simulator.weather import Outside, SyntheticWeather
 from edge.simulator.zones import default_zones
 from models.psychrometrics import relative_humidity_pct
@@ -104,6 +105,10 @@ class SimulatedSite:
             for now_ms, _, outside in simulate(self._greenhouse, until, MINUTE_MS):
                 self._add_sun(now_ms, outside)
             yield until, self._read(until)
+
+    def change(self, regime: Regime) -> None:
+        """Change the greenhouse for good from the next step on; see :func:`change_regime`."""
+        change_regime(self._greenhouse, regime)
 
     def _read(self, ts_ms: int) -> dict[str, dict[str, float]]:
         read = self._zone_panel.read(self._greenhouse.values(), self._rng).T.tolist()

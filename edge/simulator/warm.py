@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import msgspec
 
 from edge.log import Log, NewRecord, partition_of
-from edge.reading import Refusal, Sample, check_values, encode_samples, sample_topic
+from edge.reading import Refusal, Sample, check_values, sample_topic
+from edge.samples import encode_samples
 from edge.simulator.source import SampleSource
 
 __all__ = ["ImportRefusedError", "ImportReport", "import_samples"]

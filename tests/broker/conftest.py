@@ -18,7 +18,8 @@ import pytest
 from edge.broker import LocalBroker
 from edge.log import SqliteLog, partition_of
 from edge.mqtt import MqttAddress, new_client, open_connection
-from edge.reading import Sample, decode_samples, encode_message, sample_topic
+from edge.reading import Sample, encode_message, sample_topic
+from edge.samples import decode_samples
 from tests.conftest import require_env, require_program
 
 ROOT = Path(__file__).parents[2]

@@ -17,17 +17,17 @@ pytestmark = pytest.mark.broker
 
 CRASHING = """
 import os, signal, sys
-from edge import gateway
+from edge.gateway import Gateway, command
 
-class Crashing(gateway.Gateway):
-    def __init__(self, settings, log, clock):
+class Crashing(Gateway):
+    def __init__(self, *given):
         def crash():
             if self.status().samples:
                 os.kill(os.getpid(), signal.SIGKILL)
-        super().__init__(settings, log, clock, after_append=crash)
+        super().__init__(*given, after_append=crash)
 
-gateway.Gateway = Crashing
-sys.exit(gateway.main())
+command.Gateway = Crashing
+sys.exit(command.main())
 """
 
 

@@ -19,6 +19,7 @@ from edge.log import (
     LogTruncatedError,
     MemoryLog,
     NewRecord,
+    Origin,
     SqliteLog,
     partition_of,
 )
@@ -27,6 +28,9 @@ from tests.kafka_logs import kafka_logs
 
 PARTITIONS = 3
 SITES = ("north", "south", "east", "west", "demo")
+
+NEIGHBOURS = ("north", next(f"n{n}" for n in range(99) if partition_of(f"n{n}", 3) == partition_of("north", 3)))
+"""Two sites of one partition."""
 
 Make = Callable[[], Log]
 
@@ -100,7 +104,24 @@ def test_a_record_is_read_as_it_was_appended(log: Log) -> None:
     ((partition, offset),) = places
     assert partition == partition_of("demo", PARTITIONS)
     (record,) = log.read(partition, offset, 5)
-    assert record == (partition, offset, "demo", "event", 77, b"\x00\xff{}", "hothouse/v1/demo/z/d/event")
+    assert record[:7] == (partition, offset, "demo", "event", 77, b"\x00\xff{}", "hothouse/v1/demo/z/d/event")
+
+
+def test_an_origin_is_kept_and_its_site_is_ticked_for_elsewhere(log: Log) -> None:
+    """A record out of another log keeps its origin and makes no site known; one without has none of another log's."""
+    origin = Origin("9f3c62d1a07be845", 2**40)
+    partition = partition_of("demo", PARTITIONS)
+    log.append([_new("demo")._replace(origin=origin), _new("demo", 1001)._replace(kind="tick")])
+    first, second = log.read(partition, 0, 10)
+    assert first.origin == origin
+    assert second.origin is None or second.origin.log != origin.log
+    assert log.sites() == []
+    log.append([_new("demo", 1002)])
+    assert log.sites() == ["demo"]
+    log.append([_new("demo", 1003)._replace(kind="tick", origin=origin), _new("other")])
+    assert log.sites() == ["demo", "other"]
+    log.append([_new("demo", 1004)._replace(origin=origin)])  # the site has got a gateway of its own
+    assert log.sites() == ["other"]
 
 
 def test_offsets_are_dense_and_reads_are_bounded(log: Log) -> None:
@@ -113,13 +134,26 @@ def test_offsets_are_dense_and_reads_are_bounded(log: Log) -> None:
     assert log.read(partition, 10, 100) == []
 
 
-def test_receive_times_never_decrease_within_a_partition(log: Log) -> None:
-    """A smaller receive time is lifted to the partition's newest, within a batch and over batches."""
+def test_receive_times_of_a_site_never_decrease(log: Log) -> None:
+    """A smaller receive time is lifted to the site's newest, within a batch and over batches."""
     partition = partition_of("demo", PARTITIONS)
     log.append([_new("demo", 100), _new("demo", 50), _new("demo", 120)])
     log.append([_new("demo", 70)])
     assert [r.receive_ms for r in log.read(partition, 0, 10)] == [100, 100, 120, 120]
     assert log.last_receive_ms(partition) == 120
+
+
+def test_a_site_does_not_lift_its_neighbour(log: Log) -> None:
+    """What a site sends late, after an outage, keeps its receive times in a partition that others share."""
+    site, neighbour = NEIGHBOURS
+    partition = partition_of(site, PARTITIONS)
+    log.append([_new(site, 100), _new(neighbour, 90_000)])
+    log.append([_new(site, 200), _new(neighbour, 80_000), _new(site, 300)])
+    assert [r.receive_ms for r in log.read(partition, 0, 10)] == [100, 90_000, 200, 90_000, 300]
+    assert log.last_receive_ms(partition) == 90_000
+    log.truncate(partition, 5)
+    log.append([_new(site, 250)])
+    assert log.read(partition, 5, 1)[0].receive_ms == 300
 
 
 def test_truncated_offsets_raise_and_are_never_used_again(log: Log) -> None:
@@ -250,7 +284,7 @@ def test_any_history_reads_as_a_list_would(make: Make, request: pytest.FixtureRe
             for (site, receive_ms, payload), place in zip(step, places, strict=True):
                 mine = lists[partition_of(site, PARTITIONS)]
                 assert place == (partition_of(site, PARTITIONS), len(mine))
-                mine.append((site, max(receive_ms, mine[-1][1] if mine else 0), payload))
+                mine.append((site, max([receive_ms, *(ms for name, ms, _ in mine if name == site)]), payload))
         for partition, mine in enumerate(lists):
             assert log.begin_offset(partition) == begin[partition]
             assert log.end_offset(partition) == len(mine)

@@ -13,11 +13,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, encode_clock
 from edge.gateway import Gateway, GatewaySettings
 from edge.log import Log, MemoryLog, NewRecord, SqliteLog, partition_of
 from edge.mqtt import MqttAddress
-from edge.reading import Sample, decode_samples, encode_message, sample_topic
+from edge.reading import Sample, encode_message, sample_topic
+from edge.samples import decode_samples
 
 NOW = 1_646_092_800_000
 BOOT = "9f3c62d1a07be845"
@@ -240,3 +243,19 @@ def test_a_wrong_argument_is_one_sentence_and_exit_code_2(tmp_path: Path) -> Non
     assert "created with 2 partitions" in other.stderr
     assert "cannot read a file" in missing.stderr
     assert "Traceback" not in other.stderr + missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("uplink", "said"),
+    [
+        ("mqtt://127.0.0.1:1883", "round for ever"),
+        ("http://central", "neither kafka"),
+        ("kafka://central:9092", "is not kafka://"),
+    ],
+)
+def test_an_uplink_that_cannot_be_is_refused(tmp_path: Path, uplink: str, said: str) -> None:
+    """Its own broker, or an address that is none, is one sentence and exit code 2."""
+    result = _command("--log", str(tmp_path / "log.sqlite"), "--uplink", uplink)
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr

@@ -9,11 +9,11 @@ from dataclasses import fields, replace
 import pytest
 
 from edge.gateway import GatewayStatus
-from edge.gateway_metrics import METRICS, MetricsServer, exposition
+from edge.gateway.metrics import METRICS, MetricsServer, exposition
 
 STATUS = GatewayStatus(
     pid=1, updated_ms=7, connected=True, connects=2, messages=30, samples=25, refused=5, records=4, queued=3,
-    dropped_qos0=0, last_error="",
+    dropped_qos0=0, relayed=0, last_error="", oldest_unsent_s=1.5,
 )  # fmt: skip
 
 

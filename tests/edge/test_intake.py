@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.clock import CLOCK_TOPIC, ReplayedClock, decode_clock, encode_clock
-from edge.intake import MAX_DOCUMENT_BYTES, MAX_SAMPLES, UNKNOWN_SITE, Intake, Message
+from edge.decoder import MAX_DOCUMENT_BYTES
+from edge.envelope import UNKNOWN_SITE
+from edge.intake import MAX_SAMPLES, Intake, Message
 from edge.log import NewRecord
-from edge.reading import MAX_PAYLOAD_BYTES, Refusal, Sample, decode_samples, encode_message, sample_topic
+from edge.reading import MAX_PAYLOAD_BYTES, Refusal, Sample, encode_message, sample_topic
+from edge.samples import decode_samples
 
 NOW = 1_646_092_800_000
 STEP_MS = 300_000

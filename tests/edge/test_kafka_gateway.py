@@ -16,7 +16,8 @@ from edge.gateway import Gateway, GatewaySettings
 from edge.kafka_log import KafkaLog
 from edge.log import Record
 from edge.mqtt import MqttAddress
-from edge.reading import Refusal, Sample, decode_samples, encode_message, sample_topic
+from edge.reading import Refusal, Sample, encode_message, sample_topic
+from edge.samples import decode_samples
 from tests.conftest import require_env
 from tests.kafka_logs import delete_topics, kafka_logs
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,10 +13,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from edge import kafka_times
 from edge.kafka_address import KafkaAddress, kafka_address
-from edge.kafka_log import FOREIGN_RECORD, KafkaLog
-from edge.log import LogError, LogFormatError, NewRecord, partition_of
+from edge.kafka_log import KafkaLog
+from edge.kafka_record import FOREIGN_RECORD
+from edge.log import LogError, LogFormatError, NewRecord, Origin, partition_of
 from edge.reading import Refusal
+from edge.samples import decode_samples
+from services.ingest.origins import Origins
+from tests.broker.conftest import ROOT, until
+from tests.broker.test_uplink import CRASHING, NOW, RECORDS, filled
 from tests.conftest import require_env
 from tests.kafka_logs import kafka_logs
 
@@ -106,7 +115,7 @@ def test_a_failed_append_that_is_tried_again_duplicates_nothing(
 @pytest.mark.kafka
 def test_a_record_of_somebody_else_is_counted_and_stops_nothing(log: KafkaLog) -> None:
     """What another program writes into our topic comes back as refused, with its beginning."""
-    log._producer.send(log.address.topic, b"hello", partition=1).get(timeout=10)
+    log._clients.producer.send(log.address.topic, b"hello", partition=1).get(timeout=10)
     log.append([NewRecord("demo", "tick", 5, b"")])
     (record,) = log.read(1, 0, 10)
     (refusal,) = msgspec.msgpack.decode(record.payload, type=list[Refusal])
@@ -176,3 +185,63 @@ def test_a_kafka_that_is_away_is_a_log_error_in_time() -> None:
     with pytest.raises(LogError, match="kafka://"):
         KafkaLog(address)
     assert time.monotonic() - started_s < 5
+
+
+@pytest.mark.kafka
+def test_a_topic_of_format_1_is_read_and_goes_on_in_format_2(log: KafkaLog) -> None:
+    """Records of the first version are read; the topic's format rises, so that version refuses it from then on."""
+    for n in range(2):
+        headers = [("hothouse-1", f"samples {500 + n} batch {n} hothouse/v1/demo".encode())]
+        sent = log._clients.producer.send(log.address.topic, b"old", key=b"demo", headers=headers, partition=0)
+        sent.get(timeout=10)
+    log._facts.write(log._clients.producer, {
+        "format": b'{"format":1,"hash":"crc32","partitions":2}', "newest:0": b"501", "site:demo": b"1",
+    })  # fmt: skip
+    newer = KafkaLog(log.address, 2)
+    newer.append([NewRecord("demo", "samples", 400, b"new", "t", Origin("ab", 3))])
+    first, second, third = newer.read(0, 0, 10)
+    assert (first.receive_ms, first.topic, first.origin) == (500, "hothouse/v1/demo", None)
+    assert (second.payload, third.payload) == (b"old", b"new")
+    assert (third.receive_ms, third.origin) == (501, Origin("ab", 3))
+    assert newer.last_receive_ms(0) == 501
+    assert msgspec.json.decode(newer._facts.read(newer._clients.scout)["format"])["format"] == 2
+    newer.close()
+
+
+@pytest.mark.kafka
+def test_times_of_sites_stand_beside_the_records(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site that was silent for longer than a start reads back still keeps its newest receive time."""
+    monkeypatch.setattr(kafka_times, "_SAVE_RECORDS", 20)
+    partition = partition_of("demo", 2)
+    neighbour = next(f"n{n}" for n in range(99) if partition_of(f"n{n}", 2) == partition)
+    log.append([NewRecord("demo", "tick", 9000, b"")])
+    for _ in range(10):
+        log.append([NewRecord(neighbour, "tick", 50, b"") for _ in range(8)])
+    after = KafkaLog(log.address, 2)
+    after.append([NewRecord("demo", "tick", 10, b""), NewRecord(neighbour, "tick", 10, b"")])
+    end = after.end_offset(partition)
+    assert [r.receive_ms for r in after.read(partition, end - 2, 2)] == [9000, 50]
+    after.close()
+
+
+@pytest.mark.kafka
+def test_a_killed_uplink_into_kafka_counts_nothing_twice(log: KafkaLog, tmp_path: Path) -> None:
+    """SIGKILL after Kafka has acknowledged a batch: it comes twice, each record is new once, with its own time."""
+    filled(tmp_path / "buffer.sqlite")
+    where = f"kafka://{log.address.servers[0]}/{log.address.topic}"
+    options = ["--log", tmp_path / "buffer.sqlite", "--port", 1, "--status-file", tmp_path / "status.json"]
+    given = [str(part) for part in [*options, "--uplink", where, "--uplink-partitions", 2]]
+    killed = subprocess.Popen([sys.executable, "-c", CRASHING, *given], cwd=ROOT)
+    assert killed.wait(60) == -signal.SIGKILL
+    going = subprocess.Popen([sys.executable, "-m", "edge.gateway", *given], cwd=ROOT)
+    partition = partition_of("demo", 2)
+    until(lambda: log.end_offset(partition) >= 2 * RECORDS * 6 // 5)
+    going.terminate()
+    assert going.wait(20) == 0
+    origins = Origins()
+    records = _all(log, partition)
+    once = [r for r in records if r.origin is not None and origins.is_new(r.origin)]
+    assert len(records) - len(once) >= RECORDS * 6 // 5
+    assert [s.seq for r in once if r.kind == "samples" for s in decode_samples(r.payload)] == list(range(RECORDS))
+    assert [r.receive_ms for r in once if r.kind == "samples"] == [NOW + n for n in range(RECORDS)]
+    assert log.sites() == []

@@ -17,9 +17,11 @@ from edge.log import (
     LogFormatError,
     LogFullError,
     NewRecord,
+    Origin,
     SqliteLog,
     partition_of,
 )
+from tests.edge.test_uplink import to_format_1
 
 PARTITION = partition_of("demo", 4)
 ROOT = Path(__file__).parents[2]
@@ -203,6 +205,107 @@ def test_a_full_log_takes_records_again_when_there_is_room(tmp_path: Path) -> No
     log._db.execute("PRAGMA max_page_count=100000").fetchall()
     assert log.append(batch) == [(PARTITION, n) for n in (1, 2, 3)]
     log.close()
+
+
+def test_max_bytes_bound_the_file_and_truncation_makes_room(tmp_path: Path) -> None:
+    """At its bound a log refuses; usage says how much it holds and takes; what is truncated is room again, at once."""
+    path = tmp_path / "log.sqlite"
+    log = SqliteLog(path, max_bytes=1_000_000)
+    taken = 0
+    while log.usage().free_bytes > 40_000:
+        log.append([_new(1000 + taken, bytes(20_000))])
+        taken += 1
+    with pytest.raises(LogFullError, match="no room"):
+        log.append([_new(payload=bytes(60_000))])
+    assert 40 < taken < 50
+    full = log.usage()
+    assert full.records == taken
+    assert full.bytes <= 1_000_000
+    assert full.free_bytes <= 40_000
+    log.truncate(PARTITION, taken - 1)
+    assert log.usage().free_bytes > 900_000
+    for _ in range(40):
+        log.append([_new(payload=bytes(20_000))])
+    log.close()
+    assert path.stat().st_size <= 1_000_000
+
+
+def test_a_disk_that_is_nearly_full_is_left_alone(tmp_path: Path) -> None:
+    """With less than the reserve left on the disk nothing is appended; truncation still works: it needs some room."""
+    log = SqliteLog(tmp_path / "log.sqlite")
+    log.append([_new(), _new()])
+    log.reserve_bytes = 2**62
+    with pytest.raises(LogFullError, match="MiB"):
+        log.append([_new()])
+    assert log.usage().free_bytes == 0
+    log.truncate(PARTITION, 1)
+    log.reserve_bytes = 1
+    assert log.append([_new()]) == [(PARTITION, 2)]
+    log.close()
+
+
+def test_a_log_of_format_1_goes_on_as_one_of_format_2(tmp_path: Path) -> None:
+    """Its records, offsets, times and sites are all there; new records get origins; a second open changes nothing."""
+    path = tmp_path / "log.sqlite"
+    SqliteLog(path).close()
+    to_format_1(path)
+    log = SqliteLog(path)
+    log.append([_new(5)])
+    first, second, third = log.read(PARTITION, 0, 10)
+    assert (first.payload, second.payload) == (b"0", b"1")
+    assert (first.origin, third.origin) == (None, Origin(log.id, 0))
+    assert third.receive_ms == 1001
+    assert log.sites() == ["demo"]
+    again = SqliteLog(path)
+    assert again.id == log.id
+    assert again.read(PARTITION, 0, 10) == [first, second, third]
+    again.close()
+    log.close()
+
+
+def test_a_log_of_format_1_that_is_in_use_is_refused(tmp_path: Path) -> None:
+    """While an older version appends to it, it is not migrated under its hands."""
+    path = tmp_path / "log.sqlite"
+    other = SqliteLog(path)
+    other.append([_new()])
+    other.truncate(PARTITION, 1)
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE meta SET value = '1' WHERE key = 'format'")
+    db.close()
+    with pytest.raises(LogBusyError):
+        SqliteLog(path)
+    other.close()
+
+
+def test_a_log_of_a_later_format_is_refused(tmp_path: Path) -> None:
+    """The sentence names the format that was found and the one that is read."""
+    path = tmp_path / "log.sqlite"
+    SqliteLog(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE meta SET value = '3' WHERE key = 'format'")
+    db.close()
+    with pytest.raises(LogFormatError, match="has format 3, hash crc32; this version reads format 2"):
+        SqliteLog(path)
+
+
+def test_origins_count_a_sites_records_through_restarts_and_truncation(tmp_path: Path) -> None:
+    """Numbers have no gap and none comes twice, whatever was appended, refused, truncated or closed meanwhile."""
+    path, numbers = tmp_path / "log.sqlite", []
+    for round_number in range(3):
+        log = SqliteLog(path)
+        assert log._db is not None
+        log.append([NewRecord("demo", "tick", round_number, b""), NewRecord("east", "tick", round_number, b"")])
+        log._db.execute("PRAGMA max_page_count=1").fetchall()
+        with pytest.raises(LogFullError):
+            log.append([_new(payload=bytes(300_000))])
+        log._db.execute("PRAGMA max_page_count=100000").fetchall()
+        log.append([_new()])
+        end = log.end_offset(PARTITION)
+        records = [r for r in log.read(PARTITION, log.begin_offset(PARTITION), 10) if r.site == "demo"]
+        numbers += [r.origin.number for r in records if r.origin is not None]
+        log.truncate(PARTITION, end)
+        log.close()
+    assert numbers == list(range(6))
 
 
 def test_a_failing_disk_appends_nothing(tmp_path: Path) -> None:

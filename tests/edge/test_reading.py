@@ -16,12 +16,11 @@ from edge.reading import (
     VOCABULARY,
     Sample,
     decode,
-    decode_samples,
     encode_message,
-    encode_samples,
     parse_topic,
     sample_topic,
 )
+from edge.samples import decode_samples, encode_samples
 
 NOW = 1_646_092_800_000
 TOPIC = "hothouse/v1/s/z/d/sample"

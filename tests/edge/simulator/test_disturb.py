@@ -14,7 +14,7 @@ def sample(minute: int) -> Sample:
     return Sample("s", "z", "d", "0011223344556677", minute, START_MS + minute * 60_000, {"rh_pct": 70.0})
 
 
-@pytest.mark.parametrize("kind", ["malformed", "future_ts", "out_of_range"])
+@pytest.mark.parametrize("kind", ["malformed", "future_ts", "out_of_range", "unknown_metric"])
 def test_nonsense_is_refused_for_its_reason(kind: str) -> None:
     """What a disturbance is called is the reason that the gateway refuses it for."""
     ((told, payload),) = Disturbance({kind: 1.0}).after(sample(0))

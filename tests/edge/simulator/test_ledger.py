@@ -40,3 +40,16 @@ def test_ids_are_written_a_line_each(tmp_path: Path) -> None:
     ledger.identify(Sample("s", "z", "d", "0011223344556677", 4, 60_000, {"rh_pct": 70.0}))
     ledger.finish(complete=True)
     assert (tmp_path / "ids").read_text() == "z d 0011223344556677 4 60000\n"
+
+
+def test_messages_are_written_a_line_each(tmp_path: Path) -> None:
+    """The messages file holds each message as it is sent, and what kind it is."""
+    ledger = Ledger(messages_file=tmp_path / "messages")
+    ledger.message("sample", "hothouse/v1/s/z/d/sample", b'{"boot":"0011223344556677"}')
+    ledger.message("malformed", "hothouse/v1/s/z/d/sample", b"{")
+    ledger.finish(complete=True)
+    lines = (tmp_path / "messages").read_bytes().splitlines()
+    assert [line.split(b"\t") for line in lines] == [
+        [b"sample", b"hothouse/v1/s/z/d/sample", b'{"boot":"0011223344556677"}'],
+        [b"malformed", b"hothouse/v1/s/z/d/sample", b"{"],
+    ]

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from edge.log import MemoryLog, NewRecord, Record, SqliteLog, partition_of
-from edge.reading import Refusal, Sample, decode_samples
+from edge.reading import Refusal, Sample
+from edge.samples import decode_samples
 from edge.simulator.replay import RecordingSource
 from edge.simulator.warm import ImportRefusedError, import_samples
 

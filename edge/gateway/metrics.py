@@ -6,10 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from edge.gateway import GatewayStatus
+from edge.gateway.status import GatewayStatus
 
 __all__ = ["METRICS", "MetricsServer", "exposition"]
 
@@ -19,9 +17,16 @@ METRICS = {
     "messages": ("counter", "Messages taken."),
     "samples": ("counter", "Samples that passed."),
     "refused": ("counter", "Samples and messages refused."),
+    "relayed": ("counter", "Records taken from other gateways."),
     "records": ("counter", "Records appended durably."),
     "queued": ("gauge", "Messages that wait for the log."),
     "dropped_qos0": ("counter", "Messages of quality 0 dropped because too many waited."),
+    "bytes_free": ("gauge", "Bytes that the log takes before nothing is acknowledged any more."),
+    "buffered_records": ("gauge", "Records that wait for the uplink."),
+    "buffered_bytes": ("gauge", "Bytes of the buffer's file that hold records."),
+    "oldest_unsent_s": ("gauge", "Age of the oldest record that waits, in seconds."),
+    "uplinked": ("counter", "Records that the central side has durably."),
+    "uplink_errors": ("counter", "Failures of the uplink, each tried again."),
     "updated_ms": ("gauge", "Unix time of these figures in milliseconds."),
 }
 """Field of ``GatewayStatus`` -> kind and meaning; a counter's name ends in ``_total``."""

@@ -1,0 +1,9 @@
+"""Step 2 of the way of a reading: the gateway, a process beside the broker."""
+
+from __future__ import annotations
+
+from edge.gateway.loop import Gateway
+from edge.gateway.settings import GatewaySettings
+from edge.gateway.status import GatewayStatus
+
+__all__ = ["Gateway", "GatewaySettings", "GatewayStatus"]

@@ -1,0 +1,261 @@
+"""Step 2 of the way of a reading: from the broker into the log, acknowledged after the append is durable.
+
+The network thread puts messages into a queue; the writer thread drains it, turns a batch into records
+(``edge.intake``), appends them with one fsync and only then acknowledges. What is not acknowledged, the broker
+sends again: after a crash between append and acknowledgement a message is in the log twice, and step 5 drops the
+copy by its sample id. The main thread keeps the connection and writes the status file. A site's gateway has a fourth
+thread, the uplink (``edge.uplink``), that carries the log's records on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from paho.mqtt import client as paho
+
+from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock
+from edge.decoder import Decoder, HothouseDecoder
+from edge.gateway.settings import GatewaySettings
+from edge.gateway.status import GatewayStatus, write_status
+from edge.intake import Intake, Message
+from edge.link import Link, delay_s
+from edge.log_contract import Log, LogError, NewRecord
+from edge.sqlite_log import SqliteLog
+from edge.uplink import Uplink
+
+if TYPE_CHECKING:
+    from edge.kafka_address import KafkaAddress
+    from edge.kafka_source import KafkaSource
+
+__all__ = ["Gateway"]
+
+_logger = logging.getLogger(__name__)
+_IDLE_S = 0.1
+_REPORT_S = 1.0
+_STOP_S = 1.5
+
+
+class _Incoming(NamedTuple):
+    message: Message
+    acknowledge: Callable[[], object]
+
+
+class Gateway:
+    """Carries messages from a broker into ``log``, stamped by ``clock``, from :meth:`run` until :meth:`stop`.
+
+    ``uplink`` carries what ``log`` holds on to a central one. ``decoders`` say which topics are subscribed to and what
+    is in their messages. ``after_append`` is called between a durable append and its acknowledgements: tests crash
+    there.
+    """
+
+    def __init__(
+        self, settings: GatewaySettings, log: Log, clock: ReceiveClock, uplink: Uplink | None = None,
+        decoders: Sequence[Decoder] = (HothouseDecoder(),), after_append: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        times = [ms for p in range(log.partitions) if (ms := log.last_receive_ms(p)) is not None]
+        newest_ms = max(times, default=None)
+        if isinstance(clock, ReplayedClock) and newest_ms is not None:
+            clock.advance(newest_ms)
+        self._settings = settings
+        self._log = log
+        self._clock = clock
+        self._uplink = uplink
+        self._after_append = after_append
+        self._intake = Intake(clock, settings.step_s * 1000, log.sites(), newest_ms, decoders)
+        self._durable_ms = newest_ms or 0
+        self._held: _Incoming | None = None
+        self._queue: queue.SimpleQueue[_Incoming] = queue.SimpleQueue()
+        self._records = 0
+        self._dropped_qos0 = 0
+        self._log_error = ""
+        self._crash: BaseException | None = None
+        self._stopping = threading.Event()
+        share = f"$share/{settings.share}/" if settings.share else ""
+        self._link = Link(
+            settings.broker,
+            settings.client_id,
+            [f"{share}{decoder.prefix}#" for decoder in decoders],
+            self._receive,
+            receive_maximum=settings.in_flight,
+            session_expiry_s=settings.session_expiry_s,
+            presence_topic=f"hothouse/presence/{settings.client_id}",  # outside of what we subscribe to
+        )
+        self._source = self._kafka_source(settings.direct) if settings.direct else None
+
+    def run(self) -> None:
+        """Work until :meth:`stop`; then append and acknowledge what was received, and leave. Once only."""
+        writer = threading.Thread(target=self._write, name="gateway-writer", daemon=True)
+        writer.start()
+        if self._source is not None:
+            self._source.start()
+        uplinking = threading.Thread(target=self._carry, name="gateway-uplink", daemon=True)
+        uplinking.start()
+        report_at = 0.0
+        while not self._stopping.wait(_IDLE_S / 2):
+            now_s = time.monotonic()
+            self._link.tend(now_s)
+            if now_s >= report_at:
+                report_at = now_s + _REPORT_S
+                self._report()
+        writer.join(_STOP_S)
+        uplinking.join(_STOP_S)
+        if self._source is not None:
+            self._source.close()
+        self._link.close()
+        self._report()
+        if self._crash is not None:
+            raise self._crash
+
+    def stop(self) -> None:
+        """Make :meth:`run` return soon; may be called from a signal handler or another thread."""
+        self._stopping.set()
+
+    def status(self) -> GatewayStatus:
+        """How the gateway is now."""
+        figures, failure = dict[str, Any](), ""
+        try:
+            figures = self._log_figures()
+        except LogError as error:
+            failure = str(error)
+        return GatewayStatus(
+            pid=os.getpid(),
+            updated_ms=time.time_ns() // 1_000_000,
+            connected=self._link.connected,
+            connects=self._link.connects,
+            messages=self._intake.messages,
+            samples=self._intake.samples,
+            refused=self._intake.refused,
+            relayed=self._intake.relayed,
+            records=self._records,
+            queued=self._queue.qsize(),
+            dropped_qos0=self._dropped_qos0,
+            last_error="; ".join(filter(None, [*self._errors(), failure])),
+            **figures,
+        )
+
+    def _errors(self) -> list[str]:
+        source = self._source.last_error if self._source else ""
+        return [self._log_error, self._link.last_error, source, self._uplink.last_error if self._uplink else ""]
+
+    def _log_figures(self) -> dict[str, Any]:
+        """What the log in a file and the uplink add to the status."""
+        if not isinstance(self._log, SqliteLog):
+            return {}
+        usage = self._log.usage()
+        if self._uplink is None:
+            return {"bytes_free": usage.free_bytes}
+        waiting = self._uplink.waiting()
+        age_ms = 0 if waiting.oldest_ms is None else max(0, self._clock.now_ms() - waiting.oldest_ms)
+        return {
+            "bytes_free": usage.free_bytes, "buffered_records": waiting.records, "buffered_bytes": usage.bytes,
+            "oldest_unsent_s": age_ms / 1000, "uplinked": self._uplink.sent, "uplink_errors": self._uplink.errors,
+        }  # fmt: skip
+
+    def _receive(self, client: paho.Client, message: paho.MQTTMessage) -> None:
+        """Network thread. What arrives while we stop is not acknowledged, so it comes again."""
+        if self._stopping.is_set():
+            return
+        # QoS 1 is bounded by what the broker may send unacknowledged; QoS 0 promises nothing, so it may be dropped.
+        if message.qos == 0 and self._queue.qsize() >= self._settings.in_flight:
+            self._dropped_qos0 += 1
+            return
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            topic = "?"  # refused as an unknown topic
+        acknowledge = partial(client.ack, message.mid, message.qos) if message.qos > 0 else _nothing
+        self._queue.put(_Incoming(Message(topic, bytes(message.payload)), acknowledge))
+
+    def _kafka_source(self, address: KafkaAddress) -> KafkaSource:
+        from edge.kafka_source import KafkaSource  # the bare install has no Kafka client
+
+        def receive(message: Message, acknowledge: Callable[[], None]) -> None:
+            if not self._stopping.is_set():
+                self._queue.put(_Incoming(message, acknowledge))
+
+        return KafkaSource(address, receive, self._settings.in_flight)
+
+    def _write(self) -> None:
+        try:
+            while True:
+                batch = self._drain()
+                if not batch and self._stopping.is_set():
+                    return
+                records = self._intake.take([incoming.message for incoming in batch])
+                if records and not self._append(records):
+                    return
+                self._acknowledge(batch)
+        except BaseException as error:
+            self._crash = error
+            self._stopping.set()
+
+    def _carry(self) -> None:
+        if self._uplink is None:
+            return
+        try:
+            self._uplink.run(self._stopping)
+        except BaseException as error:
+            self._crash = error
+            self._stopping.set()
+
+    def _drain(self) -> list[_Incoming]:
+        batch: list[_Incoming] = []
+        try:
+            batch.append(self._queue.get(timeout=0.0 if self._stopping.is_set() else _IDLE_S))
+            if self._queue.qsize() < self._settings.max_batch:
+                time.sleep(self._settings.linger_s)  # one wake-up and one fsync for many messages
+            while len(batch) < self._settings.max_batch:
+                batch.append(self._queue.get_nowait())
+        except queue.Empty:
+            pass
+        return batch
+
+    def _append(self, records: Sequence[NewRecord]) -> bool:
+        """Try until it is durable; ``False`` when we were stopped before it was."""
+        attempt = 0
+        while True:
+            try:
+                self._log.append(records)
+            except LogError as error:
+                attempt += 1
+                if str(error) != self._log_error:
+                    _logger.warning("nothing is acknowledged while the log refuses: %s", error)
+                self._log_error = str(error)
+                if self._stopping.wait(min(delay_s(attempt, 0.5), self._settings.retry_s)):
+                    return False
+                continue
+            self._log_error = ""
+            self._records += len(records)
+            # Another gateway's record says nothing about our clock.
+            self._durable_ms = max([self._durable_ms, *(new.receive_ms for new in records if new.origin is None)])
+            if self._after_append is not None:
+                self._after_append()
+            return True
+
+    def _acknowledge(self, batch: Sequence[_Incoming]) -> None:
+        """Acknowledge what is durable. The newest clock message is so only when a record carries its time: until
+        then it is held, because a restart takes the clock from the log.
+        """
+        done = [self._held, *batch] if self._held is not None else list(batch)
+        self._held = None
+        if isinstance(self._clock, ReplayedClock) and self._durable_ms < self._clock.now_ms():
+            clocks = [incoming for incoming in done if incoming.message.topic == CLOCK_TOPIC]
+            self._held = clocks[-1] if clocks else None
+        for incoming in done:
+            if incoming is not self._held:
+                incoming.acknowledge()
+
+    def _report(self) -> None:
+        if self._settings.status_file is not None:
+            write_status(self._settings.status_file, self.status())
+
+
+def _nothing() -> None:
+    """The acknowledgement of quality 0."""

@@ -1,0 +1,36 @@
+"""Step 2 of the way of a reading: how a gateway works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edge.mqtt import MqttAddress
+
+if TYPE_CHECKING:
+    from edge.kafka_address import KafkaAddress
+
+__all__ = ["GatewaySettings"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewaySettings:
+    """How a gateway works. ``step_s`` is the length of a row: ticks come every tenth of it.
+
+    A batch is what came within ``linger_s``, at most ``max_batch`` messages. ``in_flight`` bounds what the broker
+    may send before we acknowledge, so also what waits here while the log is full. Gateways with the same ``share``
+    split the broker's messages among them. ``direct`` is a Kafka topic that sites write samples to themselves.
+    """
+
+    broker: MqttAddress = field(default_factory=MqttAddress)
+    client_id: str = "hothouse-gateway"
+    step_s: int = 300
+    status_file: Path | None = None
+    max_batch: int = 1000
+    linger_s: float = 0.02
+    in_flight: int = 4000
+    session_expiry_s: int = 7 * 86_400
+    retry_s: float = 5.0
+    share: str = ""
+    direct: KafkaAddress | None = None

@@ -1,0 +1,30 @@
+"""Regime changes of a simulated greenhouse: what lasts, and makes yesterday's experience a bad guide to tomorrow."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from edge.simulator.greenhouse import Greenhouse
+
+__all__ = ["REGIMES", "Regime", "change_regime"]
+
+Regime = Literal["screens_removed", "vent_stuck", "crop_stage"]
+REGIMES: tuple[Regime, ...] = get_args(Regime)
+
+NEXT_STAGE_LEAF_AREA = 0.3
+"""What is left of the leaf area when an old crop makes room for a young one."""
+
+
+def change_regime(greenhouse: Greenhouse, regime: Regime) -> None:
+    """From now on, in all zones: the screens are gone, the lee vents stay where they are, or the crop is young.
+
+    Setpoints stay: climate computer and grower know nothing of it. Raises ``ValueError`` for an unknown regime.
+    """
+    if regime == "screens_removed":
+        greenhouse.controller.has_screens = False
+    elif regime == "vent_stuck":
+        greenhouse.controller.lee_vents_move = False
+    elif regime == "crop_stage":
+        greenhouse.house.replant(NEXT_STAGE_LEAF_AREA)
+    else:
+        raise ValueError(f"{regime!r} is no regime; one of {', '.join(REGIMES)}")

@@ -1,0 +1,243 @@
+"""From a site's buffer to a central broker: killed at the worst moment, on a full disk, and where nobody listens."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge.broker import LocalBroker
+from edge.clock import WallClock
+from edge.gateway import Gateway, GatewaySettings
+from edge.log import LogError, MemoryLog, NewRecord, Origin, SqliteLog, partition_of
+from edge.reading import Sample
+from edge.samples import decode_samples, encode_samples
+from edge.uplink import LogTarget, Uplink
+from edge.uplink_mqtt import MqttTarget
+from services.ingest.origins import Origins
+from tests.broker.conftest import BOOT, ROOT, GatewayProcess, device, local_broker, until
+
+pytestmark = pytest.mark.broker
+
+NOW = 1_646_092_800_000
+RECORDS = 300
+
+CRASHING = """
+import os, signal, sys
+from edge.gateway import command
+from edge.uplink import Uplink
+
+class Crashing(Uplink):
+    def __init__(self, *given):
+        super().__init__(*given, after_send=lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+command.Uplink = Crashing
+sys.exit(command.main())
+"""
+
+
+def filled(path: Path, site: str = "demo") -> None:
+    """A buffer that holds records of every kind."""
+    log = SqliteLog(path)
+    records = []
+    for n in range(RECORDS):
+        payload = encode_samples([Sample(site, "z1", "climate", BOOT, n, NOW + n, {"rh_pct": 71.0})])
+        records.append(NewRecord(site, "samples", NOW + n, payload))
+        if n % 10 == 0:
+            records.append(NewRecord(site, "tick", NOW + n, b""))
+            records.append(NewRecord(site, "plan", NOW + n, b'{"issued": 1}', f"hothouse/v1/{site}/z1/grower/plan"))
+    log.append(records)
+    log.close()
+
+
+def command(log: Path, broker: LocalBroker, status: Path, *more: object) -> list[str]:
+    """The arguments of a gateway at a broker."""
+    given = [
+        "--log",
+        log,
+        "--port",
+        broker.port,
+        "--username",
+        broker.username,
+        "--password-file",
+        broker.password_file,
+    ]
+    return [str(part) for part in [*given, "--status-file", status, *more]]
+
+
+def status(path: Path) -> dict[str, Any]:
+    """A status file's content, empty before there is one."""
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def test_a_kill_between_answer_and_truncation_counts_nothing_twice(tmp_path: Path) -> None:
+    """SIGKILL after the central broker has acknowledged a batch: it comes twice, and each record is new once."""
+    filled(tmp_path / "buffer.sqlite")
+    with local_broker(tmp_path / "own", "mosquitto") as own, local_broker(tmp_path / "central", "mosquitto") as broker:
+        central = [sys.executable, "-m", "edge.gateway"]
+        receiving = subprocess.Popen(
+            [*central, *command(tmp_path / "central.sqlite", broker, tmp_path / "central.json")], cwd=ROOT
+        )
+        try:
+            until(lambda: status(tmp_path / "central.json").get("connected"))
+            login = ("--uplink-username", broker.username, "--uplink-password-file", broker.password_file)
+            options = command(
+                tmp_path / "buffer.sqlite", own, tmp_path / "site.json", "--uplink", f"mqtt://127.0.0.1:{broker.port}",
+                *login,
+            )  # fmt: skip
+            killed = subprocess.Popen([sys.executable, "-c", CRASHING, *options], cwd=ROOT)
+            assert killed.wait(30) == -signal.SIGKILL
+            going = subprocess.Popen([*central, *options], cwd=ROOT)
+            try:
+                until(lambda: status(tmp_path / "site.json").get("uplinked", 0) >= RECORDS * 6 // 5)
+                until(lambda: status(tmp_path / "central.json")["records"] >= 2 * RECORDS * 6 // 5)
+                shown = status(tmp_path / "site.json")
+            finally:
+                going.terminate()
+                assert going.wait(10) == 0
+        finally:
+            receiving.terminate()
+            assert receiving.wait(10) == 0
+    assert shown["uplink_errors"] == 0
+    log, site = SqliteLog(tmp_path / "central.sqlite"), SqliteLog(tmp_path / "buffer.sqlite")
+    records = log.read(partition_of("demo", 4), 0, 10_000)
+    origins = Origins()
+    once = [r for r in records if r.origin is not None and origins.is_new(r.origin)]
+    assert len(records) - len(once) == RECORDS * 6 // 5  # beside them there are ticks of the site's gateway
+    assert [r.origin for r in once] == [Origin(site.id, n) for n in range(len(once))]
+    assert [s.seq for r in once if r.kind == "samples" for s in decode_samples(r.payload)] == list(range(RECORDS))
+    assert [r.receive_ms for r in once if r.kind == "samples"] == [NOW + n for n in range(RECORDS)]
+    assert {r.topic for r in once if r.kind == "plan"} == {"hothouse/v1/demo/z1/grower/plan"}
+    assert log.sites() == []  # so that the central gateway does not tick for it
+    log.close()
+    site.close()
+
+
+def test_a_broker_without_a_central_gateway_takes_nothing(tmp_path: Path) -> None:
+    """A broker acknowledges what it then drops where nobody subscribed; the uplink finds that out and keeps all."""
+    filled(tmp_path / "buffer.sqlite")
+    buffer = SqliteLog(tmp_path / "buffer.sqlite")
+    with local_broker(tmp_path / "broker", "mosquitto") as broker:
+        target = MqttTarget(broker.address, "test-uplink")
+        with pytest.raises(LogError, match="no subscriber"):
+            Uplink(buffer, target).step()
+        target.close()
+    assert buffer.usage().records == RECORDS * 6 // 5
+    buffer.close()
+
+
+def step_for_ever(uplink: Uplink) -> None:
+    """Carry, and look whether the target is there."""
+    while True:
+        uplink.step()
+
+
+def test_what_a_killed_broker_lost_is_sent_again(tmp_path: Path) -> None:
+    """The central broker acknowledges everything, with the central gateway away, and is killed before it has written
+    anything down: the uplink, with nothing more to send, notices and sends it again; every sample arrives.
+    """
+    filled(tmp_path / "buffer.sqlite")
+    buffer = SqliteLog(tmp_path / "buffer.sqlite")
+    with local_broker(tmp_path / "broker", "mosquitto") as broker:
+        (tmp_path / "gateway").mkdir()
+        central = GatewayProcess(broker.address, tmp_path / "gateway")
+        central.site = "demo"
+        central.start()
+        central.stop()  # its session begins; the broker keeps what is published from now on
+        target, now_s = MqttTarget(broker.address, "test-uplink"), [0.0]
+        uplink = Uplink(buffer, target, clock_s=lambda: now_s[0])
+        while uplink.step():
+            pass
+        broker.kill()
+        broker.restart()
+        now_s[0] = 59.0
+        uplink.trim()
+        with pytest.raises(LogError, match="was lost"):
+            step_for_ever(uplink)
+        central.start()
+        while uplink.step():
+            pass
+        until(lambda: set(central.seqs()) == set(range(RECORDS)))
+        assert uplink.sent == 2 * RECORDS * 6 // 5
+        target.close()
+        assert central.stop() == 0
+    buffer.close()
+
+
+@pytest.mark.parametrize("kind", ["amqtt", "nobody"])
+def test_what_no_uplink_can_use_is_said(tmp_path: Path, kind: str) -> None:
+    """A broker without MQTT 5, or none at all, is a LogError with one sentence, each time again."""
+    filled(tmp_path / "buffer.sqlite")
+    buffer = SqliteLog(tmp_path / "buffer.sqlite")
+    with LocalBroker(tmp_path / "broker", "amqtt") as broker:
+        address = broker.address
+        if kind == "nobody":
+            broker.stop()
+        target = MqttTarget(address, "test-uplink", timeout_s=2.0)
+        for _ in range(2):
+            with pytest.raises(LogError, match=r"was lost|MQTT 5|cannot be reached"):
+                Uplink(buffer, target).step()
+        target.close()
+    buffer.close()
+
+
+class Central(MemoryLog):
+    """A central log that can be away."""
+
+    away = True
+
+    def append(self, records: Sequence[NewRecord]) -> list[tuple[int, int]]:
+        """Append, or be away."""
+        if self.away:
+            raise LogError("the central log is away")
+        return super().append(records)
+
+    def close(self) -> None:
+        """Stay open: the test reads it afterwards."""
+
+
+def test_a_full_buffer_stops_acknowledging_and_recovers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Full, a real one behind a real broker: nothing more is acknowledged, status and one log line say so, the broker
+    queues; when the uplink has made room it goes on by itself, and every sample is there once.
+    """
+    with local_broker(tmp_path / "broker", "mosquitto") as broker:
+        buffer, central = SqliteLog(tmp_path / "buffer.sqlite", max_bytes=256 * 1024), Central()
+        settings = GatewaySettings(broker=broker.address, retry_s=0.1, in_flight=500, max_batch=100)
+        gateway = Gateway(settings, buffer, WallClock(), Uplink(buffer, LogTarget(lambda: central)))
+        thread = threading.Thread(target=gateway.run)
+        thread.start()
+        try:
+            until(lambda: gateway.status().connected)
+            publisher = GatewayProcess(broker.address, tmp_path)  # for its messages
+            with device(broker.address) as publish:
+                publish(publisher.messages(range(12_000)))
+                until(lambda: "no room" in gateway.status().last_error)
+                full = gateway.status()
+                assert full.bytes_free < 16_384
+                assert full.buffered_bytes <= 256 * 1024
+                assert full.queued + full.records > 0
+                assert full.samples < 12_000, "the buffer was too large for this test"
+                assert "central log is away" in full.last_error
+                assert full.buffered_records == full.records > 0
+                assert full.oldest_unsent_s > 0
+                until(lambda: gateway.status().uplink_errors > full.uplink_errors + 1)
+                assert len([line for line in caplog.messages if "no room" in line]) == 1
+                central.away = False
+                until(lambda: gateway.status().samples == 12_000)
+                until(lambda: gateway.status().buffered_records == 0)
+            assert gateway.status().last_error == ""
+        finally:
+            gateway.stop()
+            thread.join(10)
+        buffer.close()
+    records = central.read(partition_of(publisher.site, 4), 0, 100_000)
+    origins = Origins()
+    once = [r for r in records if r.kind == "samples" and r.origin and origins.is_new(r.origin)]
+    assert [s.seq for r in once for s in decode_samples(r.payload)] == list(range(12_000))
