@@ -16,7 +16,8 @@ from pathlib import Path
 
 from edge.log import NewRecord
 from edge.open_log import open_log
-from edge.reading import Sample, decode_samples, encode_samples
+from edge.reading import Sample
+from edge.samples import SampleColumns, encode_samples
 
 NOW_MS = 1_646_092_800_000
 METRICS = ("air_temp_c", "rh_pct", "co2_ppm", "par_umol_m2_s", "soil_vwc_pct", "vent_lee_pct")
@@ -50,7 +51,7 @@ def main() -> None:
         offset, samples = start, 0
         while offset < start + given.records:
             records = log.read(0, offset, 200)
-            samples += sum(len(decode_samples(record.payload)) for record in records)
+            samples += sum(len(SampleColumns.of(record.payload)) for record in records)
             offset = records[-1].offset + 1 if records else offset
         done = read.stop()
         log.close()

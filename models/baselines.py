@@ -9,14 +9,16 @@ row, for all zones at once, in bounded memory.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from models.growing import Growing
 from models.spec import QUANTILES, ForecastSpec
 
-__all__ = ["Climatology", "naive_24h", "persistence"]
+__all__ = ["Climatology", "Members", "naive_24h", "persistence"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -31,8 +33,11 @@ SMOOTHING_MS = 900_000
 REGRESSION_DAYS = 14.0
 """How long the regression on the deviation remembers."""
 
+EXAMPLE_MS = 900_000
+"""The regression takes an example every quarter of an hour: neighbouring rows say nearly the same ..."""
+
 SHRINKAGE_DAYS = 1.0
-"""The regression's prior weighs as much as this many days of rows: neighbouring rows say nearly the same."""
+"""... and its prior weighs as much as those of this many days."""
 
 DECAY_MS = 6 * 3_600_000
 """The prior: a deviation from the profile dies away with this time constant."""
@@ -71,6 +76,15 @@ def naive_24h(recent: F32, spec: ForecastSpec) -> F32:
     return picked
 
 
+@dataclass(frozen=True, slots=True)
+class Members:
+    """What a climatology's forecast is made of; NaN where unknown."""
+
+    profiles: F32  # [Z, R, H, M], the usual value at each horizon, by rate of forgetting
+    rates: F32  # [Z, R, H, M], each rate's forecast
+    median: F32  # [Z, H, M], their mean: the forecast
+
+
 class Climatology:
     """Recursive hour-of-day climatology with online intervals, vectorised over zones.
 
@@ -84,7 +98,7 @@ class Climatology:
     >>> zone = np.array([climatology.add_zone()])
     >>> for hour in range(72):
     ...     bin_ = np.array([hour % 24])
-    ...     climatology.learn(zone, np.array([[20.0 + hour % 24]], dtype=np.float32), bin_)
+    ...     _ = climatology.learn(zone, np.array([[20.0 + hour % 24]], dtype=np.float32), bin_)
     >>> climatology.predict(zone, np.array([[43.0]], dtype=np.float32), bin_).round(1).astype(float).round(1).tolist()
     [[[[19.6, 20.0, 20.4]]]]
     """
@@ -93,35 +107,75 @@ class Climatology:
         if any(h < 1 for h in spec.horizon_steps):
             raise ValueError("horizons shorter than a step do not exist")
         self._spec = spec
-        self._zones = 0
         self._day = spec.steps_per_day
         self._half = round(SMOOTHING_MS / spec.step_ms)
         self._lag = max(round(LAG_MS / spec.step_ms), 1)
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         self._whole_days = -(-self._steps // self._day) * self._day
         self._slot = np.concatenate([[0], np.cumsum(self._steps)[:-1]])
-        self._refit_every = max(self._day // _HOURS, 1)
+        self._stride = max(round(EXAMPLE_MS / spec.step_ms), 1)
+        self._a_day = self._day // self._stride  # examples
+        self._refit_every = max(self._a_day // _HOURS, 1) * self._stride
         self._gains = np.array([1 - np.exp(-1 / days) for days in RATES_DAYS], dtype=np.float32)[:, None]
         self._prior = np.zeros((len(self._steps), REGRESSORS), dtype=np.float32)
         self._prior[:, 0] = np.exp(-self._steps * spec.step_ms / DECAY_MS)
         low, high = zip(*spec.limits, strict=True)
         self._limits: tuple[F32, F32] = (np.array(low, dtype=np.float32), np.array(high, dtype=np.float32))
-        self._state = self._empty(max(capacity, 1))
+        horizons, targets, rates = len(self._steps), len(spec.targets), len(RATES_DAYS)
+        longest, cells = int(self._steps.max()), (horizons, targets)
+        ring = max(longest + self._lag, int(self._whole_days.max())) + 1
+        missing, fit = np.nan, (rates, *cells)
+        self._zones = Growing(
+            capacity,
+            rows=((), np.int64, 0),
+            last=((targets,), np.float32, missing),
+            recent=((2 * self._half + 1, targets), np.float32, missing),
+            count=((self._day, targets), np.uint8, 0),
+            profile=((self._day, rates, targets), np.float32, missing),
+            past=((longest, targets), np.float32, missing),
+            deviation=((ring, rates, targets), np.float16, missing),
+            weight=(fit, np.float32, 0),
+            moment=((*fit, REGRESSORS, REGRESSORS), np.float32, 0),  # sums of x x'
+            product=((*fit, REGRESSORS), np.float32, 0),  # sums of x y
+            slope=((*fit, REGRESSORS), np.float32, self._prior[None, :, None, :]),
+            issued=((int(self._steps.sum()), targets), np.float32, missing),
+            error=(cells, np.float32, missing),
+            matured=((_HOURS, *cells), np.uint16, 0),
+            spread=((_HOURS, *cells), np.float32, missing),
+            upper=(cells, np.float32, LAPLACE_P90),
+            lower=(cells, np.float32, LAPLACE_P90),
+        )
 
     def __len__(self) -> int:
-        return self._zones
+        return len(self._zones)
 
     def add_zone(self) -> int:
         """Make room for one more zone and return its index; the first is 0."""
-        if self._zones == len(self._state["rows"]):
-            more = self._empty(self._zones)
-            self._state = {name: np.concatenate([held, more[name]]) for name, held in self._state.items()}
-        self._zones += 1
-        return self._zones - 1
+        return self._zones.add()
 
-    def learn(self, indices: I64, y: F32, day_bin: I64) -> None:
-        """Take the newest rows of zones ``indices`` (each at most once): ``y [Z, M]``, ``day_bin [Z]``."""
-        self._learn(indices, np.asarray(y, dtype=np.float32), day_bin)
+    def learn(self, indices: I64, y: F32, day_bin: I64) -> Members:
+        """Take the newest rows of zones ``indices`` (each at most once): ``y [Z, M]``, ``day_bin [Z]``.
+
+        Returns what the forecast from these rows is made of.
+        """
+        s, rows = self._zones, self._zones["rows"][indices]
+        y = np.asarray(y, dtype=np.float32)
+        y = np.where(np.isfinite(y), y, np.float32(np.nan))
+        slots = self._slot + rows[:, None] % self._steps
+        s["error"][indices] = y[:, None] - s["issued"][indices[:, None], slots]
+        self._learn_spread(indices, s["error"][indices], day_bin)
+        deviation = y[:, None] - s["profile"][indices, day_bin]
+        example = rows % self._stride == 0
+        if example.any():
+            self._learn_slopes(indices[example], rows[example], y[example], deviation[example])
+        s["past"][indices, rows % s["past"].shape[1]] = y
+        s["deviation"][indices, rows % s["deviation"].shape[1]] = deviation
+        self._learn_profile(indices, rows, y, day_bin)
+        s["last"][indices] = np.where(np.isnan(y), s["last"][indices], y)
+        s["rows"][indices] = rows + 1
+        members = self._members(indices, y, day_bin)
+        s["issued"][indices[:, None], slots] = members.median
+        return members
 
     def predict(self, indices: I64, y_now: F32, day_bin: I64) -> F32:
         """Forecast from the newest learned rows: ``[Z, H, M, Q]``, p10 <= p50 <= p90.
@@ -129,8 +183,8 @@ class Climatology:
         ``y_now [Z, M]`` and ``day_bin [Z]`` are normally those just learned; another ``y_now`` asks "what if".
         Finite for every target of which a value was ever seen, NaN for the others.
         """
-        median = self._median(indices, np.asarray(y_now, dtype=np.float32), day_bin)
-        return self._quantiles(indices, median, day_bin)
+        members = self._members(indices, np.asarray(y_now, dtype=np.float32), day_bin)
+        return self._quantiles(indices, members.median, day_bin)
 
     @classmethod
     def run_over(cls, y: F32, day_bin: I64, spec: ForecastSpec) -> F32:
@@ -147,76 +201,21 @@ class Climatology:
         out = np.empty(shape, dtype=np.float32)
         y = np.asarray(y, dtype=np.float32)
         for t in range(length):
-            median = climatology._learn(indices, y[:, t], day_bin[:, t])
-            out[:, t] = climatology._quantiles(indices, median, day_bin[:, t])
+            members = climatology.learn(indices, y[:, t], day_bin[:, t])
+            out[:, t] = climatology._quantiles(indices, members.median, day_bin[:, t])
         return out
 
     def state_dict(self) -> dict[str, _Array]:
         """Everything that was learned, as arrays of the zones there are; copies."""
-        return {name: held[: self._zones].copy() for name, held in self._state.items()}
+        return self._zones.state_dict()
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
         """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""
-        zones = len(state["rows"]) if "rows" in state else 0
-        fresh = self._empty(max(zones, 1))
-        if set(fresh) != set(state):
-            raise ValueError(f"this state lacks or adds {sorted(set(fresh) ^ set(state))}")
-        for name, held in fresh.items():
-            given = state[name]
-            if given.shape != (zones, *held.shape[1:]) or given.dtype != held.dtype:
-                raise ValueError(f"state {name} is {given.dtype}{given.shape}, wanted {held.dtype}{held.shape}")
-            held[:zones] = given
-        self._state, self._zones = fresh, zones
-
-    def _empty(self, zones: int) -> dict[str, _Array]:
-        rates, horizons, targets = len(RATES_DAYS), len(self._steps), len(self._spec.targets)
-        longest, lags = int(self._steps.max()), REGRESSORS
-        ring = max(longest + self._lag, int(self._whole_days.max())) + 1
-        fit = (zones, rates, horizons, targets)
-
-        def missing(*shape: int) -> F32:
-            return np.full(shape, np.nan, dtype=np.float32)
-
-        prior = self._prior[None, None, :, None, :]
-        return {
-            "rows": np.zeros(zones, dtype=np.int64),
-            "last": missing(zones, targets),
-            "recent": missing(zones, 2 * self._half + 1, targets),
-            "count": np.zeros((zones, self._day, targets), dtype=np.uint8),
-            "profile": missing(zones, self._day, rates, targets),
-            "past": missing(zones, longest, targets),
-            "deviation": missing(zones, ring, rates, targets),
-            "weight": np.zeros(fit, dtype=np.float32),
-            "moment": np.zeros((*fit, lags, lags), dtype=np.float32),  # sums of x x'
-            "product": np.zeros((*fit, lags), dtype=np.float32),  # sums of x y
-            "slope": np.broadcast_to(prior, (*fit, lags)).copy(),
-            "issued": missing(zones, int(self._steps.sum()), targets),
-            "error": missing(zones, horizons, targets),
-            "matured": np.zeros((zones, _HOURS, horizons, targets), dtype=np.uint16),
-            "spread": missing(zones, _HOURS, horizons, targets),
-            "upper": np.full((zones, horizons, targets), LAPLACE_P90, dtype=np.float32),
-            "lower": np.full((zones, horizons, targets), LAPLACE_P90, dtype=np.float32),
-        }
-
-    def _learn(self, indices: I64, y: F32, day_bin: I64) -> F32:
-        s, rows = self._state, self._state["rows"][indices]
-        y = np.where(np.isfinite(y), y, np.float32(np.nan))
-        slots = self._slot + rows[:, None] % self._steps
-        s["error"][indices] = y[:, None] - s["issued"][indices[:, None], slots]
-        self._learn_spread(indices, s["error"][indices], day_bin)
-        deviation = y[:, None] - s["profile"][indices, day_bin]
-        self._learn_slopes(indices, rows, y, deviation)
-        s["deviation"][indices, rows % s["deviation"].shape[1]] = deviation
-        self._learn_profile(indices, rows, y, day_bin)
-        s["last"][indices] = np.where(np.isnan(y), s["last"][indices], y)
-        s["rows"][indices] = rows + 1
-        median = self._median(indices, y, day_bin)
-        s["issued"][indices[:, None], slots] = median
-        return median
+        self._zones.load_state_dict(state)
 
     def _learn_profile(self, indices: I64, rows: I64, y: F32, day_bin: I64) -> None:
         """Move the profile ``half`` steps back, where the centred mean is known now; later steps stay yesterday's."""
-        s = self._state
+        s = self._zones
         width = 2 * self._half + 1
         s["recent"][indices, rows % width] = y
         window = s["recent"][indices]
@@ -233,17 +232,16 @@ class Climatology:
 
     def _learn_slopes(self, indices: I64, rows: I64, y: F32, deviation: F32) -> None:
         """Ridge regression with forgetting of the deviation at a horizon on those up to its origin."""
-        s = self._state
+        s = self._zones
         x = self._regressors(indices, rows[:, None] - self._steps)
         z = np.repeat(deviation[:, :, None], len(self._steps), axis=2)
         for h in np.flatnonzero(self._steps % self._day == 0):
             # The profile at this hour has learned from the origin since; the forecast was made before it had.
             origin = s["past"][indices, (rows - self._steps[h]) % s["past"].shape[1]]
             z[:, :, h] = (y - origin)[:, None] + x[:, :, h, :, 0]
-        s["past"][indices, rows % s["past"].shape[1]] = y
         known = np.isfinite(x[..., 0]) & np.isfinite(z)
         x, z = np.where(known[..., None], x, np.float32(0)), np.where(known, z, np.float32(0))
-        keep = np.float32(np.exp(-1 / (REGRESSION_DAYS * self._day)))
+        keep = np.float32(np.exp(-1 / (REGRESSION_DAYS * self._a_day)))
         s["weight"][indices] = s["weight"][indices] * keep + known
         s["moment"][indices] = s["moment"][indices] * keep + x[..., :, None] * x[..., None, :]
         s["product"][indices] = s["product"][indices] * keep + x * z[..., None]
@@ -255,7 +253,7 @@ class Climatology:
         """``[Z, R, H, M, 3]`` for origins ``row [Z, H]``: the deviation there, some hours before it, and whole days
         before the horizon. ``now [Z, R, M]`` stands in for the first. Missing hours ago it is taken to be as now.
         """
-        held = self._state["deviation"]
+        held = self._zones["deviation"]
         size, zone = held.shape[1], indices[:, None]
         x0 = held[zone, row % size] if now is None else np.repeat(now[:, None], len(self._steps), axis=1)
         x1 = held[zone, (row - self._lag) % size]
@@ -268,7 +266,7 @@ class Climatology:
     def _solve(self, weight: F32, moment: F32, product: F32) -> F32:
         prior = self._prior[:, None, :]
         scale = moment[..., 0, 0] / np.maximum(weight, 1)
-        strength = (np.float32(SHRINKAGE_DAYS * self._day) * scale + np.float32(1e-6)).astype(np.float64)[..., None]
+        strength = (np.float32(SHRINKAGE_DAYS * self._a_day) * scale + np.float32(1e-6)).astype(np.float64)[..., None]
         system = moment + strength[..., None] * np.eye(REGRESSORS)
         right = product + strength * prior
         # The inverse of a symmetric 3 x 3 matrix from the cross products of its rows: hundreds of thousands an hour.
@@ -279,28 +277,26 @@ class Climatology:
         # A deviation does not grow by itself: two days that differ must not be drawn on into a third.
         return np.asarray(np.clip(solved, -1, 1), dtype=np.float32)
 
-    def members(self, indices: I64, y_now: F32, day_bin: I64) -> tuple[F32, F32]:
-        """The profiles at each horizon and the forecasts of each rate, ``[Z, R, H, M]`` both; NaN where unknown."""
-        s = self._state
+    def latest_errors(self, indices: I64) -> F32:
+        """Truth less forecast of what matured in the newest learned rows, ``[Z, H, M]``; NaN where unknown."""
+        return np.asarray(self._zones["error"][indices])
+
+    def _members(self, indices: I64, y_now: F32, day_bin: I64) -> Members:
+        s = self._zones
         row = np.repeat(s["rows"][indices][:, None] - 1, len(self._steps), axis=1)
         now = y_now[:, None] - s["profile"][indices, day_bin]  # [Z, R, M]
         x = self._regressors(indices, row, now)
         x = np.where(np.isnan(now)[:, :, None, :, None], np.float32(0), x)
         ahead = s["profile"][indices[:, None], (day_bin[:, None] + self._steps) % self._day]
-        profile = np.moveaxis(ahead, 2, 1)
-        return profile, profile + (s["slope"][indices] * x).sum(axis=-1)
-
-    def latest_errors(self, indices: I64) -> F32:
-        """Truth less forecast of what matured in the newest learned rows, ``[Z, H, M]``; NaN where unknown."""
-        return np.asarray(self._state["error"][indices])
-
-    def _median(self, indices: I64, y_now: F32, day_bin: I64) -> F32:
-        median = self.members(indices, y_now, day_bin)[1].mean(axis=1)
-        known = np.where(np.isnan(y_now), self._state["last"][indices], y_now)[:, None]
-        return np.clip(np.where(np.isnan(median), known, median), *self._limits).astype(np.float32, copy=False)
+        profiles = ahead.swapaxes(1, 2)
+        rates = profiles + (s["slope"][indices] * x).sum(axis=-1)
+        median = rates.mean(axis=1)
+        known = np.where(np.isnan(y_now), s["last"][indices], y_now)[:, None]
+        median = np.clip(np.where(np.isnan(median), known, median), *self._limits).astype(np.float32, copy=False)
+        return Members(profiles, rates, median)
 
     def _learn_spread(self, indices: I64, residual: F32, day_bin: I64) -> None:
-        s = self._state
+        s = self._zones
         hour = day_bin * _HOURS // self._day
         known = np.isfinite(residual)
         size = self._spread(indices, np.repeat(hour[:, None], len(self._steps), axis=1))
@@ -319,7 +315,7 @@ class Climatology:
     def _spread(self, indices: I64, hour: I64) -> F32:
         """Mean absolute error around the hours of day ``[Z, H]``; at least that of a shorter horizon where unknown."""
         around = (hour[:, :, None] + np.arange(-1, 2)) % _HOURS
-        near = self._state["spread"][indices[:, None, None], around, np.arange(len(self._steps))[:, None]]
+        near = self._zones["spread"][indices[:, None, None], around, np.arange(len(self._steps))[:, None]]
         seen = np.isfinite(near)
         n = seen.sum(axis=2)
         size = np.where(seen, near, np.float32(0)).sum(axis=2) / np.maximum(n, 1).astype(np.float32)
@@ -329,7 +325,7 @@ class Climatology:
 
     def _quantiles(self, indices: I64, median: F32, day_bin: I64) -> F32:
         size = self._spread(indices, (day_bin[:, None] + self._steps) % self._day * _HOURS // self._day)
-        below = median - self._state["lower"][indices] * size
-        above = median + self._state["upper"][indices] * size
+        below = median - self._zones["lower"][indices] * size
+        above = median + self._zones["upper"][indices] * size
         low, high = self._limits
         return np.asarray(np.clip(np.stack([below, median, above], axis=-1), low[:, None], high[:, None]))

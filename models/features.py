@@ -27,6 +27,7 @@ __all__ = [
     "input_channels",
     "local_ms",
     "sun_elevation_deg",
+    "sun_sine",
     "targets_of",
     "window_tokens",
 ]
@@ -162,6 +163,13 @@ def sun_elevation_deg(utc_ms: I64, latitude: float, longitude: float) -> F32:
     share = (rest / _QUARTER_MS).astype(np.float32)
     before, after = table[inverse, quarter], table[inverse, quarter + 1]
     return np.asarray(before + share * (after - before))
+
+
+def sun_sine(place: Place, utc_ms: I64) -> F32:
+    """Sine of the sun's elevation, as :func:`sun_elevation_deg`; NaN where the place is unknown."""
+    if place.latitude is None or place.longitude is None:
+        return np.full(utc_ms.shape, np.nan, dtype=np.float32)
+    return np.sin(np.deg2rad(sun_elevation_deg(utc_ms, place.latitude, place.longitude))).astype(np.float32)
 
 
 def clear_sky_w_m2(elevation_deg: F32) -> F32:

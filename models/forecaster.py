@@ -19,11 +19,12 @@ from models.features import targets_of
 from models.growing import Growing
 from models.intervals import Intervals
 from models.mixture import Mixture
-from models.online import Features, PooledRidge, ZoneRidge, prior_strength
+from models.online import PooledRidge, prior_strength
+from models.regressors import Features
 from models.spec import QUANTILES, ForecastSpec
 from models.trees import Forest
 
-__all__ = ["EXPERTS", "Example", "Learned", "OnlineForecaster"]
+__all__ = ["EXPERTS", "Basis", "Example", "Learned", "OnlineForecaster"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -34,15 +35,17 @@ EXAMPLE_MS = 900_000
 """Learners take an example every quarter of an hour: rows between say nearly the same."""
 
 POOLED_DAYS = (2.5, 6.0, 15.0)
-ZONE_DAYS = 7.0
 REFITS_A_DAY = 4
 UNIT_DAYS = 14.0
 LIMIT = 6.0
 """No expert departs from the climatology by more than this many times its usual error."""
 
+LARGEST = 60_000.0
+"""Experts' deviations are kept in half precision."""
+
 EXPERTS = (
     "climatology", "climatology 1 d", "profile 1 d", *(f"pooled ridge {days:g} d" for days in POOLED_DAYS),
-    "zone ridge", "trees", "network",
+    "trees", "network",
 )  # fmt: skip
 """The first is what the others correct, and answers where they do not."""
 
@@ -62,14 +65,13 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
-    """What a forecast from one step's rows needs: given by :meth:`OnlineForecaster.learn`, taken by ``predict``."""
+class Basis:
+    """What a forecast from one step's rows is mixed from; taken by :meth:`OnlineForecaster.predict`."""
 
     step: int
     zones: I64  # [Z]
     day_bin: I64  # [Z]
     experts: F32  # [Z, H, M, K], in the order of EXPERTS; the network's place is NaN
-    example: Example
 
     @property
     def baseline(self) -> F32:
@@ -77,13 +79,21 @@ class Learned:
         return self.experts[..., 0]
 
 
+@dataclass(frozen=True, slots=True)
+class Learned(Basis):
+    """The same with its example, as :meth:`OnlineForecaster.learn` gives it, and how wrong it was before."""
+
+    example: Example
+    errors: F32  # [Z, M], size of the errors that matured in these rows, in usual errors; NaN where none did
+
+
 class OnlineForecaster:
     """Forecasts of many zones, vectorised over them, with bounded state.
 
     Each step, for the zones whose rows closed: :meth:`learn`, then :meth:`predict`, now or some steps later, when the
-    network's answer is there; the latter remembers the newest forecast of an origin, so that intervals and mixture
-    learn how good it was. ``step`` numbers steps of ``spec.step_ms`` on one time line and never goes back; a zone
-    without a row takes part with NaN, or is left out for a while.
+    network's answer is there. The newest forecast of an origin is remembered, so that intervals and mixture learn how
+    good it was; one that nobody asks for is remembered without the network. ``step`` numbers steps of ``spec.step_ms``
+    on one time line and never goes back; a zone without a row takes part with NaN, or is left out for a while.
     """
 
     def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
@@ -95,11 +105,8 @@ class OnlineForecaster:
         self.climatology = Climatology(spec, capacity)
         self.features = Features(spec, capacity)
         d, e = self.features.width
-        own_common, own_ahead = self.features.zone_columns
-        self._own = own_common, own_ahead
         prior = prior_strength(spec)
         self.pooled = PooledRidge(prior, targets, d + e, POOLED_DAYS, day)
-        self.zonal = ZoneRidge(prior, targets, len(own_common) + len(own_ahead), ZONE_DAYS, day, capacity)
         self.mixture = Mixture(horizons, targets, len(EXPERTS), day)
         self.intervals = Intervals(horizons, targets, max(day // self._stride // _HOURS, 1), capacity)
         # An origin of horizon h waits in one of this many slots until its truth comes.
@@ -109,12 +116,11 @@ class OnlineForecaster:
         self._zones = Growing(
             capacity,
             stamp=((longest,), np.int64, -1),
-            common=((longest, d), np.float32, 0.0),
-            ahead=((total, e), np.float32, 0.0),
-            experts=((total, targets, len(EXPERTS)), np.float32, np.nan),
+            common=((longest, d), np.float16, 0.0),
+            ahead=((total, e), np.float16, 0.0),
+            experts=((total, targets, len(EXPERTS) - 1), np.float16, np.nan),
             median=((total, targets), np.float32, np.nan),
             base=((total, targets), np.float32, np.nan),
-            error=((horizons, targets), np.float32, np.nan),
         )
         self.forest = Forest(horizons, targets)
         self._unit = np.full((horizons, targets), np.nan)
@@ -127,7 +133,7 @@ class OnlineForecaster:
 
     def add_zone(self) -> int:
         """Make room for one more zone and return its index; the first is 0."""
-        for part in (self.climatology, self.features, self.zonal, self.intervals):
+        for part in (self.climatology, self.features, self.intervals):
             part.add_zone()
         return self._zones.add()
 
@@ -135,32 +141,25 @@ class OnlineForecaster:
         """Take the rows of one step: ``values [Z, C]``, ``day_bin [Z]``, ``sun [Z, 1 + H]`` (see :class:`Features`)."""
         y = targets_of(values, self._spec)
         y = np.where(np.isfinite(y), y, np.float32(np.nan))
-        self._mature(indices, step, y, day_bin)
-        self.climatology.learn(indices, y, day_bin)
-        profiles, members = self.climatology.members(indices, y, day_bin)
-        base = self.climatology.predict(indices, y, day_bin)[..., 1]
-        unit = self.unit
+        errors = self._mature(indices, step, y, day_bin)
+        climate = self.climatology.learn(indices, y, day_bin)
+        profiles, base, unit = climate.profiles, climate.median, self.unit
         error = self.climatology.latest_errors(indices)
         common, ahead, detail, planned = self.features.learn(
             indices, step, values, day_bin, sun, base, profiles[:, [0, -1]], error, unit
         )
         example = step % self._stride == 0
         if example:
-            self._refit(indices, step // self._stride)
-        small = np.concatenate(
-            [np.repeat(common[:, None, self._own[0]], len(self._steps), axis=1), ahead[..., self._own[1]]], axis=-1
-        )
-        room = (LIMIT * unit).astype(np.float32)
-        ridges = np.concatenate(
-            [self.pooled.predict(common, ahead), self.zonal.predict(indices, small)[..., None]], axis=-1
-        )
-        ridges = np.clip(ridges * unit[..., None], -room[..., None], room[..., None]) + base[..., None]
+            self._refit(step // self._stride)
+        ridges = np.clip(self.pooled.predict(common, ahead), -LIMIT, LIMIT) * unit[..., None] + base[..., None]
         none = np.full_like(base, np.nan)
         seen = Example(step, indices.copy(), np.concatenate([common, detail], axis=1),
                        np.concatenate([ahead, planned], axis=-1), base, y)  # fmt: skip
         trees = self._trees(seen, unit)
         experts = np.stack(
-            [base, members[:, 0], profiles[:, 0], *np.moveaxis(ridges, -1, 0), trees, none], axis=-1, dtype=np.float32
+            [base, climate.rates[:, 0], profiles[:, 0], *ridges.transpose(3, 0, 1, 2), trees, none],
+            axis=-1,
+            dtype=np.float32,
         )
         if example:
             s = self._zones
@@ -170,12 +169,12 @@ class OnlineForecaster:
             s["stamp"][indices, place % longest] = step
             s["common"][indices, place % longest] = common
             s["ahead"][indices[:, None], at] = ahead
-            s["experts"][indices[:, None], at] = experts
+            s["experts"][indices[:, None], at] = self._deviations(experts)[..., 1:]
             s["base"][indices[:, None], at] = base
-            s["median"][indices[:, None], at] = np.nan
-        return Learned(step, seen.zones, day_bin.copy(), experts, seen)
+            s["median"][indices[:, None], at] = self._median(experts)
+        return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
 
-    def predict(self, learned: Learned, network: F32 | None = None) -> F32:
+    def predict(self, learned: Basis, network: F32 | None = None) -> F32:
         """Forecast from the rows that were ``learned``: ``[Z, H, M, Q]``, p10 <= p50 <= p90.
 
         ``network [Z, H, M]`` is the network's median for the same origins, NaN or ``None`` where there is none.
@@ -184,16 +183,28 @@ class OnlineForecaster:
         if network is not None:
             experts = experts.copy()
             experts[..., -1] = network
-        base = experts[..., 0]
-        unit = self.unit.astype(np.float32)
-        deviations = np.asarray((experts - base[..., None]) / unit[..., None], dtype=np.float32)
-        mixed = base + self.mixture.predict(deviations) * unit
-        median = np.asarray(np.clip(mixed, self._low, self._high), dtype=np.float32)
-        self._remember(learned, median, experts[..., -1])
+        median = self._median(experts)
+        self.remember(learned.zones, learned.step, median, experts[..., -1])
         below, above = self.intervals.predict(learned.zones, self._hours(learned.day_bin, self._steps))
         low, high = self._low[:, None], self._high[:, None]
         quantiles = np.stack([median - below, median, median + above], axis=-1)
         return np.asarray(np.clip(quantiles, low, high), dtype=np.float32)
+
+    def remember(self, zones: I64, step: int, median: F32, network: F32) -> None:
+        """Keep a forecast ``[Z, H, M]`` from ``step`` until its truth comes; ``network`` as in :meth:`predict`.
+
+        What a newer origin has taken the place of is left out. A shard that reads its log again tells this way what
+        it had issued.
+        """
+        if step % self._stride:
+            return
+        s, place = self._zones, step // self._stride
+        at = self._first + place % self._slots
+        newest = s["stamp"][zones].max(axis=1) // self._stride
+        z, h = np.nonzero(newest[:, None] - place < self._slots)
+        s["median"][zones[z], at[h]] = median[z, h]
+        base, unit = s["base"][zones[z], at[h]], self.unit[h]
+        s["experts"][zones[z], at[h], :, -1] = np.clip((network[z, h] - base) / unit, -LARGEST, LARGEST)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that was learned, as nested maps of arrays; copies."""
@@ -208,20 +219,25 @@ class OnlineForecaster:
         self._unit, self._unit_seen = state["unit"].copy(), state["seen"].copy()
 
     @property
+    def regressors(self) -> int:
+        """How many regressors trees take: those of the row and those of a horizon."""
+        return sum(self.features.width) + sum(self.features.detail_width)
+
+    @property
     def unit(self) -> F64:
         """The climatology's usual error, ``[H, M]``: what experts' answers are measured in."""
         return np.where(self._unit > 1e-9, self._unit, 1.0)
 
-    def _remember(self, learned: Learned, median: F32, network: F32) -> None:
-        """Keep a forecast until its truth comes, in those slots that no newer origin has taken."""
-        if learned.step % self._stride:
-            return
-        s, place = self._zones, learned.step // self._stride
-        at = self._first + place % self._slots
-        newest = s["stamp"][learned.zones].max(axis=1) // self._stride
-        z, h = np.nonzero(newest[:, None] - place < self._slots)
-        s["median"][learned.zones[z], at[h]] = median[z, h]
-        s["experts"][learned.zones[z], at[h], :, -1] = network[z, h]
+    def _median(self, experts: F32) -> F32:
+        """The mixture of experts ``[Z, H, M, K] -> [Z, H, M]``, within what is possible."""
+        base, unit = experts[..., 0], self.unit.astype(np.float32)
+        mixed = base + self.mixture.predict(self._deviations(experts)[..., 1:]) * unit
+        return np.asarray(np.clip(mixed, self._low, self._high), dtype=np.float32)
+
+    def _deviations(self, experts: F32) -> F32:
+        """From the first expert, in units of its usual error."""
+        unit = self.unit.astype(np.float32)[..., None]
+        return np.asarray(np.clip((experts - experts[..., :1]) / unit, np.float32(-LARGEST), np.float32(LARGEST)))
 
     def _trees(self, seen: Example, unit: F64) -> F32:
         """The forest's answers; NaN where there is none. Between examples nobody learns from them."""
@@ -231,51 +247,50 @@ class OnlineForecaster:
     def _hours(self, day_bin: I64, steps: I64) -> I64:
         return (day_bin[:, None] + steps) % self._spec.steps_per_day * _HOURS // self._spec.steps_per_day
 
-    def _refit(self, indices: I64, place: int) -> None:
+    def _refit(self, place: int) -> None:
         """Solve the horizons whose turn it is: the work is spread over the day."""
         for h in range(len(self._steps)):
             if (place - h * self._refit_every // len(self._steps)) % self._refit_every == 0:
                 self.pooled.refit(h)
-                self.zonal.refit(indices, h)
-                self.mixture.refit(h)
+        if place % self._refit_every == 0:
+            self.mixture.refit()
 
-    def _mature(self, indices: I64, step: int, y: F32, day_bin: I64) -> None:
-        """Let every part learn from the forecasts whose truth this row is."""
-        s = self._zones
-        hour = self._hours(day_bin, np.zeros(1, np.int64))[:, 0]
-        unit_before = self.unit.astype(np.float32)
-        for h, ahead in enumerate(self._steps):
-            origin = step - ahead
-            if origin < 0 or origin % self._stride:
-                continue
-            place = origin // self._stride
-            common_at, at = place % s["stamp"].shape[1], self._first[h] + place % self._slots[h]
-            due = s["stamp"][indices, common_at] == origin
-            if not due.any():
-                continue
-            zones, truth = indices[due], y[due]
-            base = s["base"][zones, at]
-            residual = truth - base
-            self._learn_unit(h, residual)
-            scaled = residual / unit_before[h]
-            common, further = s["common"][zones, common_at], s["ahead"][zones, at]
-            self.pooled.learn(h, step, np.concatenate([common, further], axis=1), scaled)
-            small = np.concatenate([common[:, self._own[0]], further[:, self._own[1]]], axis=1)
-            self.zonal.learn(zones, h, step, small, scaled)
-            experts = (s["experts"][zones, at] - base[..., None]) / unit_before[h][:, None]
-            self.mixture.learn(h, step, experts, scaled)
-            self.intervals.learn(zones, h, hour[due], truth - s["median"][zones, at])
+    def _mature(self, indices: I64, step: int, y: F32, day_bin: I64) -> F32:
+        """Let every part learn from the forecasts whose truth this row is; see ``Learned.errors``."""
+        none = np.full_like(y, np.nan)
+        s, origins = self._zones, step - self._steps
+        h = np.flatnonzero((origins >= 0) & (origins % self._stride == 0))
+        if not len(h):
+            return none
+        zone, place = indices[:, None], origins[h] // self._stride
+        common_at, at = place % s["stamp"].shape[1], self._first[h] + place % self._slots[h]
+        due = s["stamp"][zone, common_at] == origins[h]
+        if not due.any():
+            return none
+        # Where a zone had no example at an origin its truth counts as unknown.
+        residual = np.where(due[..., None], y[:, None] - s["base"][zone, at], np.float32(np.nan))  # [Z, P, M]
+        missed = np.where(due[..., None], y[:, None] - s["median"][zone, at], np.float32(np.nan))
+        scaled = np.asarray(residual / self.unit[h], dtype=np.float32)
+        self._learn_unit(h, residual)
+        common, ahead = s["common"][zone, common_at].astype(np.float32), s["ahead"][zone, at].astype(np.float32)
+        self.pooled.learn(h, step, np.concatenate([common, ahead], axis=-1), scaled)
+        self.mixture.learn(h, step, s["experts"][zone, at].astype(np.float32), scaled)
+        self.intervals.learn(indices, h, self._hours(day_bin, np.zeros(1, np.int64))[:, 0], missed)
+        size = np.abs(missed) / self.unit[h]
+        known = np.isfinite(size)
+        mean = np.where(known, size, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+        return np.where(known.any(axis=1), mean, none).astype(np.float32)
 
-    def _learn_unit(self, horizon: int, residual: F32) -> None:
+    def _learn_unit(self, h: I64, residual: F32) -> None:
         known = np.isfinite(residual)
         count = known.sum(axis=0)
         mean = np.where(known, np.abs(residual), 0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
-        self._unit_seen[horizon] += count > 0
+        self._unit_seen[h] += count > 0
         slowest = self._stride / (UNIT_DAYS * self._spec.steps_per_day)
-        gain = np.maximum(1 / np.maximum(self._unit_seen[horizon], 1), slowest)
-        held = np.where(np.isnan(self._unit[horizon]), mean, self._unit[horizon])
-        self._unit[horizon] = np.where(count > 0, held + gain * (mean - held), self._unit[horizon])
+        gain = np.maximum(1 / np.maximum(self._unit_seen[h], 1), slowest)
+        held = np.where(np.isnan(self._unit[h]), mean, self._unit[h])
+        self._unit[h] = np.where(count > 0, held + gain * (mean - held), self._unit[h])
 
 
-_PARTS = ("climatology", "features", "pooled", "zonal", "forest", "mixture", "intervals")
+_PARTS = ("climatology", "features", "pooled", "forest", "mixture", "intervals")
 assert QUANTILES == (0.1, 0.5, 0.9)

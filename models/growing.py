@@ -14,7 +14,8 @@ _Array = npt.NDArray[Any]
 
 
 class Growing:
-    """Named arrays ``[zones, ...]``; each keyword gives shape of an entry, type and the value of a new zone's.
+    """Named arrays ``[zones, ...]``; each keyword gives shape of an entry, type and what a new zone's holds, a number
+    or an array that is spread over the entry.
 
     >>> state = Growing(1, count=((2,), np.int64, 0))
     >>> state.add(), state.add()
@@ -24,7 +25,7 @@ class Growing:
     [[0, 0], [3, 3]]
     """
 
-    def __init__(self, capacity: int, **fields: tuple[tuple[int, ...], Any, float]) -> None:
+    def __init__(self, capacity: int, **fields: tuple[tuple[int, ...], Any, float | _Array]) -> None:
         self._fields, self._zones = fields, 0
         self._held = self._empty(max(capacity, 1))
 

@@ -47,7 +47,7 @@ class Intervals:
         self._zones = Growing(
             capacity,
             spread=((_HOURS, *cells), np.float32, np.nan),
-            count=((_HOURS, *cells), np.int32, 0),
+            count=((_HOURS, *cells), np.uint8, 0),
             factor=((2, BLOCKS, *cells), np.float32, 0.0),
         )
         self._factor = np.full((2, *cells), START, dtype=np.float64)
@@ -63,24 +63,27 @@ class Intervals:
         factor = self._factors(indices, hour * BLOCKS // _HOURS, horizons)
         return factor[0] * size, factor[1] * size
 
-    def learn(self, indices: I64, horizon: int, hour: I64, residual: F32) -> None:
-        """Truths less medians of forecasts of one horizon that matured, ``[Z, M]``, NaN where unknown."""
-        s, horizons = self._zones, np.array([horizon])
-        known = np.isfinite(residual)
-        block = hour * BLOCKS // _HOURS
-        size = self._size(indices, hour[:, None], horizons)[:, 0]
-        factor = self._factors(indices, block[:, None], horizons)[:, :, 0]
+    def learn(self, indices: I64, horizons: I64, hour: I64, residual: F32) -> None:
+        """Truths less medians of forecasts of ``horizons [P]`` that matured at ``hour [Z]`` of the day, ``[Z, P, M]``,
+        NaN where unknown.
+        """
+        s, known = self._zones, np.isfinite(residual)
+        hours = np.repeat(hour[:, None], len(horizons), axis=1)
+        block = hours * BLOCKS // _HOURS
+        size = self._size(indices, hours, horizons)
         usable = known & (size > 0)
-        for side, beyond in enumerate((-residual, residual)):
-            outside = beyond > factor[side] * size
-            miss = np.where(usable, outside - QUANTILES[0], 0)
-            s["factor"][indices, side, block, horizon] += np.float32(STEP) * miss
-            self._factor[side, horizon] += POOLED_STEP * miss.sum(axis=0) / np.maximum(usable.sum(axis=0), 1)
-        count, held = s["count"][indices, hour, horizon], s["spread"][indices, hour, horizon]
+        zone, shared = indices[:, None], np.maximum(usable.sum(axis=0), 1)
+        for side, (factor, beyond) in enumerate(
+            zip(self._factors(indices, block, horizons), (-residual, residual), strict=True)
+        ):
+            miss = np.where(usable, (beyond > factor * size) - QUANTILES[0], 0)
+            s["factor"][zone, side, block, horizons] += np.float32(STEP) * miss
+            self._factor[side, horizons] += POOLED_STEP * miss.sum(axis=0) / shared
+        count, held = s["count"][zone, hours, horizons], s["spread"][zone, hours, horizons]
         gain = np.maximum(np.float32(1 / (SPREAD_DAYS * self._per_hour)), 1 / (count + np.float32(1)))
         moved = np.where(np.isnan(held), np.abs(residual), held + gain * (np.abs(residual) - held))
-        s["spread"][indices, hour, horizon] = np.where(known, moved, held)
-        s["count"][indices, hour, horizon] = count + known
+        s["spread"][zone, hours, horizons] = np.where(known, moved, held)
+        s["count"][zone, hours, horizons] = np.minimum(count + known, 255)
 
     def state_dict(self) -> dict[str, _Array]:
         """Everything that was learned; copies."""

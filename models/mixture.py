@@ -17,6 +17,7 @@ __all__ = ["Mixture"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
 
 DAYS = 5.0
@@ -32,14 +33,14 @@ SWEEPS = 30
 
 
 class Mixture:
-    """Weights over ``K`` experts; deviations from the first expert are in units of its usual error.
+    """Weights over ``K`` experts; deviations of the others from the first are in units of its usual error.
 
     >>> mixture = Mixture(horizons=1, targets=1, experts=2, steps_per_day=24)
     >>> rng = np.random.default_rng(0)
     >>> for step in range(500):
-    ...     truth = rng.normal(size=(1, 1, 1)).astype(np.float32)
-    ...     mixture.learn(0, step, np.concatenate([np.zeros_like(truth), truth], axis=-1), truth[..., 0])
-    >>> mixture.refit(0)
+    ...     truth = rng.normal(size=(1, 1, 1, 1)).astype(np.float32)
+    ...     mixture.learn(np.array([0]), step, truth, truth[..., 0])
+    >>> mixture.refit()
     >>> bool(mixture.weights[0, 0, 1] > 0.8)
     True
     """
@@ -58,39 +59,39 @@ class Mixture:
         return np.concatenate([1 - self._weights.sum(axis=-1, keepdims=True), self._weights], axis=-1)
 
     def predict(self, deviations: F32) -> F32:
-        """The mixture's deviation from the first expert: ``[Z, H, M, K] -> [Z, H, M]``."""
-        others = np.nan_to_num(deviations[..., 1:])
-        return np.asarray(np.einsum("zhmk,hmk->zhm", others, self._weights), dtype=np.float32)
+        """The mixture's deviation from the first expert: ``[Z, H, M, K - 1] -> [Z, H, M]``."""
+        others = np.where(np.isnan(deviations), np.float32(0), deviations)
+        return np.asarray((others * self._weights.astype(np.float32)).sum(axis=-1))
 
-    def learn(self, horizon: int, step: int, deviations: F32, residual: F32) -> None:
-        """Matured examples: ``deviations [N, M, K]``, the truth's deviation ``residual [N, M]``, NaN where unknown."""
-        if self._step[horizon] >= 0 and step > self._step[horizon]:
-            keep = self._keep ** (step - self._step[horizon])
-            self._moment[horizon] *= keep
-            self._product[horizon] *= keep
-        self._step[horizon] = max(step, self._step[horizon])
-        x = np.nan_to_num(deviations[..., 1:]).astype(np.float64)
+    def learn(self, horizons: I64, step: int, deviations: F32, residual: F32) -> None:
+        """Matured examples of ``horizons [P]``: ``deviations [N, P, M, K - 1]``, and the truth's deviation
+        ``residual [N, P, M]``, NaN where unknown.
+        """
+        elapsed = np.where(self._step[horizons] >= 0, np.maximum(step - self._step[horizons], 0), 0)
+        keep = (self._keep**elapsed)[:, None, None]
+        self._step[horizons] = np.maximum(step, self._step[horizons])
+        x = np.where(np.isnan(deviations), 0, deviations).astype(np.float64)
         ok = np.isfinite(residual)
         r = np.where(ok, residual, 0).astype(np.float64)
-        off = np.abs(r - (x * self._weights[horizon]).sum(axis=-1))
-        weight = ok / np.maximum(off, LEAST)
-        weighed = np.moveaxis(weight[..., None] * x, 0, 1)  # [M, N, K]
-        self._moment[horizon] += weighed.swapaxes(-1, -2) @ np.moveaxis(x, 0, 1)
-        self._product[horizon] += (r.T[:, None] @ weighed)[:, 0]
+        off = np.abs(r - (x * self._weights[horizons]).sum(axis=-1))
+        weighed = ((ok / np.maximum(off, LEAST))[..., None] * x).transpose(1, 2, 3, 0)  # [P, M, K, N]
+        self._moment[horizons] = self._moment[horizons] * keep[..., None] + weighed @ x.transpose(1, 2, 0, 3)
+        added = (weighed @ r.transpose(1, 2, 0)[..., None])[..., 0]
+        self._product[horizons] = self._product[horizons] * keep + added
 
-    def refit(self, horizon: int) -> None:
-        """Find one horizon's weights by coordinate descent, from those it has."""
-        w = self._weights[horizon]
-        others = w.shape[-1]
+    def refit(self) -> None:
+        """Find the weights by coordinate descent, from those there are; a few times a day."""
+        w = self._weights
         # An expert that has never differed from the first (a network that does not exist yet) has no share.
-        alive = np.diagonal(self._moment[horizon], axis1=-2, axis2=-1) > 0
+        alive = np.diagonal(self._moment, axis1=-2, axis2=-1) > 0
         prior = alive / (1 + alive.sum(axis=-1, keepdims=True))
-        moment = self._moment[horizon] + PRIOR * np.eye(others)
-        product = self._product[horizon] + PRIOR * prior
+        others = w.shape[-1]
+        moment = self._moment + PRIOR * np.eye(others)
+        product = self._product + PRIOR * prior
         for _ in range(SWEEPS):
             for k in range(others):
-                rest = product[:, k] - (moment[:, k] * w).sum(axis=-1) + moment[:, k, k] * w[:, k]
-                w[:, k] = np.clip(rest / moment[:, k, k], 0, 1)
+                rest = product[..., k] - (moment[..., k, :] * w).sum(axis=-1) + moment[..., k, k] * w[..., k]
+                w[..., k] = np.minimum(np.maximum(rest / moment[..., k, k], 0), 1)
             w /= np.maximum(w.sum(axis=-1, keepdims=True), 1)
 
     def state_dict(self) -> dict[str, _Array]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.growing import Growing
 from models.spec import ForecastSpec
 
 __all__ = ["LiveScore"]
@@ -36,34 +37,39 @@ class LiveScore:
     >>> for hour in range(48):
     ...     score.learn(zone, np.array([[float(hour)]], dtype=np.float32))
     ...     quantiles = np.array([[[[hour, hour + 2, hour + 3]]]], dtype=np.float32)
-    ...     score.issue(zone, quantiles, quantiles)
+    ...     score.issue(zone, quantiles, quantiles[..., 1])
     >>> score.table()["air_temp_c"][60]
     {'model': 1.0, 'climatology': 1.0, 'persistence': 1.0, 'naive_24h': 24.0, 'coverage': 1.0, 'n': 24}
     """
 
     def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
         self._spec = spec
-        self._zones = 0
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         # The naive forecast for a row is the row this many steps before it: whole days, back to before the origin.
         self._days = -(-self._steps // spec.steps_per_day) * spec.steps_per_day
         self._slot = np.concatenate([[0], np.cumsum(self._steps)[:-1]])
-        self._state = self._empty(max(capacity, 1))
+        cells, targets = (len(self._steps), len(spec.targets)), len(spec.targets)
+        ring = int(max(self._steps[-1], self._days.max())) + 1
+        self._zones = Growing(
+            capacity,
+            rows=((), np.int64, 0),
+            seen=((ring, targets), np.float32, np.nan),
+            waiting=((int(self._steps.sum()), targets, 4), np.float32, np.nan),
+            sums=((*cells, len(_NAMES)), np.float64, 0.0),
+            n=(cells, np.int64, 0),
+            inside=(cells, np.int64, 0),
+        )
 
     def __len__(self) -> int:
-        return self._zones
+        return len(self._zones)
 
     def add_zone(self) -> int:
         """Make room for one more zone and return its index; the first is 0."""
-        if self._zones == len(self._state["rows"]):
-            more = self._empty(self._zones)
-            self._state = {name: np.concatenate([held, more[name]]) for name, held in self._state.items()}
-        self._zones += 1
-        return self._zones - 1
+        return self._zones.add()
 
     def learn(self, indices: I64, y: F32) -> None:
         """Take the newest rows of zones ``indices`` (each at most once), ``y [Z, M]``, and score what matures."""
-        s = self._state
+        s = self._zones
         rows = s["rows"][indices]
         slots = self._slot + rows[:, None] % self._steps
         ring = s["seen"].shape[1]
@@ -81,15 +87,16 @@ class LiveScore:
         s["waiting"][indices[:, None], slots] = np.nan
         s["rows"][indices] = rows + 1
 
-    def issue(self, indices: I64, quantiles: F32, baseline: F32, age: int = 0) -> None:
-        """Remember forecasts made from the rows learned ``age`` steps ago: ``[Z, H, M, Q]``, model and climatology.
+    def issue(self, indices: I64, quantiles: F32, climatology: F32, age: int = 0) -> None:
+        """Remember forecasts made from the rows learned ``age`` steps ago: the model's ``[Z, H, M, Q]``, and the
+        climatology's median ``[Z, H, M]`` beside it.
 
         Horizons whose truth has been learned meanwhile are left out: a forecast is only scored ahead of its truth.
         """
-        s = self._state
+        s = self._zones
         ahead = np.flatnonzero(self._steps > age)
         slots = (self._slot + (s["rows"][indices][:, None] - 1 - age) % self._steps)[:, ahead]
-        parts = (quantiles[..., 0], quantiles[..., 2], quantiles[..., 1], baseline[..., 1])
+        parts = (quantiles[..., 0], quantiles[..., 2], quantiles[..., 1], climatology)
         s["waiting"][indices[:, None], slots] = np.stack(parts, axis=-1)[:, ahead]
 
     def table(self, indices: I64 | None = None) -> dict[str, dict[int, dict[str, Any]]]:
@@ -98,8 +105,8 @@ class LiveScore:
         Mean absolute errors, and the share of truths within p10 ... p90. ``indices`` picks zones.
         Where nothing has matured yet, ``n`` is 0 and the rest is ``None``.
         """
-        at = np.arange(self._zones) if indices is None else indices
-        sums, n, inside = (self._state[name][at].sum(axis=0) for name in ("sums", "n", "inside"))
+        at = np.arange(len(self._zones)) if indices is None else indices
+        sums, n, inside = (self._zones[name][at].sum(axis=0) for name in ("sums", "n", "inside"))
         out: dict[str, dict[int, dict[str, Any]]] = {}
         for m, target in enumerate(self._spec.targets):
             out[target] = {}
@@ -114,30 +121,8 @@ class LiveScore:
 
     def state_dict(self) -> dict[str, _Array]:
         """Everything that is remembered, as arrays of the zones there are; copies."""
-        return {name: held[: self._zones].copy() for name, held in self._state.items()}
+        return self._zones.state_dict()
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
         """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""
-        zones = len(state["rows"]) if "rows" in state else 0
-        fresh = self._empty(max(zones, 1))
-        if set(fresh) != set(state):
-            raise ValueError(f"this state lacks or adds {sorted(set(fresh) ^ set(state))}")
-        for name, held in fresh.items():
-            given = state[name]
-            if given.shape != (zones, *held.shape[1:]) or given.dtype != held.dtype:
-                raise ValueError(f"state {name} is {given.dtype}{given.shape}, wanted {held.dtype}{held.shape}")
-            held[:zones] = given
-        self._state, self._zones = fresh, zones
-
-    def _empty(self, zones: int) -> dict[str, _Array]:
-        cells = (zones, len(self._steps), len(self._spec.targets))
-        targets = len(self._spec.targets)
-        ring = int(max(self._steps[-1], self._days.max())) + 1
-        return {
-            "rows": np.zeros(zones, dtype=np.int64),
-            "seen": np.full((zones, ring, targets), np.nan, dtype=np.float32),
-            "waiting": np.full((zones, int(self._steps.sum()), targets, 4), np.nan, dtype=np.float32),
-            "sums": np.zeros((*cells, len(_NAMES)), dtype=np.float64),
-            "n": np.zeros(cells, dtype=np.int64),
-            "inside": np.zeros(cells, dtype=np.int64),
-        }
+        self._zones.load_state_dict(state)

@@ -90,6 +90,11 @@ class WindowSet:
         grid[zone, at] = values
         return cls([str(name) for name in names], first, grid, [places[str(name)] for name in names], spec)
 
+    @property
+    def rows(self) -> F32:
+        """The rows on their grid, ``[Z, T, C]``; a view."""
+        return self._values[:, self.spec.lookback_steps - 1 :]
+
     def origins(self, warm_steps: int = 0) -> I64:
         """Every origin that has a row, a forecast of the climatology and at least one truth, ordered by time.
 
@@ -294,9 +299,9 @@ class Errors:
         return np.where(n > 0, np.where(known, errors, 0).sum(axis=0) / np.maximum(n, 1), np.nan).astype(np.float32)
 
 
-def evaluate(predict: Predict, windows: WindowSet, origins: I64) -> Errors:
-    """Measure ``predict`` and the baselines on ``origins``."""
-    truth = windows.truth(origins)
+def evaluate(predict: Predict, windows: WindowSet, origins: I64, known_until_ms: int | None = None) -> Errors:
+    """Measure ``predict`` and the baselines on ``origins``, by truths known until then (:meth:`WindowSet.truth`)."""
+    truth = windows.truth(origins, known_until_ms)
     inputs = windows.inputs(origins)
     quantiles = predict(inputs)
     references = {

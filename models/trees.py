@@ -1,7 +1,9 @@
 """Step 7 of the way of a reading: gradient-boosted trees as an expert, as plain arrays.
 
-A :class:`Forest` answers for all horizons and targets at once, in NumPy alone; who grows the trees is no matter here.
-It is what a training hands over: never altered, replaced whole.
+A :class:`Forest` answers in NumPy alone; who grows the trees is no matter here. It is what a training hands over:
+never altered, replaced whole. Trees are small and answered without walking them: every test of a tree is made at once,
+each that fails takes the leaves on its left away, and the first leaf that remains is the answer (QuickScorer, Lucchese
+and others 2015).
 """
 
 from __future__ import annotations
@@ -12,44 +14,58 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Forest"]
+__all__ = ["GROW_DAYS", "LEAVES", "Forest"]
 
 F32 = npt.NDArray[np.float32]
 _Array = npt.NDArray[Any]
 
+GROW_DAYS = 5
+"""The trees are grown again this often."""
+
+LEAVES = 16
+"""A tree has at most this many leaves: what remains of them is a number of 16 bits."""
+
+_CHUNK = 64
+"""So many zones at a time stay in the processor's cache."""
+
+_FIRST = np.array([max((leaves & -leaves).bit_length() - 1, 0) for leaves in range(1 << LEAVES)], dtype=np.intp)
+"""The lowest leaf of those that remain."""
+
+_FIELDS = ("shape", "cell", "column", "threshold", "taken", "value", "start")
+
 
 class Forest:
-    """Trees by horizon and target; an empty forest answers NaN.
+    """Trees of some cells (horizon and target); a cell without trees answers 0, an empty forest NaN.
 
-    ``nodes`` are arrays of one entry a node, all trees one after another: ``feature`` (−1 in a leaf), ``threshold``
-    (at most: left), ``missing_left``, ``left`` and ``right`` (places in these arrays), ``value``. ``root`` is
-    ``[H, M, T]``, the trees of a cell; ``start [H, M]`` is added to their sum.
+    Arrays for ``C`` cells of ``T`` trees each, with ``LEAVES - 1`` tests and ``LEAVES`` leaves from left to right:
+    ``shape [2]`` horizons and targets; ``cell [C, 2]`` those of each cell, in order; ``column [C, T, 15]`` of the
+    regressors, twice as many as there are: the first half sees a missing value as less than everything, the second as
+    more; ``threshold [C, T, 15]`` (greater: the test fails; infinite where a tree has fewer tests);
+    ``taken [C, T, 15]`` the leaves that remain where it fails; ``value [C, T, 16]``; ``start [C]`` is added to the sum.
     """
 
     def __init__(self, horizons: int, targets: int, arrays: Mapping[str, _Array] | None = None) -> None:
         self._shape = (horizons, targets)
-        self._arrays = dict(arrays or {})
-        self._depth = int(self._arrays["depth"]) if self._arrays else 0
+        self._arrays: dict[str, _Array] = {}
+        self.load_state_dict(arrays or {})
 
     def __len__(self) -> int:
-        return int(self._arrays["root"].shape[2]) if self._arrays else 0
+        return int(self._arrays["value"].shape[1]) if self._arrays else 0
 
     def predict(self, common: F32, ahead: F32) -> F32:
         """``[Z, D]`` and ``[Z, H, E] -> [Z, H, M]``; a regressor may be NaN."""
         zones = len(common)
         if not self._arrays:
             return np.full((zones, *self._shape), np.nan, dtype=np.float32)
-        a = self._arrays
-        x = np.concatenate([np.repeat(common[:, None], ahead.shape[1], axis=1), ahead], axis=-1)
-        node = np.broadcast_to(a["root"], (zones, *a["root"].shape))
-        z = np.arange(zones)[:, None, None, None]
-        h = np.arange(self._shape[0])[None, :, None, None]
-        for _ in range(self._depth):
-            feature = a["feature"][node]
-            seen = x[z, h, np.maximum(feature, 0)]
-            left = np.where(np.isnan(seen), a["missing_left"][node], seen <= a["threshold"][node])
-            node = np.where(feature < 0, node, np.where(left, a["left"][node], a["right"][node]))
-        return np.asarray(a["value"][node].sum(axis=-1) + a["start"], dtype=np.float32)
+        out = np.zeros((zones, *self._shape), dtype=np.float32)
+        cell = self._arrays["cell"]
+        for h in np.unique(cell[:, 0]).tolist():
+            mine = np.flatnonzero(cell[:, 0] == h)
+            cells, targets = slice(mine[0], mine[-1] + 1), cell[mine, 1]
+            for at in range(0, zones, _CHUNK):
+                part = slice(at, at + _CHUNK)
+                out[part, h, targets] = self._answer(cells, np.concatenate([common[part], ahead[part, h]], axis=1))
+        return out
 
     def state_dict(self) -> dict[str, _Array]:
         """The arrays; copies."""
@@ -57,7 +73,22 @@ class Forest:
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
         """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
-        if state and state["root"].shape[:2] != self._shape:
-            raise ValueError(f"root is {state['root'].shape}, wanted {self._shape} trees")
+        if state and set(state) != set(_FIELDS):
+            raise ValueError(f"this forest lacks or adds {sorted(set(state) ^ set(_FIELDS))}")
+        if state and tuple(state["shape"]) != self._shape:
+            raise ValueError(f"trees for {state['shape'].tolist()} horizons and targets, wanted {self._shape}")
         self._arrays = {name: np.array(array) for name, array in state.items()}
-        self._depth = int(self._arrays["depth"]) if self._arrays else 0
+
+    def _answer(self, cells: slice, x: F32) -> F32:
+        """The sums of trees of some cells, ``x [Z, D] -> [Z, C]``."""
+        column, threshold, taken, value = (self._arrays[name][cells] for name in _FIELDS[2:6])
+        missing = np.isnan(x)
+        both = np.concatenate([np.where(missing, -np.inf, x), np.where(missing, np.inf, x)], axis=1, dtype=np.float32)
+        fails = both.T.take(column.ravel(), axis=0) > threshold.reshape(-1, 1)  # [C T 15, Z]
+        left = fails.astype(np.uint16) - np.uint16(1)  # all leaves where the test holds
+        left |= taken.reshape(-1, 1)
+        remain = np.bitwise_and.reduce(left.reshape(-1, LEAVES - 1, len(x)), axis=1)  # [C T, Z]
+        leaf: npt.NDArray[np.intp] = _FIRST[remain]
+        leaf += np.arange(len(leaf), dtype=np.intp)[:, None] * LEAVES
+        sums = value.ravel().take(leaf).reshape(*column.shape[:2], len(x)).sum(axis=1)
+        return np.asarray(sums.T + self._arrays["start"][cells])

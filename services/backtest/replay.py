@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from edge.reading import VOCABULARY
+from models.faults import SensorFaults
 from models.features import targets_of
-from models.forecaster import OnlineForecaster
-from models.spec import ForecastSpec
-from services.backtest.table import Table, sun_sine
+from models.forecaster import EXAMPLE_MS, OnlineForecaster
+from models.spec import ForecastSpec, Place
+from models.trees import GROW_DAYS
+from services.backtest.table import Table, sun_longitude, sun_sine
 from services.errors import HothouseError
 from services.learn.trees import Grower
+
+if TYPE_CHECKING:
+    from services.backtest.network import Trainer
 
 __all__ = ["MODEL_VERSION", "Forecasts", "Options", "replay", "spec_of"]
 
@@ -24,8 +30,6 @@ I64 = npt.NDArray[np.int64]
 MODEL_VERSION = "online-1"
 TARGETS = ("air_temp_c", "rh_pct", "co2_ppm")
 HORIZONS_MIN = (30, 60, 180, 360, 720, 1440)
-GROW_DAYS = 5
-"""The trees are grown again this often."""
 
 _DAY_MS = 86_400_000
 
@@ -39,6 +43,8 @@ class Options:
     latitude: float | None = None
     longitude: float | None = None
     timezone: str | None = None
+    network: bool = False
+    trees: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +56,12 @@ class Forecasts:
     origin_ms: I64  # [N], on the recording's clock
     quantiles: F32  # [N, H, M, Q]
     climatology: F32  # [N, H, M]
+    network: F32  # [N, H, M], the champion's median, alone; NaN where there is none
+    frozen: F32  # [N, H, M], the same of the network as it was after the warm-up
     truth: F32  # [N, H, M], NaN where unknown or beyond the recording
     persistence: F32  # [N, H, M]
     naive_24h: F32  # [N, H, M]
+    version: tuple[str, ...]  # [N], the forecaster's, and that of the network that it asked
 
 
 def spec_of(table: Table) -> ForecastSpec:
@@ -66,45 +75,105 @@ def spec_of(table: Table) -> ForecastSpec:
 
 
 def replay(
-    table: Table, options: Options, progress: Callable[[int, int], None] = lambda done, total: None
-) -> Forecasts:
-    """Run the forecaster along the recording; ``progress(done, total)`` is told after each step."""
-    spec = spec_of(table)
+    table: Table, options: Options, progress: Callable[[int, int], None] = lambda done, total: None,
+    train: Trainer | None = None, spec: ForecastSpec | None = None,
+) -> Forecasts:  # fmt: skip
+    """Run the forecaster along the recording; ``progress(done, total)`` is told after each step.
+
+    ``train`` is what trains the network, by default in this process; ``spec`` is what is forecast, by default
+    :func:`spec_of` the recording.
+    """
+    spec = spec or spec_of(table)
     ends, zones = table.end_ms, len(table.names)
     steps = np.array((0, *spec.horizon_steps), dtype=np.int64)
     ahead = np.concatenate([ends, ends[-1] + np.arange(1, steps[-1] + 1) * spec.step_ms])
     sun = sun_sine(ahead, options.timezone, options.latitude, options.longitude)
     day_bin = ends % _DAY_MS // spec.step_ms
     first_step = table.start_ms // spec.step_ms
-    forecaster = OnlineForecaster(spec, zones)
+    forecaster, sensors = OnlineForecaster(spec, zones), SensorFaults(spec.channels, spec.step_ms, zones)
     grower = Grower(spec)
     for _ in range(zones):
         forecaster.add_zone()
+        sensors.add_zone()
     issue = [dict(_origins(table, z, options)) for z in range(zones)]
+    asked = sorted({t for rows in issue for t in rows})
+    network = _Network(table, spec, options, asked, train) if options.network else None
     begins, stops = (np.array([(span[i] - table.start_ms) / spec.step_ms for span in table.spans]) for i in (0, 1))
-    origin_ms, zone, quantiles, climatology = [], [], [], []
+    origin_ms, zone, quantiles, climatology, serving, frozen, version = [], [], [], [], [], [], []
+    nothing = np.full((zones, len(spec.horizons_min), len(spec.targets)), np.nan, dtype=np.float32)
     for t in range(len(ends)):
         alive = np.flatnonzero((begins <= t) & (t < stops + 1))
         if len(alive):
             here = np.full(len(alive), day_bin[t])
             light = np.broadcast_to(sun[t + steps], (len(alive), len(steps)))
-            learned = forecaster.learn(alive, first_step + t, table.values[alive, t], here, light)
+            hour = int(day_bin[t]) * 24 // spec.steps_per_day
+            rows, _ = sensors.learn(alive, first_step + t, table.values[alive, t], hour)
+            learned = forecaster.learn(alive, first_step + t, rows, here, light)
             grower.add(learned.example)
-            given = forecaster.predict(learned)
+            champion, old = network.answer(t) if network else (None, None)
+            given = forecaster.predict(learned, None if champion is None else champion[alive])
             for i, z in enumerate(alive.tolist()):
                 if t in issue[z]:
                     zone.append(z)
                     origin_ms.append(issue[z][t])
                     quantiles.append(given[i])
                     climatology.append(learned.baseline[i])
-        if (t + 1) % (GROW_DAYS * spec.steps_per_day) == 0:
+                    serving.append((nothing if champion is None else champion)[z])
+                    frozen.append((nothing if old is None else old)[z])
+                    version.append("+".join(filter(None, (MODEL_VERSION, network.version if network else ""))))
+        if options.trees and (t + 1) % (GROW_DAYS * spec.steps_per_day) == 0:
             forecaster.forest = grower.grow(forecaster.unit) or forecaster.forest
+        if network:
+            network.after(t)
         progress(t + 1, len(ends))
     if not zone:
         raise HothouseError("no zone is longer than the warm-up: nothing to forecast")
     at = np.array(zone, dtype=np.int64)
     when = np.array(origin_ms, dtype=np.int64)
-    return Forecasts(spec, at, when, np.stack(quantiles), np.stack(climatology), *_compared(table, spec, at, when))
+    truth, still, naive = _compared(table, spec, at, when)
+    return Forecasts(
+        spec, at, when, np.stack(quantiles), np.stack(climatology), np.stack(serving), np.stack(frozen), truth, still,
+        naive, tuple(version),
+    )  # fmt: skip
+
+
+class _Network:
+    """The network of a replay: retrained in event time, and asked for many origins at once."""
+
+    def __init__(
+        self, table: Table, spec: ForecastSpec, options: Options, asked: list[int], train: Trainer | None
+    ) -> None:
+        from services.backtest.network import RETRAIN_DAYS, Networks, train_here
+
+        place = Place(latitude=options.latitude, longitude=sun_longitude(table, options.timezone, options.longitude))
+        self._networks = Networks(table, spec, place, train or train_here)
+        self._first = options.warmup_ms // spec.step_ms
+        self._every = RETRAIN_DAYS * spec.steps_per_day
+        self._length, self._stride = len(table.end_ms), max(EXAMPLE_MS // spec.step_ms, 1)
+        self._asked = np.array(asked, dtype=np.int64)
+        self._offset = table.start_ms // spec.step_ms
+        self._answers: dict[int, tuple[F32 | None, F32 | None]] = {}
+
+    @property
+    def version(self) -> str:
+        return self._networks.version
+
+    def after(self, t: int) -> None:
+        """Train where it is time to, and ask for all origins up to the next time."""
+        if t < self._first or (t - self._first) % self._every:
+            return
+        self._networks.retrain(t)
+        steps = np.arange(t + 1, min(t + 1 + self._every, self._length))
+        wanted = steps[((self._offset + steps) % self._stride == 0) | np.isin(steps, self._asked)]
+        champion, frozen = self._networks.answer(wanted)
+        self._answers = {
+            int(step): (None if champion is None else champion[i], None if frozen is None else frozen[i])
+            for i, step in enumerate(wanted)
+        }
+
+    def answer(self, t: int) -> tuple[F32 | None, F32 | None]:
+        """Medians of the champion and of the frozen network, ``[Z, H, M]``."""
+        return self._answers.get(t, (None, None))
 
 
 def _origins(table: Table, zone: int, options: Options) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.spec import QUANTILES
-from services.backtest.replay import MODEL_VERSION, Forecasts
+from services.backtest.replay import Forecasts
 from services.backtest.table import Table
 from services.errors import HothouseError
 
@@ -27,6 +27,7 @@ class Cell:
     cases: int
     mae: float
     climatology: float
+    frozen: float  # the network as it was after the warm-up, on the cases that it answered; NaN where there was none
     persistence: float
     naive_24h: float
     base: float  # the better of persistence and naive in each zone, in hindsight
@@ -58,9 +59,13 @@ def cells(table: Table, forecasts: Forecasts) -> list[Cell]:
             loss = np.maximum(level * error, (level - 1) * error)[known].mean()
             inside = ((truth >= q[:, 0]) & (truth <= q[:, 2]))[known].mean()
             means = mae.mean(axis=0)
+            frozen = [np.abs(f.frozen[at, h, m] - truth[at]) for at in zones]
+            frozen = [errors[np.isfinite(errors)] for errors in frozen]
+            old = [errors.mean(dtype=np.float64) for errors in frozen if len(errors)]
             found.append(
                 Cell(
                     table.metrics[target], horizon, int(known.sum()), mae=float(means[0]), climatology=float(means[1]),
+                    frozen=float(np.mean(old)) if old else float("nan"),
                     persistence=float(means[2]), naive_24h=float(means[3]),
                     base=float(mae[:, 2:].min(axis=1).mean()), pinball=float(loss), coverage=float(inside),
                 )
@@ -88,7 +93,7 @@ def write(path: Path, table: Table, forecasts: Forecasts) -> int:
         "target_time": target.astype("datetime64[ms]"),
         "metric": np.tile(metrics, n * horizons),
         "q10": q[:, 0], "q50": q[:, 1], "q90": q[:, 2],
-        "model_version": np.full(len(q), MODEL_VERSION),
+        "model_version": np.array(f.version)[order].repeat(horizons * targets),
     }  # fmt: skip
     given = np.isfinite(q).all(axis=1)
     written = pa.table({name: column[given] for name, column in columns.items()})

@@ -95,6 +95,19 @@ def sun_sine(local_ms: I64, timezone: str | None, latitude: float | None, longit
     return np.sin(np.deg2rad(sun_elevation_deg(utc_ms, latitude, longitude))).astype(np.float32)
 
 
+def sun_longitude(table: Table, timezone: str | None, longitude: float | None) -> float | None:
+    """Where the sun stands as it does at ``longitude``, for whoever takes the table's clock for UTC.
+
+    The clock is that of the middle of the recording: after a change to daylight saving it is an hour off.
+    """
+    if longitude is None:
+        return None
+    if timezone is None:
+        return 0.0
+    middle = (table.start_ms + int(table.end_ms[-1])) // 2000
+    return (longitude - _offset_ms(middle, timezone) / 240_000 + 180) % 360 - 180
+
+
 def _fill(values: F32, recording: Recording, start_ms: int, step_ms: int) -> None:
     """Mean of what each step's samples said; where a zone has several devices of a metric, its main one's."""
     zones, columns = {zone: z for z, zone in enumerate(recording.zones)}, {name: c for c, name in enumerate(VOCABULARY)}

@@ -36,7 +36,7 @@ def test_asking_again_gives_the_same_answer():
 
 
 def test_a_forecast_may_come_late():
-    """A network that answers some steps later is learned from as if it had answered at once, and takes no newer slot."""
+    """A network that answers some steps later is learned from as if it had answered at once."""
     values = rows(4, missing=0)
     zones, lag = np.arange(2), 7
     prompt, late = forecaster(2), forecaster(2)

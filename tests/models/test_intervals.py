@@ -5,6 +5,7 @@ import numpy as np
 from models.intervals import Intervals
 
 A_DAY = 96
+FIRST = np.array([0])
 
 
 def covered(errors, delay=0, start=0.5):
@@ -17,7 +18,7 @@ def covered(errors, delay=0, start=0.5):
     for t in range(len(errors)):
         if t >= delay:
             hour = np.full(len(zones), (t - delay) % A_DAY // 4)
-            intervals.learn(zones, 0, hour, errors[t - delay][:, None].astype(np.float32))
+            intervals.learn(zones, FIRST, hour, errors[t - delay][:, None, None].astype(np.float32))
         below, above = (side[:, 0, 0] for side in intervals.predict(zones, np.full((len(zones), 1), t % A_DAY // 4)))
         assert (below >= 0).all()
         assert (above >= 0).all()
@@ -52,7 +53,7 @@ def test_a_new_zone_starts_from_what_the_others_know():
     intervals.add_zone()
     zone, hours = np.array([0]), np.array([[3, 15]])
     assert (intervals.predict(zone, hours)[0] == 0).all()
-    intervals.learn(zone, 0, np.array([3]), np.array([[2.0]], np.float32))
+    intervals.learn(zone, FIRST, np.array([3]), np.array([[[2.0]]], np.float32))
     assert (intervals.predict(zone, hours)[1][0, 0] > 0).all()
 
 
@@ -61,7 +62,7 @@ def test_missing_truths_teach_nothing():
     intervals = Intervals(1, 1, 4)
     intervals.add_zone()
     zone = np.array([0])
-    intervals.learn(zone, 0, np.array([3]), np.array([[2.0]], np.float32))
+    intervals.learn(zone, FIRST, np.array([3]), np.array([[[2.0]]], np.float32))
     before = intervals.state_dict()
-    intervals.learn(zone, 0, np.array([4]), np.array([[np.nan]], np.float32))
+    intervals.learn(zone, FIRST, np.array([4]), np.array([[[np.nan]]], np.float32))
     assert all(np.array_equal(before[k], v, equal_nan=True) for k, v in intervals.state_dict().items())

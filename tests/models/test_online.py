@@ -3,11 +3,13 @@
 import numpy as np
 
 from models.forecaster import OnlineForecaster
-from models.online import CLIP, Features, PooledRidge, ZoneRidge, feature_channels
+from models.online import PooledRidge
+from models.regressors import CLIP, Features, feature_channels
 from models.spec import ForecastSpec
 from tests.models.online_worlds import DAY, SPEC, forecaster, rows, run, sun
 
 PRIOR = np.array([150.0])
+FIRST = np.array([0])
 
 
 def test_only_known_channels_become_regressors():
@@ -22,7 +24,7 @@ def fed(ridge, truth, steps, start=0, outlier=0.0):
         x = rng.normal(size=(4, 3)).astype(np.float32)
         y = x @ truth[:, None] + rng.normal(0, 0.1, (4, 1))
         y[rng.random(4) < outlier] += 50
-        ridge.learn(0, step, x, y.astype(np.float32))
+        ridge.learn(FIRST, step, x[:, None], y[:, None].astype(np.float32))
         if step % 24 == 0:
             ridge.refit(0)
     ridge.refit(0)
@@ -52,22 +54,6 @@ def test_a_ridge_follows_a_change():
     ridge = fed(PooledRidge(PRIOR, 1, 3, (3.0,), 96), np.array([1.0, -2.0, 0.5]), 2000)
     fed(ridge, np.array([-1.0, 0.0, 0.5]), 20 * 96, start=2000)
     assert np.allclose(answer(ridge), [-1.0, 0.0, 0.5], atol=0.2)
-
-
-def test_zones_learn_apart():
-    """The ridge of a zone knows its own examples only."""
-    ridge = ZoneRidge(PRIOR, 1, 2, 7.0, 96)
-    ridge.add_zone()
-    ridge.add_zone()
-    rng = np.random.default_rng(0)
-    zones = np.arange(2)
-    for step in range(1500):
-        x = rng.normal(size=(2, 2)).astype(np.float32)
-        ridge.learn(zones, 0, step, x, (x[:, :1] * np.array([[1.0], [-1.0]])).astype(np.float32))
-        if step % 24 == 0:
-            ridge.refit(zones, 0)
-    got = ridge.predict(zones, np.tile(np.array([[[1.0, 0.0]]], np.float32), (2, 1, 1)))
-    assert np.allclose(got[:, 0, 0], [1, -1], atol=0.15)
 
 
 def test_regressors_are_finite_and_bounded_whatever_comes():
@@ -119,12 +105,12 @@ def climatology_alone(values):
 
 
 def test_the_state_of_a_zone_stays_within_its_budget():
-    """With the live schema, ten horizons and four targets, a zone costs at most 400 KB."""
+    """With the live schema, ten horizons and four targets, a zone costs at most 130 KB."""
     channels = ("air_temp_c", "rh_pct", "co2_ppm", "lamp_pct", "vent_lee_pct", "out_temp_c", "out_radiation_w_m2")
     made = OnlineForecaster(ForecastSpec(channels=channels), 1)
     empty = size(made.state_dict())
     made.add_zone()
-    assert size(made.state_dict()) - empty <= 400_000
+    assert size(made.state_dict()) - empty <= 130_000
 
 
 def size(state):

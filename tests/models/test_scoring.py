@@ -13,7 +13,7 @@ def run(score, zones, y, quantiles, baseline, start=0):
     """Feed ``y [Z, T, M]`` and forecasts ``[Z, T, H, M, Q]`` step by step."""
     for t in range(start, y.shape[1]):
         score.learn(zones, y[:, t])
-        score.issue(zones, quantiles[:, t], baseline[:, t])
+        score.issue(zones, quantiles[:, t], baseline[:, t, ..., 1])
 
 
 def world(zones=2, length=250, seed=0):
@@ -86,7 +86,7 @@ def test_a_step_without_a_forecast_scores_nothing():
     for t in range(200):
         score.learn(zone, y[:, t])
         if t < 100:
-            score.issue(zone, np.nan_to_num(quantiles[:, t]), baseline[:, t])
+            score.issue(zone, np.nan_to_num(quantiles[:, t]), baseline[:, t, ..., 1])
     assert score.table()["air_temp_c"][15]["n"] == 100 - (SPEC.steps_per_day - 1)
 
 
@@ -108,7 +108,7 @@ def test_a_forecast_that_comes_a_step_late_is_scored_at_its_own_truth_or_not_at_
         score.learn(zone, np.array([[float(hour)]], np.float32))
         if hour:
             exact = np.array([[[[hour - 1 + h] * 3] for h in (1, 3)]], np.float32)  # made from the row before
-            score.issue(zone, exact, exact, age=1)
+            score.issue(zone, exact, exact[..., 1], age=1)
     table = score.table()["air_temp_c"]
     assert table[60]["n"] == 0
     assert table[180]["n"] > 0

@@ -1,0 +1,225 @@
+"""The highest rate that the whole live system holds: broker, gateway, log, shards, history, forecasts, API.
+
+    python -m benchmarks.live [--minutes 5] [--rate 4000] [--samples-a-message 1] [--log kafka://host:port/topic]
+
+The system is what ``hothouse up`` starts, with 1-minute rows. Beside it, on the same cores, a load generator stands for
+1,000 zones with two devices of six values each, speaking MQTT to Mosquitto. Lag is what was published and is not yet
+counted by a shard, in seconds of the rate. Without ``--rate`` the rate is searched for in short runs; the highest that
+is held is then held for ``--minutes``, or a lower one is. The last line printed is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+
+from benchmarks._load import SITES, Load
+from edge.broker import LocalBroker
+from services.app import System
+from services.config import Settings, load_settings
+
+FIRST_RATE, CEILING = 1000.0, 200_000.0
+TRY_S = 65.0
+"""Longer than a step: a run has to hold a moment in which a row of every zone closes and is forecast from."""
+SETTLE_S = 5.0
+PRECISION = 1.2
+MOST_LAG_S = 3.0
+GROWTH = 0.01
+"""Lag grows where this share of what is published is not worked off."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """How a rate went. ``growth`` is the slope of the lag, in seconds a second; ``cores`` is what each part used."""
+
+    rate: float
+    seconds: float
+    published_per_s: float
+    lag_s: float
+    most_lag_s: float
+    growth: float
+    cores: dict[str, float]
+
+    @property
+    def is_held(self) -> bool:
+        """Whether all was published that should be, and the lag did not grow."""
+        return self.published_per_s > 0.98 * self.rate and self.lag_s < MOST_LAG_S and self.growth < GROWTH
+
+
+def main() -> None:
+    """Search, confirm and print."""
+    given = _parser().parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="hothouse-live-") as name,
+        _started(Path(name), given.log) as (broker, url),
+        Load(broker, given.samples_a_message, given.zones) as load,
+    ):
+        live = _Live(load, url)
+        rate = given.rate or _search(live)
+        while True:
+            print(f"{rate:.0f} samples/s for {given.minutes:g} minutes:", flush=True)
+            held = live.hold(rate, given.minutes * 60, every_s=10.0)
+            print(_told(held), flush=True)
+            if held.is_held or given.rate:
+                break
+            rate *= 0.85
+        live.drain()
+        counts = live.counts()
+    lost = load.published - counts["accepted"]
+    assert lost == 0, f"{lost} of {load.published} samples were not accepted: {counts}"
+    shown = {"samples_a_message": given.samples_a_message, "zones": given.zones, "held": held.is_held, **asdict(held)}
+    print(json.dumps({**shown, "published": load.published, "accepted": counts["accepted"]}))
+
+
+@contextmanager
+def _started(folder: Path, log: str) -> Iterator[tuple[LocalBroker, str]]:
+    """A system on a Mosquitto of ours; the broker, and where the API is."""
+    with LocalBroker(folder / "broker", kind="mosquitto") as broker, System(_settings(folder, log, broker)) as system:
+        yield broker, system.url
+
+
+def _settings(folder: Path, log: str, broker: LocalBroker) -> Settings:
+    sections: dict[str, Any] = {}
+    if log:
+        server, _, topic = log.removeprefix("kafka://").partition("/")
+        sections = {"log": {"kind": "kafka"}, "kafka": {"servers": [server], "topic": topic, "group": topic}}
+    return load_settings(
+        data_dir=folder / "data",
+        mqtt={
+            "host": broker.host, "port": broker.port, "username": broker.username,
+            "password_file": broker.password_file,
+        },
+        stream={"step_s": 60},
+        api={"port": 0},
+        sites=[{"name": name} for name in SITES],
+        **sections,
+    )  # fmt: skip
+
+
+class _Live:
+    """A running system under load."""
+
+    def __init__(self, load: Load, url: str) -> None:
+        self._load = load
+        self._client = httpx.Client(base_url=url, timeout=10.0, trust_env=False)
+
+    def counts(self) -> Counter[str]:
+        """What the shards have counted."""
+        components = self._client.get("/status").raise_for_status().json()["components"]
+        names = ("accepted", "duplicates", "late", "forecast_failures")
+        return Counter({
+            name: sum(int(figures.get(name, 0)) for part, figures in components.items() if part.startswith("shard-"))
+            for name in names
+        })  # fmt: skip
+
+    def lag(self) -> int:
+        """Samples that were published and are not counted."""
+        return self._load.published - self.counts()["accepted"]
+
+    def hold(self, rate: float, seconds: float, every_s: float = 0.0) -> Held:
+        """Publish at ``rate`` for so long; every ``every_s`` a line about the lag."""
+        self.drain()
+        self._load.rate = rate
+        time.sleep(SETTLE_S)
+        start_s, published, cpu = time.monotonic(), self._load.published, _cpu()
+        seen: list[tuple[float, float]] = []
+        told_s = 0.0
+        while (now_s := time.monotonic() - start_s) < seconds:
+            seen.append((now_s, self.lag() / rate))
+            if every_s and now_s >= told_s:
+                told_s += every_s
+                print(f"  {now_s:5.0f} s: lag {seen[-1][1]:5.2f} s", flush=True)
+            time.sleep(0.5)
+        used_s = time.monotonic() - start_s
+        sent = (self._load.published - published) / used_s
+        cores = {name: round((used - cpu[name]) / used_s, 2) for name, used in _cpu().items()}
+        self._load.rate = 0.0
+        at_s, lags = np.array(seen).T
+        growth = float(np.polyfit(at_s, lags, 1)[0])
+        last = float(lags[-max(1, len(lags) // 4) :].mean())
+        return Held(
+            round(rate), round(used_s), round(sent), round(last, 2), round(float(lags.max()), 2), round(growth, 4),
+            {name: used for name, used in cores.items() if used >= 0.02},
+        )  # fmt: skip
+
+    def drain(self, timeout_s: float = 300.0) -> None:
+        """Wait until everything that was published is counted."""
+        self._load.rate = 0.0
+        deadline_s = time.monotonic() + timeout_s
+        while (lag := self.lag()) > 0:
+            assert time.monotonic() < deadline_s, f"{lag} samples are still not counted: {self.counts()}"
+            time.sleep(0.2)
+
+
+def _search(live: _Live) -> float:
+    """The highest rate that is held in short runs: double until one is not, then close in."""
+    low, high = 0.0, FIRST_RATE
+    while high < CEILING:
+        held = live.hold(high, TRY_S)
+        print(_told(held), flush=True)
+        if not held.is_held:
+            break
+        low, high = high, high * 2
+    assert low, f"not even {high:g} samples/s are held"
+    while high / low > PRECISION:
+        middle = (low * high) ** 0.5
+        held = live.hold(middle, TRY_S)
+        print(_told(held), flush=True)
+        low, high = (middle, high) if held.is_held else (low, middle)
+    return low
+
+
+def _told(held: Held) -> str:
+    return (
+        f"{held.rate:7.0f} samples/s for {held.seconds:.0f} s: {'held' if held.is_held else 'not held'};"
+        f" published {held.published_per_s:.0f}/s, lag {held.lag_s} s (most {held.most_lag_s} s,"
+        f" growing {held.growth:+.3f} s/s); cores {held.cores}"
+    )
+
+
+def _cpu() -> Counter[str]:
+    """CPU seconds by part, of our process and all below it."""
+    used: Counter[str] = Counter()
+    me = psutil.Process()
+    for process in [me, *me.children(recursive=True)]:
+        try:
+            words, times = process.cmdline(), process.cpu_times()
+        except psutil.Error:
+            continue
+        used[_part(words)] += times.user + times.system
+    return used
+
+
+def _part(words: list[str]) -> str:
+    line = " ".join(words)
+    parts = {
+        "mosquitto": "broker", "edge.gateway": "gateway", "ray::ShardActor": "shards", "multiprocessing": "load",
+        "ray::ServeReplica:hothouse:Forecaster": "forecaster", "ray::ServeReplica": "API",
+    }  # fmt: skip
+    return next((part for sign, part in parts.items() if sign in line), "Ray and the rest")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="The highest rate that the live system holds.")
+    parser.add_argument("--minutes", type=float, default=5.0, help="of the last run; default: %(default)s")
+    parser.add_argument("--rate", type=float, help="samples/s; default: searched for")
+    parser.add_argument("--samples-a-message", type=int, default=1, help="default: %(default)s")
+    parser.add_argument("--zones", type=int, default=1000, help="with two devices each; default: %(default)s")
+    parser.add_argument("--log", default="", help="kafka://host:port/topic; default: the SQLite log")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""How fast the forecaster recovers when the greenhouse is no longer what it was.
+
+    python -m benchmarks.regimes [--seeds 10] [--processes 2] [--days-before 21] [--days-after 5]
+
+A simulated greenhouse of three zones, in rows of 15 minutes, runs for three weeks; then its screens are removed, its
+lee vents stick, or its crop makes room for a young one, in all zones at once. Two forecasters go on in the changed
+greenhouse (without network and trees): one learns, one is frozen (its profiles, weights and units stay as they were; it
+still sees every row). Two more have the same weather and grower: the *twin* learns in the greenhouse that was not
+changed, the *native* in one that was like the changed one from the beginning.
+
+Errors are absolute errors of the median, means over zones of the forecasts whose truth falls into a window. A cell is a
+seed, a target and a horizon. Its *usual* error in a window is the larger of the twin's and the native's: what there was
+before, with the weather taken out, or what there is to be had where the new regime is harder to forecast in itself. A
+cell counts where the frozen forecaster's error is 1.5 times the usual one or more, over all forecasts that were issued
+after the change. It has recovered at the first hour from which on the next 24 hours' error is within 20 % of usual; it
+must do so within the horizon and 24 hours. Beside it stands the same with the plain mean of the seven days before the
+change for the usual error, weather and all. The last line printed is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from copy import deepcopy
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edge.reading import SITE_ZONE, VOCABULARY
+from edge.simulator.regimes import REGIMES
+from edge.simulator.site import SimulatedSite
+from models.features import day_bins, sun_elevation_deg, targets_of
+from models.forecaster import OnlineForecaster
+from models.spec import ForecastSpec, Place
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+
+SPEC = ForecastSpec(tuple(VOCABULARY), ("air_temp_c", "rh_pct", "co2_ppm"), (30, 60, 180, 360, 720, 1440), 900_000)
+HORIZONS = np.array(SPEC.horizon_steps)
+HOUR, DAY = SPEC.steps_per_day // 24, SPEC.steps_per_day
+START_MS = 1_646_092_800_000  # 2022-03-01T00:00Z
+CHANGE_AT_H = 12.0
+"""UTC: the vents of a working day are open, and stay so."""
+ZONES = 3
+MUST_RISE, WITHIN, DEADLINE_H = 1.5, 1.2, 24.0
+LEARNED = {
+    "climatology": ("profile", "count", "weight", "moment", "product", "slope"),
+    "features": ("profile", "scale", "seen"),
+    "pooled": ("moment", "product", "weights", "step"),
+    "mixture": ("moment", "product", "weights", "step"),
+}
+"""What a frozen forecaster keeps; the rest of its state is what it has seen lately."""
+
+
+class Run:
+    """A forecaster along a greenhouse: errors by the row at which their truth fell, ``[T, H, M]``."""
+
+    def __init__(self, forecaster: OnlineForecaster, place: Place, steps: int, frozen: bool = False) -> None:
+        self.forecaster, self._place = forecaster, place
+        self.errors = np.full((steps, len(HORIZONS), len(SPEC.targets)), np.nan)
+        self._waiting: dict[int, F32] = {}
+        state = forecaster.state_dict()
+        self._held = {part: {name: state[part][name] for name in names} for part, names in LEARNED.items()}
+        self._unit = state["unit"]
+        self._frozen = frozen
+
+    def fork(self, frozen: bool) -> Run:
+        """The same from here on, apart from this one."""
+        other = Run(deepcopy(self.forecaster), self._place, len(self.errors), frozen)
+        other.errors[:], other._waiting = self.errors, dict(self._waiting)
+        return other
+
+    def take(self, step: int, end_ms: int, values: F32) -> None:
+        """One row of every zone."""
+        truth = targets_of(values, SPEC)
+        for h, ahead in enumerate(HORIZONS.tolist()):
+            if step - ahead in self._waiting:
+                self.errors[step, h] = np.abs(self._waiting[step - ahead][:, h] - truth).mean(axis=0)
+        self._waiting.pop(step - int(HORIZONS.max()), None)
+        zones = np.arange(len(values))
+        bins = day_bins(self._place, np.full(len(values), end_ms), SPEC)
+        times = end_ms + np.array([0, *HORIZONS.tolist()]) * SPEC.step_ms
+        light = np.sin(np.deg2rad(sun_elevation_deg(times, self._place.latitude, self._place.longitude)))
+        sun = np.broadcast_to(light.astype(np.float32), (len(values), len(times)))
+        learned = self.forecaster.learn(zones, end_ms // SPEC.step_ms, values, bins, sun)
+        if step % (HOUR // 2) == 0:
+            self._waiting[step] = self.forecaster.predict(learned)[..., 1]
+        if self._frozen:
+            for name, held in self._held.items():
+                part = getattr(self.forecaster, name)
+                part.load_state_dict({**part.state_dict(), **held})
+            self.forecaster._unit = self._unit.copy()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One seed, regime, target and horizon; hours are ``None`` where it did not happen."""
+
+    regime: str
+    seed: int
+    target: str
+    horizon_min: int
+    frozen_rise: float
+    first_day: float  # the learning one's error in the first day after the horizon, in usual ones
+    hours: float | None
+    frozen_hours: float | None
+    frozen_rise_over_before: float
+    hours_over_before: float | None
+
+
+def main() -> None:
+    """Run all seeds, print the tables."""
+    args = _arguments()
+    jobs = [(seed, args.days_before, args.days_after) for seed in range(1, args.seeds + 1)]
+    cells: list[Cell] = []
+    with ProcessPoolExecutor(args.processes) as pool:
+        for found in pool.map(_seed, jobs):
+            cells += found
+            print(f"seed {found[0].seed} done", flush=True)
+    print(json.dumps({"regimes": [summary(cells, regime) for regime in REGIMES]}))
+
+
+def summary(cells: list[Cell], regime: str) -> dict[str, Any]:
+    """Print one regime's table by target and horizon; its totals."""
+    names = ("target", "horizon", "cells", "frozen", "1st day", "median h", "worst h", "in time", "frozen in time")
+    print(f"\n{regime}\n{names[0]:<12}" + "".join(f"{name:>{max(len(name) + 2, 8)}}" for name in names[1:]))
+    mine = [cell for cell in cells if cell.regime == regime]
+    counted = [cell for cell in mine if cell.frozen_rise >= MUST_RISE]
+    for target in SPEC.targets:
+        for horizon in SPEC.horizons_min:
+            here = [cell for cell in counted if (cell.target, cell.horizon_min) == (target, horizon)]
+            if here:
+                hours = [np.inf if cell.hours is None else cell.hours for cell in here]
+                rises, days = median(cell.frozen_rise for cell in here), median(cell.first_day for cell in here)
+                print(f"{target:<12}{horizon:>9}{len(here):>8}{rises:>8.2f}{days:>9.2f}{median(hours):>10.0f}"
+                      f"{max(hours):>9.0f}{_in_time(here):>9}{_in_time(here, 'frozen_hours'):>16}")  # fmt: skip
+    plain = [cell for cell in mine if cell.frozen_rise_over_before >= MUST_RISE]
+    return {
+        "regime": regime, "cells": len(mine), "counted": len(counted), "in_time": _in_time(counted),
+        "frozen_in_time": _in_time(counted, "frozen_hours"), "counted_over_before": len(plain),
+        "in_time_over_before": _in_time(plain, "hours_over_before"),
+    }  # fmt: skip
+
+
+def _in_time(cells: list[Cell], name: str = "hours") -> int:
+    """How many recovered within their horizon and a day."""
+    hours = [(getattr(cell, name), cell.horizon_min / 60 + DEADLINE_H) for cell in cells]
+    return sum(needed is not None and needed <= deadline for needed, deadline in hours)
+
+
+def _seed(job: tuple[int, int, int]) -> list[Cell]:
+    seed, days_before, days_after = job
+    change = days_before * DAY + round(CHANGE_AT_H * HOUR)
+    total = change + (days_after + 1) * DAY
+    site = _site(seed)
+    place = Place(site.timezone, "civil", site.latitude, site.longitude)
+    before = Run(_newborn(), place, total)
+    _advance(site, 0, change, before)
+    twin = before.fork(frozen=False)
+    _advance(deepcopy(site), change, total, twin)
+    cells: list[Cell] = []
+    for regime in REGIMES:
+        changed, online, frozen = deepcopy(site), before.fork(frozen=False), before.fork(frozen=True)
+        changed.change(regime)
+        _advance(changed, change, total, online, frozen)
+        always, native = _site(seed), Run(_newborn(), place, total)
+        always.change(regime)
+        _advance(always, 0, total, native)
+        runs = (twin.errors, native.errors, online.errors, frozen.errors)
+        cells += _cells(regime, seed, change, total - DAY, *runs)
+    return cells
+
+
+def _site(seed: int) -> SimulatedSite:
+    return SimulatedSite("site", seed, START_MS, zones=ZONES, step_ms=SPEC.step_ms)
+
+
+def _newborn() -> OnlineForecaster:
+    forecaster = OnlineForecaster(SPEC, ZONES)
+    for _ in range(ZONES):
+        forecaster.add_zone()
+    return forecaster
+
+
+def _cells(
+    regime: str, seed: int, change: int, end: int, twin: F64, native: F64, online: F64, frozen: F64
+) -> list[Cell]:
+    usual_day = np.maximum(_next_day(twin), _next_day(native))
+    before = np.nanmean(twin[change - 7 * DAY : change], axis=0)
+    cells = []
+    for h, ahead in enumerate(HORIZONS.tolist()):
+        first = change + ahead
+        for m, target in enumerate(SPEC.targets):
+            after = [np.nanmean(run[first:end, h, m]) for run in (twin, native, frozen)]
+            usual, rose = max(after[:2]), after[2]
+            levels = [_next_day(run)[change:end, h, m] for run in (online, frozen)]
+            over_usual = [level / usual_day[change:end, h, m] for level in levels]
+            cells.append(
+                Cell(
+                    regime, seed, target, SPEC.horizons_min[h],
+                    frozen_rise=rose / usual,
+                    first_day=float(over_usual[0][ahead]),
+                    hours=_first_hour(over_usual[0]),
+                    frozen_hours=_first_hour(over_usual[1]),
+                    frozen_rise_over_before=rose / before[h, m],
+                    hours_over_before=_first_hour(levels[0] / before[h, m]),
+                )
+            )  # fmt: skip
+    return cells
+
+
+def _next_day(errors: F64) -> F64:
+    """The mean of each row and those of the 24 hours from there, ``[T, H, M]``; NaN where they are not all there."""
+    known = np.isfinite(errors)
+    sums, counts = (
+        np.concatenate([np.zeros((1, *errors.shape[1:])), np.cumsum(part, axis=0)])
+        for part in (np.where(known, errors, 0), known)
+    )
+    means = np.full(errors.shape, np.nan)
+    means[: len(errors) - DAY + 1] = (sums[DAY:] - sums[:-DAY]) / np.maximum(counts[DAY:] - counts[:-DAY], 1)
+    return means
+
+
+def _first_hour(ratio: F64) -> float | None:
+    at = np.flatnonzero(ratio[::HOUR] <= WITHIN)
+    return float(at[0]) if len(at) else None
+
+
+def _advance(site: SimulatedSite, first: int, last: int, *runs: Run) -> None:
+    for step, (end_ms, values) in zip(
+        range(first, last), _rows(site, START_MS + (last - 1) * SPEC.step_ms), strict=True
+    ):
+        for run in runs:
+            run.take(step, end_ms, values)
+
+
+def _rows(site: SimulatedSite, to_ms: int) -> Iterator[tuple[int, F32]]:
+    """Each instant as a row of every zone; the site's weather belongs to all."""
+    for end_ms, readings in site.instants(to_ms):
+        outside = readings[SITE_ZONE]
+        yield (
+            end_ms,
+            np.array(
+                [
+                    [readings[zone].get(name, outside.get(name, np.nan)) for name in SPEC.channels]
+                    for zone in site.zones
+                ],
+                dtype=np.float32,
+            ),
+        )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--days-before", type=int, default=21)
+    parser.add_argument("--days-after", type=int, default=5)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
