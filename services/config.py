@@ -21,7 +21,8 @@ from services.errors import ConfigError
 
 __all__ = [
     "ApiSettings", "ForecastSettings", "InfluxSettings", "KafkaSettings", "LearnSettings", "LogSettings",
-    "MqttSettings", "RaySettings", "Settings", "SiteSettings", "StreamSettings", "environment", "load_settings",
+    "MqttSettings", "RaySettings", "Settings", "SiteSettings", "StreamSettings", "UplinkSettings", "environment",
+    "load_settings",
 ]  # fmt: skip
 
 
@@ -45,6 +46,15 @@ class LogSettings(_Section):
 
     kind: Literal["sqlite", "kafka"] = Field("sqlite", description="A file in the data folder, or Kafka.")
     partitions: int = Field(4, ge=1, le=1024, description="Fixed when the log is created.")
+    max_mib: float = Field(
+        0, ge=0, description="The gateway acknowledges nothing while the file holds this much; 0: no limit."
+    )
+    reserve_mib: float = Field(
+        64, ge=0, description="The gateway acknowledges nothing while the file's disk has less than this left."
+    )
+    keep_days: int = Field(
+        0, ge=0, description="Records older than this leave the file once rows and snapshots hold them; 0: for ever."
+    )
 
 
 class KafkaSettings(_Section):
@@ -68,6 +78,19 @@ class KafkaSettings(_Section):
         -1, ge=-1, le=9, description="Copies of a topic that is created; -1: the servers' default."
     )
     retention_h: int = Field(720, ge=0, description="Hours that a topic that is created keeps records; 0: for ever.")
+
+
+class UplinkSettings(_Section):
+    """A site's gateway sends its log on to a central one (`hothouse gateway`); off while to is empty."""
+
+    to: str = Field("", description="kafka://host:port[,host:port]/topic, or mqtt://host[:port] of a central broker.")
+    username: str = Field("", description="User name, if they want one.")
+    password_file: Path | None = Field(None, description="File that holds the password.")
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "SCRAM-SHA-512", description="SASL mechanism, for Kafka."
+    )
+    tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
+    partitions: int = Field(4, ge=1, le=1024, description="Partitions of the central log, for Kafka.")
 
 
 class StreamSettings(_Section):
@@ -221,6 +244,7 @@ class Settings(BaseSettings):
     mqtt: MqttSettings = MqttSettings()
     log: LogSettings = LogSettings()
     kafka: KafkaSettings = KafkaSettings()
+    uplink: UplinkSettings = UplinkSettings()
     stream: StreamSettings = StreamSettings()
     forecast: ForecastSettings = ForecastSettings()
     learn: LearnSettings = LearnSettings()
@@ -242,6 +266,8 @@ class Settings(BaseSettings):
     def _consistent(self) -> Settings:
         if self.log.kind == "kafka" and not self.kafka.servers:
             raise ValueError("log.kind is kafka: kafka.servers must name a server")
+        if self.uplink.to and self.log.kind != "sqlite":
+            raise ValueError("uplink.to is set: log.kind must be sqlite, the log is the uplink's buffer")
         names = [site.name for site in self.sites]
         if len(set(names)) < len(names):
             raise ValueError("sites: two have the same name")

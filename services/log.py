@@ -9,7 +9,7 @@ from edge.open_log import open_log
 from services.config import Settings
 from services.errors import ConfigError
 
-__all__ = ["gateway_options", "kafka_options", "log_address", "open_settings_log"]
+__all__ = ["gateway_options", "kafka_options", "log_address", "open_settings_log", "uplink_options"]
 
 
 def log_address(settings: Settings) -> str:
@@ -27,6 +27,7 @@ def open_settings_log(settings: Settings) -> Log:
 def gateway_options(settings: Settings) -> list[str]:
     """The options of ``python -m edge.gateway`` that name this log."""
     options = ["--log", log_address(settings), "--partitions", str(settings.log.partitions)]
+    options += ["--max-mib", str(settings.log.max_mib), "--reserve-mib", str(settings.log.reserve_mib)]
     if settings.log.kind == "kafka":
         kafka = settings.kafka
         options += ["--kafka-replication", str(kafka.replication), "--kafka-retention-h", str(kafka.retention_h)]
@@ -38,6 +39,22 @@ def gateway_options(settings: Settings) -> list[str]:
             ("--kafka-direct-topic", kafka.direct_topic),
         ):
             options += [option, str(value)] if value else []
+    return options
+
+
+def uplink_options(settings: Settings) -> list[str]:
+    """The options of ``python -m edge.gateway`` that name the uplink; empty where there is none."""
+    uplink = settings.uplink
+    if not uplink.to:
+        return []
+    options = ["--uplink", uplink.to, "--uplink-mechanism", uplink.mechanism]
+    options += ["--uplink-partitions", str(uplink.partitions)]
+    for option, value in (
+        ("--uplink-username", uplink.username),
+        ("--uplink-password-file", uplink.password_file),
+        ("--uplink-tls-ca", uplink.tls_ca_file),
+    ):
+        options += [option, str(value)] if value else []
     return options
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "APP_NAME", "BOARD_ACTOR", "CLIMATOLOGY_VERSION", "FORECASTER_DEPLOYMENT", "NAMESPACE", "RETRAINER_ACTOR",
+    "APP_NAME", "BOARD_ACTOR", "FORECASTER_DEPLOYMENT", "NAMESPACE", "ONLINE_VERSION", "RETRAINER_ACTOR",
     "SLOT_ACTOR", "Champion", "ForecastReply", "ForecastRequest", "ZoneForecast", "shard_actor",
 ]  # fmt: skip
 
@@ -21,8 +21,8 @@ FORECASTER_DEPLOYMENT = "Forecaster"
 BOARD_ACTOR = "board"
 SLOT_ACTOR = "slot"
 RETRAINER_ACTOR = "retrainer"
-CLIMATOLOGY_VERSION = "climatology"
-"""The ``model_version`` of the baseline that answers before the first model is trained."""
+ONLINE_VERSION = "online"
+"""The ``model_version`` while the online learners answer alone: no network is champion."""
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -54,8 +54,8 @@ class Champion(TypedDict):
     """What the slot tells replicas to serve; ``generation`` rises with every change."""
 
     generation: int
-    version: str  # CLIMATOLOGY_VERSION, or "v3" and so on
-    folder: str  # artefact folder; empty for the climatology
+    version: str  # ONLINE_VERSION, or "v3" and so on
+    folder: str  # artefact folder; empty without a network
 
 
 class ZoneForecast(TypedDict):

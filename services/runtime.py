@@ -33,6 +33,9 @@ __all__ = ["Ingress", "RayRuntime", "end_left_over", "free_port", "probe_ingress
 
 _log = logging.getLogger(__name__)
 _RECORD = "runtime.json"
+SERVE_STOP_S = 5.0
+RAY_STOP_S = 8.0
+"""A start that was interrupted can leave either waiting for a part that never came up: Serve by itself for 30 s."""
 _SOCKET_FOLDER_LIMIT = 20  # HAProxy's socket paths must stay under 97 bytes: ours, Serve's and the name add 73
 
 
@@ -168,8 +171,8 @@ class RayRuntime:
 
         if ray.is_initialized():
             if not self.joins:
-                _quietly(_shutdown_serve)
-            _quietly(ray.shutdown)
+                _within(SERVE_STOP_S, _shutdown_serve)
+            _within(RAY_STOP_S, ray.shutdown)
         if self._folder is not None:
             _end_processes_using(self._folder)
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -285,6 +288,15 @@ def _shutdown_serve() -> None:
     from ray import serve
 
     serve.shutdown()
+
+
+def _within(patience_s: float, action: Callable[[], Any]) -> None:
+    """Wait for ``action`` no longer than this; what comes after it ends what it has left."""
+    worker = threading.Thread(target=_quietly, args=(action,), name="clean-up", daemon=True)
+    worker.start()
+    worker.join(patience_s)
+    if worker.is_alive():
+        _log.warning("a clean-up step took longer than %g s; going on without it", patience_s)
 
 
 def _quietly(action: Callable[[], Any]) -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as Shown
 
 from services.cli.base import console, errors, need_cluster
 from services.errors import ConfigError
+
+if TYPE_CHECKING:
+    from services.backtest.network import Trainer
+    from services.backtest.replay import Options
+    from services.backtest.report import Cell
 
 __all__ = ["register"]
 
@@ -32,6 +39,8 @@ def backtest(
     latitude: Annotated[float | None, typer.Option(help="Degrees north, where known.", min=-90, max=90)] = None,
     longitude: Annotated[float | None, typer.Option(help="Degrees east, where known.", min=-180, max=180)] = None,
     timezone: Annotated[str | None, typer.Option(help="The recording's clock, as in Europe/Amsterdam.")] = None,
+    network: Annotated[bool, typer.Option(help="Train the network along the recording and ask it too.")] = False,
+    ray: Annotated[bool, typer.Option("--ray", help="Train it on Ray, as the live system does.")] = False,
 ) -> None:
     """Replay recordings through the live forecaster, prequentially, and measure it beside every baseline."""
     import zoneinfo
@@ -41,41 +50,57 @@ def backtest(
         raise ConfigError(f"{timezone!r} is not a time zone", "Give an IANA name such as Europe/Amsterdam.")
     if (latitude is None) != (longitude is None):
         raise ConfigError("latitude and longitude belong together", "Give both or neither.")
+    if ray and not network:
+        raise ConfigError("--ray trains the network", "Add --network.")
     if len(recordings) > 1 and not out.suffix:
         raise ConfigError(f"{out} has no ending", "Name a .parquet or .csv file.")
     with need_cluster("backtest"):
-        from services.backtest.replay import Options, replay
-        from services.backtest.report import cells, write
-        from services.backtest.table import read_table
+        from services.backtest.replay import Options
 
-    options = Options(every_ms=every_ms, warmup_ms=warmup_ms, latitude=latitude, longitude=longitude, timezone=timezone)
-    for folder in recordings:
-        path = out if len(recordings) == 1 else out.with_name(f"{out.stem}-{folder.resolve().name}{out.suffix}")
-        table = read_table(folder)
-        for note in table.notes:
-            errors.print(f"[dim]{note}[/]", highlight=False)
-        columns = (TextColumn(folder.resolve().name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=errors, transient=True) as bar:
-            task = bar.add_task("", total=None)
+        if ray:
+            from services.backtest.cluster import training_on_ray
 
-            def tell(done: int, total: int, bar: Progress = bar, task: TaskID = task) -> None:
-                bar.update(task, completed=done, total=total)
+    options = Options(
+        every_ms=every_ms, warmup_ms=warmup_ms, latitude=latitude, longitude=longitude, timezone=timezone,
+        network=network,
+    )  # fmt: skip
+    with training_on_ray() if ray else nullcontext() as train:
+        for folder in recordings:
+            several = out.with_name(f"{out.stem}-{folder.resolve().name}{out.suffix}")
+            _run(folder, out if len(recordings) == 1 else several, options, train)
 
-            forecasts = replay(table, options, tell)
-        rows = write(path, table, forecasts)
-        shown = Shown(title=f"{folder.resolve().name}: {len(table.names)} zones, {rows} forecasts in {path}")
-        names = ("target", "horizon", "MAE", "climatology", "persistence", "24-h naive", "skill", "pinball", "coverage")
-        for name in names:
-            shown.add_column(name, justify="left" if name == "target" else "right")
-        found = cells(table, forecasts)
-        for cell in found:
-            numbers = (cell.mae, cell.climatology, cell.persistence, cell.naive_24h, cell.skill, cell.pinball)
-            minutes = f"{cell.horizon_min} min" if cell.horizon_min < 60 else f"{cell.horizon_min // 60} h"
-            shown.add_row(cell.metric, minutes, *(f"{x:.3f}" for x in numbers), f"{cell.coverage:.2f}")
-        console.print(shown)
-        if found:
-            mean = sum(1 - cell.skill for cell in found) / len(found)
-            console.print(f"mean MAE / better of persistence and 24-h naive: {mean:.3f}", highlight=False)
+
+def _run(folder: Path, path: Path, options: Options, train: Trainer | None) -> None:
+    """Replay one recording, write what was forecast, and show how good that was."""
+    from services.backtest.replay import replay
+    from services.backtest.report import cells, write
+    from services.backtest.table import read_table
+
+    name, table = folder.resolve().name, read_table(folder)
+    for note in table.notes:
+        errors.print(f"[dim]{note}[/]", highlight=False)
+    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        forecasts = replay(table, options, lambda done, total: bar.update(task, completed=done, total=total), train)
+    rows, found = write(path, table, forecasts), cells(table, forecasts)
+    console.print(_shown(f"{name}: {len(table.names)} zones, {rows} forecasts in {path}", found))
+    if found:
+        mean = sum(1 - cell.skill for cell in found) / len(found)
+        console.print(f"mean MAE / better of persistence and 24-h naive: {mean:.3f}", highlight=False)
+
+
+def _shown(title: str, found: list[Cell]) -> Shown:
+    shown = Shown(title=title)
+    for column in ("target", "horizon", "MAE", "climatology", "frozen", "persistence", "24-h naive", "skill",
+                   "pinball", "coverage"):  # fmt: skip
+        shown.add_column(column, justify="left" if column == "target" else "right", no_wrap=column == "target")
+    for cell in found:
+        numbers = (cell.mae, cell.climatology, cell.frozen, cell.persistence, cell.naive_24h, cell.skill, cell.pinball)
+        minutes = f"{cell.horizon_min} min" if cell.horizon_min < 60 else f"{cell.horizon_min // 60} h"
+        texts = ("" if math.isnan(x) else f"{x:.3f}" for x in numbers)
+        shown.add_row(cell.metric, minutes, *texts, f"{cell.coverage:.2f}")
+    return shown
 
 
 def _duration_ms(name: str, text: str) -> int:

@@ -17,7 +17,14 @@ from pathlib import Path
 
 from services.cli.base import CLUSTER_MODULES
 from services.cli.check import Check, State
-from services.cli.doctor_servers import check_broker, check_influx, check_kafka, check_mlflow, check_ray
+from services.cli.doctor_servers import (
+    check_broker,
+    check_influx,
+    check_kafka,
+    check_mlflow,
+    check_ray,
+    check_uplink,
+)
 from services.cli.settings_view import unknown_variables
 from services.config import Settings
 
@@ -30,7 +37,7 @@ def examine(settings: Settings) -> list[Check]:
     """Run every check, in the order in which a person would mend things; takes at most some seconds a server."""
     checks: list[Callable[[Settings], Check | None]] = [
         _configuration, _python, _packages, _cluster_part, _memory, _data_folder, _clock, _port, check_broker,
-        check_kafka, _ingress, check_ray, check_influx, check_mlflow,
+        check_kafka, check_uplink, _ingress, check_ray, check_influx, check_mlflow,
     ]  # fmt: skip
     return [found for check in checks if (found := check(settings)) is not None]
 
@@ -44,6 +51,8 @@ def _configuration(settings: Settings) -> Check:
             ("mqtt.tls_ca_file", settings.mqtt.tls_ca_file),
             ("kafka.password_file", settings.kafka.password_file),
             ("kafka.tls_ca_file", settings.kafka.tls_ca_file),
+            ("uplink.password_file", settings.uplink.password_file),
+            ("uplink.tls_ca_file", settings.uplink.tls_ca_file),
             ("influx.token_file", settings.influx.token_file),
             ("api.read_key_file", settings.api.read_key_file),
         )

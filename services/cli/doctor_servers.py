@@ -9,13 +9,18 @@ import socket
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from services.cli.check import Check, State
-from services.config import Settings
+from services.config import MqttSettings, Settings, UplinkSettings
 from services.errors import HothouseError
 from services.log import kafka_options, log_address
 
-__all__ = ["check_broker", "check_influx", "check_kafka", "check_mlflow", "check_ray"]
+if TYPE_CHECKING:
+    from edge.mqtt import MqttAddress  # `hothouse --help` must not pay for an MQTT client
+
+__all__ = ["check_broker", "check_influx", "check_kafka", "check_mlflow", "check_ray", "check_uplink"]
 
 TIMEOUT_S = 3.0
 
@@ -34,7 +39,7 @@ def check_broker(settings: Settings) -> Check:
         )
     where = f"{mqtt.host}:{mqtt.port}"
     try:
-        answer = _mqtt_connect(settings)
+        answer = _mqtt_connect(_mqtt_address(mqtt.host, mqtt.port, mqtt), v5=False)
     except (OSError, ValueError) as error:
         return Check("MQTT broker", State.FAIL, f"{where}: {error}", "Check mqtt.host, mqtt.port and mqtt.tls_ca_file.")
     if answer != "Success":
@@ -47,42 +52,71 @@ def check_kafka(settings: Settings) -> Check | None:
     if settings.log.kind != "kafka":
         return None
     where = log_address(settings)
+    return _ask_kafka("Kafka", where, settings.kafka.topic, lambda: kafka_options(settings), "kafka.")
+
+
+def check_uplink(settings: Settings) -> Check | None:
+    """Whether the central side lets us in; None where nothing is sent on."""
+    uplink = settings.uplink
+    if not uplink.to:
+        return None
+    advice = "Check the settings that begin with uplink."
+    from edge.open_log import is_kafka
+    from edge.open_uplink import mqtt_address
+
+    if is_kafka(uplink.to):
+        login = {"username": uplink.username, "mechanism": uplink.mechanism, "tls_ca": uplink.tls_ca_file}
+        topic = uplink.to.rpartition("/")[2]
+        return _ask_kafka("uplink", uplink.to, topic, lambda: {**login, "password": _password(uplink)}, "uplink.")
+    try:
+        address = mqtt_address(uplink.to, tls_ca=uplink.tls_ca_file)
+        answer = _mqtt_connect(_mqtt_address(address.host, address.port, uplink), v5=True)
+    except (OSError, ValueError) as error:
+        return Check("uplink", State.FAIL, f"{uplink.to}: {error}", advice)
+    if answer != "Success":
+        return Check("uplink", State.FAIL, f"{uplink.to}: {answer}", f"{advice} It must speak MQTT 5.")
+    return Check("uplink", State.OK, f"{uplink.to} answers")
+
+
+def _ask_kafka(name: str, where: str, topic: str, options: Callable[[], dict[str, Any]], settings: str) -> Check:
     try:
         from kafka import KafkaAdminClient
         from kafka.errors import KafkaError
 
         from edge.kafka_address import kafka_address
     except ModuleNotFoundError:
-        return Check("Kafka", State.FAIL, "kafka-python is not installed", "pip install 'hothouse[kafka]'")
+        return Check(name, State.FAIL, "kafka-python is not installed", "pip install 'hothouse[kafka]'")
     try:
-        admin = KafkaAdminClient(**kafka_address(where, timeout_s=TIMEOUT_S, **kafka_options(settings)).options())
-        there = settings.kafka.topic in admin.list_topics()
+        admin = KafkaAdminClient(**kafka_address(where, timeout_s=TIMEOUT_S, **options()).options())
+        there = topic in admin.list_topics()
         admin.close()
     except (KafkaError, OSError, ValueError, HothouseError) as error:
-        return Check("Kafka", State.FAIL, f"{where}: {error}", "Check the settings that begin with kafka.")
-    return Check("Kafka", State.OK, f"{where} answers; the topic {'is there' if there else 'will be created'}")
+        return Check(name, State.FAIL, f"{where}: {error}", f"Check the settings that begin with {settings}")
+    return Check(name, State.OK, f"{where} answers; the topic {'is there' if there else 'will be created'}")
 
 
-def _mqtt_connect(settings: Settings) -> str:
+def _password(login: MqttSettings | UplinkSettings) -> str:
+    return login.password_file.read_text().strip() if login.password_file and login.password_file.is_file() else ""
+
+
+def _mqtt_address(host: str, port: int, login: MqttSettings | UplinkSettings) -> MqttAddress:
+    from edge.mqtt import MqttAddress
+
+    password = _password(login)
+    return MqttAddress(host=host, port=port, username=login.username, password=password, tls_ca=login.tls_ca_file)
+
+
+def _mqtt_connect(address: MqttAddress, *, v5: bool) -> str:
     """What the broker says to a login, with a client id of its own so that no session is disturbed."""
-    import paho.mqtt.client as paho
-    from paho.mqtt.enums import CallbackAPIVersion
+    from edge.mqtt import new_client
 
-    mqtt = settings.mqtt
-    client = paho.Client(CallbackAPIVersion.VERSION2, client_id=f"hothouse-doctor-{os.getpid()}")
+    client = new_client(address, f"hothouse-doctor-{os.getpid()}", v5=v5)
     client.connect_timeout = TIMEOUT_S
-    if mqtt.username:
-        password = (
-            mqtt.password_file.read_text().strip() if mqtt.password_file and mqtt.password_file.is_file() else None
-        )
-        client.username_pw_set(mqtt.username, password)
-    if mqtt.tls_ca_file:
-        client.tls_set(str(mqtt.tls_ca_file))
     answers: list[str] = []
     client.on_connect = lambda _client, _data, _flags, reason, _properties: answers.append(str(reason))
-    client.connect(mqtt.host, mqtt.port)
+    client.connect(address.host, address.port)
     for _ in range(round(TIMEOUT_S * 10)):
-        if answers or client.loop(0.1) != paho.MQTT_ERR_SUCCESS:
+        if answers or client.loop(0.1) != 0:
             break
     client.disconnect()
     return answers[0] if answers else "it does not answer as an MQTT broker"

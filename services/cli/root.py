@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli import ask, backtest, house, letters, site, system
+from services.cli import ask, backtest, change, house, letters, site, system
 from services.cli.base import Group, Options
 
 __all__ = ["app", "main"]
@@ -51,6 +51,7 @@ def _before(
 
 system.register(app)
 site.register(app)
+change.register(app)
 ask.register(app)
 backtest.register(app)
 letters.register(app)

@@ -13,7 +13,7 @@ import typer
 
 from services.cli.base import options_of
 from services.config import Settings
-from services.log import gateway_options
+from services.log import gateway_options, uplink_options
 
 __all__ = ["register"]
 
@@ -44,11 +44,11 @@ def replay(ctx: typer.Context) -> None:
 
 def gateway(ctx: typer.Context) -> None:
     """Take samples from MQTT into the log, and acknowledge each once it is durable."""
-    from edge.gateway import main
+    from edge.gateway.command import main
 
     settings = options_of(ctx).settings()
     own = [*gateway_options(settings), "--client-id", settings.mqtt.client_id, "--step-s", str(settings.stream.step_s)]
-    options = [*own, *_broker_options(settings, "--tls-ca"), *ctx.args]
+    options = [*own, *uplink_options(settings), *_broker_options(settings, "--tls-ca"), *ctx.args]
     raise typer.Exit(main(options, prog="hothouse gateway"))
 
 

@@ -36,6 +36,11 @@ def up(
 ) -> None:
     """Run the system until Ctrl-C: broker or connection, gateway, log, shards, forecaster, API, learning."""
     settings = options_of(ctx).settings(**({} if port is None else {"api": {"port": port}}))
+    if settings.uplink.to:
+        raise ConfigError(
+            f"uplink.to is {settings.uplink.to!r}: this log is a buffer, emptied as its records leave",
+            "Run `hothouse gateway` here, or unset it.",
+        )
     with need_cluster("up"):
         from services.app import System
     stop = threading.Event()

@@ -22,7 +22,7 @@ from ray import serve
 from edge.log import LogError
 from services.config import Settings
 from services.errors import HistoryError
-from services.forecast_spec import forecast_spec
+from services.ingest.series import series_writer
 from services.ingest.shard import PAST_HOURS, Shard, Window
 from services.ingest.snapshot import FencedError
 from services.log import open_settings_log
@@ -38,9 +38,8 @@ from services.messages import (
     shard_actor,
 )  # fmt: skip
 from services.observe.logs import log_to_file
-from services.store.series import InfluxWriter, NullSeries, SeriesWriter
 
-__all__ = ["BoardLink", "ShardActor", "series_writer"]
+__all__ = ["BoardLink", "ShardActor"]
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ class ShardActor:
 
     def __init__(self, settings: Settings, index: int, partitions: Sequence[int]) -> None:
         log_to_file(settings.logs_dir, shard_actor(index))
-        self._series = series_writer(settings)
+        self._series = series_writer(settings, partitions)
         self._link = BoardLink(shard_actor(index))
         self._shard = Shard(
             settings, partitions, open_settings_log(settings), self._series,
@@ -128,18 +127,6 @@ class ShardActor:
                 # The state in memory may be half changed. The snapshot is whole: Ray restarts this process from it.
                 _log.exception("the shard ends with an error and is restarted")
                 os._exit(1)
-
-
-def series_writer(settings: Settings) -> SeriesWriter:
-    """InfluxDB where one is configured, otherwise nothing."""
-    influx = settings.influx
-    if not influx.url:
-        return NullSeries()
-    token = influx.token.get_secret_value() if influx.token else ""
-    if not token and influx.token_file is not None:
-        token = influx.token_file.read_text().strip()
-    channels = forecast_spec(settings).channels
-    return InfluxWriter(influx.url, influx.org, influx.bucket, token, channels, influx.queue_points)
 
 
 class _ForecasterLink:

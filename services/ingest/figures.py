@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import asdict
 from typing import Any
 
 from services.ingest.partition import Partition
@@ -66,17 +67,23 @@ def figures(partitions: Collection[Partition]) -> dict[str, Any]:
     counts: Counter[str] = sum((p.counts for p in partitions), Counter())
     rejected: Counter[str] = sum((p.rejected for p in partitions), Counter())
     values_refused: Counter[str] = sum((p.values_refused for p in partitions), Counter())
+    told: Counter[str] = sum((p.watch.counts for p in partitions), Counter())
     samples = counts["accepted"] + counts["duplicates"] + counts["late"] + sum(rejected.values())
     watermarks = {site: step.end_ms for p in partitions for site, step in p.latest.items()}
     return {
         "samples": samples, "accepted": counts["accepted"], "duplicates": counts["duplicates"],
         "late": counts["late"], "rejected": dict(rejected), "values_refused": dict(values_refused),
         "plan_records": counts["plan_records"], "event_records": counts["event_records"],
+        "copied_records": counts["copied_records"],
         "rows": counts["zone_rows"], "zone_rows": counts["zone_rows"], "device_rows": counts["rows"],
         "steps": counts["steps"], "forecasts": counts["forecasts"],
         "watermark_ms": watermarks, "origin_ms": max(watermarks.values(), default=None),
         "stream_ms": {site: at for p in partitions for site, at in p.stream_ms.items()},
         "zones": sorted(f"{site}/{zone}" for p in partitions for site, zone in p.rings.zones),
         "sites": sorted(watermarks), "scores": [p.scores.table() for p in partitions],
+        "sensor_faults": {kind: n for kind, n in told.items() if not kind.endswith("drift")},
+        "sensor_faults_now": sum(p.watch.faults_now() for p in partitions),
+        "drifts": {kind: n for kind, n in told.items() if kind.endswith("drift")},
+        "events": [asdict(event) for p in partitions for event in p.watch.events],
         "offsets": {str(p.number): p.offset for p in partitions},
     }  # fmt: skip

@@ -12,9 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features import targets_of
+from models.forecaster import Basis
 from models.spec import ForecastSpec
 from services.ingest.rings import Rings
 from services.messages import ForecastRequest, ZoneForecast
+from services.store.rows import SiteStep
 
 __all__ = ["STALE_AFTER_S", "Origin", "build_request", "degraded_reasons", "zone_forecasts"]
 
@@ -36,7 +38,21 @@ class Origin:
     indices: I64  # [Z], the zones' places in the partition's rings
     values: F32  # [Z, C]
     ages_s: F32  # [Z, C]
-    baseline: F32  # [Z, H, M, Q]
+    baseline: F32  # [Z, H, M, Q], the climatology's forecast
+    day_bin: I64  # [Z]
+    experts: F32  # [Z, H, M, K]; the network's place is NaN
+    faults: Sequence[Sequence[str]] = ()  # [Z]
+
+    @property
+    def step(self) -> SiteStep:
+        """The closed step, without its devices."""
+        return SiteStep(
+            self.partition, self.site, self.end_ms, self.zones, self.values, self.ages_s, faults=self.faults
+        )  # fmt: skip
+
+    def basis(self, step_ms: int) -> Basis:
+        """What the forecast is mixed from."""
+        return Basis(self.end_ms // step_ms, self.indices, self.day_bin, self.experts)
 
 
 def build_request(spec: ForecastSpec, origins: Sequence[Origin], rings: Sequence[Rings]) -> ForecastRequest:
@@ -53,8 +69,10 @@ def build_request(spec: ForecastSpec, origins: Sequence[Origin], rings: Sequence
     )  # fmt: skip
 
 
-def zone_forecasts(spec: ForecastSpec, origin: Origin, version: str, quantiles: F32) -> list[ZoneForecast]:
-    """What is published of ``quantiles [Z, H, M, Q]``; a target that cannot be forecast at all is left out."""
+def zone_forecasts(spec: ForecastSpec, origin: SiteStep, version: str, quantiles: F32) -> list[ZoneForecast]:
+    """What is published of ``quantiles [Z, H, M, Q]`` from the step ``origin``; a target that cannot be forecast at
+    all is left out.
+    """
     targets_now = targets_of(origin.values, spec)
     published = []
     for z, zone in enumerate(origin.zones):
@@ -64,7 +82,7 @@ def zone_forecasts(spec: ForecastSpec, origin: Origin, version: str, quantiles: 
             ZoneForecast(
                 site=origin.site, zone=zone, origin_ms=origin.end_ms, origin=_iso(origin.end_ms),
                 step_s=spec.step_ms // 1000, model_version=version, now=now,
-                degraded=degraded_reasons(spec, origin.ages_s[z]),
+                degraded=[*degraded_reasons(spec, origin.ages_s[z]), *(origin.faults[z] if origin.faults else ())],
                 freshness_s=dict(zip(spec.channels, map(_number, origin.ages_s[z].tolist()), strict=True)),
                 forecasts={
                     target: [_point(origin.end_ms, horizon, quantiles[z, h, m].tolist())

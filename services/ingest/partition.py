@@ -1,9 +1,9 @@
-"""Steps 5, 7 and 10 of the way of a reading for one partition: its windows, rings, climatology and live scores.
+"""Steps 5, 7, 8 and 10 of the way of a reading for one partition: its windows, rings, learners and live scores.
 
-Windows, rings, climatology and counts are a function of the partition's records; :meth:`Partition.state` holds all of
-them, so that a shard that continues from a snapshot goes on exactly as if it had never stopped. The live scores also
-depend on when a forecast came: one that was issued between the snapshot and a crash counts as issued at its origin,
-one that was still waiting is issued, and counts, after the restart.
+Windows, rings and counts are a function of the partition's records. Learners and live scores are a function of these
+and of the forecasts that were issued: what the network said, what became of it, and after which row. All of that is
+kept before a forecast is published, and :meth:`Partition.state` holds the rest, so that a shard that continues from a
+snapshot goes on as if it had never stopped. What was still waiting at a crash is forecast, and counts, after it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.log import Record
-from models.baselines import Climatology
-from models.features import day_bins, targets_of
+from models.features import day_bins, sun_sine, targets_of
+from models.forecaster import Basis, OnlineForecaster
 from models.scoring import LiveScore
 from models.spec import ForecastSpec, Place
 from services.ingest.forecasting import Origin
 from services.ingest.rings import Rings
+from services.ingest.watch import Watch
 from services.ingest.windows import PartitionWindows
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
@@ -43,7 +44,8 @@ class Partition:
         self._spec, self._place_of = spec, place_of
         self.windows = windows
         self.rings = Rings(spec.step_ms, ring_steps, len(spec.channels))
-        self.climatology = Climatology(spec)
+        self.forecaster = OnlineForecaster(spec)
+        self.watch = Watch(spec, place_of)
         self.scores = LiveScore(spec)
         self.counts: Counter[str] = Counter()  # accepted, duplicates, late, rows, zone_rows, forecasts ...
         self.rejected: Counter[str] = Counter()
@@ -52,7 +54,9 @@ class Partition:
         self.latest: dict[str, SiteStep] = {}  # the newest closed step of each site
         self.stream_ms: dict[str, int] = {}  # receive time of the newest record of each site
         self.kept_ms: dict[str, int] = {}  # rows up to here are in the history and better than what is left of the log
-        self._issued: dict[tuple[str, int], list[IssuedForecast]] = {}
+        self._bases: dict[str, Basis] = {}  # of the newest rows of each site
+        self._answers: dict[str, tuple[Origin, F32]] = {}  # the newest issued forecast of each site
+        self._again: dict[tuple[str, int], list[IssuedForecast]] = {}  # (site, row after which it was issued)
 
     def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[SiteStep], list[Origin]]:
         """Take the next records; what they closed, and of each site's last ``origins_a_site`` steps the origins."""
@@ -67,59 +71,89 @@ class Partition:
         left = Counter(step.site for step in closed.steps)
         origins = []
         for step in closed.steps:
-            self._learn(step)
+            self.counts.update(rows=len(step.devices), zone_rows=len(step.zones), steps=1)
             left[step.site] -= 1
+            if step.step_ms != self._spec.step_ms:
+                continue  # its site's settings were changed: nothing is forecast until ours follow
+            self._learn(step)
             if left[step.site] < origins_a_site and step.zones:
-                origins.append(self.origin(step))
+                origins.append(self.origin(step.site))
         return closed.steps, origins
 
     def _learn(self, step: SiteStep) -> None:
-        self.counts.update(rows=len(step.devices), zone_rows=len(step.zones), steps=1)
+        """Take a closed step; what was issued of it before a crash then counts again."""
         self.latest[step.site] = step
         if not step.zones:
             return
-        indices = self._indices(step)
+        indices, day_bin = self._indices(step), self._day_bins(step.site, step.end_ms, len(step.zones))
+        step = self.latest[step.site] = self.watch.without_faults(step, indices, day_bin)
         targets = targets_of(step.values, self._spec)
         self.rings.write(indices, step.end_ms, step.values)
-        self.climatology.learn(indices, targets, self._day_bins(step))
+        learned = self.forecaster.learn(indices, self._number(step.end_ms), step.values, day_bin, self._sun(step))
+        self.watch.learn(step, indices, learned.errors)
+        self._bases[step.site] = Basis(learned.step, learned.zones, learned.day_bin, learned.experts)
         self.scores.learn(indices, targets)
-        for issued in self._issued.pop((step.site, step.end_ms), []):
-            if issued.zones == step.zones:
-                self.issued(self.origin(step), issued.quantiles)
+        for forecast in self._again.pop((step.site, step.end_ms), []):
+            self._count(forecast)
 
-    def origin(self, step: SiteStep) -> Origin:
-        """The origin of a step; to be taken before the next step of its site is learned."""
-        indices = self._indices(step)
-        baseline = self.climatology.predict(indices, targets_of(step.values, self._spec), self._day_bins(step))
-        return Origin(self.number, step.site, step.end_ms, step.zones, indices, step.values, step.ages_s, baseline)
+    def origin(self, site: str) -> Origin:
+        """The origin of a site's newest step."""
+        step, basis = self.latest[site], self._bases[site]
+        targets = targets_of(step.values, self._spec)
+        baseline = self.forecaster.climatology.predict(basis.zones, targets, basis.day_bin)
+        return Origin(
+            self.number, site, step.end_ms, step.zones, basis.zones, step.values, step.ages_s, baseline,
+            basis.day_bin, basis.experts, step.faults,
+        )  # fmt: skip
 
-    def issued(self, origin: Origin, quantiles: F32) -> None:
-        """Remember a forecast, so that it is scored when its truth comes; the newest of an origin counts."""
-        age = (self.latest[origin.site].end_ms - origin.end_ms) // self._spec.step_ms
-        self.scores.issue(origin.indices, quantiles, origin.baseline, age)
+    def answer(self, origin: Origin, version: str, network: F32 | None) -> IssuedForecast:
+        """The forecast from an origin, learned from when its truth comes; ``network [Z, H, M]`` is its median.
+
+        The newest of an origin counts. To be kept, then given to :meth:`issued`, before the next row is taken.
+        """
+        quantiles = self.forecaster.predict(origin.basis(self._spec.step_ms), network)
+        climatology = origin.baseline[..., 1]
+        if network is None:
+            network = np.full_like(climatology, np.nan)
+        age_steps = self._number(self.latest[origin.site].end_ms - origin.end_ms)
+        return IssuedForecast(
+            origin.site, origin.end_ms, version, origin.zones, quantiles, network, climatology, age_steps
+        )
+
+    def issued(self, origin: Origin, forecast: IssuedForecast) -> None:
+        """Remember what :meth:`answer` gave and was kept, for live scores and questions about it."""
+        self.scores.issue(origin.indices, forecast.quantiles, forecast.climatology, forecast.age_steps)
+        before = self._answers.get(origin.site)
+        if before is None or before[0].end_ms <= origin.end_ms:
+            self._answers[origin.site] = (origin, forecast.quantiles)
 
     def expect(self, forecasts: Sequence[IssuedForecast]) -> None:
-        """Forecasts that were issued after the snapshot: they count again when the replay reaches their origin."""
+        """Forecasts of a site, the newest issued last: those that were issued after the snapshot count again, when
+        the replay reaches the row after which they were issued.
+        """
         for forecast in forecasts:
-            self._issued.setdefault((forecast.site, forecast.origin_ms), []).append(forecast)
+            after_ms = forecast.origin_ms + forecast.age_steps * self._spec.step_ms
+            newest_ms = self.latest[forecast.site].end_ms
+            if after_ms == newest_ms:
+                self._count(forecast)  # perhaps the snapshot knows it: once more changes nothing
+            elif after_ms > newest_ms:
+                self._again.setdefault((forecast.site, after_ms), []).append(forecast)
 
     def window(self, site: str, zone: str) -> tuple[F32, int, F32] | None:
-        """A zone's look-back [L, C], its newest row's end and the climatology's forecast [H, M, Q] from there."""
-        step = self.latest.get(site)
-        if step is None or zone not in step.zones:
+        """Of a zone's newest issued forecast the look-back [L, C], the origin and the quantiles [H, M, Q]."""
+        origin, quantiles = self._answers.get(site, (None, None))
+        if origin is None or quantiles is None or zone not in origin.zones:
             return None
-        at = step.zones.index(zone)
-        origin = self.origin(step)
+        at = origin.zones.index(zone)
         one = origin.indices[at : at + 1]
-        values = self.rings.window(one, np.array([step.end_ms]), self._spec.lookback_steps)[0]
-        return values, step.end_ms, origin.baseline[at]
+        values = self.rings.window(one, np.array([origin.end_ms]), self._spec.lookback_steps)[0]
+        return values, origin.end_ms, quantiles[at]
 
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
-        """The climatology's forecast [H, M, Q] for targets ``now`` [M] at any origin, from what it knows today."""
-        index = np.array([self.rings.index(site, zone)], np.int64)
-        bins = day_bins(self._place_of(site), np.array([origin_ms], np.int64), self._spec)
-        forecast: F32 = self.climatology.predict(index, now[None], bins)[0]
-        return forecast
+        """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]`` at any origin, from what it knows."""
+        indices = np.full(len(now), self.rings.index(site, zone), np.int64)
+        bins = self._day_bins(site, origin_ms, len(now))
+        return self.forecaster.climatology.predict(indices, now, bins)
 
     def past(self, site: str, zone: str, hours: int) -> tuple[list[int], dict[str, list[float | None]]]:
         """The ends and targets of a zone's rows of the last ``hours``, for charts; None where missing."""
@@ -134,11 +168,17 @@ class Partition:
         """Everything but the dead letters, as maps, lists and arrays."""
         return {
             "windows": self.windows.state(), "rings": self.rings.state(),
-            "climatology": self.climatology.state_dict(), "scores": self.scores.state_dict(),
+            "forecaster": self.forecaster.state_dict(), "scores": self.scores.state_dict(),
+            "watch": self.watch.state(),
+            "bases": {
+                s.site: {"day_bin": self._bases[s.site].day_bin, "experts": self._bases[s.site].experts}
+                for s in self.latest.values() if s.zones
+            },
             "stream_ms": dict(self.stream_ms), "kept_ms": dict(self.kept_ms), "counts": dict(self.counts),
             "rejected": dict(self.rejected), "values_refused": dict(self.values_refused),
             "latest": [
-                {"site": s.site, "end_ms": s.end_ms, "zones": list(s.zones), "values": s.values, "ages_s": s.ages_s}
+                {"site": s.site, "end_ms": s.end_ms, "zones": list(s.zones), "values": s.values, "ages_s": s.ages_s,
+                 "faults": [list(said) for said in s.faults]}
                 for s in self.latest.values()
             ],
         }  # fmt: skip
@@ -148,23 +188,46 @@ class Partition:
         self.offset = offset
         self.windows.load(state["windows"])
         self.rings.load(state["rings"])
-        self.climatology.load_state_dict(state["climatology"])
+        self.forecaster.load_state_dict(state["forecaster"])
         self.scores.load_state_dict(state["scores"])
+        self.watch.load(state["watch"])
         self.counts, self.rejected = Counter(state["counts"]), Counter(state["rejected"])
         self.values_refused = Counter(state["values_refused"])
         self.stream_ms, self.kept_ms = dict(state["stream_ms"]), dict(state["kept_ms"])
         self.latest = {
-            s["site"]: SiteStep(self.number, s["site"], s["end_ms"], tuple(s["zones"]), s["values"], s["ages_s"])
+            s["site"]: SiteStep(
+                self.number, s["site"], s["end_ms"], tuple(s["zones"]), s["values"], s["ages_s"],
+                faults=tuple(tuple(said) for said in s["faults"]),
+            )
             for s in state["latest"]
-        }
+        }  # fmt: skip
+        for site, basis in state["bases"].items():
+            step = self.latest[site]
+            self._bases[site] = Basis(self._number(step.end_ms), self._indices(step), **basis)
+
+    def _count(self, forecast: IssuedForecast) -> None:
+        """Take a forecast of before a crash as what was issued after the newest row."""
+        indices = [self.rings.index(forecast.site, zone) for zone in forecast.zones]
+        zones, median = np.array(indices, np.int64), forecast.quantiles[..., 1]
+        self.forecaster.remember(zones, self._number(forecast.origin_ms), median, forecast.network)
+        self.scores.issue(zones, forecast.quantiles, forecast.climatology, forecast.age_steps)
 
     def _indices(self, step: SiteStep) -> I64:
         indices = [self.rings.index(step.site, zone) for zone in step.zones]
-        while len(self.climatology) < len(self.rings.zones):
-            self.climatology.add_zone()
+        while len(self.forecaster) < len(self.rings.zones):
+            self.forecaster.add_zone()
+            self.watch.add_zone()
             self.scores.add_zone()
         return np.array(indices, np.int64)
 
-    def _day_bins(self, step: SiteStep) -> I64:
-        ends = np.full(len(step.zones), step.end_ms, np.int64)
-        return day_bins(self._place_of(step.site), ends, self._spec)
+    def _number(self, ms: int) -> int:
+        return ms // self._spec.step_ms
+
+    def _day_bins(self, site: str, end_ms: int, count: int) -> I64:
+        return np.repeat(day_bins(self._place_of(site), np.array([end_ms], np.int64), self._spec), count)
+
+    def _sun(self, step: SiteStep) -> F32:
+        """``[Z, 1 + H]``, now and at each horizon."""
+        ahead = np.array((0, *self._spec.horizon_steps), np.int64) * self._spec.step_ms
+        sine = sun_sine(self._place_of(step.site), step.end_ms + ahead)
+        return np.broadcast_to(sine, (len(step.zones), len(ahead)))

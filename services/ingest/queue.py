@@ -18,7 +18,7 @@ from services.ingest.forecasting import Origin, build_request
 from services.ingest.rings import Rings
 from services.messages import ForecastReply, ForecastRequest
 
-__all__ = ["ForecastQueue"]
+__all__ = ["MAX_ORIGINS", "ForecastQueue"]
 
 MAX_ORIGINS = 12
 """Steps of a site that may wait for their forecast; older ones are left out."""

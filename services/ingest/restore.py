@@ -18,6 +18,7 @@ from services.config import Settings
 from services.errors import ConfigError
 from services.forecast_spec import place_of
 from services.ingest.partition import Partition
+from services.ingest.queue import MAX_ORIGINS
 from services.ingest.snapshot import SnapshotError, Snapshots
 from services.ingest.windows import PartitionWindows
 from services.store.forecasts import IssuedForecasts
@@ -25,6 +26,24 @@ from services.store.forecasts import IssuedForecasts
 __all__ = ["Restored", "restore", "snapshot_state"]
 
 _log = logging.getLogger(__name__)
+
+
+class RowSettings(NamedTuple):
+    """What the rows of a site are made by, in seconds."""
+
+    step_s: int
+    lateness_s: int
+    idle_s: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> RowSettings:
+        """Those of the configuration."""
+        return cls(settings.stream.step_s, settings.stream.lateness_s, settings.stream.idle_s)
+
+    @classmethod
+    def of_ms(cls, step_ms: int, lateness_ms: int, idle_ms: int) -> RowSettings:
+        """Those of windows."""
+        return cls(step_ms // 1000, lateness_ms // 1000, idle_ms // 1000)
 
 
 class Restored(NamedTuple):
@@ -40,8 +59,8 @@ def snapshot_state(
     """What a snapshot holds; inverse of :func:`restore`."""
     sites = partition.windows.sites
     return {
-        "rows_by": _rows_by(settings, sites), "learned_by": _learned_by(settings, spec, sites),
-        "waiting": waiting, **partition.state(),
+        "rows_by": {**_rows_by(settings, sites), **_named(RowSettings.of_ms(*partition.windows.initial_ms))},
+        "learned_by": _learned_by(settings, spec, sites), "waiting": waiting, **partition.state(),
     }  # fmt: skip
 
 
@@ -54,21 +73,29 @@ def restore(
     where no snapshot can be read or the log has lost what comes after it.
     """
     number = snapshots.partition
-    partition = _empty(settings, spec, number)
     begin = log.begin_offset(number)
     found = snapshots.load()
     if found is None:
+        partition = _empty(settings, spec, number, RowSettings.of(settings))
         _begin_at(partition, begin)
         return Restored(partition, [])
     offset, state = found
     sites = list(state["rows_by"]["sites"])
-    _refuse_other_rows(state["rows_by"], _rows_by(settings, sites))
+    initial = RowSettings(*(state["rows_by"][name] for name in _named(RowSettings.of(settings))))
+    partition = _empty(settings, spec, number, initial)
+    in_force = [
+        RowSettings.of_ms(site.grid.newest_step_ms, site.lateness_ms, site.idle_ms)
+        for site in partition.windows.begin_with(state["windows"])
+    ]
+    _refuse_other_rows(state["rows_by"], _rows_by(settings, sites), in_force)
     if state["learned_by"] != _learned_by(settings, spec, sites):
         _log.warning("what is forecast, or a site's clock, has changed: partition %d is replayed from the log", number)
         if begin > 0:
             # The first rows of what is left of the log may lack samples; the history has them whole.
             partition.kept_ms = {s["site"]: s["end_ms"] for s in state["latest"]}
             _begin_at(partition, begin)
+        else:
+            partition = _empty(settings, spec, number, initial)
         return Restored(partition, [])
     if begin > offset:
         raise SnapshotError(
@@ -77,17 +104,19 @@ def restore(
         )
     partition.load(offset, state)
     for site, step in partition.latest.items():
-        partition.expect(issued.read(site, step.end_ms, len(spec.horizons_min), len(spec.targets)))
+        after_ms = step.end_ms - MAX_ORIGINS * spec.step_ms
+        partition.expect(issued.read(site, after_ms, len(spec.horizons_min), len(spec.targets)))
     return Restored(partition, state["waiting"])
 
 
-def _empty(settings: Settings, spec: ForecastSpec, number: int) -> Partition:
-    stream = settings.stream
+def _empty(settings: Settings, spec: ForecastSpec, number: int, initial: RowSettings) -> Partition:
+    """``initial`` is what rows were made by before the log's first event changed it."""
     primary = {site.name: site.primary for site in settings.sites if site.primary}
-    windows = PartitionWindows(spec.step_ms, stream.lateness_s * 1000, stream.idle_s * 1000, VOCABULARY, primary)
+    step_ms, lateness_ms, idle_ms = (1000 * seconds for seconds in initial)
+    windows = PartitionWindows(step_ms, lateness_ms, idle_ms, VOCABULARY, primary)
     places = {site.name: place_of(settings, site.name) for site in settings.sites}
     elsewhere = place_of(settings, "")
-    ring_steps = stream.ring_hours * 3_600_000 // spec.step_ms
+    ring_steps = settings.stream.ring_hours * 3_600_000 // spec.step_ms
     return Partition(number, spec, windows, ring_steps, lambda site: places.get(site, elsewhere))
 
 
@@ -102,28 +131,34 @@ def _begin_at(partition: Partition, begin: int) -> None:
 
 def _rows_by(settings: Settings, sites: Sequence[str]) -> dict[str, Any]:
     """The settings by which the rows of ``sites`` are made; a site that has none yet binds nobody."""
-    stream = settings.stream
     return {
-        "stream.step_s": stream.step_s, "stream.lateness_s": stream.lateness_s, "stream.idle_s": stream.idle_s,
+        **_named(RowSettings.of(settings)),
         "vocabulary": _vocabulary_hash(), "sites": {name: dict(settings.site(name).primary) for name in sites},
     }  # fmt: skip
 
 
 def _learned_by(settings: Settings, spec: ForecastSpec, sites: Sequence[str]) -> dict[str, Any]:
     """The settings by which learners have learned; under others they learn anew from the log."""
-    clocks = {name: [settings.site(name).timezone, settings.site(name).clock] for name in sites}
-    return {"spec": spec.hash, "ring_hours": settings.stream.ring_hours, "clocks": clocks}
+    places = {name: list(asdict(place_of(settings, name)).values()) for name in sites}
+    return {"spec": spec.hash, "ring_hours": settings.stream.ring_hours, "places": places}
 
 
-def _refuse_other_rows(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def _named(of: RowSettings) -> dict[str, int]:
+    return {f"stream.{name}": seconds for name, seconds in of._asdict().items()}
+
+
+def _refuse_other_rows(before: Mapping[str, Any], now: Mapping[str, Any], in_force: Sequence[RowSettings]) -> None:
+    """What an event of the log has changed may be followed by the settings; nothing else may change."""
     named = {name: (before.get(name), now[name]) for name in now if name != "sites"}
     named |= {f"sites.{name}.primary": (before["sites"][name], now["sites"][name]) for name in now["sites"]}
+    followed = {name: {_named(of)[name] for of in in_force} for name in _named(RowSettings(0, 0, 0))}
     for name, (old, new) in named.items():
-        if old != new:
+        if old != new and new not in followed.get(name, ()):
             raise ConfigError(
                 f"{name} changed from {old!r} to {new!r}, but rows of one data folder are made in one way",
-                "Set it back, or use another data_dir.",
-            )
+                "Set it back, change it by an event of the log (hothouse change --help), or use another data_dir."
+                if name in followed else "Set it back, or use another data_dir.",
+            )  # fmt: skip
 
 
 @cache

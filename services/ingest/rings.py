@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,21 @@ F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
 
+_FIRST_BLOCK, _LARGEST_BLOCK = 8, 256  # zones
+
+
 class Rings:
-    """``capacity`` steps of ``C`` channels a zone; a row's slot is its step number modulo the capacity."""
+    """``capacity`` steps of ``C`` channels a zone; a row's slot is its step number modulo the capacity.
+
+    Zones lie in blocks, so that a new zone never moves the rows of the others: they are most of a shard's memory.
+    """
 
     def __init__(self, step_ms: int, capacity: int, channels: int) -> None:
         self.step_ms, self.capacity, self.channels = step_ms, capacity, channels
         self._zones: dict[tuple[str, str], int] = {}
-        self._data: F32 = np.empty((0, capacity, channels), np.float32)
+        self._blocks: list[F32] = []  # [zones of the block, capacity, channels] each
+        self._block: I64 = np.empty(0, np.int64)  # of each zone, and
+        self._place: I64 = np.empty(0, np.int64)  # its place there
         self._newest: I64 = np.empty(0, np.int64)  # step number of each zone's newest row
 
     @property
@@ -33,10 +42,12 @@ class Rings:
         if found is not None:
             return found
         index = self._zones[site, zone] = len(self._zones)
-        if index == len(self._data):
-            room = max(8, index // 4)
-            self._data = np.concatenate([self._data, np.full((room, self.capacity, self.channels), np.nan, np.float32)])
-            self._newest = np.concatenate([self._newest, np.full(room, -1, np.int64)])
+        if index == len(self._newest):
+            room = min(max(_FIRST_BLOCK, index), _LARGEST_BLOCK)
+            self._block = np.append(self._block, np.full(room, len(self._blocks)))
+            self._place = np.append(self._place, np.arange(room))
+            self._newest = np.append(self._newest, np.full(room, -1))
+            self._blocks.append(np.full((room, self.capacity, self.channels), np.nan, np.float32))
         return index
 
     def write(self, indices: I64, end_ms: int, values: F32) -> None:
@@ -45,22 +56,27 @@ class Rings:
         Raises ``ValueError`` for a row that is not newer than the zone's newest.
         """
         step = end_ms // self.step_ms
-        for index, row in zip(indices.tolist(), values, strict=True):
-            newest = int(self._newest[index])
-            if step <= newest:
-                raise ValueError(f"row {end_ms} is not newer than {newest * self.step_ms}")
-            if newest >= 0:
-                skipped = np.arange(max(newest + 1, step - self.capacity + 1), step)
-                self._data[index, skipped % self.capacity] = np.nan
-            self._data[index, step % self.capacity] = row
-            self._newest[index] = step
+        newest = self._newest[indices]
+        if (newest >= step).any():
+            raise ValueError(f"row {end_ms} is not newer than {int(newest.max()) * self.step_ms}")
+        for number, of_block in self._by_block(indices):
+            block, places = self._blocks[number], self._place[indices[of_block]]
+            for before, place in zip(newest[of_block].tolist(), places.tolist(), strict=True):
+                if 0 <= before < step - 1:
+                    skipped = np.arange(max(before + 1, step - self.capacity + 1), step)
+                    block[place, skipped % self.capacity] = np.nan
+            block[places, step % self.capacity] = values[of_block]
+        self._newest[indices] = step
 
     def window(self, indices: I64, origin_ms: I64, length: int) -> F32:
         """[N, length, C]: the rows up to and with each origin, oldest first; NaN where there is none (any more)."""
         steps = (origin_ms // self.step_ms)[:, None] + np.arange(1 - length, 1)[None, :]
         newest = self._newest[indices][:, None]
         known = (steps <= newest) & (steps > newest - self.capacity) & (steps >= 0)
-        window: F32 = self._data[indices[:, None], steps % self.capacity]
+        window: F32 = np.empty((len(indices), length, self.channels), np.float32)
+        for number, of_block in self._by_block(indices):
+            places = self._place[indices[of_block]]
+            window[of_block] = self._blocks[number][places[:, None], steps[of_block] % self.capacity]
         window[~known] = np.nan
         return window
 
@@ -82,12 +98,23 @@ class Rings:
 
     def state(self) -> dict[str, Any]:
         """Plain values and arrays for a snapshot."""
-        count = len(self._zones)
-        return {"zones": [list(z) for z in self._zones], "data": self._data[:count], "newest": self._newest[:count]}
+        return {"zones": [list(z) for z in self._zones], "blocks": list(self._blocks), "newest": self._newest}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Inverse of :meth:`state`; raises ``ValueError`` when the shapes are of other settings."""
-        if state["data"].shape[1:] != (self.capacity, self.channels):
-            raise ValueError(f"rings of shape {state['data'].shape[1:]}, expected {(self.capacity, self.channels)}")
+        """Inverse of :meth:`state`, which then belongs to the rings; raises ``ValueError`` when the shapes are of
+        other settings.
+        """
+        expected = (self.capacity, self.channels)
+        wrong = [block.shape[1:] for block in state["blocks"] if block.shape[1:] != expected]
+        if wrong:
+            raise ValueError(f"rings of shape {wrong[0]}, expected {expected}")
         self._zones = {(site, zone): index for index, (site, zone) in enumerate(state["zones"])}
-        self._data, self._newest = state["data"].copy(), state["newest"].copy()
+        self._blocks, self._newest = list(state["blocks"]), state["newest"].copy()
+        self._block = np.repeat(np.arange(len(self._blocks)), [len(block) for block in self._blocks])
+        self._place = np.concatenate([np.empty(0, np.int64), *(np.arange(len(block)) for block in self._blocks)])
+
+    def _by_block(self, indices: I64) -> Iterator[tuple[int, I64]]:
+        """Each block that some of ``indices`` lie in, and where among them those stand."""
+        blocks = self._block[indices]
+        for number in np.unique(blocks).tolist():
+            yield number, np.flatnonzero(blocks == number)

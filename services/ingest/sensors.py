@@ -8,81 +8,69 @@ added one after another, so that a row does not depend on the order in which its
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, repeat
-from operator import attrgetter
+from collections.abc import Collection, Mapping, Sequence
+from itertools import repeat
+from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edge.reading import SITE_ZONE, Metric, Sample, base_metric
+from edge.reading import SITE_ZONE, Metric, base_metric
+from services.ingest.open_rows import Names, OpenSamples
+from services.ingest.site_settings import Curve, SiteSettings, calibrated
 from services.store.rows import DeviceRows
 
-__all__ = ["Sensors", "SensorsState"]
+__all__ = ["Sensors"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _NEVER_MS = -(2**62)
-_values_of, _ts_of = attrgetter("values"), attrgetter("ts_ms")
-
-
-class SensorsState(msgspec.Struct):
-    """Every zone and every sensor's newest reading: what is held between changes and what counters count from."""
-
-    zones: list[str]
-    names: list[tuple[str, str, str]]  # zone, device, metric
-    ts_ms: list[int]
-    values: list[float]
+_MAX_LAYOUTS = 100_000
 
 
 class Sensors:
     """The sensors of a site. ``primary``: metric -> device whose value is the zone's, where the zone has it."""
 
-    def __init__(self, vocabulary: Mapping[str, Metric], primary: Mapping[str, str]) -> None:
-        self._vocabulary, self._primary = vocabulary, primary
+    def __init__(self, vocabulary: Mapping[str, Metric], primary: Mapping[str, str], settings: SiteSettings) -> None:
+        self._vocabulary, self._primary, self._settings = vocabulary, primary, settings
         self._zones: dict[str, int] = {}
         self._index: dict[tuple[str, str, str], int] = {}
         self._ts = np.empty(0, np.int64)
         self._value = np.empty(0)
-        self._layouts: dict[tuple[str, str, tuple[str, ...]], int] = {}
+        self._names = Names()
+        self._layouts: dict[tuple[int, int], int] = {}  # by the names' numbers of device and metric set
         self._sensors_of: list[list[int]] = []  # of a layout; -1 for a metric that is not in the vocabulary
+        self._curves: list[tuple[int, int, Curve]] = []  # layout, place in it, how the value there is calibrated
         self._table: _Table | None = None
 
     def close(
-        self, row: Mapping[tuple[str, str, str, int], Sample], end_ms: int
+        self, samples: OpenSamples | None, names: Names, end_ms: int
     ) -> tuple[tuple[str, ...], F32, F32, DeviceRows]:
         """Zones, their values [Z, C] and ages in seconds [Z, C] at ``end_ms``, and the device rows of a step.
 
-        ``row`` holds its samples by (zone, device, boot, seq). A sensor without a reading in this step counts with
-        its last value for as long as its metric holds.
+        ``samples`` are those of the step, each id once, by the numbers of ``names``. A sensor without a reading in
+        this step counts with its last value for as long as its metric holds.
         """
-        if not row:
+        if samples is None:
             mean, devices = np.full(len(self._ts), np.nan), DeviceRows.of(())
             return *self._zone_rows(np.zeros(len(self._ts), bool), mean, end_ms), devices
-        zones, device_names, boots, seqs = zip(*row, strict=True)
-        samples = list(row.values())
-        maps = list(map(_values_of, samples))
-        # zip makes its tuple once and fills it again and again as long as nobody keeps it.
-        keys = zip(zones, device_names, map(tuple, maps), strict=True)
-        layouts = np.fromiter(map(self._layouts.get, keys, repeat(-1)), np.int64, len(row))
-        if (layouts < 0).any():
-            layouts = np.fromiter(map(self._layout, zones, device_names, map(tuple, maps)), np.int64, len(row))
+        order = np.argsort(samples.keys(names.ranks), kind="stable")
+        layouts = self._layouts_of(samples.device[order], samples.metric_set[order], names)
         table = self._arranged()
-        ranks = {boot: rank for rank, boot in enumerate(sorted(set(boots)))}
-        boot = np.fromiter(map(ranks.__getitem__, boots), np.int64, len(row))
-        seq = np.fromiter(seqs, np.int64, len(row))
-        order = np.lexsort((seq, boot, table.layout_device[layouts]))
-        ts = np.fromiter(map(_ts_of, samples), np.int64, len(samples))
-        lengths = table.layout_length[layouts]
-        values = np.fromiter(chain.from_iterable(map(dict.values, maps)), np.float64, int(lengths.sum()))
-        at = _ranges(table.layout_start[layouts][order], lengths[order])
-        sensor = table.layout_sensor[at]
-        value = values[_ranges((np.cumsum(lengths) - lengths)[order], lengths[order])]
-        ts_each = np.repeat(ts[order], lengths[order])
-        if table.has_unknown:
+        lengths = self._layout_length[layouts]
+        at = _ranges(self._layout_start[layouts], lengths)
+        sensor = self._layout_sensor[at]
+        each = names.lengths(samples.metric_set)
+        value = samples.values[_ranges((np.cumsum(each) - each)[order], lengths)]
+        ts_each = np.repeat(samples.ts_ms[order], lengths)
+        for layout, place, curve in self._curves:
+            mine = at == self._layout_start[layout] + place
+            angle = bool(table.angle[self._sensors_of[layout][place]])
+            value[mine] = calibrated(curve, value[mine], ts_each[mine], angle)
+        if self._has_unknown:
             known = sensor >= 0
             sensor, value, ts_each = sensor[known], value[known], ts_each[known]
         fresh, mean, devices = self._device_rows(table, sensor, value, ts_each)
@@ -146,15 +134,36 @@ class Sensors:
                     values[table.cell[number]] = _vector_mean(angles)
         return _join_weather(table.zones, values.reshape(-1, width), ages.reshape(-1, width))
 
-    def _layout(self, zone: str, device: str, metrics: tuple[str, ...]) -> int:
-        """What a device sends at once, in its order; devices send the same again and again."""
-        key = (zone, device, metrics)
-        if key not in self._layouts:
-            self._layouts[key] = len(self._sensors_of)
+    def _layouts_of(self, device: I32, metric_set: I32, names: Names) -> I64:
+        """The layout of each sample [n]: what a device sends at once, in its order; it sends the same each time."""
+        if names is not self._names or len(self._sensors_of) > _MAX_LAYOUTS:
+            self.forget_layouts()
+            self._names = names
+        starts = np.flatnonzero(np.diff(device, prepend=-1) | np.diff(metric_set, prepend=-1))
+        pairs = [*zip(device[starts].tolist(), metric_set[starts].tolist(), strict=True)]
+        layouts = np.fromiter(map(self._layouts.get, pairs, repeat(-1)), np.int64, len(pairs))
+        if (layouts < 0).any():
+            layouts = np.array([self._layout(*pair) for pair in pairs], np.int64)
+            self._layout_length = np.array([len(of) for of in self._sensors_of], np.int64)
+            self._layout_start = np.cumsum(self._layout_length) - self._layout_length
+            self._layout_sensor = np.array([sensor for of in self._sensors_of for sensor in of], np.int64)
+            self._has_unknown = bool((self._layout_sensor < 0).any())
+        return np.repeat(layouts, np.diff(starts, append=len(device)))
+
+    def forget_layouts(self) -> None:
+        """To be called when the site's settings have changed."""
+        self._layouts, self._sensors_of, self._curves = {}, [], []
+
+    def _layout(self, device: int, metric_set: int) -> int:
+        if (device, metric_set) not in self._layouts:
+            zone, name, *_ = self._names.devices[device]
             self._zones.setdefault(zone, len(self._zones))
-            self._sensors_of.append([self._sensor(zone, device, metric) for metric in metrics])
-            self._table = None
-        return self._layouts[key]
+            layout = self._layouts[device, metric_set] = len(self._sensors_of)
+            metrics = self._names.metric_sets[metric_set]
+            self._sensors_of.append([self._sensor(zone, *self._settings.named(zone, name, m)) for m in metrics])
+            curves = [(place, self._settings.curve(zone, name, metric)) for place, metric in enumerate(metrics)]
+            self._curves += [(layout, place, curve) for place, curve in curves if curve]
+        return self._layouts[device, metric_set]
 
     def _sensor(self, zone: str, device: str, name: str) -> int:
         if _metric(self._vocabulary, name) is None:
@@ -163,36 +172,37 @@ class Sensors:
         return index
 
     def _arranged(self) -> _Table:
-        if self._table is None:
+        if self._table is None or self._table.size != (len(self._zones), len(self._index)):
             new = len(self._index) - len(self._ts)
             self._ts = np.concatenate([self._ts, np.full(new, _NEVER_MS, np.int64)])
             self._value = np.concatenate([self._value, np.full(new, np.nan)])
-            self._table = _Table(
-                self._vocabulary, self._primary, self._zones, list(self._index), list(self._layouts), self._sensors_of
-            )
+            self._table = _Table(self._vocabulary, self._primary, self._zones, list(self._index))
         return self._table
 
-    def state(self) -> SensorsState:
-        """Everything that later rows depend on."""
+    def state(self) -> dict[str, Any]:
+        """Everything that later rows depend on: each zone, and each sensor's newest reading, which is held between
+        changes and which counters count from.
+        """
         self._arranged()
-        return SensorsState(list(self._zones), list(self._index), self._ts.tolist(), self._value.tolist())
+        return {"zones": list(self._zones), "names": list(self._index), "ts_ms": self._ts, "values": self._value}
 
-    def load(self, state: SensorsState) -> None:
+    def load(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`."""
-        self._zones = {zone: number for number, zone in enumerate(state.zones)}
-        self._index = {name: number for number, name in enumerate(state.names)}
-        self._ts, self._value = np.array(state.ts_ms, np.int64), np.array(state.values, np.float64)
-        self._layouts, self._sensors_of, self._table = {}, [], None
+        self._zones = {zone: number for number, zone in enumerate(state["zones"])}
+        self._index = {(zone, device, name): number for number, (zone, device, name) in enumerate(state["names"])}
+        self._ts, self._value = state["ts_ms"].copy(), state["values"].copy()
+        self._names, self._table = Names(), None
+        self.forget_layouts()
 
 
 class _Table:
     """What follows from which sensors there are; made again only when one is new."""
 
     def __init__(
-        self, vocabulary: Mapping[str, Metric], primary: Mapping[str, str], zones: Iterable[str],
-        names: Sequence[tuple[str, str, str]], layouts: Sequence[tuple[str, str, tuple[str, ...]]],
-        sensors_of: Sequence[Sequence[int]],
+        self, vocabulary: Mapping[str, Metric], primary: Mapping[str, str], zones: Collection[str],
+        names: Sequence[tuple[str, str, str]],
     ) -> None:  # fmt: skip
+        self.size = (len(zones), len(names))
         self.zones = sorted(zones)
         self.names = tuple(np.array([name[part] for name in names] + [""], object)[:-1] for part in range(3))
         self.order = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
@@ -201,18 +211,7 @@ class _Table:
         self.special = np.array([m is not None and m.kind in ("angle", "counter") for m in metrics], bool)
         hold_s = [-1 if m is None or m.hold_s is None else m.hold_s for m in metrics]
         self.hold_ms = np.array(hold_s, np.int64) * 1000
-        self._arrange_layouts(layouts, sensors_of)
         self._arrange_groups(vocabulary, primary, names)
-
-    def _arrange_layouts(
-        self, layouts: Sequence[tuple[str, str, tuple[str, ...]]], sensors_of: Sequence[Sequence[int]]
-    ) -> None:
-        ranks = {pair: rank for rank, pair in enumerate(sorted({(zone, device) for zone, device, _ in layouts}))}
-        self.layout_device = np.array([ranks[zone, device] for zone, device, _ in layouts], np.int64)
-        self.layout_length = np.array([len(of) for of in sensors_of], np.int64)
-        self.layout_start = np.cumsum(self.layout_length) - self.layout_length
-        self.layout_sensor = np.array([sensor for of in sensors_of for sensor in of], np.int64)
-        self.has_unknown = bool((self.layout_sensor < 0).any())
 
     def _arrange_groups(
         self, vocabulary: Mapping[str, Metric], primary: Mapping[str, str], names: Sequence[tuple[str, str, str]]

@@ -17,16 +17,19 @@ import numpy as np
 
 from edge.log import Log, LogError
 from services.config import Settings
+from services.errors import ArtefactError
 from services.forecast_spec import forecast_spec
 from services.ingest.figures import Failures, Rate, figures
 from services.ingest.forecasting import Origin, zone_forecasts
 from services.ingest.partition import Partition
 from services.ingest.queue import ForecastQueue
 from services.ingest.restore import restore, snapshot_state
+from services.ingest.retention import Retention
 from services.ingest.snapshot import Snapshots
-from services.messages import F32, ForecastReply, ForecastRequest, ZoneForecast
+from services.messages import F32, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
 from services.store.deadletters import DeadLetters
 from services.store.forecasts import IssuedForecast, IssuedForecasts
+from services.store.forests import Forests
 from services.store.history import History
 from services.store.series import SeriesWriter
 
@@ -36,6 +39,8 @@ READ_RECORDS = 200
 READ_BYTES = 64 * 1024
 """About how much one round reads of a partition: little enough for other threads to get their turn."""
 SNAPSHOT_RECORDS = 20_000
+SNAPSHOT_BYTES_PER_S = 10_000_000
+"""On average a shard writes no more than this into snapshots: a large one saves less often, not all the time."""
 MAX_UNFLUSHED_STEPS = 20_000
 """Steps kept in memory while the history cannot be written; then the shard stops reading."""
 PAST_HOURS = 48
@@ -56,11 +61,11 @@ class Board(Protocol):
 
 
 class Window(TypedDict):
-    """What a forecast of one zone is made from."""
+    """A zone's newest issued forecast and the rows that it was made from."""
 
     values: F32  # [L, C], newest row last
     origin_ms: int
-    baseline: F32  # [H, M, Q]
+    quantiles: F32  # [H, M, Q], the forecast that was issued
 
 
 class Shard:
@@ -81,10 +86,11 @@ class Shard:
         self._executor = executor
         self._clock_s, self._failpoint = clock_s, failpoint
         self._lock = threading.Lock()
-        self._history = History(settings.storage, self.spec.channels)
+        self._history = History(settings.storage, self.spec.channels, settings.stream.step_s)
         self._issued = IssuedForecasts(settings.storage, min(partitions, default=0))
         self._snapshots = {number: Snapshots(settings.storage / "snapshots", number) for number in partitions}
         self._letters = {number: DeadLetters(settings.storage, number) for number in partitions}
+        self._retention = Retention(log, settings.log.keep_days if settings.log.kind == "sqlite" else 0)
         self._failures = Failures()
         ring_steps = settings.stream.ring_hours * 3_600_000 // self.spec.step_ms
         self._queue = ForecastQueue(self.spec, ring_steps, forecast, executor, clock_s, self._failures)
@@ -95,13 +101,15 @@ class Shard:
             self._queue.load(waiting)
             waits = {(origin["site"], origin["end_ms"]) for origin in waiting}
             newest = [step for step in partition.latest.values() if step.zones]
-            self._queue.add([partition.origin(step) for step in newest if (step.site, step.end_ms) not in waits])
+            self._queue.add([partition.origin(s.site) for s in newest if (s.site, s.end_ms) not in waits])
         self._saved = {number: partition.offset for number, partition in self._partitions.items()}
         self._limits = dict.fromkeys(partitions, 1)  # records to read next
         self._behind = False  # the last round read as much as it may: there is probably more
         self._saved_s = self._stats_s = clock_s()
+        self._pause_s = settings.stream.snapshot_s
         self._newest_ms = 0  # newest origin that was issued
         self._merging: Future[int] | None = None
+        self._forests, self._forest = Forests(settings.storage), ""  # the name of the newest that was looked at
         self._rate = Rate(clock_s())
 
     def step(self) -> bool:
@@ -117,10 +125,11 @@ class Shard:
             self._see_merged()
             now_s = self._clock_s()
             behind = max((p.offset - self._saved[n] for n, p in self._partitions.items()), default=0)
-            if now_s - self._saved_s >= self._settings.stream.snapshot_s or behind >= SNAPSHOT_RECORDS:
+            if now_s - self._saved_s >= self._pause_s or behind >= SNAPSHOT_RECORDS:
                 self._checkpoint()
             if now_s - self._stats_s >= 1.0:
                 self._stats_s = now_s
+                self._see_forest()
                 self._board.put_stats(self._stats())
             return busy
 
@@ -140,14 +149,14 @@ class Shard:
             return self._stats()
 
     def window(self, site: str, zone: str) -> Window | None:
-        """What a forecast of a zone is made from now; None for a zone that is not ours."""
+        """A zone's newest forecast and its rows; None for a zone that is not ours or has none yet."""
         with self._lock:
             partition = self._owner(site, zone)
             found = None if partition is None else partition.window(site, zone)
-            return None if found is None else Window(values=found[0], origin_ms=found[1], baseline=found[2])
+            return None if found is None else Window(values=found[0], origin_ms=found[1], quantiles=found[2])
 
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
-        """The climatology's forecast [H, M, Q] for targets ``now`` [M]; None for a zone that is not ours."""
+        """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]``; None for a zone that is not ours."""
         with self._lock:
             partition = self._owner(site, zone)
             return None if partition is None else partition.baseline(site, zone, origin_ms, now)
@@ -193,24 +202,26 @@ class Shard:
         return busy
 
     def _issue(self, origins: Sequence[Origin], reply: ForecastReply) -> None:
-        """Keep the forecasts of all origins durably, then publish them. Raises ``HistoryError`` with none published."""
-        ends = np.cumsum([len(origin.zones) for origin in origins])
-        quantiles = np.split(np.asarray(reply["quantiles"][: ends[-1]], np.float32), ends[:-1])
-        version = reply["version"]
-        self._issued.put(
-            [IssuedForecast(o.site, o.end_ms, version, o.zones, q) for o, q in zip(origins, quantiles, strict=True)],
-            self.spec.horizons_min, self.spec.targets, self._still_ours,
-        )  # fmt: skip
+        """Mix the network's answers with those of the learners, keep the forecasts of all origins durably, then publish
+        them. Raises ``HistoryError`` with none published.
+        """
+        version, ends = reply["version"], np.cumsum([len(origin.zones) for origin in origins])
+        medians = np.split(np.asarray(reply["quantiles"][: ends[-1], ..., 1], np.float32), ends[:-1])
+        forecasts = [
+            self._partitions[origin.partition].answer(origin, version, None if version == ONLINE_VERSION else median)
+            for origin, median in zip(origins, medians, strict=True)
+        ]
+        self._issued.put(forecasts, self.spec.horizons_min, self.spec.targets, self._still_ours)
         self._failpoint("forecast kept")
-        for origin, of_origin in zip(origins, quantiles, strict=True):
-            self._publish(origin, version, of_origin)
+        for origin, forecast in zip(origins, forecasts, strict=True):
+            self._publish(origin, forecast)
         self._merge_days(max(origin.end_ms for origin in origins))
 
-    def _publish(self, origin: Origin, version: str, quantiles: F32) -> None:
+    def _publish(self, origin: Origin, forecast: IssuedForecast) -> None:
         partition = self._partitions[origin.partition]
-        partition.issued(origin, quantiles)
+        partition.issued(origin, forecast)
         partition.counts.update(forecasts=len(origin.zones))
-        published = zone_forecasts(self.spec, origin, version, quantiles)
+        published = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles)
         self._series.forecasts(published)
         if origin.site in self._queue.past_due and not self._behind:
             self._queue.past_due.remove(origin.site)
@@ -235,6 +246,19 @@ class Shard:
         else:  # the next day's merge takes its files, too
             self._failures.failed("merge of forecasts", error)
 
+    def _see_forest(self) -> None:
+        """Use the newest trees from now on; such that cannot be used are told, and the ones before stay."""
+        name = self._forests.newest()
+        if name in ("", self._forest):
+            return
+        self._forest = name
+        try:
+            for partition in self._partitions.values():
+                partition.forecaster.forest = self._forests.load(name, self.spec, partition.forecaster.regressors)
+            self._failures.works("trees")
+        except ArtefactError as error:
+            self._failures.failed("trees", error)
+
     def _still_ours(self) -> None:
         for snapshots in self._snapshots.values():
             snapshots.check()
@@ -244,6 +268,7 @@ class Shard:
         self._failpoint("before flush")
         self._history.flush(lambda partition: self._snapshots[partition].check())
         self._failpoint("flushed")
+        size = 0
         for number, partition in self._partitions.items():
             if partition.offset == self._saved[number]:
                 continue
@@ -251,10 +276,12 @@ class Shard:
             partition.letters = []
             self._failpoint("letters kept")
             state = snapshot_state(self._settings, self.spec, partition, self._queue.state(number))
-            self._snapshots[number].save(partition.offset, state)
+            size += self._snapshots[number].save(partition.offset, state)
             self._saved[number] = partition.offset
             self._failpoint("snapshot kept")
             self._commit(number, partition.offset)
+            self._let_go(number)
+        self._pause_s = max(self._settings.stream.snapshot_s, size / SNAPSHOT_BYTES_PER_S)
         self._failures.works("storage")
 
     def _commit(self, number: int, offset: int) -> None:
@@ -264,6 +291,14 @@ class Shard:
             self._failures.works("commit")
         except LogError as error:
             self._failures.failed("commit", error)
+
+    def _let_go(self, number: int) -> None:
+        """Old records leave the log; where they cannot, they wait for the next time."""
+        try:
+            self._retention.apply(number, self._snapshots[number].oldest_offset)
+            self._failures.works("retention")
+        except LogError as error:
+            self._failures.failed("retention", error)
 
     def _backlog(self) -> int:
         return sum(self._log.end_offset(n) - partition.offset for n, partition in self._partitions.items())

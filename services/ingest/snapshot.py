@@ -1,7 +1,7 @@
 """Step 4 of the way of a reading: a partition's state and log offset in one file, written whole or not at all.
 
 A file is ``MAGIC``, the header's length (4 bytes), a MessagePack header, a MessagePack body, and the NumPy arrays one
-after another, to which extension values of the body point; nothing is ever unpickled.
+after another, in the order of the body's extension values that stand for them; nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from services.store.files import write_atomically
 __all__ = ["FencedError", "SnapshotError", "Snapshots"]
 
 MAGIC = b"HHSNAP\r\n"
-FORMAT = 3
+FORMAT = 5
 KEEP = 2
 _ARRAY = 1  # code of the MessagePack extension that holds an array
 
@@ -67,10 +67,10 @@ class Snapshots:
         if newest != self.epoch:
             raise FencedError(f"partition {self.partition} was taken over by another writer (epoch {newest})")
 
-    def save(self, offset: int, state: dict[str, Any]) -> None:
+    def save(self, offset: int, state: dict[str, Any]) -> int:
         """Make ``state`` durable as what holds before the record at ``offset``; ``state`` is maps, lists and arrays.
 
-        Raises :class:`FencedError` when a newer writer has claimed the partition.
+        Gives the size in bytes. Raises :class:`FencedError` when a newer writer has claimed the partition.
         """
         self.check()
         arrays: list[npt.NDArray[Any]] = []
@@ -87,6 +87,7 @@ class Snapshots:
         write_atomically(path, lambda tmp: _fill(tmp, *parts), self.check)
         for old in self._files()[:-KEEP]:
             old.unlink()
+        return length
 
     def load(self) -> tuple[int, dict[str, Any]] | None:
         """The newest readable snapshot as (offset, state), ``None`` when there is none.
@@ -105,6 +106,12 @@ class Snapshots:
                 "Remove them to replay the log from its beginning.",
             )
         return None
+
+    @property
+    def oldest_offset(self) -> int:
+        """The offset of the oldest snapshot that is kept, from which the log may still be read; 0 without any."""
+        files = self._files()
+        return int(files[0].stem.split("-")[1]) if files else 0
 
     def _files(self) -> list[Path]:
         return sorted(self._folder.glob(f"p{self.partition}-*.snapshot"))
@@ -138,8 +145,8 @@ def _read(path: Path) -> tuple[int, dict[str, Any]]:
         raise SnapshotError(f"{path} has format {header.format}, this version reads {FORMAT}")
     if len(rest) != header.length or hashlib.sha256(rest).hexdigest() != header.sha256:
         raise SnapshotError(f"{path} is torn or corrupt: its checksum does not fit")
-    arrays = rest[header.body :]
-    state = msgspec.msgpack.decode(rest[: header.body], ext_hook=lambda code, data: _fetch(code, data, arrays))
+    arrays = _Arrays(rest[header.body :])
+    state = msgspec.msgpack.decode(rest[: header.body], ext_hook=arrays.fetch)
     return header.offset, state
 
 
@@ -162,16 +169,21 @@ def _set_aside(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
         return value.item()
     if not isinstance(value, np.ndarray) or value.dtype.hasobject:
         raise NotImplementedError(f"a snapshot cannot hold {type(value).__name__}")
-    start = sum(array.nbytes for array in arrays)
     arrays.append(np.ascontiguousarray(value))
-    return msgspec.msgpack.Ext(_ARRAY, msgspec.msgpack.encode((value.dtype.str, list(value.shape), start)))
+    return msgspec.msgpack.Ext(_ARRAY, msgspec.msgpack.encode((value.dtype.str, list(value.shape))))
 
 
-def _fetch(code: int, data: memoryview, arrays: memoryview) -> Any:
-    if code != _ARRAY:
-        raise SnapshotError(f"a snapshot holds an unknown extension {code}")
-    dtype, shape, start = msgspec.msgpack.decode(data)
-    count = math.prod(shape)
-    if count == 0:
-        return np.empty(shape, dtype)
-    return np.frombuffer(arrays, np.dtype(dtype), count, start).reshape(shape).copy()
+class _Arrays:
+    """Gives the arrays in the order in which they were set aside."""
+
+    def __init__(self, content: memoryview) -> None:
+        self._content, self._at = content, 0
+
+    def fetch(self, code: int, data: memoryview) -> Any:
+        if code != _ARRAY:
+            raise SnapshotError(f"a snapshot holds an unknown extension {code}")
+        name, shape = msgspec.msgpack.decode(data)
+        dtype, count = np.dtype(name), math.prod(shape)
+        part = self._content[self._at : self._at + count * dtype.itemsize]
+        self._at += len(part)
+        return np.frombuffer(part, dtype).reshape(shape).copy()

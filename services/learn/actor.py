@@ -24,6 +24,7 @@ class RetrainerActor:
         log_to_file(settings.logs_dir, RETRAINER_ACTOR)
         # Here and not above: who only starts the actor needs neither MLflow nor pyarrow.
         from services.learn.cluster import RayCluster
+        from services.learn.forest_loop import ForestLoop
         from services.learn.registry import Registry
         from services.learn.retrainer import Retrainer
 
@@ -31,6 +32,9 @@ class RetrainerActor:
         registry = Registry(uri, settings.storage, forecast_spec(settings).hash)
         self._retrainer = Retrainer(settings.learn, registry, RayCluster(settings))
         self._retrainer.start()
+        # A cluster of its own: each remembers how long the history was when it last looked.
+        self._forests = ForestLoop(RayCluster(settings))
+        self._forests.start()
 
     def trigger(self, reason: str = "operator") -> dict[str, Any]:
         """Ask for a retraining now: ``{accepted, reason}``."""
@@ -55,6 +59,7 @@ class RetrainerActor:
     def stop(self) -> bool:
         """End a running training and the threads."""
         self._retrainer.stop()
+        self._forests.stop()
         return True
 
 

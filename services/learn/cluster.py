@@ -10,22 +10,27 @@ from typing import Any, cast
 
 import ray
 
+from models.spec import Place
 from services.config import Settings
 from services.errors import HothouseError, TrainingError
 from services.forecast_spec import forecast_spec, place_of
 from services.learn import dataset
+from services.learn.forest_job import ForestJob, run_forest_job
 from services.learn.job import Job, run_job
 from services.learn.registry import Candidate, ModelRow
 from services.messages import BOARD_ACTOR, NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
+from services.store.forests import Forests
 from services.store.history import History
 
-__all__ = ["RayCluster"]
+__all__ = ["RayCluster", "result_of"]
 
 CALL_TIMEOUT_S = 5.0
 FLUSH_TIMEOUT_S = 60.0
 SETTLED = 0.05
 """History that grew by more than this share between two looks is still being imported: a first model waits."""
 DAY_MS = 86_400_000
+FOREST_WINDOW_DAYS = 35
+"""Trees are grown on so much history: four weeks of examples, after one in which the learners before them settle."""
 
 
 class RayCluster:
@@ -34,17 +39,26 @@ class RayCluster:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._spec = forecast_spec(settings)
-        self._history = History(settings.storage, self._spec.channels)
+        self._history = History(settings.storage, self._spec.channels, settings.stream.step_s)
         self._days = 0.0
 
-    def history_days(self) -> float:
-        """Length of the history in days; 0 while it grew fast since the last look, because an import is under way."""
+    def history_span(self) -> tuple[int, int] | None:
+        """The oldest and newest ``end_ms`` of the history; ``None`` without rows, or where it grew fast since the last
+        look, because an import is under way.
+        """
         files = self._history.files()
         oldest, newest = dataset.oldest_ms(files), dataset.newest_ms(files)
-        days = 0.0 if oldest is None or newest is None else (newest - oldest) / DAY_MS
+        if oldest is None or newest is None:
+            return None
+        days = (newest - oldest) / DAY_MS
         settled = days <= self._days * (1 + SETTLED)
         self._days = days
-        return days if settled else 0.0
+        return (oldest, newest) if settled else None
+
+    def history_days(self) -> float:
+        """Length of the history in days; 0 where :meth:`history_span` has none."""
+        span = self.history_span()
+        return 0.0 if span is None else (span[1] - span[0]) / DAY_MS
 
     def flush(self) -> dict[str, int]:
         """Have every shard write its rows; one that is being restarted is asked again until the time is over."""
@@ -73,20 +87,31 @@ class RayCluster:
         # Ray Train looks its own runtime up by address: with a second one on the machine it must be told which.
         this_runtime = {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
         running = run_job.options(num_gpus=gpu, runtime_env=this_runtime).remote(job)
-        deadline_s = time.monotonic() + job.learn.timeout_s
-        while not ray.wait([running], timeout=0.25)[0]:
-            if cancelled.is_set() or time.monotonic() > deadline_s:
-                ray.cancel(running, force=True)
-                late = f"the training took longer than {job.learn.timeout_s:g} s and was ended"
-                raise TrainingError("the system stops" if cancelled.is_set() else late)
-        try:
-            return cast(Candidate, ray.get(running))
-        except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, HothouseError):
-                raise error.cause from error
-            raise TrainingError(f"the training failed: {type(error.cause).__name__}: {error.cause}") from error
-        except ray.exceptions.RayError as error:
-            raise TrainingError(f"the training's process was lost: {str(error).splitlines()[0]}") from error
+        return cast(Candidate, result_of(running, job.learn.timeout_s, cancelled, "the training"))
+
+    def grown_to_ms(self) -> int | None:
+        """The newest row that the newest trees were grown on; ``None`` without trees for this schema."""
+        forests = Forests(self._settings.storage)
+        name = forests.newest()
+        manifest = forests.manifest(name) if name else {}
+        return int(manifest["grown_on"]["to_ms"]) if manifest.get("schema_hash") == self._spec.hash else None
+
+    def grow(self, cancelled: threading.Event) -> str:
+        """Grow trees in a process of their own, and keep them; their name."""
+        newest = dataset.newest_ms(self._history.files())
+        if newest is None:
+            raise TrainingError("there is no history yet")
+        after_ms = newest - FOREST_WINDOW_DAYS * DAY_MS
+        job = ForestJob(
+            storage=str(self._settings.storage.resolve()), spec=self._spec, places=self._places(),
+            files=tuple(self._history.files(after_ms, newest)), after_ms=after_ms, to_ms=newest,
+        )  # fmt: skip
+        running = run_forest_job.remote(job)
+        return str(result_of(running, self._settings.learn.timeout_s, cancelled, "growing trees"))
+
+    def show_forests(self, status: dict[str, Any]) -> None:
+        """Show on the board how the trees stand."""
+        ray.get(_actor(BOARD_ACTOR).put_stats.remote("trees", status), timeout=CALL_TIMEOUT_S)
 
     def serving(self) -> str:
         """The version that the slot names now."""
@@ -119,7 +144,7 @@ class RayCluster:
             storage=str(self._settings.storage.resolve()),
             spec=self._spec,
             learn=learn,
-            places={site: place_of(self._settings, site) for site in self._history.sites()},
+            places=self._places(),
             files=tuple(self._history.files(after_ms, newest)),
             after_ms=after_ms,
             to_ms=newest,
@@ -128,6 +153,30 @@ class RayCluster:
             champion_folder=champion_folder,
             use_gpu=learn.use_gpu == "yes" or (learn.use_gpu == "auto" and gpus > 0),
         )
+
+    def _places(self) -> dict[str, Place]:
+        return {site: place_of(self._settings, site) for site in self._history.sites()}
+
+
+def result_of(running: Any, timeout_s: float, cancelled: threading.Event, what: str) -> Any:
+    """Wait for a task's result; raises :class:`TrainingError`, or our own error that the task raised.
+
+    The task is ended when it takes longer than ``timeout_s``, or soon after ``cancelled`` is set.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while not ray.wait([running], timeout=0.25)[0]:
+        if cancelled.is_set() or time.monotonic() > deadline_s:
+            ray.cancel(running, force=True)
+            late = f"{what} took longer than {timeout_s:g} s and was ended"
+            raise TrainingError("the system stops" if cancelled.is_set() else late)
+    try:
+        return ray.get(running)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, HothouseError):
+            raise error.cause from error
+        raise TrainingError(f"{what} failed: {type(error.cause).__name__}: {error.cause}") from error
+    except ray.exceptions.RayError as error:
+        raise TrainingError(f"the process of {what} was lost: {str(error).splitlines()[0]}") from error
 
 
 def _actor(name: str) -> Any:

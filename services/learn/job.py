@@ -32,8 +32,8 @@ class Job:
     after_ms: int
     to_ms: int
     log_offsets: Mapping[str, int]
-    champion: str  # "climatology", or "v3" and so on
-    champion_folder: str  # empty for the climatology
+    champion: str  # ONLINE_VERSION, or "v3" and so on
+    champion_folder: str  # empty without a network
     use_gpu: bool
 
 

@@ -2,7 +2,8 @@
 
 MLflow keeps the record (an SQLite file by default, a server in production), so that its own UI shows and moves the
 same aliases: ``champion`` serves, ``previous`` served before it, ``challenger`` is the newest candidate. No
-``champion`` means that the climatology serves. Only the retrainer's process imports this module.
+``champion`` means that no network serves: the online learners answer alone. Only the retrainer's process imports this
+module.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from services.errors import ArtefactError, PromotionRefusedError, RegistryError
-from services.messages import CLIMATOLOGY_VERSION
+from services.messages import ONLINE_VERSION
 
 # MLflow reads these when it is imported: nothing on the terminal, nothing sent anywhere, and a server that is away is
 # given up quickly, because the watcher asks again half a second later anyway.
@@ -113,10 +114,10 @@ class Registry:
         return f"v{version}"
 
     def champion(self) -> str:
-        """The version that should serve; ``climatology`` while none was promoted."""
+        """The version that should serve; ``online`` while none was promoted."""
         with self._mlflow() as client:
             version = client.get_registered_model(MODEL).aliases.get("champion")
-        return CLIMATOLOGY_VERSION if version is None else f"v{version}"
+        return ONLINE_VERSION if version is None else f"v{version}"
 
     def folder(self, version: str) -> Path:
         """The artefact of a version, its files checked; raises :class:`ArtefactError` when it is torn or gone."""
@@ -127,7 +128,7 @@ class Registry:
         return folder
 
     def promote(self, version: str) -> None:
-        """Make ``version`` champion and the one before it ``previous``; ``climatology`` takes the champion away.
+        """Make ``version`` champion and the one before it ``previous``; ``online`` takes the champion away.
 
         Raises :class:`PromotionRefusedError` for a version that does not exist, that serves already, whose files are
         not what was registered, or that was made for another schema.
@@ -136,13 +137,13 @@ class Registry:
         if version == before:
             raise PromotionRefusedError(f"{version} serves already")
         with self._mlflow() as client:
-            if version == CLIMATOLOGY_VERSION:
+            if version == ONLINE_VERSION:
                 client.delete_registered_model_alias(MODEL, "champion")
             else:
                 self._check(version)
                 client.set_registered_model_alias(MODEL, "champion", _number(version))
             # The champion moves first: that is the move that counts, should MLflow go away in between.
-            if before != CLIMATOLOGY_VERSION:
+            if before != ONLINE_VERSION:
                 client.set_registered_model_alias(MODEL, "previous", _number(before))
 
     def rollback(self) -> str:
@@ -155,7 +156,7 @@ class Registry:
         if previous is None:
             raise PromotionRefusedError(
                 "there is no previous model to go back to",
-                f"`hothouse models promote {CLIMATOLOGY_VERSION}` serves the baseline.",
+                f"`hothouse models promote {ONLINE_VERSION}` serves without a network.",
             )
         self.promote(f"v{previous}")
         return f"v{previous}"

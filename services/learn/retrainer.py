@@ -20,7 +20,7 @@ from services.config import LearnSettings
 from services.errors import ArtefactError, HothouseError, RegistryError, TrainingError
 from services.learn.registry import Candidate, ModelRow, Registry
 from services.learn.triggers import Trigger, Triggers
-from services.messages import CLIMATOLOGY_VERSION
+from services.messages import ONLINE_VERSION
 
 __all__ = ["Cluster", "Retrainer"]
 
@@ -282,8 +282,8 @@ class Retrainer:
         self._tell("error", message=message, trigger=run["reason"])
 
     def _champion_folder(self, version: str) -> str:
-        """Where the champion's files are; empty for the climatology, or when they cannot be had."""
-        if version == CLIMATOLOGY_VERSION:
+        """Where the champion's files are; empty without a network, or when they cannot be had."""
+        if version == ONLINE_VERSION:
             return ""
         try:
             return str(self._registry.folder(version))
@@ -297,7 +297,7 @@ class Retrainer:
                 self._told = self._state.serving = self._cluster.serving()  # a start is no swap
                 if version == self._told:
                     return
-            folder = "" if version == CLIMATOLOGY_VERSION else str(self._registry.folder(version))
+            folder = "" if version == ONLINE_VERSION else str(self._registry.folder(version))
             self._cluster.serve(version, folder)
         except ArtefactError as error:
             if version != self._broken:

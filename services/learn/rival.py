@@ -18,7 +18,7 @@ import numpy.typing as npt
 from models import artefact
 from models.features import Inputs
 from services.learn.job import Job
-from services.messages import CLIMATOLOGY_VERSION, F32
+from services.messages import F32, ONLINE_VERSION
 
 __all__ = ["Rival", "rival_of"]
 
@@ -42,7 +42,7 @@ def rival_of(job: Job, cut_ms: int, options: Mapping[str, Any]) -> Rival:
 
     A champion that cannot be measured does not stand in the way of one that can serve, but the note says so.
     """
-    if job.champion == CLIMATOLOGY_VERSION:
+    if job.champion == ONLINE_VERSION:
         return Rival("the climatology", _climatology, cut_ms)
     try:
         model, until_ms = _load(job)

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from models.forecaster import Example
 from models.spec import ForecastSpec
-from models.trees import Forest
+from models.trees import LEAVES, Forest
 
 __all__ = ["Grower"]
 
@@ -26,11 +26,14 @@ F32 = npt.NDArray[np.float32]
 EXAMPLE_MS = 900_000
 HISTORY_DAYS = 28
 MIN_EXAMPLES = 500
+LONGEST_MS = 3 * 3_600_000
+"""Beyond this horizon trees add nothing to the ridges."""
+
 LEAST_DAYS = 3
 """Before, the climatology is still learning, and what it leaves over is not what it will leave over."""
 
 OPTIONS: dict[str, Any] = {
-    "loss": "absolute_error", "max_iter": 100, "learning_rate": 0.08, "max_leaf_nodes": 15, "min_samples_leaf": 60,
+    "loss": "absolute_error", "max_iter": 60, "learning_rate": 0.13, "max_leaf_nodes": LEAVES, "min_samples_leaf": 60,
     "l2_regularization": 1.0, "max_features": 0.3, "early_stopping": False, "random_state": 7,
 }  # fmt: skip
 
@@ -77,7 +80,7 @@ class Grower:
                 if len(both):
                     x.append(np.concatenate([origin.common[mine], origin.ahead[mine, h]], axis=1))
                     residual.append((y[theirs] - origin.base[mine, h]) / unit[h])
-            if not x:
+            if not x or ahead * self._spec.step_ms > LONGEST_MS:
                 cells.append([None] * targets)
                 continue
             regressors, wanted = np.concatenate(x), np.concatenate(residual)
@@ -98,34 +101,48 @@ def _fit(x: F32, residual: F32) -> HistGradientBoostingRegressor | None:
 
 def _forest(horizons: int, targets: int, cells: list[list[Any]]) -> Forest:
     """The fitted trees as plain arrays; a cell without a fit answers 0, as the climatology does."""
-    kinds = {"feature": np.int32, "threshold": np.float64, "missing_left": bool, "left": np.int32, "right": np.int32,
-             "value": np.float32}  # fmt: skip
-    parts: dict[str, list[Any]] = {name: [] for name in kinds}
-    trees = int(OPTIONS["max_iter"])
-    root, start = np.zeros((horizons, targets, trees), dtype=np.int32), np.zeros((horizons, targets), dtype=np.float32)
-    # Node 0 is a leaf of value 0, for trees that are not there.
-    _append(parts, feature=[-1], threshold=[0.0], missing_left=[True], left=[0], right=[0], value=[0.0])
-    size, depth = 1, 1
-    for h, row in enumerate(cells):
-        for m, fitted in enumerate(row):
-            if fitted is None:
-                continue
-            start[h, m] = float(np.ravel(fitted._baseline_prediction)[0])
-            for number, (tree,) in enumerate(fitted._predictors):
-                nodes = tree.nodes
-                leaf = nodes["is_leaf"].astype(bool)
-                _append(
-                    parts, feature=np.where(leaf, -1, nodes["feature_idx"]), threshold=nodes["num_threshold"],
-                    missing_left=nodes["missing_go_to_left"].astype(bool), left=nodes["left"].astype(np.int64) + size,
-                    right=nodes["right"].astype(np.int64) + size, value=np.where(leaf, nodes["value"], 0),
-                )  # fmt: skip
-                root[h, m, number] = size
-                size += len(nodes)
-                depth = max(depth, int(nodes["depth"].max()))
-    arrays = {name: np.concatenate(parts[name]).astype(kind) for name, kind in kinds.items()}
-    return Forest(horizons, targets, {**arrays, "root": root, "start": start, "depth": np.array(depth)})
+    fits = {(h, m): fitted for h, row in enumerate(cells) for m, fitted in enumerate(row) if fitted is not None}
+    shape = (len(fits), int(OPTIONS["max_iter"]))
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "shape": np.array([horizons, targets], dtype=np.int64),
+        "cell": np.array(list(fits), dtype=np.int64),
+        "column": np.zeros((*shape, LEAVES - 1), dtype=np.int32),
+        "threshold": np.full((*shape, LEAVES - 1), np.inf, dtype=np.float32),
+        "taken": np.full((*shape, LEAVES - 1), _ALL, dtype=np.uint16),
+        "value": np.zeros((*shape, LEAVES), dtype=np.float32),
+        "start": np.array([np.ravel(fitted._baseline_prediction)[0] for fitted in fits.values()], dtype=np.float32),
+    }
+    for c, fitted in enumerate(fits.values()):
+        for t, (tree,) in enumerate(fitted._predictors):
+            _flatten(tree.nodes, fitted.n_features_in_, {name: arrays[name][c, t] for name in _OF_A_TREE})
+    return Forest(horizons, targets, arrays)
 
 
-def _append(parts: dict[str, list[Any]], **columns: Any) -> None:
-    for name, column in columns.items():
-        parts[name].append(np.asarray(column))
+_ALL = (1 << LEAVES) - 1
+_OF_A_TREE = ("column", "threshold", "taken", "value")
+
+
+def _flatten(nodes: npt.NDArray[Any], width: int, tree: dict[str, npt.NDArray[Any]]) -> None:
+    """Fill in a tree's tests and leaves, from left to right, as :class:`Forest` wants them."""
+    tests, leaves = 0, 0
+
+    def visit(at: int) -> int:
+        """Number the leaves below a node; returns them as bits."""
+        nonlocal tests, leaves
+        node = nodes[at]
+        if node["is_leaf"]:
+            tree["value"][leaves] = node["value"]
+            leaves += 1
+            return 1 << (leaves - 1)
+        mine, tests = tests, tests + 1
+        tree["column"][mine] = node["feature_idx"] + (0 if node["missing_go_to_left"] else width)
+        # Regressors are single precision: the largest such number that is no larger than the threshold cuts equally.
+        # One that is infinite parts what is missing from all else.
+        highest = min(float(node["num_threshold"]), float(np.finfo(np.float32).max))
+        cut = np.float32(highest)
+        tree["threshold"][mine] = cut if cut <= highest else np.nextafter(cut, np.float32(-np.inf))
+        left = visit(node["left"])
+        tree["taken"][mine] = _ALL & ~left
+        return left | visit(node["right"])
+
+    visit(0)

@@ -56,10 +56,10 @@ class Backend(Protocol):
         """The past 48 h of a zone."""
 
     async def window(self, site: str, zone: str) -> Window:
-        """A zone's look-back; raises a 404 problem where its shard does not know it."""
+        """A zone's newest forecast and look-back; raises a 404 problem where its shard does not know it."""
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
-        """The climatology's forecast ``[H, M, Q]`` for targets ``now [M]`` at an origin; 404 as :meth:`window`."""
+        """The climatology's forecasts ``[N, H, M, Q]`` for targets ``now [N, M]``; 404 as :meth:`window`."""
 
     async def forecast(self, request: ForecastRequest) -> ForecastReply:
         """Run the champion."""

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from models.spec import QUANTILES, ForecastSpec, Place
 from services.errors import ArtefactError, HothouseError
-from services.messages import CLIMATOLOGY_VERSION, F32, I64, Champion, ForecastReply, ForecastRequest
+from services.messages import F32, I64, ONLINE_VERSION, Champion, ForecastReply, ForecastRequest
 from services.serve.follow import follow
 
 __all__ = ["Forecaster", "Load", "LoadedModel", "SlotLink", "warm_up"]
@@ -74,7 +74,7 @@ class Forecaster:
         self._load = load
         self._slot = slot
         self._generation = 0
-        self._serving: tuple[str, LoadedModel | None] = (CLIMATOLOGY_VERSION, None)
+        self._serving: tuple[str, LoadedModel | None] = (ONLINE_VERSION, None)
         self._error = ""
         self._clock_s = clock_s
         self._retry_s = self._pause_s = 0.0
@@ -136,7 +136,7 @@ class Forecaster:
         """Load the champion and serve it, or say why it cannot be served and when to try again."""
         try:
             model: LoadedModel | None = None
-            if champion["version"] != CLIMATOLOGY_VERSION:
+            if champion["version"] != ONLINE_VERSION:
                 model = await asyncio.to_thread(self._prepare, champion["folder"])
         except Exception as error:  # a bad artefact of any kind must not end the replica
             _log.warning("champion %s cannot be served", champion["version"], exc_info=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import APIRouter, Body, Query, Response
 from fastapi.responses import JSONResponse
 
@@ -12,7 +13,7 @@ from models.features import targets_of
 from services.serve.problems import ProblemError
 from services.serve.schemas import EXAMPLE_WHAT_IF, PREDICT_ANSWERS, WhatIf
 from services.serve.state import ApiState, Authorization
-from services.serve.what_if import apply_changes, forecast_request, what_if_answer, window_of_rows
+from services.serve.what_if import apply_changes, forecast_request, moved, what_if_answer, window_of_rows
 
 __all__ = ["predict_routes"]
 
@@ -38,18 +39,26 @@ def predict_routes(state: ApiState) -> APIRouter:
     async def what_if(
         question: Annotated[WhatIf, Body(examples=[EXAMPLE_WHAT_IF])], authorization: Authorization = None
     ) -> Response:
-        """Run the model over a window of rows of your own, over the zone's own window with changed inputs, or both."""
+        """What if? Changed inputs, a window of rows of your own, or both.
+
+        The answer is the zone's newest forecast, as GET says it, moved by as much as the change moves the network's
+        median; while no network serves, by as much as it moves the climatology. Rows that end at another time than
+        that forecast's origin are answered by the network alone.
+        """
         state.keys.require_reader(authorization)
         site, zone = view.find(question.zone, question.site)
         window = await backend.window(site, zone)
-        values, origin_ms = window["values"], window["origin_ms"]
+        values, origin_ms, quantiles = window["values"], window["origin_ms"], window["quantiles"]
         if question.rows:
             values, origin_ms = window_of_rows(question.rows, spec)
         if question.changes:
             values = apply_changes(values, question.changes, spec)
-        baseline = await backend.baseline(site, zone, origin_ms, targets_of(values[-1], spec))
-        reply = await backend.forecast(forecast_request(site, values, origin_ms, baseline, spec))
-        return JSONResponse(what_if_answer(site, zone, values, origin_ms, reply, spec))
+        windows = np.stack([values, window["values"]] if origin_ms == window["origin_ms"] else [values])
+        baseline = await backend.baseline(site, zone, origin_ms, targets_of(windows[:, -1], spec))
+        reply = await backend.forecast(forecast_request(site, windows, origin_ms, baseline, spec))
+        said = reply["quantiles"]
+        quantiles = said[0] if len(windows) == 1 else moved(quantiles, said[0], said[1], spec)
+        return JSONResponse(what_if_answer(site, zone, values, origin_ms, reply["version"], quantiles, spec))
 
     @routes.get("/zones")
     async def zones(authorization: Authorization = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from services.errors import ArtefactError
-from services.messages import CLIMATOLOGY_VERSION, Champion
+from services.messages import ONLINE_VERSION, Champion
 
 __all__ = ["ModelSlot", "ReplicaReport", "SlotStatus"]
 
@@ -100,13 +100,13 @@ class ModelSlot:
 
 def _read(path: Path) -> Champion:
     if not path.exists():
-        return Champion(generation=1, version=CLIMATOLOGY_VERSION, folder="")
+        return Champion(generation=1, version=ONLINE_VERSION, folder="")
     try:
         found = json.loads(path.read_text())
         return Champion(generation=int(found["generation"]), version=str(found["version"]), folder=str(found["folder"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ArtefactError(
-            f"the model slot {path} cannot be read: {error}", "Remove it to serve the climatology."
+            f"the model slot {path} cannot be read: {error}", "Remove it to serve without a network."
         ) from error
 
 

@@ -1,4 +1,9 @@
-"""``POST /predict``: a window of rows, or changed inputs, as a request to the model. Pure functions over arrays."""
+"""``POST /predict``: a window of rows, or changed inputs, as a question to the network. Pure functions over arrays.
+
+The forecast that ``GET`` answers is mixed from the network and from learners that know a zone by its past, not by a
+window. So a changed window moves it by as much as it moves the network's median: no change, the same forecast. Only
+rows of another time, of which no forecast was issued, are answered by the network alone.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +14,21 @@ import numpy as np
 
 from models.features import targets_of
 from models.spec import ForecastSpec
-from services.ingest.forecasting import Origin, zone_forecasts
-from services.messages import F32, ForecastReply, ForecastRequest, ZoneForecast
+from services.ingest.forecasting import zone_forecasts
+from services.messages import F32, ForecastRequest, ZoneForecast
 from services.serve.problems import ProblemError
 from services.serve.schemas import RowIn
+from services.store.rows import SiteStep
 
-__all__ = ["Window", "apply_changes", "forecast_request", "what_if_answer", "window_of_rows"]
+__all__ = ["Window", "apply_changes", "forecast_request", "moved", "what_if_answer", "window_of_rows"]
 
 
 class Window(TypedDict):
-    """A zone's look-back as its shard keeps it (``ShardActor.window``)."""
+    """A zone's newest forecast with its look-back, as its shard keeps it (``ShardActor.window``)."""
 
     values: F32  # [L, C], newest row last
     origin_ms: int
-    baseline: F32  # [H, M, Q]
+    quantiles: F32  # [H, M, Q]
 
 
 def window_of_rows(rows: Sequence[RowIn], spec: ForecastSpec) -> tuple[F32, int]:
@@ -58,25 +64,28 @@ def apply_changes(values: F32, changes: Mapping[str, float | None], spec: Foreca
 
 
 def forecast_request(site: str, values: F32, origin_ms: int, baseline: F32, spec: ForecastSpec) -> ForecastRequest:
-    """One example as a request to the Forecaster."""
+    """Windows ``[N, L, C]`` of one site and origin as a request to the Forecaster; ``baseline [N, H, M, Q]``."""
     return ForecastRequest(
         schema_hash=spec.hash,
-        sites=[site],
-        values=values[None].astype(np.float32, copy=False),
-        origin_ms=np.array([origin_ms], np.int64),
-        baseline=baseline[None].astype(np.float32, copy=False),
+        sites=[site] * len(values),
+        values=values.astype(np.float32, copy=False),
+        origin_ms=np.full(len(values), origin_ms, np.int64),
+        baseline=baseline.astype(np.float32, copy=False),
     )
 
 
+def moved(issued: F32, changed: F32, unchanged: F32, spec: ForecastSpec) -> F32:
+    """What was issued, moved by as much as a change moves the network's median: all ``[H, M, Q]``."""
+    low, high = (np.array(limits, np.float32)[:, None] for limits in zip(*spec.limits, strict=True))
+    return np.asarray(np.clip(issued + (changed - unchanged)[..., 1:2], low, high), np.float32)
+
+
 def what_if_answer(
-    site: str, zone: str, values: F32, origin_ms: int, reply: ForecastReply, spec: ForecastSpec
+    site: str, zone: str, values: F32, origin_ms: int, version: str, quantiles: F32, spec: ForecastSpec
 ) -> ZoneForecast:
-    """The reply as ``GET /predict`` would say it; the age of given values is not known."""
+    """A forecast ``[H, M, Q]`` as ``GET /predict`` would say it; the age of given values is not known."""
     newest = values[-1:]
-    origin = Origin(
-        partition=0, site=site, end_ms=origin_ms, zones=(zone,), indices=np.zeros(1, np.int64), values=newest,
-        ages_s=np.full_like(newest, np.nan), baseline=reply["quantiles"],
-    )  # fmt: skip
-    (forecast,) = zone_forecasts(spec, origin, reply["version"], reply["quantiles"])
+    step = SiteStep(0, site, origin_ms, (zone,), newest, np.full_like(newest, np.nan))
+    (forecast,) = zone_forecasts(spec, step, version, quantiles[None])
     forecast["degraded"] = ["what-if: the inputs were given or changed by the request"]
     return forecast

@@ -24,8 +24,12 @@ from services.store.parquet import day_of, names, read_table, write_table, write
 
 __all__ = ["IssuedForecast", "IssuedForecasts"]
 
+F32 = npt.NDArray[np.float32]
+
 _NAME = ("site", "origin_ms", "model_version")
 """Names a forecast; the newest of equal ones counts."""
+
+_VALUES = ("p10", "p50", "p90", "network", "climatology")
 
 MERGE_ROWS = 1 << 17
 """About how many rows of a day are in memory while it is merged."""
@@ -34,20 +38,23 @@ _SCHEMA = pa.schema(
     {
         "site": pa.string(), "zone": pa.string(), "origin_ms": pa.int64(), "model_version": pa.string(),
         "horizon_min": pa.int32(), "target": pa.string(), "p10": pa.float32(), "p50": pa.float32(),
-        "p90": pa.float32(),
+        "p90": pa.float32(), "network": pa.float32(), "climatology": pa.float32(), "age_steps": pa.int16(),
     }
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedForecast:
-    """What was forecast for a site at an origin, by one version."""
+    """What was forecast for a site at an origin, by one version, and all that learners take from it."""
 
     site: str
     origin_ms: int
     version: str
     zones: tuple[str, ...]  # Z
-    quantiles: npt.NDArray[np.float32]  # [Z, H, M, Q]
+    quantiles: F32  # [Z, H, M, Q]
+    network: F32  # [Z, H, M], the network's median; NaN where none answered
+    climatology: F32  # [Z, H, M], the climatology's median
+    age_steps: int  # how many newer rows of the site had closed when it was issued
 
 
 class IssuedForecasts:
@@ -72,7 +79,9 @@ class IssuedForecasts:
         write_table(part, pa.concat_tables(tables), check)
 
     def read(self, site: str, after_ms: int, horizons: int, targets: int) -> list[IssuedForecast]:
-        """A site's forecasts of all writers with an origin after ``after_ms``, by origin; others' shapes are left out.
+        """A site's forecasts of all writers with an origin after ``after_ms``, by origin, the newest issued last.
+
+        Those of another shape are left out.
 
         Raises :class:`HistoryError` for a damaged file.
         """
@@ -85,12 +94,15 @@ class IssuedForecasts:
                 if key in found:
                     continue
                 one = rows.filter((pc.field("origin_ms") == key[0]) & (pc.field("model_version") == key[1]))
-                quantiles = np.stack([one[q].to_numpy() for q in ("p10", "p50", "p90")], axis=-1)
                 zones = tuple(dict.fromkeys(one["zone"].to_pylist()))
-                if len(one) == len(zones) * horizons * targets:
-                    shaped = quantiles.reshape(len(zones), horizons, targets, 3)
-                    found[key] = IssuedForecast(site, *key, zones, shaped)
-        return sorted(found.values(), key=lambda forecast: forecast.origin_ms)
+                shape = (len(zones), horizons, targets)
+                if len(one) == np.prod(shape):
+                    columns = {name: one[name].to_numpy().reshape(shape) for name in _VALUES}
+                    quantiles = np.stack([columns.pop(q) for q in ("p10", "p50", "p90")], axis=-1)
+                    age_steps = one["age_steps"][0].as_py()
+                    found[key] = IssuedForecast(site, *key, zones, quantiles, **columns, age_steps=age_steps)
+        newest_last = list(found.values())[::-1]
+        return sorted(newest_last, key=lambda forecast: forecast.origin_ms)
 
     def merge_days(self, before_ms: int, writers: Collection[int], check: Callable[[], None] = always) -> int:
         """Make one file of the parts of each day of ``writers`` before the day of ``before_ms``; how many parts.
@@ -176,4 +188,7 @@ def _table(issued: IssuedForecast, horizons_min: Sequence[int], targets: Sequenc
         "horizon_min": pa.array(np.tile(np.repeat(np.array(horizons_min, np.int32), len(targets)), count)),
         "target": pa.array(list(targets) * (count * len(horizons_min))),
         "p10": quantiles[:, 0], "p50": quantiles[:, 1], "p90": quantiles[:, 2],
+        "network": issued.network.astype(np.float32).ravel(),
+        "climatology": issued.climatology.astype(np.float32).ravel(),
+        "age_steps": np.full(count * per_zone, issued.age_steps, np.int16),
     }, _SCHEMA)  # fmt: skip

@@ -1,7 +1,8 @@
 """Step 6 of the way of a reading: rows as Parquet, cut by UTC day of a row's end.
 
-``history/zones/{site}/{YYYY-MM-DD}-p{partition}.parquet`` and ``history/devices/...`` alike are a function of the
-rows alone, whatever the number of flushes and crashes on the way.
+``history/zones/{site}/{YYYY-MM-DD}-p{partition}-{step}s.parquet`` and ``history/devices/...`` alike are a function of
+the rows alone, whatever the number of flushes and crashes on the way. Rows stand in the order of their ends, so that
+the newest, which are nearly all that comes, go behind what is there.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from services.store.parquet import day_of, names, read_table, write_table
-from services.store.rows import SCHEMA_VERSION, DeviceRows, SiteStep
+from services.store.rows import DeviceRows, SiteStep
 
 __all__ = ["History", "age_column"]
 
@@ -32,11 +34,13 @@ def age_column(channel: str) -> str:
 class History:
     """Reads and writes the history under ``root``; one writer a partition, any number of readers.
 
-    ``channels`` are needed to write zone rows and to read an empty range.
+    ``channels`` are needed to write zone rows and to read an empty range. Only rows of ``step_s`` are read, as those
+    before and after a change of the step make no series; all are written.
     """
 
-    def __init__(self, root: Path, channels: Sequence[str]) -> None:
+    def __init__(self, root: Path, channels: Sequence[str], step_s: int = 300) -> None:
         self.root = root / "history"
+        self.step_s = step_s
         self.channels = tuple(channels)
         self._pending: list[SiteStep] = []
 
@@ -54,20 +58,21 @@ class History:
 
         ``check`` raises when the partition it is given belongs to another writer by now; no file of it is touched then.
         """
-        by_file: dict[tuple[str, str, int], list[SiteStep]] = {}
+        by_file: dict[tuple[str, str, int, int], list[SiteStep]] = {}
         for step in self._pending:
-            by_file.setdefault((step.site, day_of(step.end_ms), step.partition), []).append(step)
-        for (site, day, partition), steps in by_file.items():
+            step_s = step.step_ms // 1000 or self.step_s
+            by_file.setdefault((step.site, day_of(step.end_ms), step.partition, step_s), []).append(step)
+        for (site, day, partition, step_s), steps in by_file.items():
             still_ours = partial(check, partition)
             still_ours()
-            name = f"{site}/{day}-p{partition}.parquet"
+            name = f"{site}/{day}-p{partition}-{step_s}s.parquet"
             zones = self._zone_table(steps)
             if len(zones):
-                self._merge(self.root / "zones" / name, zones, ("zone", "end_ms"), still_ours)
+                _merge(self.root / "zones" / name, zones, ("end_ms", "zone"), still_ours)
             devices = _device_table(steps)
             if len(devices):
-                keys = ("zone", "device", "metric", "end_ms")
-                self._merge(self.root / "devices" / name, devices, keys, still_ours)
+                keys = ("end_ms", "zone", "device", "metric")
+                _merge(self.root / "devices" / name, devices, keys, still_ours)
         self._pending = []
 
     def sites(self) -> list[str]:
@@ -84,7 +89,8 @@ class History:
         chosen = []
         for site in self.sites() if sites is None else sorted(sites):
             folder = self.root / kind / site
-            chosen += [str(folder / n) for n in names(folder) if n.endswith(".parquet") and first <= n[:10] <= last]
+            ours = [name for name in names(folder) if name.endswith(f"-{self.step_s}s.parquet")]
+            chosen += [str(folder / name) for name in ours if first <= name[:10] <= last]
         return chosen
 
     def read(
@@ -103,12 +109,11 @@ class History:
         if end_ms is not None:
             keep &= ends <= end_ms
         table = table.filter(pa.array(keep))
-        names = [c for c in ("site", "zone", "device", "metric", "end_ms") if c in table.column_names]
-        return table.sort_by([(name, "ascending") for name in names])
+        keys = [c for c in ("site", "zone", "device", "metric", "end_ms") if c in table.column_names]
+        return table.sort_by([(key, "ascending") for key in keys])
 
     def _zone_table(self, steps: Sequence[SiteStep]) -> pa.Table:
         counts = [len(step.zones) for step in steps]
-        total = sum(counts)
         width = len(self.channels)
         empty = np.empty((0, width), np.float32)
         values = np.concatenate([empty, *(step.values for step in steps)])
@@ -117,7 +122,7 @@ class History:
             "site": pa.array([s.site for s in steps for _ in s.zones], pa.string()),
             "zone": pa.array([zone for s in steps for zone in s.zones], pa.string()),
             "end_ms": pa.array(np.repeat(np.array([s.end_ms for s in steps], np.int64), counts)),
-            "schema_version": pa.array(np.full(total, SCHEMA_VERSION, np.int16)),
+            "schema_version": pa.array(np.repeat(np.array([s.schema_version for s in steps], np.int32), counts)),
         }
         for index, channel in enumerate(self.channels):
             columns[channel] = pa.array(np.ascontiguousarray(values[:, index]))
@@ -125,17 +130,29 @@ class History:
             columns[age_column(channel)] = pa.array(np.ascontiguousarray(ages[:, index]))
         return pa.table(columns)
 
-    def _merge(self, path: Path, new: pa.Table, keys: tuple[str, ...], check: Callable[[], None]) -> None:
-        table = pa.concat_tables([read_table(path), new], promote_options="default") if path.exists() else new
-        # lexsort: the last key counts first; the position breaks ties, so that the newest of equal rows is last.
-        columns = [np.asarray(table[key].to_pylist()) for key in keys]
-        order = np.lexsort([np.arange(len(table)), *reversed(columns)])
-        last = np.ones(len(order), bool)
-        same = np.ones(len(order) - 1, bool)
-        for column in columns:
-            same &= column[order[1:]] == column[order[:-1]]
-        last[:-1] = ~same
-        write_table(path, table.take(pa.array(order[last])), check)
+
+def _merge(path: Path, new: pa.Table, keys: tuple[str, ...], check: Callable[[], None]) -> None:
+    """Add rows to a file; of rows with equal keys the newest stays."""
+    before = read_table(path) if path.exists() else new.slice(0, 0)
+    newest = pc.max(before["end_ms"]).as_py()
+    new = _in_order(new, keys)
+    if newest is None or newest < new["end_ms"][0].as_py():
+        table = pa.concat_tables([before, new])
+    else:
+        table = _in_order(pa.concat_tables([before, new]), keys)
+    write_table(path, table, check)
+
+
+def _in_order(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    """Sorted by the keys; of rows with equal keys only the last."""
+    places = table.append_column("_place", pa.array(np.arange(len(table))))
+    order = pc.sort_indices(places, sort_keys=[(key, "ascending") for key in (*keys, "_place")])
+    table = table.take(order).combine_chunks()
+    after, until = table.slice(1), table.slice(0, max(len(table) - 1, 0))
+    differs = np.zeros(len(until), bool)
+    for key in keys:
+        differs |= np.asarray(pc.not_equal(after[key], until[key]))
+    return table.filter(pa.array(np.append(differs, len(table) > 0)[: len(table)]))
 
 
 def _device_table(steps: Sequence[SiteStep]) -> pa.Table:
@@ -151,7 +168,7 @@ def _device_table(steps: Sequence[SiteStep]) -> pa.Table:
         "site": pa.array(np.repeat(np.array([step.site for step in steps], object), counts), pa.string()),
         "zone": column("zone", None), "device": column("device", None), "metric": column("metric", None),
         "end_ms": pa.array(np.repeat(np.array([step.end_ms for step in steps], np.int64), counts)),
-        "schema_version": pa.array(np.full(sum(counts), SCHEMA_VERSION, np.int16)),
+        "schema_version": pa.array(np.repeat(np.array([step.schema_version for step in steps], np.int32), counts)),
         "count": column("n", np.int32),
         **{name: column(name, np.float32) for name in ("mean", "min", "max", "last")},
     })  # fmt: skip

@@ -14,7 +14,8 @@ __all__ = ["SCHEMA_VERSION", "DeadLetter", "DeviceRow", "DeviceRows", "SiteStep"
 Column = npt.NDArray[Any]
 
 SCHEMA_VERSION = 1
-"""Rises when the meaning of a row's values changes; every row carries the one it was made under."""
+"""Of a site's rows as the settings make them; each change of them (``edge.change``) brings a greater one, and every row
+carries the version that it was made under."""
 
 
 class DeviceRow(NamedTuple):
@@ -92,6 +93,9 @@ class SiteStep:
     values: npt.NDArray[np.float32]  # [Z, C], NaN where missing
     ages_s: npt.NDArray[np.float32]  # [Z, C], from the newest reading to the row's end, NaN where none ever came
     devices: Sequence[DeviceRow] = ()
+    schema_version: int = SCHEMA_VERSION
+    step_ms: int = 0  # how long the row is; 0 where nobody asks
+    faults: Sequence[Sequence[str]] = ()  # [Z], what is wrong with a zone's sensors; () where nobody looked
 
 
 class DeadLetter(NamedTuple):

@@ -12,7 +12,7 @@ import math
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypedDict
 
 from services.messages import ZoneForecast
@@ -79,16 +79,21 @@ class InfluxWriter:
 
     ``zone_climate`` (tags site, zone; a field a channel; time: the row's end) and ``forecast`` (tags site, zone,
     target, horizon_min, model_version; fields p10, p50, p90, origin_ms; time: the forecast moment).
-    ``send`` takes line-protocol lines; it is there for tests, as is ``first_backoff_s``.
+    ``delivered`` is told, from the background thread, up to which row of each site (site -> end_ms) nothing waits any
+    more. ``send`` takes line-protocol lines; it is there for tests, as is ``first_backoff_s``.
     """
 
     def __init__(
         self, url: str, org: str, bucket: str, token: str, channels: Sequence[str], queue_points: int = 200_000,
         send: Callable[[list[str]], None] | None = None, first_backoff_s: float = FIRST_BACKOFF_S,
+        delivered: Callable[[Mapping[str, int]], None] = lambda newest: None,
     ) -> None:  # fmt: skip
         self._channels = tuple(channels)
         self._bound = queue_points
         self._queue: deque[str] = deque()
+        self._delivered = delivered
+        self._put_points = 0  # since the start
+        self._marks: deque[tuple[int, str, int]] = deque()  # done once so many points are: site, end_ms
         self._changed = threading.Condition()
         self._stopping = False
         self._stats = SeriesStats(queued=0, sent=0, refused=0, dropped=0, retries=0, last_error="")
@@ -106,7 +111,7 @@ class InfluxWriter:
                 fields = _fields(dict(zip(self._channels, values, strict=True)))
                 if fields:
                     lines.append(f"zone_climate,site={_tag(step.site)},zone={_tag(zone)} {fields} {step.end_ms}")
-        self._put(lines)
+        self._put(lines, {step.site: step.end_ms for step in steps})
 
     def forecasts(self, forecasts: Sequence[ZoneForecast]) -> None:
         """Queue issued forecasts, one point a target and horizon."""
@@ -148,9 +153,11 @@ class InfluxWriter:
         api = self._client.write_api(write_options=SYNCHRONOUS)
         return lambda lines: api.write(bucket, org, lines, write_precision=WritePrecision.MS)
 
-    def _put(self, lines: list[str]) -> None:
+    def _put(self, lines: list[str], newest: Mapping[str, int] = {}) -> None:
         with self._changed:
             self._queue.extend(lines)
+            self._put_points += len(lines)
+            self._marks.extend((self._put_points, site, end_ms) for site, end_ms in newest.items())
             while len(self._queue) > self._bound:
                 self._queue.popleft()
                 self._stats["dropped"] += 1
@@ -165,11 +172,26 @@ class InfluxWriter:
                 lines = [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
                 self._stats["queued"] = len(lines)  # those in flight; the queue is added in stats()
             outcome = self._deliver(lines)
+            if outcome is not None:
+                self._tell_delivered()
             with self._changed:
                 self._stats["queued"] = 0
                 if outcome is not None:
                     self._stats["sent" if outcome else "refused"] += len(lines)
                 self._changed.notify_all()
+
+    def _tell_delivered(self) -> None:
+        """Tell which rows are done with: taken, refused for good, or dropped beyond the bound."""
+        newest: dict[str, int] = {}
+        with self._changed:
+            done = self._put_points - len(self._queue)
+            while self._marks and self._marks[0][0] <= done:
+                _, site, end_ms = self._marks.popleft()
+                newest[site] = max(end_ms, newest.get(site, 0))
+        try:
+            self._delivered(newest)
+        except OSError as error:  # the note stays behind: a restart sends these points again
+            _log.warning("what InfluxDB has taken is not noted: %s", error)
 
     def _deliver(self, lines: list[str]) -> bool | None:
         """Send a batch, again and again while the server is away; false when it was refused, None when stopping."""

@@ -28,7 +28,8 @@ class FakeShard:
 
     def window(self, site: str, zone: str) -> dict[str, Any]:
         values = np.full((self.spec.lookback_steps, len(self.spec.channels)), 20, np.float32)
-        return {"values": values, "origin_ms": ORIGIN_MS, "baseline": self.baseline(site, zone, ORIGIN_MS, values[-1])}
+        quantiles = self.baseline(site, zone, ORIGIN_MS, values[-1:])[0]
+        return {"values": values, "origin_ms": ORIGIN_MS, "quantiles": quantiles}
 
     def baseline(self, site: str, zone: str, origin_ms: int, now: Any) -> Any:
-        return np.full((len(self.spec.horizons_min), len(self.spec.targets), 3), 20, np.float32)
+        return np.full((len(now), len(self.spec.horizons_min), len(self.spec.targets), 3), 20, np.float32)

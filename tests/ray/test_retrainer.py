@@ -12,11 +12,13 @@ import pytest
 import ray
 
 from models import artefact
+from models.forecaster import OnlineForecaster
 from services.config import Settings
 from services.errors import PromotionRefusedError
 from services.forecast_spec import forecast_spec
 from services.learn.actor import start_retrainer
 from services.messages import BOARD_ACTOR, NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
+from services.store.forests import Forests
 from tests.services.learn.synthetic import small_settings, write_history
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -54,7 +56,7 @@ class _Slot:
     """The slot without its file."""
 
     def __init__(self) -> None:
-        self.champion = {"generation": 1, "version": "climatology", "folder": ""}
+        self.champion = {"generation": 1, "version": "online", "folder": ""}
 
     def get(self) -> dict[str, Any]:
         return self.champion
@@ -158,6 +160,20 @@ def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Setti
     told = [event for event in events if event["kind"] in ("swap", "error")]
     assert [event["kind"] for event in told] == ["swap"] * 3, told
     assert {model["version"]: model["stage"] for model in models} == {"v1": "champion", "v2": "previous"}
+
+
+def test_trees_are_grown_without_being_asked_for(retrainer: Any, settings: Settings) -> None:
+    """Eight days of history are enough for trees: a task grows them, and the board is told."""
+    forests, spec = Forests(settings.storage), forecast_spec(settings)
+    name = _wait(forests.newest, "trees on the storage")
+    assert len(forests.load(name, spec, OnlineForecaster(spec).regressors)) > 0
+    assert forests.manifest(name)["grown_on"]["zones"] == ["demo/z1", "demo/z2"]
+
+    def told() -> list[dict[str, Any]]:
+        events, _ = ray.get(ray.get_actor(BOARD_ACTOR).seen.remote())
+        return [event for event in events if event["kind"] == "trees"]
+
+    assert name in _wait(told, "the board is told", 20)[0]["message"]
 
 
 def test_torn_artefact_is_refused_and_the_champion_stays(retrainer: Any) -> None:

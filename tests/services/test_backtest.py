@@ -9,15 +9,19 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from models.training import TrainingConfig
+from services.backtest import network
 from services.backtest.replay import Options, replay
 from services.backtest.report import cells, write
 from services.backtest.table import read_table, sun_sine
 from services.cli import app
 from services.errors import HothouseError
+from services.learn import trees
 
 RECORDING = Path(__file__).parent.parent / "data" / "lettuce_2022"
 DAY_MS = 86_400_000
-OPTIONS = Options(warmup_ms=2 * DAY_MS, every_ms=3_600_000, latitude=52.0, longitude=4.5, timezone="Europe/Amsterdam")
+PLACE = {"latitude": 52.0, "longitude": 4.5, "timezone": "Europe/Amsterdam"}
+OPTIONS = Options(warmup_ms=2 * DAY_MS, every_ms=3_600_000, network=False, **PLACE)
 
 
 def hourly(day, hour):
@@ -74,11 +78,17 @@ def test_nothing_after_an_origin_is_used(real):
     assert before.quantiles[~old].tobytes() != after.quantiles[~old].tobytes()
 
 
-def test_trees_see_no_future_either(tmp_path):
-    """The same on rows long enough for trees to be grown twice."""
-    table = read_table(made_up(tmp_path / "r", days=18, step_min=30))
-    rows = round(16.3 * 48)
-    before, after = replay(table, OPTIONS), replay(shortened(table, rows), OPTIONS)
+def test_trees_and_network_see_no_future_either(tmp_path, monkeypatch):
+    """The same on rows long enough for trees to be grown, and the network to be trained, twice."""
+    monkeypatch.setitem(trees.OPTIONS, "max_iter", 10)
+    monkeypatch.setattr(network, "CONFIG", TrainingConfig(epochs=1, hidden=8))
+    table = read_table(made_up(tmp_path / "r", days=14, step_min=30))
+    rows = round(12.3 * 48)
+    options = Options(warmup_ms=5 * DAY_MS, every_ms=3_600_000, **PLACE)
+    before, after = replay(table, options), replay(shortened(table, rows), options)
+    assert np.isfinite(before.frozen).any()
+    old = before.origin_ms < table.start_ms + rows * table.step_ms
+    assert before.frozen[old].tobytes() == after.frozen[old].tobytes()
     old = before.origin_ms < table.start_ms + rows * table.step_ms
     assert before.quantiles[old].tobytes() == after.quantiles[old].tobytes()
     assert before.quantiles[~old].tobytes() != after.quantiles[~old].tobytes()
@@ -187,7 +197,9 @@ def test_the_command(tmp_path):
     """`hothouse backtest` writes the file, prints the table, and refuses what it does not understand."""
     folder, out = made_up(tmp_path / "r"), tmp_path / "p.parquet"
     run = CliRunner()
-    done = run.invoke(app, ["backtest", str(folder), "--out", str(out), "--warmup", "3d", "--every", "1h"])
+    done = run.invoke(
+        app, ["backtest", str(folder), "--out", str(out), "--warmup", "3d", "--every", "1h", "--no-network"]
+    )
     assert done.exit_code == 0, done.output
     assert "t_air_c" in done.output or "t_air" in done.output
     assert "mean MAE" in done.output

@@ -312,3 +312,11 @@ def test_an_unknown_error_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) ->
     assert "RuntimeError: boom" in result.stderr
     assert "--debug" in result.stderr
     assert isinstance(hothouse("--debug", "config").exception, RuntimeError)
+
+
+def test_a_buffer_is_not_run_as_a_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With uplink.to the log is emptied as its records leave: `hothouse up` on it is refused in a sentence."""
+    monkeypatch.setenv("HOTHOUSE_UPLINK__TO", "mqtt://central.example")
+    result = hothouse("up")
+    assert result.exit_code == 2
+    assert "this log is a buffer" in result.output

@@ -10,6 +10,7 @@ import pytest
 from services.cli.settings_view import commented_toml, list_settings, unknown_variables
 from services.config import Settings, load_settings
 from services.errors import ConfigError
+from services.log import gateway_options, uplink_options
 
 
 @pytest.fixture(autouse=True)
@@ -135,3 +136,14 @@ def test_the_commented_file_can_be_uncommented() -> None:
     settings = load_settings(write(text))
     assert settings.model_copy(update={"sites": ()}) == Settings()
     assert settings.sites[0].timezone == "Europe/Amsterdam"
+
+
+def test_an_uplink_needs_a_file_as_buffer_and_no_other_reader() -> None:
+    """uplink.to with a log on Kafka is refused; `hothouse gateway` passes its settings on."""
+    with pytest.raises(ConfigError, match="buffer"):
+        load_settings(uplink={"to": "mqtt://a"}, log={"kind": "kafka"}, kafka={"servers": ["a:1"]})
+    settings = load_settings(uplink={"to": "mqtt://a", "username": "u", "password_file": "p"}, log={"max_mib": 5})
+    assert uplink_options(settings)[:2] == ["--uplink", "mqtt://a"]
+    assert uplink_options(settings)[-4:] == ["--uplink-username", "u", "--uplink-password-file", "p"]
+    assert uplink_options(load_settings()) == []
+    assert gateway_options(settings)[-4:] == ["--max-mib", "5.0", "--reserve-mib", "64.0"]

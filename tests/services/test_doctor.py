@@ -136,3 +136,21 @@ def test_a_real_influxdb_answers_and_a_wrong_token_fails(monkeypatch: pytest.Mon
     monkeypatch.setenv("HOTHOUSE_INFLUX__TOKEN", "somebody:else")
     wrong = check_of("InfluxDB", influx=influx)
     assert (wrong.state, "TOKEN" in wrong.advice) == (State.FAIL, True)
+
+
+@pytest.mark.parametrize(
+    ("to", "advice"), [("mqtt://127.0.0.1:1", "uplink."), ("kafka://127.0.0.1:1/t", "uplink."), ("ftp://x", "uplink.")]
+)
+def test_an_uplink_that_does_not_answer_is_found(to: str, advice: str) -> None:
+    """A central side that is away, or an address that is none, fails with the settings to look at."""
+    check = check_of("uplink", uplink={"to": to})
+    assert check.state is State.FAIL
+    assert to in check.found
+    assert advice in check.advice
+
+
+@pytest.mark.broker
+def test_an_uplink_that_answers_is_fine() -> None:
+    """A central broker that lets us in passes."""
+    check = check_of("uplink", uplink={"to": f"mqtt://{require_env('HOTHOUSE_TEST_MQTT')}"})
+    assert check.state is State.OK, check

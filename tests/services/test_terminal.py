@@ -22,7 +22,7 @@ REASON = "air_temp_c at 60 min: 0.52 against 0.61 of climatology, over 12,345 he
 def forecast(zone: str = ZONE) -> dict[str, Any]:
     """An answer of /predict with wide numbers."""
     return {
-        "site": "demo", "zone": zone, "model_version": "climatology", "degraded": ["co2_ppm is 3 h old"],
+        "site": "demo", "zone": zone, "model_version": "online", "degraded": ["co2_ppm is 3 h old"],
         "now": LEVELS,
         "forecasts": {
             target: [{"horizon_min": h, "p10": x * 0.9, "p50": x, "p90": x * 1.1} for h in HORIZONS_MIN]
@@ -70,7 +70,7 @@ def test_forecasts_fit() -> None:
     text = shown(forecast_view([forecast(), forecast("north")]))
     assert text.count("1234 (1111-1358)") == 6
     assert text.count("17.2 (15.5-19.0)") == 6
-    assert f"demo/{ZONE}  model climatology  degraded: co2_ppm is 3 h old" in text
+    assert f"demo/{ZONE}  model online  degraded: co2_ppm is 3 h old" in text
 
 
 def test_models_fit() -> None:

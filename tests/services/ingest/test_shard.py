@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,16 +17,21 @@ import pytest
 
 from edge.log import MemoryLog, NewRecord, RecordKind
 from edge.reading import SITE_ZONE, Refusal
+from models.features import day_bins, targets_of
+from models.forecaster import OnlineForecaster
+from models.spec import Place
 from services.config import Settings, SiteSettings, StreamSettings, load_settings
 from services.errors import ConfigError
 from services.forecast_spec import forecast_spec
 from services.ingest.shard import Shard
 from services.ingest.snapshot import FencedError, SnapshotError
-from services.messages import CLIMATOLOGY_VERSION, ForecastReply, ForecastRequest, ZoneForecast
+from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
 from services.store.deadletters import DeadLetters
 from services.store.forecasts import IssuedForecasts
+from services.store.forests import Forests
 from services.store.history import History
 from services.store.series import NullSeries
+from tests.services.forests import small_forest
 from tests.services.ingest.samples import STEP, T0, new_records, sample
 
 ZONES = ("z1", "z2")
@@ -66,18 +72,18 @@ class Held(Executor):
 
 
 class FakeForecaster:
-    """Answers with the baseline; keeps the requests."""
+    """Answers with the baseline, or ``network`` more; keeps the requests."""
 
     def __init__(self) -> None:
         self.requests: list[ForecastRequest] = []
-        self.version = CLIMATOLOGY_VERSION
+        self.version, self.network = ONLINE_VERSION, 0.0
         self.away = False
 
     def __call__(self, request: ForecastRequest) -> ForecastReply:
         if self.away:
             raise ConnectionError("the forecaster is away")
         self.requests.append(request)
-        return ForecastReply(version=self.version, quantiles=request["baseline"])
+        return ForecastReply(version=self.version, quantiles=request["baseline"] + np.float32(self.network))
 
 
 class FakeBoard:
@@ -198,7 +204,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Rig:
 def test_a_kill_at_any_durable_moment_changes_no_bit(tmp_path: Path, undisturbed: Rig, moment: str, nth: int) -> None:
     """After a crash at a named moment, the next shard leaves the same files, counts and dead letters."""
     rig = Rig(tmp_path, MemoryLog(1), snapshot_s=0.5)
-    rig.clock = Clock(tick_s=0.3)
+    rig.clock = Clock(tick_s=0.6)  # a snapshot each round, though the state is large
     left, seen = list(day()), 0
 
     def crash(name: str) -> None:
@@ -245,6 +251,103 @@ def test_a_restart_continues_the_learners_exactly(tmp_path: Path) -> None:
     )
 
 
+def replayed(rig: Rig, shard: Shard, network: float | None) -> dict[int, Any]:
+    """What the rows of the history give in a plain loop, origin -> quantiles [Z, H, M, Q]."""
+    spec = shard.spec
+    forecaster = OnlineForecaster(spec)
+    zones = np.array([forecaster.add_zone() for _ in ZONES])
+    table = History(rig.settings.storage, spec.channels).read()
+    rows = np.stack([table[name].to_numpy() for name in spec.channels], axis=-1).reshape(
+        len(ZONES), -1, len(spec.channels)
+    )
+    found = {}
+    for n in range(rows.shape[1]):
+        at = T0 + n * STEP
+        bins = day_bins(Place("Europe/Amsterdam"), np.full(len(ZONES), at), spec)
+        dark = np.full((len(ZONES), 1 + len(spec.horizons_min)), np.nan, np.float32)
+        learned = forecaster.learn(zones, at // STEP, rows[:, n], bins, dark)
+        found[at] = forecaster.predict(learned, None if network is None else learned.baseline + np.float32(network))
+    return found
+
+
+@pytest.mark.parametrize("version", [ONLINE_VERSION, "v3"])
+def test_live_forecasts_are_those_of_a_plain_replay(tmp_path: Path, version: str) -> None:
+    """The shard's forecasts equal those of a loop over its rows, as a backtest runs it, with a network and without."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    rig.forecaster.version, rig.forecaster.network = version, 1.5
+    shard = rig.shard()
+    for record in day(330):
+        rig.log.append([record])
+        shard.step()
+        shard.step()
+    shard.flush()
+    issued = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
+    expected = replayed(rig, shard, None if version == ONLINE_VERSION else 1.5)
+    assert len(issued) == 329
+    assert {f.age_steps for f in issued} == {0}
+    for forecast in issued:
+        np.testing.assert_array_equal(forecast.quantiles, expected[forecast.origin_ms])
+        network = np.nan if version == ONLINE_VERSION else forecast.climatology + np.float32(1.5)
+        np.testing.assert_array_equal(forecast.network, np.broadcast_to(network, forecast.network.shape))
+    other = replayed(rig, shard, 1.5 if version == ONLINE_VERSION else None)
+    assert not np.allclose(issued[-1].quantiles, other[issued[-1].origin_ms], equal_nan=True)
+
+
+def test_a_crash_leaves_the_learners_as_they_would_have_been(tmp_path: Path) -> None:
+    """Forecasts that were issued after the snapshot, some of them late, are learned from again in the replay."""
+    states = []
+    for crashes in (False, True):
+        rig = Rig(tmp_path / str(crashes), MemoryLog(1), snapshot_s=3000)
+        rig.forecaster.version, rig.forecaster.network = "v3", 1.5
+        rig.executor = held = Held()
+        shard = rig.shard()
+        for n, record in enumerate(day(150)):
+            rig.log.append([record])
+            shard.step()
+            if n % 3 == 2:
+                held.release()
+                shard.step()
+            if n == 40:
+                shard.flush()
+        rig.drain(shard)
+        if crashes:  # all after the flush is lost; what was issued meanwhile is there
+            rig.executor = Held()
+            shard = rig.shard()
+            rig.drain(shard)
+        states.append(shard._partitions[0].state())
+    issued = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
+    assert len(issued) > 100
+    assert {f.age_steps for f in issued} >= {0, 1, 2, 3}
+    for part in ("forecaster", "scores"):
+        one, other = (msgspec.msgpack.encode(state[part], enc_hook=np.ndarray.tobytes) for state in states)
+        assert one == other, part
+
+
+def test_new_trees_are_taken_up_and_torn_ones_are_told(tmp_path: Path) -> None:
+    """A shard uses the newest trees on the storage within a second, keeps them in its snapshot, and refuses others."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    rig.clock = Clock(tick_s=0.3)
+    shard = rig.shard()
+    rig.drain(shard)
+    forests, spec = Forests(rig.settings.storage), shard.spec
+    regressors = shard._partitions[0].forecaster.regressors
+    name = forests.keep(small_forest(spec), spec, regressors, {"to_ms": T0})
+    for _ in range(3):
+        shard.step()
+    assert len(shard._partitions[0].forecaster.forest) > 0
+    torn = forests.keep(small_forest(spec), spec, regressors, {"to_ms": T0 + 86_400_000})
+    (rig.settings.storage / "models" / "forests" / torn / "weights.safetensors").write_bytes(b"torn")
+    for _ in range(3):
+        shard.step()
+    assert f"the trees {torn} are torn" in shard.stats()["last_error"]
+    rig.log.append(list(day(20))[13:])
+    rig.drain(shard)
+    shard.close()
+    shutil.rmtree(rig.settings.storage / "models")
+    assert name != torn
+    assert len(rig.shard()._partitions[0].forecaster.forest) > 0
+
+
 def test_each_closed_step_is_forecast_published_and_kept(tmp_path: Path) -> None:
     """Live, every step has a forecast of each zone, kept under its version before it is shown."""
     rig = Rig(tmp_path, MemoryLog(1))
@@ -256,7 +359,7 @@ def test_each_closed_step_is_forecast_published_and_kept(tmp_path: Path) -> None
     published = rig.board.published
     assert [f["origin_ms"] for f in published if f["zone"] == "z1"] == [T0 + n * STEP for n in range(11)]
     newest = published[-1]
-    assert newest["model_version"] == CLIMATOLOGY_VERSION
+    assert newest["model_version"] == ONLINE_VERSION
     assert (newest["now"]["co2_ppm"], newest["now"]["out_temp_c"], newest["now"]["rain"]) == (510.0, 4.0, None)
     assert newest["freshness_s"]["air_temp_c"] == 0.0
     assert newest["degraded"] == []
@@ -328,7 +431,7 @@ def test_refresh_computes_the_last_step_again(tmp_path: Path) -> None:
     shard.refresh()
     rig.drain(shard)
     after = rig.board.published[-1]
-    assert (before["origin_ms"], before["model_version"]) == (after["origin_ms"], CLIMATOLOGY_VERSION)
+    assert (before["origin_ms"], before["model_version"]) == (after["origin_ms"], ONLINE_VERSION)
     assert after["model_version"] == "v2"
 
 
@@ -581,7 +684,7 @@ def test_sites_of_all_partitions_are_served(tmp_path: Path) -> None:
 
 
 def test_a_window_is_what_the_forecast_was_made_from(tmp_path: Path) -> None:
-    """``POST /predict`` sees the values and the baseline of the zone's newest forecast."""
+    """``POST /predict`` sees the rows, the quantiles and the baseline of the zone's newest forecast."""
     rig = Rig(tmp_path, filled(list(day(30))))
     shard = rig.shard()
     rig.drain(shard)
@@ -589,11 +692,12 @@ def test_a_window_is_what_the_forecast_was_made_from(tmp_path: Path) -> None:
     assert window is not None
     assert window["origin_ms"] == T0 + 28 * STEP
     np.testing.assert_array_equal(window["values"], request["values"][-1])
-    np.testing.assert_array_equal(window["baseline"], request["baseline"][-1])
-    now = np.array([21.0, 70.0, 528.0, 0.7], np.float32)
-    other = shard.baseline("demo", "z2", window["origin_ms"], now)
-    assert other is not None
-    assert other.shape == window["baseline"].shape
+    shown = [point["p50"] for point in rig.board.published[-1]["forecasts"]["air_temp_c"]]
+    np.testing.assert_allclose(window["quantiles"][:, 0, 1], shown, atol=1e-4)
+    now = targets_of(request["values"][-1:, -1], shard.spec)
+    baseline = shard.baseline("demo", "z2", window["origin_ms"], now)
+    assert baseline is not None
+    np.testing.assert_array_equal(baseline, request["baseline"][-1:])
     assert shard.window("demo", "nowhere") is shard.baseline("demo", "nowhere", T0, now) is None
 
 

@@ -9,11 +9,12 @@ import random
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edge.log import Record
 from edge.reading import SITE_ZONE, VOCABULARY, Refusal, Sample
+from services.ingest import open_rows
 from services.ingest.windows import GAP_MS, Closed, PartitionWindows
 from services.store.rows import SiteStep
 from tests.services.ingest.samples import STEP, T0, record, sample, tick
@@ -169,6 +170,18 @@ def test_a_gateway_that_was_away_does_not_make_its_queue_late() -> None:
     assert (closed.late, closed.accepted) == (0, 9)
 
 
+@pytest.mark.parametrize("away_ms", [IDLE + 1, 10 * STEP])
+def test_an_outage_that_begins_in_a_pause_of_the_devices_makes_nothing_late(away_ms: int) -> None:
+    """A tick that saw no sample before the gateway went away does not make of its absence a silence of the devices."""
+    w = windows()
+    feed([sample(T0, 1)], w)
+    gone = T0 + 30_000
+    back = gone + away_ms
+    queue = [record(3, [sample(at, at) for at in range(gone + 1000, back, 1000)], back)]
+    closed = w.feed([tick(1, gone), tick(2, back), *queue])
+    assert (closed.late, closed.accepted) == (0, len(range(gone + 1000, back, 1000)))
+
+
 def test_a_stuck_clock_does_not_hold_a_site_open() -> None:
     """Samples that bring no new event time do not count as life."""
     w = windows()
@@ -209,10 +222,13 @@ def test_refusals_are_counted_apart_by_sample_and_by_value() -> None:
     ]  # fmt: skip
 
 
-def test_state_is_refused_when_foreign() -> None:
-    """Bytes that are no state raise instead of giving half a state."""
-    with pytest.raises(msgspec.DecodeError):
-        windows().load(b"\xc1")
+def test_half_a_state_is_refused() -> None:
+    """A state in which something is missing raises and changes nothing."""
+    w = windows()
+    feed([sample(T0, 1)], w)
+    with pytest.raises(KeyError):
+        w.load({"sites": {"other": {}}, "origins": {}})
+    assert w.sites == ("demo",)
 
 
 @st.composite
@@ -225,20 +241,31 @@ def streams(draw: st.DrawFn) -> tuple[list[Sample], random.Random]:
         names = rng.sample(METRICS, 3)
         values = {name: rng.choice([0.1, 33.3, 7.7, 1e-3, 59.9]) for name in names}
         at = T0 + rng.randrange(0, 4 * STEP, 1000)
-        samples.append(Sample(site, zone, rng.choice("ab"), rng.choice(["bootbootA", "bootbootB"]), seq, at, values))
+        name = site, zone, rng.choice("ab"), rng.choice(["bootbootA", "bootbootB"])
+        samples.append(Sample(*name, seq + rng.choice([0, 0, 2**32, 2**52]), at, values))
     return sorted(samples, key=lambda s: (s.ts_ms, s.seq)), rng
 
 
+@pytest.mark.parametrize("small", [False, True])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(streams())
-def test_rows_do_not_depend_on_order_batching_or_repetition(stream: tuple[list[Sample], random.Random]) -> None:
-    """Within the lateness any order, batching and repetition gives byte-identical rows, also through a snapshot."""
+def test_rows_do_not_depend_on_order_batching_or_repetition(
+    small: bool, monkeypatch: pytest.MonkeyPatch, stream: tuple[list[Sample], random.Random]
+) -> None:
+    """Within the lateness any order, batching and repetition gives byte-identical rows, also through a snapshot, and
+    also where keys settle, chunks are joined and names are forgotten all the time.
+    """
+    if small:
+        for name, size in (("_RECENT", 2), ("_CHUNKS", 2), ("_SPARE_NAMES", -3)):
+            monkeypatch.setattr(open_rows, name, size)
     samples, rng = stream
     end = max(s.ts_ms for s in samples) + 10 * STEP
     ticks = [tick(10_000 + n, end + n * IDLE, site) for n in range(3) for site in ("demo", "other")]
     plain = windows().feed([*(record(n, [s]) for n, s in enumerate(samples)), *ticks])
     copies = rng.sample(samples, len(samples) // 2)
     shuffled = sorted([*samples, *copies], key=lambda s: s.ts_ms + rng.uniform(0, LATE))
-    records, at = [], 0
+    records: list[Record] = []
+    at = 0
     while at < len(shuffled):
         batch = shuffled[at : at + rng.randint(1, 7)]
         at += len(batch)
@@ -263,3 +290,63 @@ def test_rows_are_sorted_and_typed() -> None:
     assert step.zones == ("a", "b", "z1")[: len(step.zones)]
     assert step.values.dtype == step.ages_s.dtype == np.float32
     assert dataclasses.is_dataclass(step)
+
+
+@given(streams())
+def test_a_device_ten_minutes_ahead_closes_nobodys_row(stream: tuple[list[Sample], random.Random]) -> None:
+    """Every row of the others is the same as without it, and none of their samples is late."""
+    samples, rng = stream
+    arrived = sorted(samples, key=lambda s: s.ts_ms + rng.uniform(0, LATE))
+    records: list[Record] = []
+    with_it: list[Record] = []
+    now = 0
+    for s in arrived:
+        now = max(now, s.ts_ms)
+        records.append(record(len(records), [s], now))
+        ahead = sample(now + 600_000, len(records), "z1", "ahead", s.site, wind_m_s=3.0)
+        with_it += [record(0, [ahead], now), records[-1]] if rng.random() < 0.3 else [records[-1]]
+    end = now + 20 * STEP
+    ticks = [tick(10_000 + n, end + n * IDLE, site) for n in range(3) for site in ("demo", "other")]
+    plain, ahead_too = windows().feed([*records, *ticks]), windows().feed([*with_it, *ticks])
+    assert ahead_too.late == plain.late == 0
+
+    def rows(closed: Closed) -> list[tuple[object, ...]]:
+        return sorted((s.site, s.end_ms, *row) for s in closed.steps for row in s.devices if row.device != "ahead")
+
+    assert rows(ahead_too) == rows(plain)
+
+
+@given(st.lists(st.integers(0, 3 * 900_000), min_size=1, max_size=20), st.sampled_from([60_000, 300_000, 900_000]))
+def test_a_silent_sites_rows_close_by_receive_time(offsets: list[int], step_ms: int) -> None:
+    """Ticks close a row at the latest two of them after its end, the lateness and the idle time have passed."""
+    w = PartitionWindows(step_ms, LATE, IDLE, VOCABULARY)
+    tick_ms = step_ms // 10
+    w.feed([record(0, [sample(T0 + at, n)]) for n, at in enumerate(sorted(offsets))])
+    begin = T0 + max(offsets)
+    still_open = max(offsets) + T0
+    for now in range(begin, begin + 4 * step_ms + LATE + IDLE, tick_ms):
+        for step in w.feed([tick(1, now)]).steps:
+            assert now <= max(step.end_ms, begin - LATE) + LATE + IDLE + 2 * tick_ms
+    closed_ms = w.watermark_ms("demo")
+    assert closed_ms is not None
+    assert closed_ms >= still_open
+
+
+@given(streams())
+def test_a_replay_from_any_offset_gives_the_same_rows(stream: tuple[list[Sample], random.Random]) -> None:
+    """Whatever record it begins at: each row of which all samples are there is the same."""
+    samples, rng = stream
+    gauges = [s for s in samples if not {"vent_lee_pct", "irrigation_l_m2"} & s.values.keys()]
+    records = [record(n, [s], s.ts_ms) for n, s in enumerate(gauges)]
+    start = rng.randint(0, len(records))
+    newest: dict[str, int] = {}
+    for r, s in zip(records[:start], gauges, strict=False):
+        newest[r.site] = max(newest.get(r.site, 0), s.ts_ms)
+    end = T0 + 20 * STEP
+    ticks = [tick(10_000 + n, end + n * IDLE, site) for n in range(3) for site in ("demo", "other")]
+
+    def rows(closed: Closed) -> list[tuple[object, ...]]:
+        found = [(s.site, s.end_ms, *row) for s in closed.steps for row in s.devices]
+        return sorted(row for row in found if row[1] - STEP >= newest.get(row[0], 0))
+
+    assert rows(windows().feed([*records[start:], *ticks])) == rows(windows().feed([*records, *ticks]))

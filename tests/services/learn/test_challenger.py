@@ -41,7 +41,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[TrainPlan]:
 
     def read(files: Any, channels: Any, after_ms: int, to_ms: int) -> Table:
         root = Path(files[0]).parents[3]
-        return Table(History(root, channels).read(after_ms, to_ms))
+        return Table(History(root, channels, 900).read(after_ms, to_ms))
 
     monkeypatch.setattr(challenger, "train", train)
     monkeypatch.setattr(challenger.dataset, "read", read)
@@ -56,8 +56,9 @@ def job(tmp_path: Path) -> Job:
     spec = forecast_spec(settings)
     return Job(
         name="one", storage=str(settings.storage), spec=spec, learn=settings.learn, places={},
-        files=tuple(History(settings.storage, spec.channels).files()), after_ms=START_MS, to_ms=newest,
-        log_offsets={"0": 1}, champion="climatology", champion_folder="", use_gpu=False,
+        files=tuple(History(settings.storage, spec.channels, settings.stream.step_s).files()), after_ms=START_MS,
+        to_ms=newest,
+        log_offsets={"0": 1}, champion="online", champion_folder="", use_gpu=False,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from tests.services.learn.synthetic import SCHEMA, make_candidate
 
 def test_empty_registry_serves_the_climatology(registry: Registry) -> None:
     """Before the first promotion the champion is the climatology and there is nothing to go back to."""
-    assert registry.champion() == "climatology"
+    assert registry.champion() == "online"
     assert registry.list() == []
     with pytest.raises(PromotionRefusedError, match="no previous model"):
         registry.rollback()
@@ -66,7 +66,7 @@ def test_damaged_artefact_is_never_promoted(registry: Registry, tmp_path: Path, 
         registry.promote(version)
     with pytest.raises(ArtefactError):
         registry.folder(version)
-    assert registry.champion() == "climatology"
+    assert registry.champion() == "online"
 
 
 def test_model_of_another_schema_is_never_promoted(registry: Registry, tmp_path: Path) -> None:
@@ -100,8 +100,8 @@ def test_promoting_what_serves_is_refused(registry: Registry, tmp_path: Path) ->
 def test_going_back_to_the_climatology(registry: Registry, tmp_path: Path) -> None:
     """Promoting ``climatology`` takes the champion away and keeps it as ``previous``."""
     registry.promote(registry.register(make_candidate(tmp_path / "a"), created_ms=1))
-    registry.promote("climatology")
-    assert registry.champion() == "climatology"
+    registry.promote("online")
+    assert registry.champion() == "online"
     assert registry.rollback() == "v1"
 
 
@@ -124,4 +124,4 @@ def test_threads_make_the_file_once(tmp_path: Path) -> None:
     """Several threads that use a new registry at the same moment all get its answer."""
     registry = Registry(f"sqlite:///{tmp_path / 'mlflow.sqlite'}", tmp_path, SCHEMA)
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda _: registry.champion(), range(4))) == ["climatology"] * 4
+        assert list(pool.map(lambda _: registry.champion(), range(4))) == ["online"] * 4

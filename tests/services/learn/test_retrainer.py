@@ -28,7 +28,7 @@ class FakeCluster:
         self.served: list[tuple[str, str]] = []
         self.events: list[dict[str, Any]] = []
         self.shown: tuple[list[ModelRow], dict[str, Any]] = ([], {})
-        self.slot = "climatology"
+        self.slot = "online"
 
     def history_days(self) -> float:
         return self.days
@@ -236,8 +236,8 @@ def test_rollback_and_promote_reach_the_slot_at_once(make: Make, cluster: FakeCl
     retrainer.retrain_if_due()
     assert retrainer.rollback() == {"version": "v1", "before": "v2"}
     assert cluster.slot == "v1"
-    assert retrainer.promote("climatology") == {"version": "climatology", "before": "v1"}
-    assert cluster.served[-1] == ("climatology", "")
+    assert retrainer.promote("online") == {"version": "online", "before": "v1"}
+    assert cluster.served[-1] == ("online", "")
     retrainer.trigger("now")
     with pytest.raises(TrainingError, match="asked for"):
         retrainer.trigger("again")

@@ -15,13 +15,15 @@ from services.serve.problems import ProblemError
 from services.serve.slot import ReplicaReport, SlotStatus
 from services.serve.what_if import Window
 
-__all__ = ["ORIGIN_MS", "SPEC", "FakeBackend", "zone_forecast"]
+__all__ = ["ISSUED", "ORIGIN_MS", "SPEC", "FakeBackend", "zone_forecast"]
 
 ORIGIN_MS = 1_646_092_800_000
 SPEC = ForecastSpec(
     channels=("air_temp_c", "rh_pct", "co2_ppm", "vent_lee_pct"), targets=("air_temp_c", "rh_pct", "vpd_kpa"),
     horizons_min=(5, 60, 1440), lookback_steps=12,
 )  # fmt: skip
+ISSUED: F32 = np.broadcast_to(np.float32([4, 5, 7]), (3, 3, 3))
+"""``[H, M, Q]``: what the zone's newest forecast says."""
 
 
 def zone_forecast(
@@ -63,25 +65,22 @@ class FakeBackend:
         return await self.board.past(site, zone)
 
     async def window(self, site: str, zone: str) -> Window:
-        return Window(values=self.values, origin_ms=ORIGIN_MS, baseline=self._baseline())
+        return Window(values=self.values, origin_ms=ORIGIN_MS, quantiles=ISSUED)
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
         await asyncio.sleep(0)
-        return self._baseline()
+        level = now[:, None, :1, None]  # a change of air temperature moves it
+        return np.broadcast_to(level, (len(now), len(SPEC.horizons_min), len(SPEC.targets), 3)).astype(np.float32)
 
     async def forecast(self, request: ForecastRequest) -> ForecastReply:
         self.requests.append(request)
         return ForecastReply(version="v9", quantiles=request["baseline"] + np.float32([-1, 0, 1]))
 
     async def slot(self) -> SlotStatus:
-        return SlotStatus(champion={"generation": 1, "version": "climatology", "folder": ""}, replicas=self.replicas)
+        return SlotStatus(champion={"generation": 1, "version": "online", "folder": ""}, replicas=self.replicas)
 
     async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
         if self.refusal:
             raise ProblemError(409, self.refusal)
         self.orders.append((verb, *arguments))
         return {"done": verb}
-
-    @staticmethod
-    def _baseline() -> F32:
-        return np.full((len(SPEC.horizons_min), len(SPEC.targets), 3), 5, np.float32)

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from services.ingest.forecasting import Origin, zone_forecasts
+from services.ingest.forecasting import zone_forecasts
 from services.serve.api import MAX_BODY_BYTES, create_app
 from services.serve.auth import Keys
 from services.serve.board import Board
 from services.serve.state import ApiState
-from tests.services.serve.fakes import ORIGIN_MS, SPEC, FakeBackend, zone_forecast
+from services.store.rows import SiteStep
+from tests.services.serve.fakes import ISSUED, ORIGIN_MS, SPEC, FakeBackend, zone_forecast
 
 OPERATOR = {"Authorization": "Bearer op-key"}
 
@@ -113,18 +114,26 @@ def test_a_bad_body_is_422(system: System, body: bytes, says: str) -> None:
 
 
 def test_what_if_runs_the_model_with_changed_inputs(system: System) -> None:
-    """Changes reach the newest row only, and the answer has the contract's shape with the model's version."""
-    answer = system.client.post("/predict", json={"zone": "demo/north-1", "changes": {"vent_lee_pct": 80.0}})
+    """Changes reach the newest row only, and move the zone's forecast by as much as they move the network's median."""
+    changes = {"vent_lee_pct": 80.0, "air_temp_c": 22.5}
+    answer = system.client.post("/predict", json={"zone": "demo/north-1", "changes": changes})
     assert answer.status_code == 200, answer.text
-    values = system.backend.requests[0]["values"][0]
-    assert values[-1].tolist() == [20, 20, 20, 80]
-    assert (values[:-1] == 20).all()
+    changed, own = system.backend.requests[0]["values"]
+    assert changed[-1].tolist() == [22.5, 20, 20, 80]
+    assert (changed[:-1] == 20).all()
+    assert (own == 20).all()
     body = answer.json()
     assert set(body) == set(zone_forecast())
     assert body["model_version"] == "v9"
     first = body["forecasts"]["air_temp_c"][0]
-    assert (first["p10"], first["p50"], first["p90"]) == (4.0, 5.0, 6.0)
+    assert (first["p10"], first["p50"], first["p90"]) == (6.5, 7.5, 9.5)
     assert first["time_ms"] == ORIGIN_MS + 300_000
+
+
+def test_what_if_without_an_effect_says_what_the_forecast_says(system: System) -> None:
+    """The network does not heed this change: the answer is the zone's own forecast."""
+    body = system.client.post("/predict", json={"zone": "north-1", "changes": {"vent_lee_pct": 20.0}}).json()
+    assert [(p["p10"], p["p50"], p["p90"]) for p in body["forecasts"]["rh_pct"]] == [(4.0, 5.0, 7.0)] * 3
 
 
 def test_what_if_says_numbers_as_the_zones_own_forecast_does(system: System) -> None:
@@ -132,19 +141,16 @@ def test_what_if_says_numbers_as_the_zones_own_forecast_does(system: System) -> 
     system.backend.values = np.full_like(system.backend.values, 20.123456)
     system.backend.values[-1, SPEC.channels.index("co2_ppm")] = np.nan
     body = system.client.post("/predict", json={"zone": "north-1", "changes": {"vent_lee_pct": 80.0}}).json()
-    newest = system.backend.requests[0]["values"][:, -1]
-    origin = Origin(
-        0, "demo", ORIGIN_MS, ("north-1",), np.zeros(1, np.int64), newest, np.full_like(newest, np.nan),
-        system.backend.requests[0]["baseline"],
-    )  # fmt: skip
-    (published,) = zone_forecasts(SPEC, origin, "v9", origin.baseline + np.float32([-1, 0, 1]))
+    newest = system.backend.requests[0]["values"][:1, -1]
+    step = SiteStep(0, "demo", ORIGIN_MS, ("north-1",), newest, np.full_like(newest, np.nan))
+    (published,) = zone_forecasts(SPEC, step, "v9", ISSUED[None])
     assert body == {**published, "degraded": body["degraded"]}
     assert body["now"]["co2_ppm"] is None
     assert body["now"]["air_temp_c"] == 20.1235
 
 
 def test_rows_make_a_window_of_their_own(system: System) -> None:
-    """Rows are put on the grid of steps; what is left out is missing."""
+    """Rows are put on the grid of steps; what is left out is missing; those of another time the network answers."""
     rows = [
         {"end_ms": ORIGIN_MS + 600_000, "values": {"air_temp_c": 10.0, "rh_pct": 50.0}},
         {"end_ms": ORIGIN_MS + 1_200_000, "values": {"air_temp_c": 12.0, "rh_pct": None}},
@@ -152,7 +158,9 @@ def test_rows_make_a_window_of_their_own(system: System) -> None:
     answer = system.client.post("/predict", json={"zone": "north-1", "rows": rows})
     assert answer.status_code == 200, answer.text
     assert answer.json()["origin_ms"] == ORIGIN_MS + 1_200_000
-    window = system.backend.requests[0]["values"][0]
+    first = answer.json()["forecasts"]["air_temp_c"][0]
+    assert (first["p10"], first["p50"], first["p90"]) == (11.0, 12.0, 13.0)
+    (window,) = system.backend.requests[0]["values"]
     np.testing.assert_array_equal(window[-3:, 0], np.float32([10, np.nan, 12]))
     np.testing.assert_array_equal(window[-3:, 1], np.float32([50, np.nan, np.nan]))
 

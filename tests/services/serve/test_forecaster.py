@@ -88,7 +88,7 @@ def test_the_climatology_answers_with_the_baseline(tmp_path: Path) -> None:
         replica = Forecaster(SPEC, lambda _: Place(), load, Link(tmp_path))
         await replica.start()
         reply = await replica.forecast(request())
-        assert reply["version"] == "climatology"
+        assert reply["version"] == "online"
         assert (reply["quantiles"] == 7).all()
         await replica.stop()
 
@@ -206,7 +206,7 @@ def test_requests_are_answered_while_a_model_loads(tmp_path: Path) -> None:
         await link.news()
         await link.slot.set("v1", "1")
         assert await asyncio.to_thread(begun.wait, 5)
-        assert (await replica.forecast(request()))["version"] == "climatology"
+        assert (await replica.forecast(request()))["version"] == "online"
         go_on.set()
         await link.news()
         assert (await replica.forecast(request()))["version"] == "v1"

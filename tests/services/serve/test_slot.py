@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from services.errors import ArtefactError
-from services.messages import CLIMATOLOGY_VERSION
+from services.messages import ONLINE_VERSION
 from services.serve.slot import ModelSlot
 
 
 def test_begins_with_the_climatology(tmp_path: Path) -> None:
     """Without a file the climatology serves, as generation 1."""
     champion = asyncio.run(ModelSlot(tmp_path / "slot.json").get())
-    assert (champion["generation"], champion["version"], champion["folder"]) == (1, CLIMATOLOGY_VERSION, "")
+    assert (champion["generation"], champion["version"], champion["folder"]) == (1, ONLINE_VERSION, "")
 
 
 def test_survives_a_restart(tmp_path: Path) -> None:

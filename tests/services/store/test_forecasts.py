@@ -19,7 +19,9 @@ SHAPE = ((5, 10), ("air_temp_c",))
 
 
 def forecast(origin_ms: int, version: str = "v1", site: str = "demo", more: float = 0) -> IssuedForecast:
-    return IssuedForecast(site, origin_ms, version, ("z1", "z2"), QUANTILES + np.float32(more))
+    quantiles = QUANTILES + np.float32(more)
+    network = np.where(quantiles[..., 1] > 2, quantiles[..., 1] + 1, np.float32(np.nan))
+    return IssuedForecast(site, origin_ms, version, ("z1", "z2"), quantiles, network, quantiles[..., 0] - 1, 3)
 
 
 def read(kept: IssuedForecasts, site: str = "demo", after_ms: int = 0) -> list[tuple[int, str, float]]:
@@ -40,7 +42,8 @@ def test_issued_forecasts_come_back_in_order_of_origin(tmp_path: Path) -> None:
     names = sorted((f.origin_ms, f.version, f.zones) for f in found)
     assert names == [(T0, "v1", ("z1", "z2")), (T0, "v2", ("z1", "z2")), (T0 + DAY, "v1", ("z1", "z2"))]
     assert [f.origin_ms for f in found] == [T0, T0, T0 + DAY]
-    np.testing.assert_array_equal(found[-1].quantiles, QUANTILES)
+    for name in ("quantiles", "network", "climatology", "age_steps"):
+        np.testing.assert_array_equal(getattr(found[-1], name), getattr(forecast(T0 + DAY), name))
     assert read(kept, after_ms=T0) == [(T0 + DAY, "v1", 0)]
     assert kept.read("nowhere", 0, 2, 1) == kept.read("demo", 0, 3, 1) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -92,11 +93,11 @@ def test_torn_leftovers_are_ignored_and_replaced(tmp_path: Path) -> None:
     history = History(tmp_path, CHANNELS)
     folder = history.root / "zones" / "demo"
     folder.mkdir(parents=True)
-    (folder / ".2022-03-01-p0.parquet.0.tmp").write_bytes(b"PAR1 half")
+    (folder / ".2022-03-01-p0-300s.parquet.0.tmp").write_bytes(b"PAR1 half")
     assert len(history.read()) == 0
     history.add([site_step(T0)])
     history.flush()
-    assert [p.name for p in folder.iterdir()] == ["2022-03-01-p0.parquet"]
+    assert [p.name for p in folder.iterdir()] == ["2022-03-01-p0-300s.parquet"]
 
 
 def test_a_corrupt_file_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -106,7 +107,7 @@ def test_a_corrupt_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     history.flush()
     path = Path(history.files()[0])
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(HistoryError, match=r"2022-03-01-p0\.parquet"):
+    with pytest.raises(HistoryError, match=r"2022-03-01-p0-300s"):
         history.read()
     history.add([site_step(T0 + 1000)])
     with pytest.raises(HistoryError):
@@ -126,3 +127,30 @@ def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="disk full"):
         write_atomically(path, torn)
     assert path.read_bytes() == b"old"
+
+
+def test_rows_of_another_step_are_kept_apart(tmp_path: Path) -> None:
+    """All are written with the version they were made under; a reader gets those of its step."""
+    fine = dataclasses.replace(site_step(T0 + 60_000), step_ms=60_000, schema_version=7)
+    history = History(tmp_path, CHANNELS)
+    history.add([site_step(T0), fine])
+    history.flush()
+    for reader, end_ms, version in ((history, T0, 1), (History(tmp_path, CHANNELS, 60), T0 + 60_000, 7)):
+        for kind in ("zones", "devices"):
+            table = reader.read(kind=kind)
+            assert set(table["end_ms"].to_pylist()) == {end_ms}
+            assert set(table["schema_version"].to_pylist()) == {version}
+
+
+def test_rows_that_come_again_or_late_replace_what_is_there(tmp_path: Path) -> None:
+    """Also in the middle of a file; the last that was given stays."""
+    history = History(tmp_path, CHANNELS)
+    for numbers in ([1, 3], [2], [1, 4]):
+        history.add(site_step(T0 + n * 300_000) for n in numbers)
+        history.flush()
+    changed = dataclasses.replace(site_step(T0 + 600_000), schema_version=2)
+    history.add([changed])
+    history.flush()
+    table = history.read()
+    assert table["end_ms"].to_pylist() == 2 * [T0 + n * 300_000 for n in (1, 2, 3, 4)]
+    assert table["schema_version"].to_pylist() == 2 * [1, 2, 1, 1]

@@ -190,3 +190,26 @@ def test_rows_and_forecasts_are_found_by_flux() -> None:
     tags = next(r.values for r in records if r.get_measurement() == "forecast")
     named = [tags[name] for name in ("zone", "target", "horizon_min", "model_version")]
     assert named == ["z 1", "air_temp_c", "5", "v1"]
+
+
+def test_a_row_is_told_as_delivered_only_when_nothing_before_it_waits() -> None:
+    """While the server is away nothing is told; then each site's newest row, once all was taken."""
+    away, told = threading.Event(), []
+    away.set()
+
+    def send(batch: list[str]) -> None:
+        if away.is_set():
+            raise ConnectionRefusedError("away")
+
+    series = InfluxWriter("", "", "", "", CHANNELS, 1000, send, 0.01, told.append)
+    series.rows([site_step(T0), site_step(T0, "north")])
+    series.rows([site_step(T0 + 300_000)])
+    until(lambda: series.stats()["retries"] > 2)
+    assert not told
+    away.clear()
+    until(lambda: series.stats()["sent"] == 3)
+    series.close()
+    newest: dict[str, int] = {}
+    for some in told:
+        newest |= some
+    assert newest == {"demo": T0 + 300_000, "north": T0}

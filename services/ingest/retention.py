@@ -1,0 +1,52 @@
+"""Step 4 of the way of a reading: old records leave the log once nobody can need them any more.
+
+A record may go when it is older than ``keep_days``, by receive times of its partition and never by the wall clock, and
+every snapshot that is kept stands behind it: its rows are in the history then, because they are written first.
+"""
+
+from __future__ import annotations
+
+from edge.log import Log
+
+__all__ = ["Retention"]
+
+DAY_MS = 86_400_000
+LOOK_EVERY_MS = 3_600_000
+LOOK_RECORDS = 500
+PIECE = 5_000
+"""Records that leave at once: appends wait meanwhile."""
+
+
+class Retention:
+    """``keep_days`` 0 keeps everything."""
+
+    def __init__(self, log: Log, keep_days: int) -> None:
+        self._log, self._keep_ms = log, keep_days * DAY_MS
+        self._looked_ms: dict[int, int] = {}
+        self._goal: dict[int, int] = {}
+
+    def apply(self, partition: int, passed: int) -> int:
+        """Let old records before the offset ``passed`` go, at most ``PIECE``; how many. Raises the log's errors."""
+        newest_ms = self._log.last_receive_ms(partition) if self._keep_ms else None
+        if newest_ms is None:
+            return 0
+        begin = self._log.begin_offset(partition)
+        if newest_ms - self._looked_ms.get(partition, -LOOK_EVERY_MS) >= LOOK_EVERY_MS:
+            self._goal[partition] = self._first_kept(partition, begin, newest_ms - self._keep_ms)
+            self._looked_ms[partition] = newest_ms
+        before = min(self._goal[partition], passed, begin + PIECE)
+        if before > begin:
+            self._log.truncate(partition, before)
+        return max(before - begin, 0)
+
+    def _first_kept(self, partition: int, begin: int, since_ms: int) -> int:
+        """The first offset received at or after ``since_ms``. Receive times only rise within a site, and a site's
+        that was cut off stand behind its neighbours' newer ones: so one after another, not by halves.
+        """
+        at = begin
+        while records := self._log.read(partition, at, LOOK_RECORDS):
+            for record in records:
+                if record.receive_ms >= since_ms:
+                    return record.offset
+            at = records[-1].offset + 1
+        return at

@@ -1,0 +1,108 @@
+"""Steps 5 and 10 of the way of a reading for one partition: sensors that fail and signals that drift, in words.
+
+Faulty values are taken out of a row before anybody learns or forecasts from it; what is stored stays as it was read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+
+from edge.reading import VOCABULARY
+from models.drift import Drift
+from models.faults import SensorFaults
+from models.spec import ForecastSpec, Place
+from services.store.rows import SiteStep
+
+__all__ = ["Event", "Watch"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+KEPT_EVENTS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that operators should know of, and that a retraining may be started by."""
+
+    at_ms: int
+    site: str
+    zone: str | None  # None: the site as a whole
+    kind: str  # a sensor fault's kind, "input drift" or "error drift"
+    words: str
+
+
+class Watch:
+    """What is wrong in a partition's zones; zones are numbered as in its rings."""
+
+    def __init__(self, spec: ForecastSpec, place_of: Callable[[str], Place]) -> None:
+        self._spec, self._place_of = spec, place_of
+        self._faults = SensorFaults(spec.channels, spec.step_ms)
+        self._drift = Drift(spec.channels, spec.targets, spec.step_ms)
+        self.counts: Counter[str] = Counter()  # by kind of event
+        self.events: deque[Event] = deque(maxlen=KEPT_EVENTS)
+
+    def add_zone(self) -> None:
+        """Make room for one more zone."""
+        self._faults.add_zone()
+        self._drift.add_zone()
+
+    def without_faults(self, step: SiteStep, indices: I64, day_bin: I64) -> SiteStep:
+        """The step as learners are to see it, with what its sensors' faults are called; before the step is learned."""
+        hour = int(day_bin[0]) * 24 // self._spec.steps_per_day
+        clean, found = self._faults.learn(indices, step.end_ms // self._spec.step_ms, step.values, hour)
+        names = dict(zip(indices.tolist(), step.zones, strict=True))
+        for fault in found:
+            words = fault.words(self._since(step.site, fault.since_step), VOCABULARY[fault.channel].unit)
+            self._tell(Event(step.end_ms, step.site, names[fault.zone], fault.kind, words))
+        faults: dict[str, list[str]] = {zone: [] for zone in step.zones}
+        for fault in self._faults.active(indices):
+            if fault.kind != "drop_out":  # its freshness says so already
+                words = fault.words(self._since(step.site, fault.since_step), VOCABULARY[fault.channel].unit)
+                faults[names[fault.zone]].append(words)
+        return replace(step, values=clean, faults=tuple(tuple(said) for said in faults.values()))
+
+    def learn(self, step: SiteStep, indices: I64, errors: F32) -> None:
+        """Take a step's rows without faults, and the errors ``[Z, M]`` that matured in them."""
+        number = step.end_ms // self._spec.step_ms
+        names = dict(zip(indices.tolist(), step.zones, strict=True))
+        for drifted in self._drift.update(step.site, indices, number, step.values, errors):
+            zone = None if drifted.zone is None else names[drifted.zone]
+            unit = VOCABULARY[drifted.signal].unit if drifted.signal in VOCABULARY else ""
+            words = drifted.words(self._since(step.site, drifted.since_step), zone or "", unit)
+            kind = "error drift" if drifted.is_error else "input drift"
+            self._tell(Event(step.end_ms, step.site, zone, kind, words))
+
+    def faults_now(self) -> int:
+        """How many sensors are faulty now."""
+        return len(self._faults.active(np.arange(len(self._faults))))
+
+    def state(self) -> dict[str, Any]:
+        """Everything that was learned and told."""
+        return {
+            "faults": self._faults.state_dict(), "drift": self._drift.state_dict(), "counts": dict(self.counts),
+            "events": [asdict(event) for event in self.events],
+        }  # fmt: skip
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state` gave; raises ``ValueError`` where it does not fit."""
+        self._faults.load_state_dict(state["faults"])
+        self._drift.load_state_dict(state["drift"])
+        self.counts = Counter(state["counts"])
+        self.events = deque((Event(**event) for event in state["events"]), maxlen=KEPT_EVENTS)
+
+    def _tell(self, event: Event) -> None:
+        self.counts[event.kind] += 1
+        self.events.append(event)
+
+    def _since(self, site: str, step: int) -> str:
+        moment = datetime.fromtimestamp(step * self._spec.step_ms / 1000, UTC)
+        return moment.astimezone(ZoneInfo(self._place_of(site).timezone)).strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,29 @@
+"""A backtest's network is trained through Ray Data and Ray Train."""
+
+import numpy as np
+import pytest
+
+from models.spec import Place
+from models.training import TrainingConfig
+from services.backtest import cluster, network
+from services.backtest.cluster import training_on_ray
+from services.backtest.network import Networks
+from services.backtest.replay import spec_of
+from services.backtest.table import read_table
+from tests.services.test_backtest import made_up
+
+pytestmark = pytest.mark.ray
+
+
+def test_the_network_of_a_backtest_trains_on_ray(tmp_path, monkeypatch):
+    """The challenger of a Ray Train run answers every origin of the week that follows."""
+    small = TrainingConfig(epochs=1, hidden=8, max_windows=500)
+    monkeypatch.setattr(network, "CONFIG", small)
+    monkeypatch.setattr(cluster, "CONFIG", small)
+    table = read_table(made_up(tmp_path / "r", days=8, step_min=30))
+    with training_on_ray() as train:
+        networks = Networks(table, spec_of(table), Place(), train)
+        networks.retrain(6 * 48)
+    _, frozen = networks.answer(np.arange(6 * 48 + 1, 7 * 48))
+    assert frozen is not None
+    assert np.isfinite(frozen).all()

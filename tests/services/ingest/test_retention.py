@@ -1,0 +1,72 @@
+"""Old records leave the log when nothing needs them any more, and rows stay as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edge.log import MemoryLog, NewRecord
+from services.ingest import retention
+from services.ingest.retention import DAY_MS, Retention
+from tests.services.ingest.samples import T0
+from tests.services.ingest.test_shard import Rig, day, filled
+
+
+def log_of(*days: float) -> MemoryLog:
+    return filled([NewRecord("demo", "tick", T0 + int(at * DAY_MS), b"") for at in days])
+
+
+def test_only_what_is_old_and_passed_leaves() -> None:
+    """Age is counted back from the newest record; a record that a snapshot still needs stays however old it is."""
+    log = log_of(0, 1, 2, 8, 9, 10)
+    assert Retention(log, 0).apply(0, 6) == 0
+    keep = Retention(log, 7)
+    assert keep.apply(0, 2) == 2
+    assert keep.apply(0, 6) == 1
+    assert (log.begin_offset(0), [r.offset for r in log.read(0, 3, 10)]) == (3, [3, 4, 5])
+    assert keep.apply(0, 6) == 0
+
+
+def test_an_empty_log_and_no_snapshot_are_left_alone() -> None:
+    """Nothing to count back from, nothing passed: nothing leaves."""
+    assert Retention(MemoryLog(1), 7).apply(0, 0) == 0
+    assert Retention(log_of(0, 100), 7).apply(0, 0) == 0
+
+
+def test_much_leaves_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that appends never wait for long."""
+    monkeypatch.setattr(retention, "PIECE", 3)
+    log = log_of(*range(20))
+    keep = Retention(log, 7)
+    assert [keep.apply(0, 20) for _ in range(6)] == [3, 3, 3, 3, 0, 0]
+    log.append([NewRecord("demo", "tick", T0 + 20 * DAY_MS, b"")])
+    assert keep.apply(0, 21) == 1
+
+
+def test_a_shard_lets_old_records_go_and_its_rows_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a while the log begins behind them, a restart from either snapshot works, and the history is the same."""
+    monkeypatch.setattr(retention, "DAY_MS", 3_600_000)
+    records = list(day(60))
+    keeping, letting = Rig(tmp_path / "all", filled(records)), Rig(tmp_path / "few", MemoryLog(1))
+    letting.settings = letting.settings.model_copy(
+        update={"log": letting.settings.log.model_copy(update={"keep_days": 1})}
+    )
+    full = keeping.shard()
+    keeping.drain(full)
+    full.close()
+    for start in range(0, len(records), 40):
+        letting.log.append(records[start : start + 40])
+        shard = letting.shard()
+        letting.drain(shard)
+        shard.close()
+    begin = letting.log.begin_offset(0)
+    assert begin > 0
+    assert len(records) - begin >= 12
+    assert letting.content() == keeping.content()
+    newest = max((letting.settings.storage / "snapshots").glob("p0-*.snapshot"))
+    newest.write_bytes(b"")
+    again = letting.shard()
+    letting.drain(again)
+    assert again.flush() == {0: len(records)}
+    assert letting.content() == keeping.content()

@@ -1,0 +1,78 @@
+"""What a partition tells of failing sensors and drift, and keeps out of learning."""
+
+import numpy as np
+import pytest
+
+from edge.reading import VOCABULARY
+from models.spec import ForecastSpec, Place
+from services.ingest.forecasting import zone_forecasts
+from services.ingest.watch import Watch
+from services.store.rows import SiteStep
+from tests.services.ingest.samples import T0
+
+SPEC = ForecastSpec(tuple(VOCABULARY), ("air_temp_c", "rh_pct"), (60, 120), 1_800_000, lookback_steps=48)
+DAY = SPEC.steps_per_day
+STUCK_AT = 5 * DAY + 20
+ZONES = ("east", "south", "west")
+
+
+def steps(days=8):
+    """Three zones with a daily course; humidity in the south sticks on the sixth day."""
+    rng = np.random.default_rng(0)
+    for t in range(days * DAY):
+        sun = max(np.sin((t / DAY - 0.25) * 2 * np.pi), 0)
+        values = np.full((3, len(SPEC.channels)), np.nan, dtype=np.float32)
+        values[:, SPEC.channels.index("air_temp_c")] = 18 + 5 * sun + rng.normal(0, 0.2, 3)
+        values[:, SPEC.channels.index("rh_pct")] = 80 - 15 * sun + rng.normal(0, 0.5, 3)
+        if t >= STUCK_AT:
+            values[1, SPEC.channels.index("rh_pct")] = np.float32(71.3)
+        yield SiteStep(0, "demo", T0 + t * SPEC.step_ms, ZONES, values, np.zeros_like(values))
+
+
+def watch():
+    made = Watch(SPEC, lambda site: Place("Europe/Amsterdam"))
+    for _ in ZONES:
+        made.add_zone()
+    return made
+
+
+def take(made, step):
+    indices = np.arange(3)
+    bins = np.full(3, step.end_ms // SPEC.step_ms % DAY)
+    seen = made.without_faults(step, indices, bins)
+    made.learn(seen, indices, np.ones((3, 2), dtype=np.float32))
+    return seen
+
+
+def test_a_stuck_sensor_is_kept_out_and_named():
+    """Learners see no value of it, the forecast is degraded and says why, and operators are told once."""
+    made = watch()
+    *_, last = [take(made, step) for step in steps()]
+    column = SPEC.channels.index("rh_pct")
+    assert np.isnan(last.values[1, column])
+    assert np.isfinite(last.values[[0, 2], column]).all()
+    words = "rh_pct: stuck at 71.3 % since 2022-03-06 11:00"
+    assert last.faults == ((), (words,), ())
+    published = zone_forecasts(SPEC, last, "online", np.zeros((3, 2, 2, 3), dtype=np.float32))
+    assert [forecast["degraded"][-1:] == [words] for forecast in published] == [False, True, False]
+    assert [(event.kind, event.zone, event.words) for event in made.events] == [("stuck", "south", words)]
+    assert made.counts == {"stuck": 1}
+    assert made.faults_now() == 1
+
+
+@pytest.mark.parametrize("cut", [STUCK_AT + 2, STUCK_AT + DAY])
+def test_a_snapshot_goes_on_as_if_nothing_had_been(cut):
+    """After a restart the same faults are known, and the same are found."""
+    whole, first, second = watch(), watch(), watch()
+    for number, step in enumerate(steps(7)):
+        expected = take(whole, step)
+        if number < cut:
+            take(first, step)
+            continue
+        if number == cut:
+            second.load(first.state())
+        seen = take(second, step)
+        assert seen.faults == expected.faults
+        assert np.array_equal(seen.values, expected.values, equal_nan=True)
+    assert second.events == whole.events
+    assert second.counts == whole.counts
