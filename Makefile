@@ -2,6 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 SEEDS ?= 0:200
+MINUTES ?= 10
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -22,23 +23,31 @@ setup: $(stamp) ## make or refresh .venv
 demo: $(stamp) ## run the whole system on this machine; options: make demo ARGS="--minutes 3"
 	@$(bin)/hothouse demo $(ARGS)
 
-# Tests that start processes mostly wait, the others compute: side by side they take the time of the longer half.
-engine := ray or e2e or browser or chaos or broker or influx
-fast_log := $(venv)/fast-tests.log
+# Tests that start processes mostly wait, so three parts run side by side. Tests with the same broker wait for each
+# other (tests/conftest.py).
+system := e2e or broker or influx
+engine := (ray or browser or chaos) and not ($(system))
+plain := not (ray or browser or chaos or $(system))
 
 test: $(stamp) ## run all tests; one file: make test ARGS=tests/edge/test_log.py
 ifneq ($(strip $(ARGS)),)
 	$(bin)/python -m pytest $(ARGS)
 else
-	@echo "Two halves run side by side; this is the one with real parts, the other follows ($(fast_log))."
-	@nice -n 5 $(bin)/python -m pytest -p no:cacheprovider -m "not ($(engine))" > $(fast_log) 2>&1 & fast=$$!; \
-	    trap 'kill $$fast 2> /dev/null || true' EXIT; failed=0; \
-	    $(bin)/python -m pytest -m "$(engine)" || failed=1; \
-	    wait $$fast || failed=1; cat $(fast_log); exit $$failed
+	@echo "Three parts run side by side; this is the first, the others follow ($(venv)/test-*.log)."
+	@failed=0; pids=(); trap 'kill "$${pids[@]}" 2> /dev/null || true' EXIT; \
+	    $(bin)/python -m pytest -p no:cacheprovider -m "$(engine)" > $(venv)/test-engine.log 2>&1 & pids+=($$!); \
+	    nice -n 5 $(bin)/python -m pytest -p no:cacheprovider -m "$(plain)" > $(venv)/test-plain.log 2>&1 & pids+=($$!); \
+	    $(bin)/python -m pytest -m "$(system)" || failed=1; \
+	    for pid in "$${pids[@]}"; do wait $$pid || failed=1; done; \
+	    cat $(venv)/test-engine.log $(venv)/test-plain.log; exit $$failed
 endif
 
-chaos: $(stamp) ## kill parts and compare with the judge; seeds of the simulation: make chaos SEEDS=0:1000
-	HOTHOUSE_TEST_SEEDS=$(SEEDS) HOTHOUSE_TEST_KILLS=3 $(bin)/python -m pytest -s tests/chaos $(ARGS)
+# The whole system with its log on Kafka, where HOTHOUSE_SERVERS names a script that starts one; then with its log in a file.
+chaos: $(stamp) ## kill parts for ten minutes, settle the ledger: make chaos MINUTES=2 SEEDS=0:1000
+	@failed=0; for log in $(if $(HOTHOUSE_SERVERS),kafka) sqlite; do \
+	    $(bin)/python -m tests.chaos.run --whole --log $$log --minutes $(MINUTES) || failed=1; done; \
+	    HOTHOUSE_TEST_SEEDS=$(SEEDS) HOTHOUSE_TEST_KILLS=3 $(bin)/python -m pytest -s tests/chaos $(ARGS) || failed=1; \
+	    exit $$failed
 
 check: $(stamp) ## formatting, lint, types, import rules, doctests
 	$(bin)/ruff format --check .

@@ -5,6 +5,7 @@ A test that starts Ray, a broker or a browser says so with its marker; the fast 
 
 from __future__ import annotations
 
+import fcntl
 import ipaddress
 import itertools
 import lzma
@@ -12,6 +13,7 @@ import os
 import shutil
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -114,6 +116,18 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+@pytest.fixture(autouse=True)
+def _one_on_the_broker(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests with a broker run one at a time, also those of another pytest on this machine: a real one is shared."""
+    if request.node.get_closest_marker("broker") is None:
+        yield
+        return
+    server = os.environ.get("HOTHOUSE_TEST_MQTT", "own").replace(":", "-")
+    with (Path(tempfile.gettempdir()) / f"hothouse-tests-{server}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class FakeClock:

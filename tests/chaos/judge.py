@@ -48,11 +48,18 @@ class Reading(NamedTuple):
 
 @dataclass
 class Site:
-    """What is open of a site."""
+    """What is open of a site, and what its rows are made by."""
 
+    steps: list[tuple[float, int]]  # (from, step), both in ms
+    lateness_ms: int
+    idle_ms: int
+    version: int = 1
+    aliases: dict[tuple[str, str, str], str] = field(default_factory=dict)  # zone, device, metric or ""
+    curves: dict[tuple[str, str, str], list[tuple[int, float, float]]] = field(default_factory=dict)
     closed_ms: int | None = None
     newest_ms: int | None = None
     quiet_ms: int | None = None
+    tick_ms: int = 0
     open: dict[int, dict[tuple[str, str, str, int], Reading]] = field(default_factory=dict)
     counters: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
@@ -64,7 +71,8 @@ class Judge:
         self.rows: dict[Key, Row] = {}
         self.letters: Counter[tuple[str, str]] = Counter()  # (reason, topic)
         self.accepted = self.duplicates = 0
-        self._step_ms, self._lateness_ms, self._idle_ms = step_ms, lateness_ms, idle_ms
+        self._step_ms = step_ms
+        self._defaults = step_ms, lateness_ms, idle_ms
         self._sites: dict[str, Site] = {}
         self._tick: int | None = None
         self._now_ms = 0
@@ -75,6 +83,9 @@ class Judge:
         if self._tick is None:
             self._tick = receive_ms // (self._step_ms // 10)
         for topic, payload in messages:
+            if topic.endswith(("/event", "/plan")):
+                self._document(topic, payload)
+                continue
             for reading in self._checked(topic, payload):
                 self._add(topic.split("/")[2], reading)
         if receive_ms // (self._step_ms // 10) > self._tick:
@@ -86,6 +97,25 @@ class Judge:
         """Everything that is open closes."""
         for name, site in self._sites.items():
             self._close(name, site, max(site.open, default=0))
+
+    def _site(self, name: str) -> Site:
+        step_ms, lateness_ms, idle_ms = self._defaults
+        return self._sites.setdefault(name, Site([(-math.inf, step_ms)], lateness_ms, idle_ms))
+
+    def _document(self, topic: str, payload: bytes) -> None:
+        """A plan, or an event: some change how rows are made; those are taken to be well-formed."""
+        name, zone, device, kind = topic.split("/")[2:]
+        try:
+            event = json.loads(payload)
+        except ValueError:
+            event = None
+        if not isinstance(event, dict):
+            self.letters["malformed", topic] += 1
+        elif kind == "event" and event.get("type") in ("settings", "calibration", "alias"):
+            site = self._site(name)
+            if event["version"] > site.version:
+                site.version = event["version"]
+                _change(site, event, zone, device)
 
     def _checked(self, topic: str, payload: bytes) -> list[Reading]:
         def refuse(reason: str) -> None:
@@ -122,8 +152,8 @@ class Judge:
         return passed
 
     def _add(self, name: str, reading: Reading) -> None:
-        site = self._sites.setdefault(name, Site())
-        end = math.ceil(reading.ts_ms / self._step_ms) * self._step_ms
+        site = self._site(name)
+        end = _end(site, reading.ts_ms)
         if site.closed_ms is not None and end <= site.closed_ms:
             self.letters["late", reading.topic] += 1
             return
@@ -136,16 +166,20 @@ class Judge:
         trusted = min(reading.ts_ms, self._now_ms)
         if site.newest_ms is None or trusted > site.newest_ms:
             site.newest_ms, site.quiet_ms = trusted, None
-            self._close(name, site, trusted - self._lateness_ms)
+            self._close(name, site, trusted - site.lateness_ms)
 
     def _silence(self, name: str, site: Site) -> None:
-        if site.quiet_ms is None:
-            site.quiet_ms = self._now_ms
-        if self._now_ms - site.quiet_ms >= self._idle_ms:
-            self._close(name, site, self._now_ms - self._lateness_ms - self._idle_ms)
+        if site.newest_ms is None:
+            return
+        pause_ms = max(site.idle_ms, max(self._step_ms, site.steps[-1][1]) // 5)  # ticks: every tenth of a step
+        if site.quiet_ms is None or self._now_ms - site.tick_ms > pause_ms:
+            site.quiet_ms = self._now_ms  # nobody listened meanwhile
+        site.tick_ms = self._now_ms
+        if self._now_ms - site.quiet_ms >= site.idle_ms:
+            self._close(name, site, self._now_ms - site.lateness_ms - site.idle_ms)
 
     def _close(self, name: str, site: Site, watermark_ms: int) -> None:
-        target = watermark_ms // self._step_ms * self._step_ms
+        target = watermark_ms // _step(site, watermark_ms) * _step(site, watermark_ms)
         if site.closed_ms is not None and target <= site.closed_ms:
             return
         site.closed_ms = target
@@ -153,9 +187,62 @@ class Judge:
             series: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
             for _, reading in sorted(site.open.pop(end).items()):
                 for metric, value in reading.values.items():
-                    series.setdefault((reading.zone, reading.device, metric), []).append((reading.ts_ms, value))
+                    corrected = _corrected(site, reading, metric, value)
+                    series.setdefault(_named(site, reading, metric), []).append((reading.ts_ms, corrected))
             for (zone, device, metric), readings in series.items():
                 self.rows[f"{name}/{zone}", device, end, metric] = _row(site, (zone, device, metric), readings)
+
+
+def _step(site: Site, at_ms: int) -> int:
+    """The length of the row that an instant belongs to; a change holds for what is after it."""
+    return [step for since, step in site.steps if since < at_ms][-1]
+
+
+def _end(site: Site, at_ms: int) -> int:
+    return math.ceil(at_ms / _step(site, at_ms)) * _step(site, at_ms)
+
+
+def _change(site: Site, event: dict[str, Any], zone: str, device: str) -> None:
+    """Rows that are closed stay as they are; all that close later are made as the event says."""
+    if event["type"] == "alias":
+        site.aliases[zone, device, event.get("metric", "")] = event["to"]
+    elif event["type"] == "calibration":
+        since, name = event.get("from_ms", 0), (zone, device, event["metric"])
+        before = [part for part in site.curves.get(name, []) if part[0] < since]
+        site.curves[name] = [*before, (since, event.get("scale", 1.0), event.get("offset", 0.0))]
+    else:
+        site.lateness_ms = event["lateness_s"] * 1000 if "lateness_s" in event else site.lateness_ms
+        site.idle_ms = event["idle_s"] * 1000 if "idle_s" in event else site.idle_ms
+        if event.get("step_s", site.steps[-1][1] // 1000) * 1000 != site.steps[-1][1]:
+            _change_step(site, event["step_s"] * 1000)
+
+
+def _change_step(site: Site, step_ms: int) -> None:
+    """From the first instant that is not yet passed and ends rows of both lengths; what is open is sorted anew."""
+    since, before_ms = site.steps[-1]
+    if site.closed_ms is None:
+        site.steps = [(-math.inf, step_ms)]
+        return
+    both = math.lcm(step_ms, before_ms)
+    site.steps.append((math.ceil(max(site.closed_ms, since) / both) * both, step_ms))
+    waiting = [one for end in sorted(site.open) for one in site.open[end].items()]
+    site.open = {}
+    for name, reading in waiting:
+        site.open.setdefault(_end(site, reading.ts_ms), {}).setdefault(name, reading)
+
+
+def _named(site: Site, reading: Reading, metric: str) -> tuple[str, str, str]:
+    zone, device = reading.zone, reading.device
+    return zone, site.aliases.get((zone, device, ""), device), site.aliases.get((zone, device, metric), metric)
+
+
+def _corrected(site: Site, reading: Reading, metric: str, value: float) -> float:
+    curve = site.curves.get((reading.zone, reading.device, metric), [])
+    holding = [part for part in curve if part[0] <= reading.ts_ms]
+    if not holding:
+        return value
+    corrected = value * holding[-1][1] + holding[-1][2]
+    return corrected % 360 if metric.split(".")[0] == "wind_dir_deg" else corrected
 
 
 def _points(payload: bytes) -> list[tuple[str, int, int, dict[str, Any]]] | None:

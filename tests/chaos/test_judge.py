@@ -47,10 +47,36 @@ def dirty_lines(seed: int) -> list[tuple[int, str, bytes]]:
     return sorted(lines, key=lambda line: line[0])
 
 
+CHANGES: list[tuple[str, dict[str, Any]]] = [
+    ("s0/_site/op", {"type": "settings", "step_s": 120}),
+    ("s0/z0/d0", {"type": "calibration", "metric": "air_temp_c", "offset": -0.5, "scale": 1.1}),
+    ("s1/z1/d1", {"type": "alias", "to": "renamed"}),
+    ("s0/z0/d0", {"type": "alias", "metric": "air_temp_c", "to": "leaf_temp_c"}),
+    ("s1/z1/d1", {"type": "calibration", "metric": "wind_dir_deg", "offset": 350, "from_ms": START_MS + 1_200_000}),
+    ("s1/_site/op", {"type": "settings", "step_s": 600, "lateness_s": 10, "idle_s": 30}),
+    ("s1/z1/d1", {"type": "alias", "to": "d1"}),
+    ("s0/_site/op", {"type": "settings", "step_s": 60, "lateness_s": 60}),
+]
+
+
+def with_changes(lines: list[tuple[int, str, bytes]], seed: int) -> list[tuple[int, str, bytes]]:
+    """The lines with changes of the settings among them, and each of these a second time."""
+    rng = random.Random(seed)
+    places = sorted(rng.sample(range(len(lines) // 2), len(CHANGES)))
+    for version, (at, (where, change)) in enumerate(zip(places, CHANGES, strict=True), 2):
+        payload = json.dumps({**change, "version": version}).encode()
+        for place in (at + 2 * version, at + 2 * version + rng.randrange(200)):
+            lines.insert(place, (lines[place][0], f"hothouse/v1/{where}/event", payload))
+    return lines
+
+
+@pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize(("seed", "step", "lateness_s"), [(1, "1min", 30), (2, "5min", 60), (3, "1min", 0)])
-def test_every_row_of_a_dirty_stream_is_the_judges(tmp_path: Path, seed: int, step: str, lateness_s: int) -> None:
+def test_every_row_of_a_dirty_stream_is_the_judges(
+    tmp_path: Path, seed: int, step: str, lateness_s: int, changes: bool
+) -> None:
     """Rows are equal to the last bit; late, duplicate and refused samples are counted as the judge counts them."""
-    lines = dirty_lines(seed)
+    lines = with_changes(dirty_lines(seed), seed) if changes else dirty_lines(seed)
     (tmp_path / "lines.tsv").write_bytes(
         b"".join(b"%d\t%s\t%s\n" % (receive, topic.encode(), payload) for receive, topic, payload in lines)
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -16,7 +15,7 @@ import pytest
 from edge.kafka_address import KafkaAddress
 from edge.kafka_log import KafkaLog
 from edge.log import LogError, NewRecord
-from tests.conftest import require_env
+from tests.chaos.servers import Servers
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -24,33 +23,17 @@ SITES = ("north", "south", "east", "demo")
 KILLS = int(os.environ.get("HOTHOUSE_TEST_KILLS", "1"))
 
 
-class Kafka:
-    """A Kafka of this test's own."""
-
-    def __init__(self, folder: Path) -> None:
-        self._script = [require_env("HOTHOUSE_SERVERS"), "--dir", str(folder)]
-        shown = self.do("start", "kafka")
-        self.server = shown.split("HOTHOUSE_TEST_KAFKA=")[1].split()[0]
-
-    def do(self, command: str, *names: str) -> str:
-        """Run a command of the script that ``HOTHOUSE_SERVERS`` names."""
-        script, *options = self._script
-        return subprocess.run(
-            [script, command, *options, *names], check=True, text=True, stdout=subprocess.PIPE, timeout=120
-        ).stdout
-
-
 @pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[Kafka]:
+def kafka(tmp_path: Path) -> Iterator[Servers]:
     """A Kafka that may be killed."""
-    made = Kafka(tmp_path / "servers")
+    made = Servers(tmp_path / "servers", "kafka")
     yield made
-    made.do("clean")
+    made.clean()
 
 
-def test_a_killed_kafka_loses_and_duplicates_no_record(kafka: Kafka) -> None:
+def test_a_killed_kafka_loses_and_duplicates_no_record(kafka: Servers) -> None:
     """Every append that was tried until it returned is in the log once, in order, whatever was killed meanwhile."""
-    log = KafkaLog(KafkaAddress(servers=(kafka.server,), topic="chaos", timeout_s=2.0), 2)
+    log = KafkaLog(KafkaAddress(servers=(kafka.kafka,), topic="chaos", timeout_s=2.0), 2)
     stop = threading.Event()
     appended: list[NewRecord] = []
     failures: Counter[str] = Counter()
@@ -76,8 +59,8 @@ def test_a_killed_kafka_loses_and_duplicates_no_record(kafka: Kafka) -> None:
         for _ in range(KILLS):
             before = len(appended)
             wait_for(lambda before=before: len(appended) > before + 500)
-            kafka.do("kill", "kafka")
-            kafka.do("start", "kafka")
+            kafka.kill("kafka")
+            kafka.start("kafka")
     finally:
         before = len(appended)
         wait_for(lambda: len(appended) > before + 100)

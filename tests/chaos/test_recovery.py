@@ -172,7 +172,7 @@ def content(settings: Settings) -> dict[str, Any]:
 
 def no_forecast(request: ForecastRequest) -> ForecastReply:
     """Forecasts change no row: answer with the baseline."""
-    return ForecastReply(version="climatology", quantiles=request["baseline"])
+    return ForecastReply(version="online", quantiles=request["baseline"])
 
 
 class NoBoard:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edge.change import Alias, Calibration, Change, SettingsChange, encode_change
 from edge.clock import ReplayedClock
 from edge.intake import Intake, Message
 from edge.log import Log, LogFullError, MemoryLog, SqliteLog
@@ -98,9 +99,23 @@ class World:
                 payload = encode_message([sample])
             delay_ms = self.rng.randrange(25_000) if self.rng.random() > 0.01 else self.rng.randrange(400_000, 900_000)
             copies = 2 if self.rng.random() < 0.05 else 1
+            if self.rng.random() < 0.002:
+                topic, payload = self._change(site, zone, device)
             for copy in range(copies):
                 at_ms = self.now_ms + delay_ms + copy * self.rng.randrange(20_000)
                 heapq.heappush(self.network, (at_ms, self.published * 2 + copy, Message(topic, payload)))
+
+    def _change(self, site: str, zone: str, device: str) -> tuple[str, bytes]:
+        """An event that changes how rows are made, sometimes overtaken by a newer one."""
+        version = self.published + 2
+        changes: list[Change] = [
+            SettingsChange(version, step_s=self.rng.choice([60, 300, 600])), SettingsChange(version, lateness_s=45),
+            Calibration(version, "rh_pct", offset=self.rng.choice([-2.0, 1.5]), scale=1.01),
+            Alias(version, "renamed"), Alias(version, device), Alias(version, "leaf_temp_c", metric="air_temp_c"),
+        ]  # fmt: skip
+        change = self.rng.choice(changes)
+        zone = "_site" if isinstance(change, SettingsChange) else zone
+        return f"hothouse/v1/{site}/{zone}/{device}/event", encode_change(change)
 
     def _gateway(self) -> Intake:
         times = [ms for p in range(PARTITIONS) if (ms := self.log.last_receive_ms(p)) is not None]
@@ -180,12 +195,12 @@ class World:
 
     def rows(self) -> dict[Key, Row]:
         """What the history holds."""
-        table = History(self.settings.storage, ()).read(kind="devices")
+        tables = [History(self.settings.storage, (), step_s).read(kind="devices") for step_s in (60, 300, 600)]
         return {
             (f"{r['site']}/{r['zone']}", r["device"], r["end_ms"], r["metric"]): (
                 r["count"], r["mean"], r["min"], r["max"], r["last"],
             )
-            for r in table.to_pylist()
+            for table in tables for r in table.to_pylist()
         }  # fmt: skip
 
     def letters(self) -> Counter[tuple[str, str]]:

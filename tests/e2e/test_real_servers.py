@@ -1,4 +1,6 @@
-"""The whole system between servers that people run: a real Mosquitto before it, a real InfluxDB behind it."""
+"""The whole system between servers that people run: a real Mosquitto before it, a real InfluxDB behind it; its log in
+a file, or on a real Kafka.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ import threading
 import time
 import urllib.request
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from typing import Any
 import pytest
 from influxdb_client import InfluxDBClient
 
+from edge.kafka_log import KafkaLog
 from edge.mqtt import MqttAddress
 from edge.simulator.ledger import Ledger
 from edge.simulator.pace import Pace
@@ -26,8 +31,10 @@ from services.app import System
 from services.config import Settings, load_settings
 from services.demo.watch import Watch
 from services.forecast_spec import forecast_spec
+from services.log import open_settings_log
 from services.store.history import History
 from tests.conftest import require_env
+from tests.kafka_logs import delete_topics
 
 pytestmark = [
     pytest.mark.e2e, pytest.mark.broker, pytest.mark.influx, pytest.mark.slow, pytest.mark.timeout(240),
@@ -36,8 +43,20 @@ pytestmark = [
 RECORDING = Path(__file__).parents[1] / "data" / "lettuce_2022"
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
+HOURS = 4
 SPEED = 1500.0
 COMPARED = ("air_temp_c", "co2_ppm", "vent_lee_pct", "out_temp_c")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)])
+def log_sections(request: pytest.FixtureRequest, name: str) -> Iterator[dict[str, Any]]:
+    """The settings of the log; a topic of its own, which is deleted afterwards."""
+    if request.param == "sqlite":
+        yield {}
+        return
+    server = require_env("HOTHOUSE_TEST_KAFKA")
+    yield {"log": {"kind": "kafka"}, "kafka": {"servers": [server], "topic": name, "group": name}}
+    delete_topics(server, [name, f"{name}.meta"])
 
 
 @dataclass(frozen=True)
@@ -73,12 +92,14 @@ def name(servers: Servers) -> Iterator[str]:
 
 
 def test_rows_and_forecasts_go_from_mosquitto_to_influxdb(
-    servers: Servers, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    servers: Servers, name: str, log_sections: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was published to Mosquitto stands in InfluxDB as in the Parquet history, and /predict answers each zone."""
+    """What was published to Mosquitto stands in InfluxDB as in the Parquet history, and /predict answers each zone; a
+    group on Kafka has no lag left.
+    """
     source = RecordingSource(RECORDING, site=name)
     warm_ms = source.start_ms + DAY_MS
-    end_ms = warm_ms + 8 * HOUR_MS
+    end_ms = warm_ms + HOURS * HOUR_MS
     monkeypatch.setenv("HOTHOUSE_INFLUX__TOKEN", servers.influx_token)
     settings = load_settings(
         data_dir=tmp_path / "data",
@@ -87,6 +108,7 @@ def test_rows_and_forecasts_go_from_mosquitto_to_influxdb(
         api={"port": 0},
         learn={"retrain_every_s": 0},
         sites=[{"name": name, "timezone": source.timezone, "primary": dict(source.primary)}],
+        **log_sections,
     )
     ledger = Ledger()
     publisher = Publisher(source, servers.mqtt, ledger, Pace(SPEED), with_clock=True, until_ms=end_ms)
@@ -108,9 +130,11 @@ def test_rows_and_forecasts_go_from_mosquitto_to_influxdb(
         answers = {zone: predict(system.url, name, zone) for zone in source.zones}
         assert not watch.look().errors
         watch.close()
+    if log_sections:
+        assert_no_lag(settings)
     assert_rows_equal(servers, settings, name, source.zones)
     for zone, answer in answers.items():
-        assert (answer["site"], answer["zone"], answer["model_version"]) == (name, zone, "climatology")
+        assert (answer["site"], answer["zone"], answer["model_version"]) == (name, zone, "online")
         assert_forecast_equal(servers, answer)
 
 
@@ -158,11 +182,21 @@ def flux(servers: Servers, measurement: str, site: str, more: str) -> list[Any]:
         return [record for table in client.query_api().query(query, org=servers.influx_org) for record in table.records]
 
 
+def assert_no_lag(settings: Settings) -> None:
+    """The offsets that the shards committed are the ends of the partitions, ticks after the last save aside."""
+    with closing(open_settings_log(settings)) as log:
+        assert isinstance(log, KafkaLog)
+        kept = {partition: log.committed(partition) for partition in range(log.partitions)}
+        left = [record.kind for partition, offset in kept.items() for record in log.read(partition, offset or 0, 1000)]
+        assert sum(offset or 0 for offset in kept.values()) > 0
+    assert set(left) <= {"tick"}, Counter(left)
+
+
 def assert_rows_equal(servers: Servers, settings: Settings, site: str, zones: Any) -> None:
     """Each compared channel of each row in the history is a point with that very value, and there is no other."""
     table = History(settings.storage, forecast_spec(settings).channels).read(sites=[site])
     assert set(table["zone"].to_pylist()) == set(zones)
-    assert len(table) > (24 + 7) * 12 * len(zones)
+    assert len(table) > (24 + HOURS - 1) * 12 * len(zones)
     wanted = {
         (row["zone"], row["end_ms"], channel): row[channel]
         for row in table.select(["zone", "end_ms", *COMPARED]).to_pylist()

@@ -1,0 +1,71 @@
+"""A shard in a process of its own, without Ray: ``python -m tests.chaos.shard_process CONFIG INDEX COUNT``."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sqlite3
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from edge.log import LogError
+from services.config import load_settings
+from services.errors import HistoryError
+from services.ingest.series import series_writer
+from services.ingest.shard import Shard
+from services.log import open_settings_log
+from services.messages import ForecastReply, ForecastRequest, ZoneForecast
+
+__all__ = ["NoBoard", "baseline_forecast"]
+
+POLL_S = 0.05
+RETRY_S = 0.5
+
+
+def baseline_forecast(request: ForecastRequest) -> ForecastReply:
+    """Forecasts change no row: answer with the climatology."""
+    return ForecastReply(version="online", quantiles=request["baseline"])
+
+
+class NoBoard:
+    """Shows nothing."""
+
+    def publish(self, forecasts: list[ZoneForecast]) -> None:
+        """Nothing."""
+
+    def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
+        """Nothing."""
+
+    def put_stats(self, stats: dict[str, object]) -> None:
+        """Nothing."""
+
+
+def main(config: Path, index: int, count: int) -> None:
+    """Run rounds until SIGTERM; an error that is not of log or storage ends the process, as in the actor."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    settings = load_settings(config)
+    log = open_settings_log(settings)
+    partitions = range(settings.log.partitions)[index::count]
+    series = series_writer(settings, partitions)
+    shard = Shard(
+        settings, partitions, log, series, baseline_forecast, NoBoard(), ThreadPoolExecutor(1), time.monotonic
+    )
+    while not stop.is_set():
+        try:
+            if not shard.step():
+                stop.wait(POLL_S)
+        except (LogError, HistoryError, OSError, sqlite3.Error) as error:
+            logging.warning("tried again: %s", error)
+            stop.wait(RETRY_S)
+    shard.close()
+    series.close()
+    log.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,149 @@
+"""The ledger of the chaos experiment: it balances where all is well, and finds what is wrong. Then the experiment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from edge.clock import ReplayedClock
+from edge.intake import Intake, Message
+from edge.log import MemoryLog
+from edge.reading import encode_message, sample_topic
+from edge.simulator.disturb import Disturbance
+from edge.simulator.ledger import Ledger
+from edge.simulator.source import SimulatorSource
+from services.config import Settings, StreamSettings
+from services.ingest.shard import Shard
+from services.store.history import History
+from services.store.series import NullSeries
+from tests.chaos.ledger import Account, account
+from tests.chaos.shard_process import NoBoard, baseline_forecast
+from tests.chaos.traffic import RATES, SteadySite
+from tests.conftest import require_env, require_program
+
+MINUTES = float(os.environ.get("HOTHOUSE_TEST_CHAOS_MINUTES", "0.6"))
+
+
+class Small:
+    """An experiment without processes: some minutes of one site through gateway and shard."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings = Settings(data_dir=folder / "data", stream=StreamSettings(step_s=10, lateness_s=5, idle_s=15))
+        self.log = MemoryLog(1)
+        site = SteadySite("s", 2, 1000, seed=1)
+        disturbance = Disturbance(dict.fromkeys(RATES, 0.05), 1, 20_000)
+        self.intake = Intake(clock := ReplayedClock(site.start_ms), 10_000)
+        notes = Ledger(messages_file=folder / "s.messages")
+        for ts_ms, samples in SimulatorSource(site).samples(site.start_ms + 180_000):
+            clock.advance(ts_ms)
+            messages = []
+            for sample in samples:
+                topic = sample_topic(sample.site, sample.zone, sample.device)
+                sent = [("sample", encode_message([sample])), *disturbance.after(sample)]
+                for kind, payload in sent:
+                    notes.message(kind, topic, payload)
+                    messages.append(Message(topic, payload))
+            self.log.append(self.intake.take(messages))
+        for _ in range(45):
+            clock.advance(clock.now_ms() + 1000)
+            self.log.append(self.intake.take())
+        notes.finish(complete=True)
+
+    def settle(self) -> Account:
+        """Let a shard read the log, and settle the account."""
+        shard = Shard(
+            self.settings, [0], self.log, NullSeries(), baseline_forecast, NoBoard(), ThreadPoolExecutor(1),
+            time.monotonic,
+        )  # fmt: skip
+        while shard.step():
+            pass
+        shard.close()
+        return self.account()
+
+    def account(self) -> Account:
+        """The account as everything stands."""
+        return account(self.folder, self.settings, self.log, {0: self.log.end_offset(0)})
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Small:
+    """An experiment in which nothing went wrong."""
+    return Small(tmp_path)
+
+
+def test_an_undisturbed_account_balances(small: Small) -> None:
+    """Every message is in rows, late or rejected, each kind as it was meant; nothing differs."""
+    found = small.settle()
+    assert found.wrong == []
+    for kind, counts in found.kinds.items():
+        column = {"sample": "in rows", "late": "late"}.get(kind, "rejected")
+        assert counts["published"] == counts[column] > 0, (kind, counts)
+    assert found.kinds["sample"]["copies"] == found.kinds["sample"]["duplicates"] > 0
+    assert found.total["lost"] == found.total["twice"] == 0
+
+
+def test_a_message_that_never_arrived_is_lost(small: Small) -> None:
+    """What was published and is in neither rows nor letters is found."""
+    small.settle()
+    with (small.folder / "s.messages").open("ab") as file:
+        topic = b"hothouse/v1/s/z1/climate/sample"
+        file.write(b'sample\t%s\t{"boot":"0123456789abcdef","ts":1,"seq":1,"values":{"rh_pct":1.0}}\n' % topic)
+    assert small.account().total["lost"] == 1
+
+
+@pytest.mark.parametrize(("by", "column"), [(1, "twice"), (-1, "lost")])
+def test_a_row_that_counts_a_sample_too_much_or_too_little_is_found(small: Small, by: int, column: str) -> None:
+    """A history whose rows differ from the judge's is told, as a sample lost or counted twice."""
+    small.settle()
+    path = Path(History(small.settings.storage, (), 10).files(kind="devices")[0])
+    table = pq.read_table(path)
+    at = table.schema.get_field_index("count")
+    counts = table.column(at).to_pylist()
+    counts[0] += by
+    pq.write_table(table.set_column(at, table.schema.field(at), pa.array(counts, table.schema.field(at).type)), path)
+    found = small.account()
+    assert found.total[column] == 1
+    assert len(found.wrong) == 1
+
+
+def test_a_dead_letter_too_few_is_found(small: Small) -> None:
+    """Letters that differ from the judge's are told."""
+    import sqlite3
+
+    small.settle()
+    db = sqlite3.connect(small.settings.storage / "deadletters-p0.sqlite")
+    with db:
+        db.execute("DELETE FROM dead_letters WHERE reason = 'late' AND offset = (SELECT max(offset) FROM dead_letters"
+                   " WHERE reason = 'late')")  # fmt: skip
+    db.close()
+    assert any("dead letters ('late'" in wrong for wrong in small.account().wrong)
+
+
+@pytest.mark.chaos
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_whatever_is_killed_nothing_is_lost_and_nothing_counts_twice(tmp_path: Path) -> None:
+    """SIGKILL for gateway, broker, shards and Kafka, full disks, other numbers of shards: the ledgers balance, with
+    the log on Kafka and in a file.
+    """
+    require_program("mosquitto")
+    require_env("HOTHOUSE_SERVERS")
+    runs = {log: _start(log, tmp_path / log) for log in ("kafka", "sqlite")}
+    said = {log: run.communicate()[0] for log, run in runs.items()}
+    print(*said.values(), sep="\n")
+    assert {log: run.returncode for log, run in runs.items()} == {"kafka": 0, "sqlite": 0}
+
+
+def _start(log: str, folder: Path) -> subprocess.Popen[str]:
+    command: list[Any] = [sys.executable, "-m", "tests.chaos.run", "--log", log, "--minutes", str(MINUTES)]
+    return subprocess.Popen([*command, "--keep", folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
