@@ -55,7 +55,7 @@ class PageHinkley:
 
     >>> state = {name: np.zeros(1) for name in PageHinkley.STATE}
     >>> detector = PageHinkley(delta=0.1, threshold=2.5, min_instances=3)
-    >>> [bool(detector.update(state, np.array([x]), hour)[0][0]) for hour, x in enumerate([0.0, 0.0, 0.0, 0.0, 2.0, 2.0])]
+    >>> [bool(detector.update(state, np.array([x]), hour)[0][0]) for hour, x in enumerate([0.0] * 4 + [2.0] * 2)]
     [False, False, False, False, False, True]
     >>> state["up_since"].tolist()
     [3.0]
