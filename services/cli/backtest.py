@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+WIDTH = 104
+"""The table's numbers are not cut where a terminal is narrower, or there is none."""
+
 _UNITS_MS = {"min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -84,7 +87,8 @@ def _run(folder: Path, path: Path, options: Options, train: Trainer | None) -> N
         task = bar.add_task("", total=None)
         forecasts = replay(table, options, lambda done, total: bar.update(task, completed=done, total=total), train)
     rows, found = write(path, table, forecasts), cells(table, forecasts)
-    console.print(_shown(f"{name}: {len(table.names)} zones, {rows} forecasts in {path}", found))
+    title = f"{name}: {len(table.names)} zones, {rows} forecasts in {path}"
+    console.print(_shown(title, found), width=max(console.width, WIDTH), crop=False)
     if found:
         mean = sum(1 - cell.skill for cell in found) / len(found)
         console.print(f"mean MAE / better of persistence and 24-h naive: {mean:.3f}", highlight=False)
