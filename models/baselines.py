@@ -205,9 +205,9 @@ class Climatology:
             out[:, t] = climatology._quantiles(indices, members.median, day_bin[:, t])
         return out
 
-    def state_dict(self) -> dict[str, _Array]:
-        """Everything that was learned, as arrays of the zones there are; copies."""
-        return self._zones.state_dict()
+    def state_dict(self, copy: bool = True) -> dict[str, _Array]:
+        """Everything that was learned, as arrays of the zones there are (see :meth:`Growing.state_dict`)."""
+        return self._zones.state_dict(copy)
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
         """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""

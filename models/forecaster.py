@@ -206,10 +206,18 @@ class OnlineForecaster:
         base, unit = s["base"][zones[z], at[h]], self.unit[h]
         s["experts"][zones[z], at[h], :, -1] = np.clip((network[z, h] - base) / unit, -LARGEST, LARGEST)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that was learned, as nested maps of arrays; copies."""
-        parts = {name: getattr(self, name).state_dict() for name in _PARTS}
-        return {**parts, "zones": self._zones.state_dict(), "unit": self._unit.copy(), "seen": self._unit_seen.copy()}
+    def state_dict(self, copy: bool = True) -> dict[str, Any]:
+        """Everything that was learned, as nested maps of arrays; without ``copy`` those of the zones are only good
+        until the next row.
+        """
+        parts = {name: getattr(self, name).state_dict() for name in _PARTS if name not in _ZONE_PARTS}
+        parts |= {name: getattr(self, name).state_dict(copy) for name in _ZONE_PARTS}
+        return {
+            **parts,
+            "zones": self._zones.state_dict(copy),
+            "unit": self._unit.copy(),
+            "seen": self._unit_seen.copy(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
@@ -292,5 +300,6 @@ class OnlineForecaster:
         self._unit[h] = np.where(count > 0, held + gain * (mean - held), self._unit[h])
 
 
-_PARTS = ("climatology", "features", "pooled", "forest", "mixture", "intervals")
+_ZONE_PARTS = ("climatology", "features", "intervals")
+_PARTS = (*_ZONE_PARTS, "pooled", "forest", "mixture")
 assert QUANTILES == (0.1, 0.5, 0.9)

@@ -27,7 +27,7 @@ class Growing:
 
     def __init__(self, capacity: int, **fields: tuple[tuple[int, ...], Any, float | _Array]) -> None:
         self._fields, self._zones = fields, 0
-        self._held = self._empty(max(capacity, 1))
+        self._held = self._room(max(capacity, 1))
 
     def __len__(self) -> int:
         return self._zones
@@ -37,22 +37,26 @@ class Growing:
 
     def add(self) -> int:
         """Make room for one more zone and return its index."""
-        if self._zones == len(next(iter(self._held.values()))):
-            more = self._empty(self._zones)
-            self._held = {name: np.concatenate([held, more[name]]) for name, held in self._held.items()}
+        zone = self._zones
+        for name, (shape, kind, fill) in self._fields.items():  # one after another: never all of them twice
+            held = self._held[name]
+            if zone == len(held):
+                self._held[name] = np.empty((2 * zone, *shape), dtype=kind)
+                self._held[name][:zone] = held
+            self._held[name][zone] = fill
         self._zones += 1
-        return self._zones - 1
+        return zone
 
-    def state_dict(self) -> dict[str, _Array]:
-        """The entries of the zones there are; copies."""
-        return {name: held[: self._zones].copy() for name, held in self._held.items()}
+    def state_dict(self, copy: bool = True) -> dict[str, _Array]:
+        """The entries of the zones there are; without ``copy`` they are only good until the next change."""
+        return {name: np.array(held[: self._zones], copy=copy or None) for name, held in self._held.items()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
         """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""
         if set(state) != set(self._fields):
             raise ValueError(f"this state lacks or adds {sorted(set(self._fields) ^ set(state))}")
         zones = len(next(iter(state.values())))
-        fresh = self._empty(max(zones, 1))
+        fresh = self._room(max(zones, 1))
         for name, held in fresh.items():
             given = state[name]
             if given.shape != (zones, *held.shape[1:]) or given.dtype != held.dtype:
@@ -60,5 +64,6 @@ class Growing:
             held[:zones] = given
         self._held, self._zones = fresh, zones
 
-    def _empty(self, zones: int) -> dict[str, _Array]:
-        return {name: np.full((zones, *shape), fill, dtype=kind) for name, (shape, kind, fill) in self._fields.items()}
+    def _room(self, zones: int) -> dict[str, _Array]:
+        # Not filled: memory that no zone uses yet is not taken from the machine.
+        return {name: np.empty((zones, *shape), dtype=kind) for name, (shape, kind, _) in self._fields.items()}

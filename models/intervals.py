@@ -85,9 +85,9 @@ class Intervals:
         s["spread"][zone, hours, horizons] = np.where(known, moved, held)
         s["count"][zone, hours, horizons] = np.minimum(count + known, 255)
 
-    def state_dict(self) -> dict[str, _Array]:
-        """Everything that was learned; copies."""
-        return {**self._zones.state_dict(), "pooled": self._factor.copy()}
+    def state_dict(self, copy: bool = True) -> dict[str, _Array]:
+        """Everything that was learned (see :meth:`Growing.state_dict`)."""
+        return {**self._zones.state_dict(copy), "pooled": self._factor.copy()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
         """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""

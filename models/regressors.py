@@ -164,9 +164,9 @@ class Features:
         s["step"][indices] = step
         return common, ahead, np.concatenate([row, changed.reshape(n, -1)], axis=1), planned
 
-    def state_dict(self) -> dict[str, _Array]:
-        """Everything that was learned; copies."""
-        return {**self._zones.state_dict(), "scale": self._scale.copy(), "seen": self._seen.copy()}
+    def state_dict(self, copy: bool = True) -> dict[str, _Array]:
+        """Everything that was learned (see :meth:`Growing.state_dict`)."""
+        return {**self._zones.state_dict(copy), "scale": self._scale.copy(), "seen": self._seen.copy()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
         """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""

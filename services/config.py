@@ -100,7 +100,7 @@ class StreamSettings(_Section):
     lateness_s: int = Field(30, ge=0, le=3600, description="How long a row waits for samples that are out of order.")
     idle_s: int = Field(60, ge=1, le=3600, description="A silent site's rows close this long after, by receive time.")
     shards: int = Field(1, ge=1, le=64, description="Ray actors that share the log's partitions.")
-    ring_hours: int = Field(48, ge=26, le=336, description="Rows kept in memory a zone.")
+    ring_hours: int = Field(26, ge=26, le=336, description="Rows with all channels kept in memory a zone.")
     snapshot_s: float = Field(5.0, gt=0, le=3600, description="Seconds between snapshots of a shard.")
 
     @field_validator("step_s")

@@ -22,8 +22,9 @@ from ray import serve
 from edge.log import LogError
 from services.config import Settings
 from services.errors import HistoryError
+from services.ingest.partition import PAST_HOURS
 from services.ingest.series import series_writer
-from services.ingest.shard import PAST_HOURS, Shard, Window
+from services.ingest.shard import Shard, Window
 from services.ingest.snapshot import FencedError
 from services.log import open_settings_log
 from services.messages import (

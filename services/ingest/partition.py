@@ -27,10 +27,13 @@ from services.ingest.windows import PartitionWindows
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
 
-__all__ = ["Partition"]
+__all__ = ["PAST_HOURS", "Partition"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
+
+PAST_HOURS = 48
+"""Targets of so many hours are kept for charts; of all channels only what forecasts are made from."""
 
 
 class Partition:
@@ -44,6 +47,7 @@ class Partition:
         self._spec, self._place_of = spec, place_of
         self.windows = windows
         self.rings = Rings(spec.step_ms, ring_steps, len(spec.channels))
+        self._past = Rings(spec.step_ms, PAST_HOURS * 3_600_000 // spec.step_ms, len(spec.targets))
         self.forecaster = OnlineForecaster(spec)
         self.watch = Watch(spec, place_of)
         self.scores = LiveScore(spec)
@@ -89,6 +93,7 @@ class Partition:
         step = self.latest[step.site] = self.watch.without_faults(step, indices, day_bin)
         targets = targets_of(step.values, self._spec)
         self.rings.write(indices, step.end_ms, step.values)
+        self._past.write(indices, step.end_ms, targets)
         learned = self.forecaster.learn(indices, self._number(step.end_ms), step.values, day_bin, self._sun(step))
         self.watch.learn(step, indices, learned.errors)
         self._bases[step.site] = Basis(learned.step, learned.zones, learned.day_bin, learned.experts)
@@ -157,18 +162,17 @@ class Partition:
 
     def past(self, site: str, zone: str, hours: int) -> tuple[list[int], dict[str, list[float | None]]]:
         """The ends and targets of a zone's rows of the last ``hours``, for charts; None where missing."""
-        ends, rows = self.rings.recent(self.rings.index(site, zone), hours * 3_600_000 // self._spec.step_ms)
-        targets = targets_of(rows, self._spec).T
+        ends, rows = self._past.recent(self._past.index(site, zone), hours * 3_600_000 // self._spec.step_ms)
         return ends.tolist(), {
             name: [None if np.isnan(v) else round(float(v), 4) for v in column]
-            for name, column in zip(self._spec.targets, targets, strict=True)
+            for name, column in zip(self._spec.targets, rows.T, strict=True)
         }
 
     def state(self) -> dict[str, Any]:
-        """Everything but the dead letters, as maps, lists and arrays."""
+        """Everything but the dead letters, as maps, lists and arrays: to be written before the next record is taken."""
         return {
-            "windows": self.windows.state(), "rings": self.rings.state(),
-            "forecaster": self.forecaster.state_dict(), "scores": self.scores.state_dict(),
+            "windows": self.windows.state(), "rings": self.rings.state(), "past": self._past.state(),
+            "forecaster": self.forecaster.state_dict(copy=False), "scores": self.scores.state_dict(copy=False),
             "watch": self.watch.state(),
             "bases": {
                 s.site: {"day_bin": self._bases[s.site].day_bin, "experts": self._bases[s.site].experts}
@@ -188,6 +192,7 @@ class Partition:
         self.offset = offset
         self.windows.load(state["windows"])
         self.rings.load(state["rings"])
+        self._past.load(state["past"])
         self.forecaster.load_state_dict(state["forecaster"])
         self.scores.load_state_dict(state["scores"])
         self.watch.load(state["watch"])
@@ -214,6 +219,8 @@ class Partition:
 
     def _indices(self, step: SiteStep) -> I64:
         indices = [self.rings.index(step.site, zone) for zone in step.zones]
+        for zone in step.zones:
+            self._past.index(step.site, zone)
         while len(self.forecaster) < len(self.rings.zones):
             self.forecaster.add_zone()
             self.watch.add_zone()

@@ -21,7 +21,7 @@ from services.errors import ArtefactError
 from services.forecast_spec import forecast_spec
 from services.ingest.figures import Failures, Rate, figures
 from services.ingest.forecasting import Origin, zone_forecasts
-from services.ingest.partition import Partition
+from services.ingest.partition import PAST_HOURS, Partition
 from services.ingest.queue import ForecastQueue
 from services.ingest.restore import restore, snapshot_state
 from services.ingest.retention import Retention
@@ -43,7 +43,6 @@ SNAPSHOT_BYTES_PER_S = 10_000_000
 """On average a shard writes no more than this into snapshots: a large one saves less often, not all the time."""
 MAX_UNFLUSHED_STEPS = 20_000
 """Steps kept in memory while the history cannot be written; then the shard stops reading."""
-PAST_HOURS = 48
 DAY_MS = 86_400_000
 
 

@@ -50,9 +50,9 @@ def test_the_table_equals_a_direct_computation():
             cell = table[target][SPEC.horizons_min[h]]
             assert cell["n"] == paired.sum() > 0
             for name, error in errors.items():
-                np.testing.assert_allclose(cell[name], error[paired].mean(), rtol=1e-5)
+                np.testing.assert_allclose(cell[name], error[paired].mean(), rtol=1e-3)  # half precision
             inside = (truth >= quantiles[:, t, h, m, 0]) & (truth <= quantiles[:, t, h, m, 2])
-            np.testing.assert_allclose(cell["coverage"], inside[paired].mean())
+            np.testing.assert_allclose(cell["coverage"], inside[paired].mean(), atol=0.01)
 
 
 def test_a_saved_score_goes_on_as_if_nothing_had_happened():

@@ -633,7 +633,10 @@ def test_what_waits_at_a_snapshot_is_forecast_and_scored_after_a_crash(tmp_path:
     for name, crashes in (("steady", False), ("crashed", True)):
         rig = Rig(tmp_path / name, MemoryLog(1))
         rig.settings = load_settings(
-            None, data_dir=tmp_path / name, stream={"step_s": 3600}, forecast={"horizons_min": (60, 120, 360)}
+            None,
+            data_dir=tmp_path / name,
+            stream={"step_s": 3600, "ring_hours": 36},
+            forecast={"horizons_min": (60, 120, 360)},
         )
         rig.executor = held = Held()
         shard = rig.shard()
