@@ -42,7 +42,7 @@ def _train(settings: Settings, workers: int, shuffled: bool = False, learning_ra
     from services.learn.trainer import TrainPlan, train
 
     spec = forecast_spec(settings)
-    files = History(settings.storage, spec.channels).files()
+    files = History(settings.storage, spec.channels, settings.stream.step_s).files()
     found = dataset.describe(files, 0, 2**53)
     rows = dataset.read(files[::-1] if shuffled else files, spec.channels, 0, found.to_ms)
     plan = TrainPlan(
@@ -59,7 +59,7 @@ def _train(settings: Settings, workers: int, shuffled: bool = False, learning_ra
 def test_stream_gives_every_row_once(settings: Settings, runtime: None) -> None:
     """What Ray Data streams is the history of the range, row for row and bit for bit."""
     spec = forecast_spec(settings)
-    history = History(settings.storage, spec.channels)
+    history = History(settings.storage, spec.channels, settings.stream.step_s)
     whole = history.read()
     ends = sorted(set(whole["end_ms"].to_pylist()))
     after, to = ends[10], ends[-10]
