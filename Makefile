@@ -12,7 +12,7 @@ venv := .venv
 stamp := $(venv)/.stamp
 bin := $(venv)/bin
 
-.PHONY: help setup demo test chaos check format bench clean
+.PHONY: help setup demo test long chaos check format bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -25,11 +25,11 @@ demo: $(stamp) ## run the whole system on this machine; options: make demo ARGS=
 
 # Tests that start processes mostly wait, so three parts run side by side. Tests with the same broker wait for each
 # other (tests/conftest.py).
-system := e2e or broker or influx
-engine := (ray or browser or chaos) and not ($(system))
-plain := not (ray or browser or chaos or $(system))
+system := (e2e or broker or influx) and not long
+engine := (ray or browser or chaos) and not (e2e or broker or influx or long)
+plain := not (ray or browser or chaos or e2e or broker or influx or long)
 
-test: $(stamp) ## run all tests; one file: make test ARGS=tests/edge/test_log.py
+test: $(stamp) ## run the tests, but for the long ones; one file: make test ARGS=tests/edge/test_log.py
 ifneq ($(strip $(ARGS)),)
 	$(bin)/python -m pytest $(ARGS)
 else
@@ -43,6 +43,9 @@ else
 endif
 
 # The whole system with its log on Kafka, where HOTHOUSE_SERVERS names a script that starts one; then with its log in a file.
+long: $(stamp) ## run the few tests that take minutes each
+	$(bin)/python -m pytest -m long
+
 chaos: $(stamp) ## kill parts for ten minutes, settle the ledger: make chaos MINUTES=2 SEEDS=0:1000
 	@failed=0; for log in $(if $(HOTHOUSE_SERVERS),kafka) sqlite; do \
 	    $(bin)/python -m tests.chaos.run --whole --log $$log --minutes $(MINUTES) || failed=1; done; \

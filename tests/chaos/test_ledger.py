@@ -133,15 +133,15 @@ def test_a_dead_letter_too_few_is_found(small: Small) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_whatever_is_killed_nothing_is_lost_and_nothing_counts_twice(tmp_path: Path) -> None:
-    """SIGKILL for gateway, broker, shards and Kafka, full disks, other numbers of shards: the ledgers balance, with
-    the log on Kafka and in a file.
+    """SIGKILL for gateway, broker, shards and Kafka, full disks, other numbers of shards: the ledger balances.
+
+    The short form of ``make chaos``, which also puts the log into a file.
     """
     require_program("mosquitto")
     require_env("HOTHOUSE_SERVERS")
-    runs = {log: _start(log, tmp_path / log) for log in ("kafka", "sqlite")}
-    said = {log: run.communicate()[0] for log, run in runs.items()}
-    print(*said.values(), sep="\n")
-    assert {log: run.returncode for log, run in runs.items()} == {"kafka": 0, "sqlite": 0}
+    run = _start("kafka", tmp_path)
+    print(run.communicate()[0])
+    assert run.returncode == 0
 
 
 def _start(log: str, folder: Path) -> subprocess.Popen[str]:

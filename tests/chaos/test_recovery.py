@@ -27,7 +27,7 @@ from services.messages import ForecastReply, ForecastRequest, ZoneForecast
 from services.store.history import History
 from services.store.series import NullSeries
 
-pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(420)]
 
 DAY_MS = 86_400_000
 RECORDING = Path(__file__).parents[1] / "data" / "lettuce_2022"

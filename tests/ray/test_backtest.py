@@ -12,7 +12,7 @@ from services.backtest.replay import spec_of
 from services.backtest.table import read_table
 from tests.services.test_backtest import made_up
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 
 def test_the_network_of_a_backtest_trains_on_ray(tmp_path, monkeypatch):
