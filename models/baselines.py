@@ -48,6 +48,16 @@ back?) and the one a day before the horizon (was yesterday unusual at that hour?
 
 REGRESSORS = 3
 
+YOUNG_DAYS = 6.0
+"""A mean of few days misses what a week brings. After this many days at an hour the forecast is half the 24-hour
+naive's, before nearly all of it ..."""
+
+YOUNG_POWER = 4
+"""... and soon after little is left of it: a ninth after ten days, 3 % after 14."""
+
+YOUNG_MS = 6 * 3_600_000
+"""Shorter horizons know the deviation now, and do not need it."""
+
 SPREAD_DAYS = 7.0
 """How long the size of the errors is remembered, by hour of day."""
 
@@ -83,6 +93,7 @@ class Members:
     profiles: F32  # [Z, R, H, M], the usual value at each horizon, by rate of forgetting
     rates: F32  # [Z, R, H, M], each rate's forecast
     median: F32  # [Z, H, M], their mean: the forecast
+    young: F32  # [Z, H, M], the share of the 24-hour naive in all of these; 0 with many days, and at short horizons
 
 
 class Climatology:
@@ -119,6 +130,7 @@ class Climatology:
         self._gains = np.array([1 - np.exp(-1 / days) for days in RATES_DAYS], dtype=np.float32)[:, None]
         self._prior = np.zeros((len(self._steps), REGRESSORS), dtype=np.float32)
         self._prior[:, 0] = np.exp(-self._steps * spec.step_ms / DECAY_MS)
+        self._far = (self._steps * spec.step_ms >= YOUNG_MS).astype(np.float32)[:, None]
         low, high = zip(*spec.limits, strict=True)
         self._limits: tuple[F32, F32] = (np.array(low, dtype=np.float32), np.array(high, dtype=np.float32))
         horizons, targets, rates = len(self._steps), len(spec.targets), len(RATES_DAYS)
@@ -132,7 +144,7 @@ class Climatology:
             recent=((2 * self._half + 1, targets), np.float32, missing),
             count=((self._day, targets), np.uint8, 0),
             profile=((self._day, rates, targets), np.float32, missing),
-            past=((longest, targets), np.float32, missing),
+            past=((max(longest, self._day), targets), np.float32, missing),
             deviation=((ring, rates, targets), np.float16, missing),
             weight=(fit, np.float32, 0),
             moment=((*fit, REGRESSORS, REGRESSORS), np.float32, 0),  # sums of x x'
@@ -287,13 +299,19 @@ class Climatology:
         now = y_now[:, None] - s["profile"][indices, day_bin]  # [Z, R, M]
         x = self._regressors(indices, row, now)
         x = np.where(np.isnan(now)[:, :, None, :, None], np.float32(0), x)
-        ahead = s["profile"][indices[:, None], (day_bin[:, None] + self._steps) % self._day]
-        profiles = ahead.swapaxes(1, 2)
+        zone, hour = indices[:, None], (day_bin[:, None] + self._steps) % self._day
+        profiles = s["profile"][zone, hour].swapaxes(1, 2)
         rates = profiles + (s["slope"][indices] * x).sum(axis=-1)
-        median = rates.mean(axis=1)
         known = np.where(np.isnan(y_now), s["last"][indices], y_now)[:, None]
+        naive = s["past"][zone, (row + self._steps - self._whole_days) % s["past"].shape[1]]
+        naive = np.where((self._steps % self._day == 0)[:, None], known, naive)
+        young = self._far / (1 + (s["count"][zone, hour] / np.float32(YOUNG_DAYS)) ** YOUNG_POWER)
+        young = np.where(np.isnan(naive), np.float32(0), young)
+        towards, share = np.nan_to_num(naive)[:, None], young[:, None]
+        profiles, rates = profiles + share * (towards - profiles), rates + share * (towards - rates)
+        median = rates.mean(axis=1)
         median = np.clip(np.where(np.isnan(median), known, median), *self._limits).astype(np.float32, copy=False)
-        return Members(profiles, rates, median)
+        return Members(profiles, rates, median, young)
 
     def _learn_spread(self, indices: I64, residual: F32, day_bin: I64) -> None:
         s = self._zones

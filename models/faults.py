@@ -68,6 +68,9 @@ SATURATED_PCT = 99.0
 SILENT_MS = 1_800_000
 """A drop-out lasts this long at least, and twice the longest usual gap."""
 
+GONE_MS = 86_400_000
+"""A channel that was silent for longer comes back to another world, and is first watched for as long again."""
+
 _HOURS = 24
 
 
@@ -119,7 +122,7 @@ class SensorFaults:
             return max(round(ms / step_ms), 2)
 
         self._learn, self._offset, self._give_up = steps(LEARN_MS), steps(OFFSET_MS), steps(GIVE_UP_MS)
-        self._stuck, self._silent = steps(STUCK_MS), steps(SILENT_MS)
+        self._stuck, self._silent, self._gone = steps(STUCK_MS), steps(SILENT_MS), steps(GONE_MS)
         day = 86_400_000 / step_ms
         self._forget = np.float32(1 - np.exp(-_HOURS / (MEMORY_DAYS * day)))  # at each step of an hour of day
         self._slow = np.float32(1 - np.exp(-1 / (MEMORY_DAYS * day)))
@@ -161,6 +164,8 @@ class SensorFaults:
         known = np.isfinite(x)
         cells = {name: self._zones[name][indices] for name in _CELLS}
         cells["seen"] += known
+        gone = known & (cells["heard"] >= 0) & (step - cells["heard"] > self._gone)
+        cells["seen"] = np.where(gone, np.minimum(cells["seen"], self._learn - self._gone), cells["seen"])
         ready = cells["seen"] > self._learn
         silent = self._hear(cells, step, known) & ready
         stuck = self._stand(cells, step, x, known) & ready

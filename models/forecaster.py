@@ -151,7 +151,9 @@ class OnlineForecaster:
         example = step % self._stride == 0
         if example:
             self._refit(step // self._stride)
-        ridges = np.clip(self.pooled.predict(common, ahead), -LIMIT, LIMIT) * unit[..., None] + base[..., None]
+        # As little as the climatology is trusted with few days, what corrects it is not trusted more.
+        reach = (unit * (1 - climate.young))[..., None]
+        ridges = np.clip(self.pooled.predict(common, ahead), -LIMIT, LIMIT) * reach + base[..., None]
         none = np.full_like(base, np.nan)
         seen = Example(step, indices.copy(), np.concatenate([common, detail], axis=1),
                        np.concatenate([ahead, planned], axis=-1), base, y)  # fmt: skip

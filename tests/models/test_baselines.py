@@ -162,3 +162,21 @@ def test_yardsticks():
     assert (persistence(recent[:, -1], SPEC) == DAY - 1).all()
     assert naive_24h(recent, SPEC)[0, :, 0].tolist() == [steps - 1 for steps in SPEC.horizon_steps]
     assert np.isnan(naive_24h(recent[:, 10:], SPEC)[0, 0, 0])
+
+
+@pytest.mark.parametrize("missing", [0, DAY // 2], ids=["whole", "with half a day of silence"])
+def test_a_young_zone_follows_the_naive_and_an_old_one_does_not(missing):
+    """Where the level moves on its second day, forecasts a day ahead are the naive's; after weeks they are not."""
+    rng = np.random.default_rng(3)
+    hour = np.arange(24 * DAY) % DAY
+    level = 20 + 5 * np.sin(hour * 2 * np.pi / DAY) + rng.normal(0, 1, len(hour))
+    level[DAY : 4 * DAY] += 12
+    y = np.repeat(level[None, :, None], len(SPEC.targets), axis=2).astype(np.float32)
+    y[:, 5 * DAY : 5 * DAY + missing] = np.nan
+    bins = hour[None]
+    median = Climatology.run_over(y, bins, SPEC)[0, :, -1, 0, 1]
+    assert SPEC.horizon_steps[-1] == DAY
+    young, old = slice(2 * DAY, 3 * DAY), slice(22 * DAY, 23 * DAY)
+    assert np.abs(median[young] - y[0, young, 0]).mean() < 0.5
+    truth = y[0, 23 * DAY :, 0]
+    assert np.abs(median[old] - truth).mean() < 0.9 * np.abs(y[0, old, 0] - truth).mean()

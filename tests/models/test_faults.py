@@ -140,6 +140,16 @@ def test_a_zone_born_late_learns_first():
     assert not [fault for _, fault in found if fault.zone != 3]
 
 
+def test_a_zone_that_comes_back_after_days_is_watched_anew():
+    """Another level after two days of silence is how the zone is now, not an offset."""
+    values = world(days=14)
+    values[1, 8 * DAY : 10 * DAY + 1] = np.nan
+    values[1, 10 * DAY :, CHANNELS.index("co2_ppm")] += 6 * LEAST["co2_ppm"]
+    out, found = run(detector(4), values)
+    assert not out[:, 10 * DAY :].any()
+    assert {fault.kind for _, fault in found} == {"drop_out"}
+
+
 def test_a_lasting_offset_becomes_the_new_normal():
     """A sensor that was moved is believed again after two days."""
     out, _ = run(detector(4), spoil(world(days=11), "offset", "air_temp_c", 4 * DAY))
