@@ -285,8 +285,10 @@ def _send_raylet_messages_to_the_log() -> None:
 
 
 def _shutdown_serve() -> None:
-    from ray import serve
-
+    try:
+        from ray import serve
+    except (ImportError, AttributeError):  # Ctrl-C while it was imported: nothing of it runs, and it stays half-made
+        return
     serve.shutdown()
 
 

@@ -17,7 +17,7 @@ from edge.kafka_log import KafkaLog
 from edge.log import LogError, NewRecord
 from tests.chaos.servers import Servers
 
-pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(300)]
 
 SITES = ("north", "south", "east", "demo")
 KILLS = int(os.environ.get("HOTHOUSE_TEST_KILLS", "1"))

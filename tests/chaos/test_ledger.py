@@ -30,7 +30,7 @@ from tests.chaos.shard_process import NoBoard, baseline_forecast
 from tests.chaos.traffic import RATES, SteadySite
 from tests.conftest import require_env, require_program
 
-MINUTES = float(os.environ.get("HOTHOUSE_TEST_CHAOS_MINUTES", "0.6"))
+MINUTES = float(os.environ.get("HOTHOUSE_TEST_CHAOS_MINUTES", "0.3"))
 
 
 class Small:

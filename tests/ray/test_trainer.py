@@ -73,6 +73,7 @@ def test_stream_gives_every_row_once(settings: Settings, runtime: None) -> None:
     assert rows.values.tobytes() == columns.tobytes()
 
 
+@pytest.mark.long
 def test_equal_history_gives_equal_weights(settings: Settings, runtime: None) -> None:
     """Two trainings on the same rows, read in another order, end in the same weights, bit for bit."""
     one, losses, _ = ray.get(_train.remote(settings, workers=0))
