@@ -28,6 +28,8 @@ CALL_TIMEOUT_S = 5.0
 FLUSH_TIMEOUT_S = 60.0
 SETTLED = 0.05
 """History that grew by more than this share between two looks is still being imported: a first model waits."""
+BACKLOG_RECORDS = 1000
+"""A shard with more records before it is busy with an import."""
 DAY_MS = 86_400_000
 FOREST_WINDOW_DAYS = 35
 """Trees are grown on so much history: four weeks of examples, after one in which the learners before them settle."""
@@ -43,9 +45,11 @@ class RayCluster:
         self._days = 0.0
 
     def history_span(self) -> tuple[int, int] | None:
-        """The oldest and newest ``end_ms`` of the history; ``None`` without rows, or where it grew fast since the last
-        look, because an import is under way.
+        """The oldest and newest ``end_ms`` of the history; ``None`` without rows, or while an import is under way:
+        shards are behind, or the history grew fast since the last look.
         """
+        if self._behind():
+            return None
         files = self._history.files()
         oldest, newest = dataset.oldest_ms(files), dataset.newest_ms(files)
         if oldest is None or newest is None:
@@ -54,6 +58,14 @@ class RayCluster:
         settled = days <= self._days * (1 + SETTLED)
         self._days = days
         return (oldest, newest) if settled else None
+
+    def _behind(self) -> bool:
+        """Whether a shard has much of the log before it; one that is being restarted has."""
+        try:
+            asked = [_actor(shard_actor(index)).stats.remote() for index in range(self._settings.stream.shards)]
+            return any(stats["backlog"] > BACKLOG_RECORDS for stats in ray.get(asked, timeout=CALL_TIMEOUT_S))
+        except (ray.exceptions.RayError, ValueError):
+            return True
 
     def history_days(self) -> float:
         """Length of the history in days; 0 where :meth:`history_span` has none."""
@@ -98,6 +110,7 @@ class RayCluster:
 
     def grow(self, cancelled: threading.Event) -> str:
         """Grow trees in a process of their own, and keep them; their name."""
+        self.flush()
         newest = dataset.newest_ms(self._history.files())
         if newest is None:
             raise TrainingError("there is no history yet")

@@ -49,8 +49,10 @@ class ForestLoop:
 
     def __init__(
         self, cluster: ForestCluster, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        monotonic_s: Callable[[], float] = time.monotonic,
+        monotonic_s: Callable[[], float] = time.monotonic, turn: threading.Lock | None = None,
     ) -> None:  # fmt: skip
+        """``turn`` is held while trees grow: who else holds it computes as much."""
+        self._turn = turn or threading.Lock()
         self._cluster, self._wall_ms, self._monotonic_s = cluster, wall_ms, monotonic_s
         self._stopping = threading.Event()
         self._quiet_until_s = float("-inf")
@@ -81,7 +83,8 @@ class ForestLoop:
                 return
             began_s = self._monotonic_s()
             self._status["growing"] = True
-            name = self._cluster.grow(self._stopping)
+            with self._turn:
+                name = self._cluster.grow(self._stopping)
             seconds = round(self._monotonic_s() - began_s, 1)
             self._status |= {"newest": name, "grown": self._status["grown"] + 1, "last_error": ""}
             self._tell("trees", message=f"{name} grown in {seconds:g} s")
