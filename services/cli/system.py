@@ -78,7 +78,7 @@ def demo(
     longitude: Annotated[float | None, typer.Option(min=-180, max=180, help="Where the recording was made.")] = None,
     warm_days: Annotated[float, typer.Option(min=0, max=400, help="Days of history that go through first.")] = 14.0,
     speed: Annotated[float, typer.Option(min=1, help="Greenhouse seconds a second.")] = 900.0,
-    retrain_every: Annotated[float, typer.Option(min=0, help="Seconds between retrainings; 0: never.")] = 30.0,
+    retrain_every: Annotated[float, typer.Option(min=0, help="Seconds between retrainings; 0: never.")] = 15.0,
     promote: Annotated[Promotion, typer.Option(help="Who decides about a new model.")] = Promotion.ALWAYS,
     zones: Annotated[int, typer.Option(min=1, max=500, help="Simulated zones.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation.")] = 1,

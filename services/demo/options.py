@@ -23,7 +23,7 @@ class DemoOptions:
     longitude: float | None = None
     warm_days: float = 14.0  # simulated or recorded history, in stream time
     speed: float = 900.0  # stream seconds a wall second
-    retrain_every: float = 30.0  # seconds
+    retrain_every: float = 15.0  # seconds
     promote: Literal["gate", "always"] = "always"
     zones: int = 3
     seed: int = 1

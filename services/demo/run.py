@@ -289,7 +289,7 @@ def _settings(options: DemoOptions, data_dir: Path, source: SampleSource) -> Set
         learn={
             "retrain_every_s": options.retrain_every,
             "force_promote": options.promote == "always",
-            "max_windows": 10_000,  # half the default: two trainings and their swaps must fit into three minutes
+            "max_windows": 5_000,  # a quarter of the default: two trainings and their swaps must fit into three minutes
         },
         sites=[site],
     )

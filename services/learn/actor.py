@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -31,11 +30,10 @@ class RetrainerActor:
 
         uri = settings.learn.mlflow_uri or f"sqlite:///{(settings.data_dir / 'mlflow.sqlite').resolve()}"
         registry = Registry(uri, settings.storage, forecast_spec(settings).hash)
-        turn = threading.Lock()  # networks and trees are not trained at the same time: each would take twice as long
-        self._retrainer = Retrainer(settings.learn, registry, RayCluster(settings), turn=turn)
+        self._retrainer = Retrainer(settings.learn, registry, RayCluster(settings))
         self._retrainer.start()
         # A cluster of its own: each remembers how long the history was when it last looked.
-        self._forests = ForestLoop(RayCluster(settings), turn=turn)
+        self._forests = ForestLoop(RayCluster(settings))
         self._forests.start()
 
     def trigger(self, reason: str = "operator") -> dict[str, Any]:

@@ -31,7 +31,7 @@ class ForestJob:
 @ray.remote(num_cpus=0, max_calls=1, max_retries=0)
 def run_forest_job(job: ForestJob) -> str:
     """:func:`services.learn.forest.grow_forest`: the name of the forest that was kept."""
-    os.nice(10)  # it gives way to forecasts and requests
+    os.nice(19)  # it gives way to forecasts and requests, and to the training of a network (10)
     from services.learn.forest import grow_forest
 
     return grow_forest(job)

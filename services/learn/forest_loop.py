@@ -49,10 +49,8 @@ class ForestLoop:
 
     def __init__(
         self, cluster: ForestCluster, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        monotonic_s: Callable[[], float] = time.monotonic, turn: threading.Lock | None = None,
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """``turn`` is held while trees grow: who else holds it computes as much."""
-        self._turn = turn or threading.Lock()
         self._cluster, self._wall_ms, self._monotonic_s = cluster, wall_ms, monotonic_s
         self._stopping = threading.Event()
         self._quiet_until_s = float("-inf")
@@ -83,8 +81,7 @@ class ForestLoop:
                 return
             began_s = self._monotonic_s()
             self._status["growing"] = True
-            with self._turn:
-                name = self._cluster.grow(self._stopping)
+            name = self._cluster.grow(self._stopping)
             seconds = round(self._monotonic_s() - began_s, 1)
             self._status |= {"newest": name, "grown": self._status["grown"] + 1, "last_error": ""}
             self._tell("trees", message=f"{name} grown in {seconds:g} s")

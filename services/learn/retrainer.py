@@ -89,16 +89,14 @@ class _State:
 class Retrainer:
     """The slow loop. Methods may be called from any thread; failures become events and status, never a dead thread.
 
-    ``wall_ms`` stamps what people see; intervals are measured with ``monotonic_s``. ``turn`` is held while a network is
-    trained: who else holds it computes as much.
+    ``wall_ms`` stamps what people see; intervals are measured with ``monotonic_s``.
     """
 
     def __init__(
         self, settings: LearnSettings, registry: Registry, cluster: Cluster,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        monotonic_s: Callable[[], float] = time.monotonic, turn: threading.Lock | None = None,
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        self._turn = turn or threading.Lock()
         self._settings = settings
         self._registry = registry
         self._cluster = cluster
@@ -229,8 +227,7 @@ class Retrainer:
             offsets = self._cluster.flush()
             champion = self._registry.champion()
             folder = self._champion_folder(champion)
-            with self._turn:
-                candidate = self._cluster.train(champion, folder, offsets, started_ms, self._stopping)
+            candidate = self._cluster.train(champion, folder, offsets, started_ms, self._stopping)
             candidate["forced"] = self._settings.force_promote and not candidate["passed"]
             version = self._registry.register(candidate, started_ms)
             self._triggers.has_model = True
