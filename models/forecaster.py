@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.baselines import Climatology
+from models.baselines import Climatology, Members
 from models.features import targets_of
 from models.growing import Growing
 from models.intervals import Intervals
@@ -139,42 +139,47 @@ class OnlineForecaster:
 
     def learn(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Learned:
         """Take the rows of one step: ``values [Z, C]``, ``day_bin [Z]``, ``sun [Z, 1 + H]`` (see :class:`Features`)."""
-        y = targets_of(values, self._spec)
-        y = np.where(np.isfinite(y), y, np.float32(np.nan))
+        y = self._targets(values)
         errors = self._mature(indices, step, y, day_bin)
-        climate = self.climatology.learn(indices, y, day_bin)
-        profiles, base, unit = climate.profiles, climate.median, self.unit
-        error = self.climatology.latest_errors(indices)
-        common, ahead, detail, planned = self.features.learn(
-            indices, step, values, day_bin, sun, base, profiles[:, [0, -1]], error, unit
-        )
+        seen, climate = self._see(indices, step, values, y, day_bin, sun)
+        base, unit = seen.base, self.unit
         example = step % self._stride == 0
         if example:
             self._refit(step // self._stride)
         # As little as the climatology is trusted with few days, what corrects it is not trusted more.
         reach = (unit * (1 - climate.young))[..., None]
+        d, e = self.features.width
+        common, ahead = seen.common[:, :d], seen.ahead[..., :e]
         ridges = np.clip(self.pooled.predict(common, ahead), -LIMIT, LIMIT) * reach + base[..., None]
         none = np.full_like(base, np.nan)
-        seen = Example(step, indices.copy(), np.concatenate([common, detail], axis=1),
-                       np.concatenate([ahead, planned], axis=-1), base, y)  # fmt: skip
         trees = self._trees(seen, unit)
         experts = np.stack(
-            [base, climate.rates[:, 0], profiles[:, 0], *ridges.transpose(3, 0, 1, 2), trees, none],
+            [base, climate.rates[:, 0], climate.profiles[:, 0], *ridges.transpose(3, 0, 1, 2), trees, none],
             axis=-1,
             dtype=np.float32,
         )
         if example:
-            s = self._zones
-            place = step // self._stride
-            at = self._first + place % self._slots
-            longest = s["stamp"].shape[1]
-            s["stamp"][indices, place % longest] = step
-            s["common"][indices, place % longest] = common
+            s, at = self._zones, self._keep_base(seen)
+            place = step // self._stride % s["stamp"].shape[1]
+            s["common"][indices, place] = common
             s["ahead"][indices[:, None], at] = ahead
             s["experts"][indices[:, None], at] = self._deviations(experts)[..., 1:]
-            s["base"][indices[:, None], at] = base
             s["median"][indices[:, None], at] = self._median(experts)
         return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
+
+    def examine(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Example:
+        """The example that :meth:`learn` would give, for who only collects them: no correction learns, and nothing can
+        be forecast. Half the work.
+        """
+        y = self._targets(values)
+        matured = self._matured(indices, step)
+        if matured is not None:
+            h, _, at, due = matured
+            self._learn_unit(h, self._residual(indices, at, due, y))
+        seen, _ = self._see(indices, step, values, y, day_bin, sun)
+        if step % self._stride == 0:
+            self._keep_base(seen)
+        return seen
 
     def predict(self, learned: Basis, network: F32 | None = None) -> F32:
         """Forecast from the rows that were ``learned``: ``[Z, H, M, Q]``, p10 <= p50 <= p90.
@@ -265,20 +270,52 @@ class OnlineForecaster:
         if place % self._refit_every == 0:
             self.mixture.refit()
 
+    def _targets(self, values: F32) -> F32:
+        y = targets_of(values, self._spec)
+        return np.where(np.isfinite(y), y, np.float32(np.nan))
+
+    def _see(
+        self, indices: I64, step: int, values: F32, y: F32, day_bin: I64, sun: F32
+    ) -> tuple[Example, Members]:  # fmt: skip
+        """What is known of these rows, and what the climatology's forecast is made of."""
+        climate = self.climatology.learn(indices, y, day_bin)
+        error = self.climatology.latest_errors(indices)
+        common, ahead, detail, planned = self.features.learn(
+            indices, step, values, day_bin, sun, climate.median, climate.profiles[:, [0, -1]], error, self.unit
+        )
+        whole = np.concatenate([common, detail], axis=1), np.concatenate([ahead, planned], axis=-1)
+        return Example(step, indices.copy(), *whole, climate.median, y), climate
+
+    def _keep_base(self, seen: Example) -> I64:
+        """Remember what the climatology said until its truth comes; the places ``[H]`` of an example."""
+        s, place = self._zones, seen.step // self._stride
+        at = self._first + place % self._slots
+        s["stamp"][seen.zones, place % s["stamp"].shape[1]] = seen.step
+        s["base"][seen.zones[:, None], at] = seen.base
+        return np.asarray(at)
+
+    def _matured(self, indices: I64, step: int) -> tuple[I64, I64, I64, npt.NDArray[np.bool_]] | None:
+        """Horizons ``[P]`` whose truth comes, their places ``[P]`` in both rings, which zones have them ``[Z, P]``."""
+        s, origins = self._zones, step - self._steps
+        h = np.flatnonzero((origins >= 0) & (origins % self._stride == 0))
+        place = origins[h] // self._stride
+        common_at, at = place % s["stamp"].shape[1], self._first[h] + place % self._slots[h]
+        due = s["stamp"][indices[:, None], common_at] == origins[h]
+        return (h, common_at, at, due) if due.any() else None
+
+    def _residual(self, indices: I64, at: I64, due: npt.NDArray[np.bool_], y: F32) -> F32:
+        """Truth less the climatology, ``[Z, P, M]``; where a zone had no example at an origin it counts as unknown."""
+        return np.where(due[..., None], y[:, None] - self._zones["base"][indices[:, None], at], np.float32(np.nan))
+
     def _mature(self, indices: I64, step: int, y: F32, day_bin: I64) -> F32:
         """Let every part learn from the forecasts whose truth this row is; see ``Learned.errors``."""
         none = np.full_like(y, np.nan)
-        s, origins = self._zones, step - self._steps
-        h = np.flatnonzero((origins >= 0) & (origins % self._stride == 0))
-        if not len(h):
+        matured = self._matured(indices, step)
+        if matured is None:
             return none
-        zone, place = indices[:, None], origins[h] // self._stride
-        common_at, at = place % s["stamp"].shape[1], self._first[h] + place % self._slots[h]
-        due = s["stamp"][zone, common_at] == origins[h]
-        if not due.any():
-            return none
-        # Where a zone had no example at an origin its truth counts as unknown.
-        residual = np.where(due[..., None], y[:, None] - s["base"][zone, at], np.float32(np.nan))  # [Z, P, M]
+        h, common_at, at, due = matured
+        s, zone = self._zones, indices[:, None]
+        residual = self._residual(indices, at, due, y)
         missed = np.where(due[..., None], y[:, None] - s["median"][zone, at], np.float32(np.nan))
         scaled = np.asarray(residual / self.unit[h], dtype=np.float32)
         self._learn_unit(h, residual)

@@ -154,13 +154,13 @@ class System:
 
         settings = self.settings
         self._serving = start_actors(settings)
-        self._say("starting the API and the forecaster")
-        self.url = start_serving(settings)
-        self._say("starting the shards and the retrainer")
-        shards = _start_shards(settings)
-        _await_shards(shards)
+        self._say("starting the shards, the API and the forecaster")
+        shards = _start_shards(settings)  # first: they read what the log holds while the others start
         self._handles += shards
         self._parts.callback(_stop_all, shards, SHARD_STOP_S)
+        self.url = start_serving(settings)
+        _await_shards(shards)
+        self._say("starting the retrainer")
         retrainer = start_retrainer(settings)
         self._handles.append(retrainer)
         self._parts.callback(_stop_all, [retrainer], RETRAINER_STOP_S)

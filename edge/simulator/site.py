@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.reading import SITE_ZONE
-from edge.simulator.greenhouse import MINUTE_MS, ZONE_METRICS, Greenhouse, simulate
+from edge.simulator.greenhouse import MINUTE_MS, ZONE_METRICS, Greenhouse
 from edge.simulator.regimes import Regime, change_regime
 from edge.simulator.weather import Outside, SyntheticWeather
 from edge.simulator.zones import default_zones
@@ -92,8 +92,7 @@ class SimulatedSite:
         zone_sensors = [_SENSORS.get(m, _SETPOINT if m.startswith("sp_") else _POSITION) for m in ZONE_METRICS]
         self._zone_panel = _Panel(zone_sensors, zones, self._rng)
         self._station = _Panel(_WEATHER_SENSORS, 1, self._rng)
-        for _, _, outside in simulate(self._greenhouse, self.start_ms - step_ms, MINUTE_MS):
-            self._add_sun(self._greenhouse.now_ms, outside)
+        self._run_to(self.start_ms - step_ms)
 
     def instants(self, to_ms: int) -> Iterator[tuple[int, dict[str, dict[str, float]]]]:
         """``(ts_ms, {zone or "_site": {metric: value}})`` every ``step_ms`` from ``start_ms`` up to ``to_ms``.
@@ -102,13 +101,17 @@ class SimulatedSite:
         """
         while self._greenhouse.now_ms + self.step_ms <= to_ms:
             until = self._greenhouse.now_ms + self.step_ms
-            for now_ms, _, outside in simulate(self._greenhouse, until, MINUTE_MS):
-                self._add_sun(now_ms, outside)
+            self._run_to(until)
             yield until, self._read(until)
 
     def change(self, regime: Regime) -> None:
         """Change the greenhouse for good from the next step on; see :func:`change_regime`."""
         change_regime(self._greenhouse, regime)
+
+    def _run_to(self, until_ms: int) -> None:
+        while self._greenhouse.now_ms + MINUTE_MS <= until_ms:
+            self._greenhouse.step()
+            self._add_sun(self._greenhouse.now_ms, self._greenhouse.outside)
 
     def _read(self, ts_ms: int) -> dict[str, dict[str, float]]:
         read = self._zone_panel.read(self._greenhouse.values(), self._rng).T.tolist()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Protocol
 
 from edge.reading import SITE_ZONE, Sample
@@ -97,6 +98,7 @@ class PhysicalSite(Protocol):
         """``(ts_ms, {zone or "_site": {metric: value}})``, going on where it stopped."""
 
 
+@cache
 def device_of(metric: str) -> str:
     """The device that reports a metric, where nothing else is said.
 
@@ -151,6 +153,10 @@ class SimulatorSource:
                         by_device.setdefault(device, {})[metric] = value
                 out.extend(self._sample(zone, device, ts_ms, found) for device, found in by_device.items())
             yield ts_ms, out
+
+    def report_every(self, interval_ms: int) -> None:
+        """Let devices send at another interval from now on, a multiple of a minute."""
+        self.interval_ms = self._physical.step_ms = interval_ms
 
     def skip(self, to_ms: int) -> None:
         """See :meth:`SampleSource.skip`; the greenhouse has to be simulated all the same."""

@@ -39,7 +39,7 @@ def training_on_ray() -> Iterator[Trainer]:
                 plan = TrainPlan(
                     name=f"backtest-{runs}", folder=str(Path(folder, "train")), spec=windows.spec, config=CONFIG,
                     places=dict(zip(zones, windows.places, strict=True)), cut_ms=cut_ms, shares=[frozenset(zones)],
-                    workers=1, use_gpu=False, initial_state=initial_state,
+                    workers=0, use_gpu=False, initial_state=initial_state,
                 )  # fmt: skip
                 return train(ray.data.from_arrow(_rows(windows, cut_ms)), plan).state
 

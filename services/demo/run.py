@@ -41,6 +41,9 @@ from services.runtime import end_left_over
 __all__ = ["run_demo"]
 
 SIMULATION_START_MS = 1_709_251_200_000  # 1 March 2024: lengthening days, heating and venting
+HISTORY_INTERVAL_MS = 300_000
+LIVE_INTERVAL_MS = 60_000
+"""Simulated devices send every minute; of the past there is what climate computers keep of it."""
 DAY_MS = 86_400_000
 MARKER = ".hothouse-demo"
 FIRST_FORECAST_TIMEOUT_S = 120.0
@@ -134,6 +137,8 @@ class _Run:
             self._bar.update(task, completed=at_ms - first_ms)
 
         self._imported = import_samples(self._source, log, self._warm_ms, progress)
+        if isinstance(self._source, SimulatorSource):
+            self._source.report_every(LIVE_INTERVAL_MS)
         self._bar.update(task, completed=self._warm_ms - first_ms)
         if self._options.headless:
             self._console.print(
@@ -273,7 +278,8 @@ def _source(options: DemoOptions) -> SampleSource:
             raise ConfigError(f"recording is {str(options.recording)!r}: {error}") from error
     from edge.simulator.site import SimulatedSite
 
-    return SimulatorSource(SimulatedSite("demo", options.seed, SIMULATION_START_MS, zones=options.zones))
+    site = SimulatedSite("demo", options.seed, SIMULATION_START_MS, zones=options.zones, step_ms=HISTORY_INTERVAL_MS)
+    return SimulatorSource(site)
 
 
 def _settings(options: DemoOptions, data_dir: Path, source: SampleSource) -> Settings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -12,6 +12,7 @@ import httpx
 __all__ = ["Seen", "Watch"]
 
 TIMEOUT_S = 3.0
+READY_EVERY_S = 0.25
 
 
 @dataclass(slots=True)
@@ -54,8 +55,9 @@ class Watch:
 
     def look(self) -> Seen:
         """Look once."""
+        if not self._look_at_status():
+            return self.seen
         try:
-            status = self._client.get("/status").raise_for_status().json()
             zones = self._client.get("/zones").raise_for_status().json()["zones"]
             forecasts = {}
             for zone in zones:
@@ -65,24 +67,34 @@ class Watch:
         except (httpx.HTTPError, ValueError, KeyError) as error:
             self.problem = f"{type(error).__name__}: {error}"
             return self.seen
-        self.problem = ""
-        self.seen = Seen(
-            components=status["components"],
-            models=status["models"],
-            events=status["events"],
-            errors=status["errors"],
-            slot=status["slot"],
-            forecasts=forecasts,
-        )
+        self.seen = replace(self.seen, forecasts=forecasts)
         return self.seen
+
+    def _look_at_status(self) -> bool:
+        """Renew all but the forecasts; False when that failed."""
+        try:
+            status = self._client.get("/status").raise_for_status().json()
+            self.seen = Seen(
+                components=status["components"],
+                models=status["models"],
+                events=status["events"],
+                errors=status["errors"],
+                slot=status["slot"],
+                forecasts=self.seen.forecasts,
+            )
+        except (httpx.HTTPError, ValueError, KeyError) as error:
+            self.problem = f"{type(error).__name__}: {error}"
+            return False
+        self.problem = ""
+        return True
 
     def wait_until_ready(self, timeout_s: float) -> bool:
         """Wait until the log is read to its end and every zone can be predicted; False when the time is over."""
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
-            seen = self.look()
-            zones = {zone for shard in seen.shards for zone in shard["zones"]}
-            if zones and len(seen.forecasts) == len(zones) and seen.total("backlog") == 0:
+            self._look_at_status()
+            zones = {zone for shard in self.seen.shards for zone in shard["zones"]}
+            if zones and self.seen.total("backlog") == 0 and len(self.look().forecasts) == len(zones):
                 return True
-            time.sleep(0.1)
+            time.sleep(READY_EVERY_S)  # whoever looks takes time from what is awaited
         return False

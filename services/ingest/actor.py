@@ -47,6 +47,8 @@ _log = logging.getLogger(__name__)
 POLL_S = 0.02
 RETRY_S = 1.0
 FORECAST_TIMEOUT_S = 5.0
+SERVE_START_S = 120.0
+FIND_EVERY_S = 0.25
 BOARD_TIMEOUT_S = 5.0
 BOARD_RETRY_S = 0.5
 MAX_UNSENT = 2_000
@@ -138,6 +140,7 @@ class _ForecasterLink:
 
     def __init__(self) -> None:
         self._handle: Any = None
+        self._first_until_s = time.monotonic() + SERVE_START_S
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="forecaster-link", daemon=True).start()
 
@@ -148,13 +151,23 @@ class _ForecasterLink:
     async def _ask(self, request: ForecastRequest) -> ForecastReply:
         try:
             if self._handle is None:
-                self._handle = serve.get_deployment_handle(FORECASTER_DEPLOYMENT, APP_NAME)
+                self._handle = await self._find()
             async with asyncio.timeout(FORECAST_TIMEOUT_S):
                 reply: ForecastReply = await self._handle.forecast.remote(request)
         except BaseException:
             self._handle = None
             raise
+        self._first_until_s = 0.0
         return reply
+
+    async def _find(self) -> Any:
+        """The handle; a first request waits for the application, which starts while shards read what the log holds."""
+        while time.monotonic() < self._first_until_s:
+            application = serve.status().applications.get(APP_NAME)
+            if application is not None and application.status == "RUNNING":
+                break
+            await asyncio.sleep(FIND_EVERY_S)
+        return serve.get_deployment_handle(FORECASTER_DEPLOYMENT, APP_NAME)
 
 
 class BoardLink:

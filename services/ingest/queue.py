@@ -24,7 +24,7 @@ MAX_ORIGINS = 12
 """Steps of a site that may wait for their forecast; older ones are left out."""
 MAX_EXAMPLES = 2_048
 """Zones times origins of one request."""
-CATCH_UP_FORECAST_S = 1.0
+CATCH_UP_FORECAST_S = 5.0
 """While there is a backlog only the newest step is forecast, at most this often."""
 RETRY_FORECAST_S = 0.5
 

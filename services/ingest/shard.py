@@ -39,6 +39,8 @@ READ_RECORDS = 200
 READ_BYTES = 64 * 1024
 """About how much one round reads of a partition: little enough for other threads to get their turn."""
 SNAPSHOT_RECORDS = 20_000
+PAUSES_BEHIND = 4
+"""While it is behind a shard saves this many times less often: what a crash costs then is little beside what waits."""
 SNAPSHOT_BYTES_PER_S = 10_000_000
 """On average a shard writes no more than this into snapshots: a large one saves less often, not all the time."""
 MAX_UNFLUSHED_STEPS = 20_000
@@ -124,7 +126,8 @@ class Shard:
             self._see_merged()
             now_s = self._clock_s()
             behind = max((p.offset - self._saved[n] for n, p in self._partitions.items()), default=0)
-            if now_s - self._saved_s >= self._pause_s or behind >= SNAPSHOT_RECORDS:
+            pause_s = self._pause_s * (PAUSES_BEHIND if self._behind else 1)
+            if now_s - self._saved_s >= pause_s or behind >= SNAPSHOT_RECORDS:
                 self._checkpoint()
             if now_s - self._stats_s >= 1.0:
                 self._stats_s = now_s
@@ -309,6 +312,6 @@ class Shard:
         return {
             **figures(self._partitions.values()),
             "forecast_failures": self._failures.counts["forecast"], "failures": dict(self._failures.counts),
-            "last_error": self._failures.last_error, "backlog": self._backlog(),
+            "last_error": self._failures.last_error, "backlog": self._backlog(), "behind": self._behind,
             "samples_per_s": self._rate.value(self._clock_s()), "series": dict(self._series.stats()),
         }  # fmt: skip

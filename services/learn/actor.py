@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -21,6 +22,7 @@ class RetrainerActor:
     """The actor ``retrainer``: only delegates. A refusal reaches callers as the cause of Ray's own error."""
 
     def __init__(self, settings: Settings) -> None:
+        os.nice(5)  # it gives way to forecasts and requests; its start, which imports MLflow, most of all
         log_to_file(settings.logs_dir, RETRAINER_ACTOR)
         # Here and not above: who only starts the actor needs neither MLflow nor pyarrow.
         from services.learn.cluster import RayCluster

@@ -72,7 +72,7 @@ def learn(job: Job) -> dict[str, Any]:
         "log_offsets": dict(job.log_offsets),
         "params": {
             "seed": job.learn.seed, "epochs": job.learn.epochs, "max_windows": job.learn.max_windows,
-            "workers": job.learn.workers, "use_gpu": job.use_gpu, "schema_hash": job.spec.hash,
+            "workers": job.workers, "use_gpu": job.use_gpu, "schema_hash": job.spec.hash,
             "champion": job.champion, "measured_against": rival.name, "warm_start": rival.initial_state is not None,
         },
         "held_back_mae": errors,
@@ -100,8 +100,8 @@ def _plan(job: Job, found: DataRange, cut_ms: int, rival: Rival) -> TrainPlan:
         config=_config(job.learn),
         places=_zone_places(job, found),
         cut_ms=cut_ms,
-        shares=dataset.share_out(found.rows, job.learn.workers),
-        workers=job.learn.workers,
+        shares=dataset.share_out(found.rows, job.workers),
+        workers=job.workers,
         use_gpu=job.use_gpu,
         initial_state=rival.initial_state,
     )
@@ -110,8 +110,7 @@ def _plan(job: Job, found: DataRange, cut_ms: int, rival: Rival) -> TrainPlan:
 def _held_back(job: Job, whole: DataRange, cut_ms: int) -> tuple[WindowSet, I64]:
     """Windows over the whole range, so that the climatology is as warm as in service, and origins from the cut on."""
     zones = sorted(whole.rows)[:: -(-len(whole.rows) // EVALUATED_ZONES)]
-    stream = dataset.read(job.files, job.spec.channels, job.after_ms, job.to_ms)
-    rows = dataset.collect(stream.iter_batches(batch_format="pyarrow", batch_size=8192), job.spec.channels, zones)
+    rows = dataset.gather(job.files, job.spec.channels, job.after_ms, job.to_ms, zones)
     names = np.array(rows.zones)[rows.zone_ids]
     windows = WindowSet.from_columns(names, rows.end_ms, rows.values, _zone_places(job, whole), job.spec)
     origins = windows.origins(job.spec.steps_per_day)

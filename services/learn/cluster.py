@@ -28,8 +28,6 @@ CALL_TIMEOUT_S = 5.0
 FLUSH_TIMEOUT_S = 60.0
 SETTLED = 0.05
 """History that grew by more than this share between two looks is still being imported: a first model waits."""
-BACKLOG_RECORDS = 1000
-"""A shard with more records before it is busy with an import."""
 DAY_MS = 86_400_000
 FOREST_WINDOW_DAYS = 35
 """Trees are grown on so much history: four weeks of examples, after one in which the learners before them settle."""
@@ -60,10 +58,10 @@ class RayCluster:
         return (oldest, newest) if settled else None
 
     def _behind(self) -> bool:
-        """Whether a shard has much of the log before it; one that is being restarted has."""
+        """Whether a shard has more of the log before it than it reads in a round; one that is being restarted has."""
         try:
             asked = [_actor(shard_actor(index)).stats.remote() for index in range(self._settings.stream.shards)]
-            return any(stats["backlog"] > BACKLOG_RECORDS for stats in ray.get(asked, timeout=CALL_TIMEOUT_S))
+            return any(stats["behind"] for stats in ray.get(asked, timeout=CALL_TIMEOUT_S))
         except (ray.exceptions.RayError, ValueError):
             return True
 
@@ -95,7 +93,7 @@ class RayCluster:
     ) -> Candidate:  # fmt: skip
         """Run the job in a process of its own, which ends with it: torch and Ray Data do not stay in memory here."""
         job = self._job(champion, champion_folder, log_offsets, started_ms)
-        gpu = 1 if job.use_gpu and job.learn.workers == 0 else 0
+        gpu = 1 if job.use_gpu and job.workers == 0 else 0
         # Ray Train looks its own runtime up by address: with a second one on the machine it must be told which.
         this_runtime = {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
         running = run_job.options(num_gpus=gpu, runtime_env=this_runtime).remote(job)
@@ -150,7 +148,8 @@ class RayCluster:
         if newest is None:
             raise TrainingError("there is no history yet")
         after_ms = newest - int(learn.window_days * DAY_MS)
-        gpus = ray.cluster_resources().get("GPU", 0)
+        gpus = int(ray.cluster_resources().get("GPU", 0))
+        use_gpu = learn.use_gpu == "yes" or (learn.use_gpu == "auto" and gpus > 0)
         stamp = datetime.fromtimestamp(started_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
         return Job(
             name=f"{stamp}-{secrets.token_hex(3)}",
@@ -164,11 +163,21 @@ class RayCluster:
             log_offsets=log_offsets,
             champion=champion,
             champion_folder=champion_folder,
-            use_gpu=learn.use_gpu == "yes" or (learn.use_gpu == "auto" and gpus > 0),
+            use_gpu=use_gpu,
+            workers=_worth_it(gpus if use_gpu else _nodes()) if learn.workers == "auto" else learn.workers,
         )
 
     def _places(self) -> dict[str, Place]:
         return {site: place_of(self._settings, site) for site in self._history.sites()}
+
+
+def _nodes() -> int:
+    return sum(bool(node["Alive"]) for node in ray.nodes())
+
+
+def _worth_it(places: int) -> int:
+    """Workers for so many GPUs or nodes: a group of one costs the start of six processes and gains nothing."""
+    return places if places > 1 else 0
 
 
 def result_of(running: Any, timeout_s: float, cancelled: threading.Event, what: str) -> Any:

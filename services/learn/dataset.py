@@ -8,7 +8,7 @@ for bit, in whatever order blocks arrive.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,11 +26,12 @@ from services.errors import HistoryError
 if TYPE_CHECKING:
     import ray.data
 
-__all__ = ["DataRange", "Rows", "collect", "describe", "newest_ms", "oldest_ms", "read", "share_out"]
+__all__ = ["DataRange", "Rows", "collect", "describe", "gather", "newest_ms", "oldest_ms", "read", "share_out"]
 
 KEYS = ("site", "zone", "end_ms")
 READ_CPUS = 0.25
 """What a reading task asks of Ray: little, so that it finds room beside the actors of a machine with two CPUs."""
+SMALL_BYTES = 32_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,31 +88,38 @@ def describe(files: Sequence[str], after_ms: int, to_ms: int) -> DataRange:
     """
     rows: Counter[str] = Counter()
     low, high = to_ms, after_ms
-    try:
-        source = pads.dataset(list(files), format="parquet")
-        for batch in source.to_batches(columns=list(KEYS), filter=_within(after_ms, to_ms)):
-            if batch.num_rows:
-                ends = batch.column("end_ms").to_numpy()
-                low, high = min(low, int(ends.min())), max(high, int(ends.max()))
-                counts = pc.value_counts(_zone_names(batch)).to_pylist()
-                rows.update({pair["values"]: pair["counts"] for pair in counts})
-    except (OSError, pa.ArrowException) as error:
-        raise HistoryError(f"the history cannot be read: {error}") from error
+    for batch in _batches(files, KEYS, after_ms, to_ms):
+        if batch.num_rows:
+            ends = batch.column("end_ms").to_numpy()
+            low, high = min(low, int(ends.min())), max(high, int(ends.max()))
+            counts = pc.value_counts(_zone_names(batch)).to_pylist()
+            rows.update({pair["values"]: pair["counts"] for pair in counts})
     if not rows:
         raise HistoryError(f"no rows between {_iso(after_ms)} and {_iso(to_ms)}")
     return DataRange(low, high, dict(sorted(rows.items())))
 
 
 def read(files: Sequence[str], channels: Sequence[str], after_ms: int, to_ms: int) -> ray.data.Dataset:
-    """The rows with ``after_ms < end_ms <= to_ms``, lazy: the columns site, zone, end_ms and ``channels``."""
+    """The rows with ``after_ms < end_ms <= to_ms``, lazy: the columns site, zone, end_ms and ``channels``.
+
+    A small history is read here and now, into the object store: Ray Data's reader starts half a dozen processes.
+    """
     import ray.data
     from ray.data.expressions import col
 
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
+    if sum(Path(file).stat().st_size for file in files) <= SMALL_BYTES:
+        return ray.data.from_arrow(pa.Table.from_batches(_batches(files, [*KEYS, *channels], after_ms, to_ms)))
     rows = ray.data.read_parquet(list(files), num_cpus=READ_CPUS).select_columns([*KEYS, *channels])
     return rows.filter(expr=(col("end_ms") > after_ms) & (col("end_ms") <= to_ms), num_cpus=READ_CPUS)
+
+
+def gather(files: Sequence[str], channels: Sequence[str], after_ms: int, to_ms: int, zones: Iterable[str]) -> Rows:
+    """The rows of ``zones`` with ``after_ms < end_ms <= to_ms``, read in this process. Raises :class:`HistoryError`."""
+    batches = _batches(files, [*KEYS, *channels], after_ms, to_ms)
+    return collect((pa.Table.from_batches([batch]) for batch in batches), channels, zones)
 
 
 def share_out(rows: Mapping[str, int], workers: int) -> list[frozenset[str]]:
@@ -164,8 +172,12 @@ def _zone_names(table: pa.Table | pa.RecordBatch) -> Any:
     return pc.binary_join_element_wise(site, zone, "/")
 
 
-def _within(after_ms: int, to_ms: int) -> pc.Expression:
-    return (pc.field("end_ms") > after_ms) & (pc.field("end_ms") <= to_ms)
+def _batches(files: Sequence[str], columns: Sequence[str], after_ms: int, to_ms: int) -> Iterator[pa.RecordBatch]:
+    within = (pc.field("end_ms") > after_ms) & (pc.field("end_ms") <= to_ms)
+    try:
+        yield from pads.dataset(list(files), format="parquet").to_batches(columns=list(columns), filter=within)
+    except (OSError, pa.ArrowException) as error:
+        raise HistoryError(f"the history cannot be read: {error}") from error
 
 
 def _bounds(path: Path) -> tuple[int, int]:

@@ -11,14 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.dataset as pads
 
 from models.faults import SensorFaults
 from models.features import day_bins, sun_sine
 from models.forecaster import OnlineForecaster
 from models.spec import ForecastSpec, Place
-from services.errors import HistoryError, TrainingError
+from services.errors import TrainingError
 from services.learn import dataset
 from services.learn.forest_job import ForestJob
 from services.learn.trees import Grower
@@ -41,7 +39,7 @@ def grow_forest(job: ForestJob) -> str:
     """
     whole = dataset.describe(job.files, job.after_ms, job.to_ms)
     zones = sorted(whole.rows)[:: -(-len(whole.rows) // MAX_ZONES)]
-    rows = _rows(job, zones)
+    rows = dataset.gather(job.files, job.spec.channels, job.after_ms, job.to_ms, zones)
     places = [job.places.get(site, Place()) for site in rows.sites]
     forecaster, grower = OnlineForecaster(job.spec, len(zones)), Grower(job.spec)
     sensors, sites = SensorFaults(job.spec.channels, job.spec.step_ms, len(zones)), np.array(rows.sites)
@@ -55,22 +53,12 @@ def grow_forest(job: ForestJob) -> str:
             mine = np.flatnonzero(sites[here] == site)
             hour = int(bins[mine[0]]) * 24 // job.spec.steps_per_day
             values[mine], _ = sensors.learn(here[mine], step, values[mine], hour)
-        grower.add(forecaster.learn(here, step, values, bins, sun).example)
+        grower.add(forecaster.examine(here, step, values, bins, sun))
     forest = grower.grow(forecaster.unit)
     if forest is None:
         raise TrainingError("the history is too short to grow trees on")
     grown_on = {**whole.as_dict(), "zones": zones, "rows": len(rows.end_ms)}
     return Forests(Path(job.storage)).keep(forest, job.spec, forecaster.regressors, grown_on)
-
-
-def _rows(job: ForestJob, zones: list[str]) -> dataset.Rows:
-    within = (pads.field("end_ms") > job.after_ms) & (pads.field("end_ms") <= job.to_ms)
-    try:
-        source = pads.dataset(list(job.files), format="parquet")
-        batches = source.to_batches(columns=[*dataset.KEYS, *job.spec.channels], filter=within)
-        return dataset.collect((pa.Table.from_batches([batch]) for batch in batches), job.spec.channels, zones)
-    except (OSError, pa.ArrowException) as error:
-        raise HistoryError(f"the history cannot be read: {error}") from error
 
 
 def _by_time(ends: npt.NDArray[np.int64]) -> Iterator[tuple[int, I64]]:

@@ -35,6 +35,7 @@ class Job:
     champion: str  # ONLINE_VERSION, or "v3" and so on
     champion_folder: str  # empty without a network
     use_gpu: bool
+    workers: int  # of Ray Train; 0: in the process of the job
 
 
 @ray.remote(num_cpus=0, max_calls=1, max_retries=0)

@@ -168,7 +168,7 @@ def test_ctrl_c_ends_a_demo_in_order(start: Start) -> None:
 def test_ctrl_c_while_a_demo_starts(start: Start) -> None:
     """Ctrl-C before the first forecast ends what was begun, with one sentence and exit code 130."""
     run = start("demo", "--headless", "--warm-days", "2")
-    run.wait_for(lambda: "starting the API" in run.output, "Ray runs")
+    run.wait_for(lambda: "the API and the forecaster" in run.output, "Ray runs")
     ports = run.ports()
     took_s = run.stop(signal.SIGINT, group=True)
     assert took_s < patience_s()

@@ -116,3 +116,18 @@ def test_the_state_of_a_zone_stays_within_its_budget():
 def size(state):
     """Bytes of a nested state."""
     return sum(size(part) if isinstance(part, dict) else part.nbytes for part in state.values())
+
+
+def test_an_example_is_the_same_whether_corrections_learn_or_not():
+    """Examining rows gives what learning gives as its example, bit for bit, gaps and a late zone included."""
+    values = rows(days=3, zones=3, seed=4)
+    values[1, 100:140] = np.nan
+    learner, examiner = forecaster(3), forecaster(3)
+    for step in range(values.shape[1]):
+        zones = np.arange(2 if step < 120 else 3)
+        given = (zones, step, values[zones, step], np.full(len(zones), step % DAY), sun(step, len(zones)))
+        learned, seen = learner.learn(*given).example, examiner.examine(*given)
+        assert seen.step == learned.step
+        for name in ("zones", "common", "ahead", "base", "y"):
+            assert np.array_equal(getattr(seen, name), getattr(learned, name), equal_nan=True), (step, name)
+    assert np.array_equal(examiner.unit, learner.unit)

@@ -28,7 +28,7 @@ class _Shard:
     """Has written everything already."""
 
     def stats(self) -> dict[str, int]:
-        return {"backlog": 0}
+        return {"backlog": 0, "behind": False}
 
     def flush(self) -> dict[str, int]:
         return {"0": 42}

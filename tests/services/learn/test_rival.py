@@ -34,7 +34,7 @@ def job_over(tmp_path: Path, trained_on: dict[str, Any], spec: ForecastSpec = SP
     )  # fmt: skip
     return Job(
         name="x", storage=str(tmp_path), spec=spec, learn=LearnSettings(), places={}, files=(), after_ms=0,
-        to_ms=CUT_MS + 1, log_offsets={}, champion="v3", champion_folder=str(folder), use_gpu=False,
+        to_ms=CUT_MS + 1, log_offsets={}, champion="v3", champion_folder=str(folder), use_gpu=False, workers=0,
     )  # fmt: skip
 
 
