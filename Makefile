@@ -4,6 +4,9 @@ ARGS ?=
 SEEDS ?= 0:200
 MINUTES ?= 10
 
+# Each process that Ray starts would compile our modules again.
+export PYTHONDONTWRITEBYTECODE =
+
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -23,23 +26,18 @@ setup: $(stamp) ## make or refresh .venv
 demo: $(stamp) ## run the whole system on this machine; options: make demo ARGS="--minutes 3"
 	@$(bin)/hothouse demo $(ARGS)
 
-# Tests that start processes mostly wait, so three parts run side by side. Tests with the same broker wait for each
-# other (tests/conftest.py).
-system := (e2e or broker or influx) and not long
-engine := (ray or browser or chaos) and not (e2e or broker or influx or long)
+# Tests that start processes mostly wait, so two parts run side by side.
 plain := not (ray or browser or chaos or e2e or broker or influx or long)
 
 test: $(stamp) ## run the tests, but for the long ones; one file: make test ARGS=tests/edge/test_log.py
 ifneq ($(strip $(ARGS)),)
 	$(bin)/python -m pytest $(ARGS)
 else
-	@echo "Three parts run side by side; this is the first, the others follow ($(venv)/test-*.log)."
-	@failed=0; pids=(); trap 'kill "$${pids[@]}" 2> /dev/null || true' EXIT; \
-	    $(bin)/python -m pytest -p no:cacheprovider -m "$(engine)" > $(venv)/test-engine.log 2>&1 & pids+=($$!); \
-	    nice -n 5 $(bin)/python -m pytest -p no:cacheprovider -m "$(plain)" > $(venv)/test-plain.log 2>&1 & pids+=($$!); \
-	    $(bin)/python -m pytest -m "$(system)" || failed=1; \
-	    for pid in "$${pids[@]}"; do wait $$pid || failed=1; done; \
-	    cat $(venv)/test-engine.log $(venv)/test-plain.log; exit $$failed
+	@echo "Two parts run side by side; this is the first, the other follows ($(venv)/test-plain.log)."
+	@failed=0; trap 'kill $$pid 2> /dev/null || true' EXIT; \
+	    nice -n 5 $(bin)/python -m pytest -p no:cacheprovider -m "$(plain)" > $(venv)/test-plain.log 2>&1 & pid=$$!; \
+	    $(bin)/python -m pytest -m "not long and not ($(plain))" || failed=1; \
+	    wait $$pid || failed=1; cat $(venv)/test-plain.log; exit $$failed
 endif
 
 # The whole system with its log on Kafka, where HOTHOUSE_SERVERS names a script that starts one; then with its log in a file.

@@ -36,6 +36,7 @@ _RECORD = "runtime.json"
 SERVE_STOP_S = 5.0
 RAY_STOP_S = 8.0
 """A start that was interrupted can leave either waiting for a part that never came up: Serve by itself for 30 s."""
+NOT_IN_TIME = "timed out during startup"
 _SOCKET_FOLDER_LIMIT = 20  # HAProxy's socket paths must stay under 97 bytes: ours, Serve's and the name add 73
 
 
@@ -150,11 +151,9 @@ class RayRuntime:
                 ray.init(address=wanted.address, **quiet)
             else:
                 _reread_environment()
-                ray.init(
-                    address="local",
+                self._init_local(
                     num_cpus=max(wanted.num_cpus or os.cpu_count() or 2, 2),
                     object_store_memory=wanted.object_store_mb * 1_000_000,
-                    include_dashboard=False,
                     _temp_dir=str(self._folder / "r"),
                     **quiet,
                 )
@@ -165,6 +164,25 @@ class RayRuntime:
         if on_sigterm is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own handler dumps its stack and aborts
         _send_raylet_messages_to_the_log()
+
+    def _init_local(self, **options: Any) -> None:
+        """Start a runtime here, at the second try if need be: Ray gives its node 30 s, however busy it is."""
+        import ray
+
+        for last in (False, True):
+            try:
+                ray.init(address="local", include_dashboard=False, **options)
+                return
+            except Exception as error:  # Ray's own for this is a plain one
+                if NOT_IN_TIME not in str(error):
+                    raise
+                ray.shutdown()
+                if self._folder is not None:
+                    _end_processes_using(self._folder)
+                if last:
+                    raise RuntimeError(
+                        "its node did not come up within 30 s, twice; the machine is too busy"
+                    ) from error
 
     def _leave(self) -> None:
         import ray

@@ -23,7 +23,9 @@ import pytest
 
 __all__ = ["FakeClock", "require_env", "require_program"]
 
-hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True, database=None)
+hypothesis.settings.register_profile(
+    "ci", derandomize=True, deadline=None, print_blob=True, database=None, max_examples=50
+)
 hypothesis.settings.register_profile("dev", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 

@@ -21,17 +21,10 @@ from edge.mqtt import MqttAddress, new_client, open_connection
 from edge.reading import Sample, encode_message, sample_topic
 from edge.samples import decode_samples
 from tests.conftest import require_env, require_program
+from tests.patience import until
 
 ROOT = Path(__file__).parents[2]
 BOOT = "9f3c62d1a07be845"
-
-
-def until(condition: Callable[[], object], seconds: float = 30) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 @contextmanager

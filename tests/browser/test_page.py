@@ -21,7 +21,7 @@ from services.serve.state import ApiState
 from tests.conftest import require_program
 from tests.services.serve.fakes import ORIGIN_MS, SPEC, FakeBackend, zone_forecast
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 STEP_MS = 300_000
 FLAGS = (

@@ -8,7 +8,6 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from edge.broker import LocalBroker
 from services.config import Settings, load_settings
 from services.supervise import ChildProcess
 from tests.chaos.servers import Servers
+from tests.patience import until as wait_until
 
 __all__ = ["IDLE_S", "LATENESS_S", "STEP_S", "System", "WholeSystem", "wait_until"]
 
@@ -222,14 +222,6 @@ class WholeSystem(System):
             except psutil.Error:
                 continue
         return running
-
-
-def wait_until(condition: Callable[[], bool], claim: str, timeout_s: float = 120.0) -> None:
-    """Wait for a condition, or fail with the claim."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, f"within {timeout_s:g} s: {claim}"
-        time.sleep(0.1)
 
 
 def _fill_disk(pid: int, seconds: float) -> None:

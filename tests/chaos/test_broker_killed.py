@@ -22,7 +22,7 @@ from tests.chaos.system import wait_until
 from tests.chaos.traffic import SteadySite
 from tests.conftest import require_program
 
-pytestmark = [pytest.mark.chaos, pytest.mark.broker, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.chaos, pytest.mark.broker, pytest.mark.timeout(600)]
 
 SAMPLES = 4_000
 PER_INSTANT = 10

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import random
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,9 @@ from edge.kafka_address import KafkaAddress
 from edge.kafka_log import KafkaLog
 from edge.log import LogError, NewRecord
 from tests.chaos.servers import Servers
+from tests.patience import until as wait_for
 
-pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(600)]
 
 SITES = ("north", "south", "east", "demo")
 KILLS = int(os.environ.get("HOTHOUSE_TEST_KILLS", "1"))
@@ -81,11 +81,3 @@ def test_a_killed_kafka_loses_and_duplicates_no_record(kafka: Servers) -> None:
     print(
         f"killed {KILLS} times: {len(appended)} records, 0 lost, 0 twice; {sum(failures.values())} appends tried again"
     )
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    """Wait for a condition."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.05)

@@ -130,7 +130,7 @@ def test_a_dead_letter_too_few_is_found(small: Small) -> None:
 
 
 @pytest.mark.chaos
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_whatever_is_killed_nothing_is_lost_and_nothing_counts_twice(tmp_path: Path) -> None:
     """SIGKILL for gateway, broker, shards and Kafka, full disks, other numbers of shards: the ledger balances.

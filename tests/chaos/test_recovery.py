@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,9 @@ from services.ingest.shard import Shard
 from services.messages import ForecastReply, ForecastRequest, ZoneForecast
 from services.store.history import History
 from services.store.series import NullSeries
+from tests.patience import until as wait_until
 
-pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1200)]
 
 DAY_MS = 86_400_000
 RECORDING = Path(__file__).parents[1] / "data" / "lettuce_2022"
@@ -107,16 +107,6 @@ def process_named(title: str) -> psutil.Process:
         except psutil.Error:
             continue
     raise AssertionError(f"no process {title}")
-
-
-def wait_until(condition: Callable[[], bool], claim: str, timeout_s: float = 60.0) -> None:
-    """Wait for a condition, or fail with the claim."""
-    deadline_s = time.monotonic() + timeout_s
-    while time.monotonic() < deadline_s:
-        if condition():
-            return
-        time.sleep(0.2)
-    raise AssertionError(f"within {timeout_s:g} s: {claim}")
 
 
 def origins(watch: Watch) -> list[int]:

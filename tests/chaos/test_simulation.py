@@ -243,7 +243,7 @@ def simulate(seed: int, folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch,
     return world
 
 
-SEEDS = range(*map(int, os.environ.get("HOTHOUSE_TEST_SEEDS", "0:5").split(":")))
+SEEDS = range(*map(int, os.environ.get("HOTHOUSE_TEST_SEEDS", "0:3").split(":")))
 
 
 @pytest.mark.timeout(3600)

@@ -7,11 +7,10 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 import urllib.request
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,9 +34,10 @@ from services.log import open_settings_log
 from services.store.history import History
 from tests.conftest import require_env
 from tests.kafka_logs import delete_topics
+from tests.patience import until as wait_until
 
 pytestmark = [
-    pytest.mark.e2e, pytest.mark.broker, pytest.mark.influx, pytest.mark.slow, pytest.mark.timeout(240),
+    pytest.mark.e2e, pytest.mark.broker, pytest.mark.influx, pytest.mark.slow, pytest.mark.timeout(600),
 ]  # fmt: skip
 
 RECORDING = Path(__file__).parents[1] / "data" / "lettuce_2022"
@@ -223,11 +223,3 @@ def assert_forecast_equal(servers: Servers, answer: dict[str, Any]) -> None:
             found = stored[target, point["horizon_min"], point["time_ms"]]
             assert found == {"origin_ms": answer["origin_ms"], **{q: point[q] for q in ("p10", "p50", "p90")}}
             assert found["p10"] <= found["p50"] <= found["p90"]
-
-
-def wait_until(condition: Callable[[], bool], claim: str, timeout_s: float = 45.0) -> None:
-    """Wait for a condition, or fail with the claim."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, f"within {timeout_s:g} s: {claim}"
-        time.sleep(0.1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -20,6 +20,7 @@ from edge.reading import Refusal, Sample, encode_message, sample_topic
 from edge.samples import decode_samples
 from tests.conftest import require_env
 from tests.kafka_logs import delete_topics, kafka_logs
+from tests.patience import until as wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -71,14 +72,6 @@ def publish(log: KafkaLog, records: list[tuple[str | None, bytes]]) -> None:
         producer.send(direct(log), value, key=key.encode() if key else None)
     producer.flush(10)
     producer.close()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition."""
-    deadline_s = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def records(log: KafkaLog) -> list[Record]:

@@ -16,7 +16,7 @@ from edge.log import LogError, NewRecord
 from tests.chaos.servers import Servers
 from tests.conftest import require_program
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
 USER, PASSWORD = "hothouse", "only-for-this-test"
 MECHANISMS: tuple[Mechanism, ...] = ("PLAIN", "SCRAM-SHA-512")

@@ -19,9 +19,10 @@ from services.forecast_spec import forecast_spec
 from services.learn.actor import start_retrainer
 from services.messages import BOARD_ACTOR, NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
 from services.store.forests import Forests
+from tests.patience import patience_s
 from tests.services.learn.synthetic import small_settings, write_history
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 class _Shard:
@@ -100,7 +101,7 @@ def retrainer(runtime: None, settings: Settings) -> Iterator[Any]:
 
 
 def _wait(condition: Callable[[], Any], what: str, limit_s: float = 280) -> Any:
-    deadline = time.monotonic() + limit_s
+    deadline = time.monotonic() + patience_s(limit_s)
     while time.monotonic() < deadline:
         found = condition()
         if found:

@@ -27,7 +27,7 @@ from services.serve.deployment import ServingActors, start_actors, start_serving
 from tests.ray.fake_shard import FakeShard
 from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 WAIT_S = 30.0
 

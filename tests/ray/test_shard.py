@@ -28,9 +28,10 @@ from services.messages import (
     ZoneForecast,
     shard_actor,
 )  # fmt: skip
+from tests.patience import patience_s
 from tests.services.ingest.test_shard import day
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 STEPS = 60
 
 
@@ -104,7 +105,7 @@ def started(settings: Settings, index: int) -> Any:
 
 def until(condition: Callable[[], Any]) -> Any:
     """The first true answer; an actor that is away while Ray restarts it is asked again."""
-    deadline, last = time.monotonic() + 90, ""
+    deadline, last = time.monotonic() + patience_s(90), ""
     while time.monotonic() < deadline:
         try:
             if found := condition():

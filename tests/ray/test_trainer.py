@@ -17,7 +17,7 @@ from services.learn import dataset
 from services.store.history import History
 from tests.services.learn.synthetic import small_settings, write_history
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +84,7 @@ def test_equal_history_gives_equal_weights(settings: Settings, runtime: None) ->
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_workers_share_the_zones_and_keep_a_checkpoint(settings: Settings, runtime: None) -> None:
     """Two Ray Train workers with a zone each train one network; the storage keeps one checkpoint of safetensors."""
     state, losses, kept = ray.get(_train.remote(settings, workers=2))

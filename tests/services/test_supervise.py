@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from services.supervise import ChildProcess
+from tests.patience import patience_s
 
 WAITS = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
     """Wait for a condition."""
-    deadline_s = time.monotonic() + timeout_s
+    deadline_s = time.monotonic() + patience_s(timeout_s)
     while not condition() and time.monotonic() < deadline_s:
         time.sleep(0.02)
     return condition()

@@ -34,6 +34,7 @@ from edge.simulator.pace import Pace
 from edge.simulator.publisher import Publisher
 from tests.conftest import require_env
 from tests.edge.simulator.test_warm import START_MS, ListSource
+from tests.patience import until as wait_for
 
 NOWHERE = MqttAddress(host="127.0.0.1", port=1)
 LETTUCE = Path(__file__).parents[2] / "data" / "lettuce_2022"
@@ -243,14 +244,6 @@ def test_a_failing_source_is_written_down(tmp_path: Path) -> None:
 
 
 # With a real broker.
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 20) -> None:
-    """Wait until ``condition`` holds; fails when it does not come to."""
-    end_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end_s, "it did not come to that"
-        time.sleep(0.01)
 
 
 @contextmanager

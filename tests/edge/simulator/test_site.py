@@ -8,6 +8,7 @@ import pytest
 
 from edge.reading import SITE_ZONE, VOCABULARY
 from edge.simulator.site import WEATHER_METRICS, SimulatedSite
+from tests.patience import slowness
 
 START_MS = 1_646_092_800_000
 HOUR_MS = 3_600_000
@@ -84,7 +85,7 @@ def test_radiation_sum_starts_at_local_midnight():
 
 @pytest.mark.slow
 def test_fourteen_days_of_three_zones_take_ten_seconds():
-    """Of one core's CPU time, weather and sensors included; the median day counts, as neighbours slow some."""
+    """Of the CPU time of a core as quick as the budget's, weather and sensors included; the median day counts."""
     site = SimulatedSite("demo", 1, START_MS, step_ms=300_000)
     spent = []
     for day in range(1, 15):
@@ -92,4 +93,4 @@ def test_fourteen_days_of_three_zones_take_ten_seconds():
         rows = list(site.instants(START_MS + day * 24 * HOUR_MS))
         spent.append(time.process_time() - began)
         assert len(rows) == 288 + (day == 1)
-    assert 14 * statistics.median(spent) < 10.0
+    assert 14 * statistics.median(spent) / slowness() < 10.0

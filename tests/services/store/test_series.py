@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Callable
 
@@ -16,6 +15,7 @@ from services.messages import ZoneForecast
 from services.store.rows import SiteStep
 from services.store.series import InfluxWriter, NullSeries, SeriesWriter
 from tests.conftest import require_env
+from tests.patience import until
 
 CHANNELS = ("air_temp_c", "rh_pct")
 T0 = 1_646_092_800_000
@@ -32,13 +32,6 @@ def zone_forecast(site: str = "demo") -> ZoneForecast:
         site=site, zone="z 1", origin_ms=T0, origin="", step_s=300, model_version="v1", degraded=[], now={},
         freshness_s={}, forecasts={"air_temp_c": [point]},
     )  # fmt: skip
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true within 20 s"
-        threading.Event().wait(0.01)
 
 
 def writer(send: Callable[[list[str]], None], queue_points: int = 200_000) -> InfluxWriter:

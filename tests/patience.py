@@ -1,0 +1,39 @@
+"""How long to wait: programs are slower on a slow or busy machine, and no less correct."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+__all__ = ["patience_s", "slowness", "until"]
+
+COUNTED = 2_000_000
+REFERENCE_S = 0.04
+"""CPU time that counting to ``COUNTED`` takes where ten seconds mean ten seconds."""
+
+
+@cache
+def slowness() -> float:
+    """How many times slower than that a core of this machine is; at least 1."""
+    began_s = time.process_time()
+    for _ in range(COUNTED):
+        pass
+    return max((time.process_time() - began_s) / REFERENCE_S, 1.0)
+
+
+def patience_s(seconds: float) -> float:
+    """So many seconds of a quick, idle machine: more on a slow one, and as many times more as programs share a core."""
+    return seconds * slowness() * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def until(condition: Callable[[], Any], claim: str = "it happens", timeout_s: float = 60.0) -> Any:
+    """Wait for a condition and return what it gave, or fail with the claim; ``timeout_s`` of a quick machine."""
+    patience = patience_s(timeout_s)
+    deadline_s = time.monotonic() + patience
+    while not (found := condition()):
+        assert time.monotonic() < deadline_s, f"not within {patience:.0f} s: {claim}"
+        time.sleep(0.02)
+    return found
