@@ -89,12 +89,16 @@ class Watch:
         return True
 
     def wait_until_ready(self, timeout_s: float) -> bool:
-        """Wait until the log is read to its end and every zone can be predicted; False when the time is over."""
+        """Wait until the log is read to its end, every zone can be predicted, and the gateway takes what devices send:
+        before, a broker that does not know it yet keeps nothing for it. False when the time is over.
+        """
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
             self._look_at_status()
             zones = {zone for shard in self.seen.shards for zone in shard["zones"]}
-            if zones and self.seen.total("backlog") == 0 and len(self.look().forecasts) == len(zones):
+            listens = self.seen.components.get("gateway", {}).get("connected")
+            done = zones and self.seen.total("backlog") == 0
+            if listens and done and len(self.look().forecasts) == len(zones):
                 return True
             time.sleep(READY_EVERY_S)  # whoever looks takes time from what is awaited
         return False
