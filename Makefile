@@ -15,7 +15,7 @@ venv := .venv
 stamp := $(venv)/.stamp
 bin := $(venv)/bin
 
-.PHONY: help setup demo test long chaos check format bench clean
+.PHONY: help setup demo test long seeds chaos check format bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -43,6 +43,9 @@ endif
 # The whole system with its log on Kafka, where HOTHOUSE_SERVERS names a script that starts one; then with its log in a file.
 long: $(stamp) ## run the few tests that take minutes each
 	$(bin)/python -m pytest -m long
+
+seeds: $(stamp) ## made-up crashes around every durable step, a second each: make seeds SEEDS=0:5000
+	HOTHOUSE_TEST_SEEDS=$(SEEDS) $(bin)/python -m pytest -s tests/chaos/test_simulation.py
 
 chaos: $(stamp) ## kill parts for ten minutes, settle the ledger: make chaos MINUTES=2 SEEDS=0:1000
 	@failed=0; for log in $(if $(HOTHOUSE_SERVERS),kafka) sqlite; do \

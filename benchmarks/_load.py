@@ -18,7 +18,7 @@ from edge.broker import LocalBroker
 from edge.mqtt import MqttAddress
 from edge.reading import sample_topic
 
-__all__ = ["SITES", "Load"]
+__all__ = ["SITES", "Load", "remaining_length"]
 
 SITES = tuple(f"site-{number}" for number in range(10))
 VALUES = (
@@ -106,10 +106,11 @@ def _payload(boot: bytes, now_ms: int, seq: int, samples: int) -> bytes:
 def _packet(topic: bytes, payload: bytes, packet_id: int) -> bytes:
     """PUBLISH with QoS 1."""
     body = struct.pack(f"!H{len(topic)}sH", len(topic), topic, packet_id) + payload
-    return b"\x32" + _length(len(body)) + body
+    return b"\x32" + remaining_length(len(body)) + body
 
 
-def _length(size: int) -> bytes:
+def remaining_length(size: int) -> bytes:
+    """MQTT's variable byte integer."""
     digits = bytearray()
     while True:
         size, digit = divmod(size, 128)
@@ -125,7 +126,7 @@ def _connect(address: MqttAddress) -> socket.socket:
     flags = 0xC2  # user name, password, clean session
     body = b"\x00\x04MQTT\x04" + bytes([flags]) + struct.pack("!H", 0)
     body += b"".join(struct.pack("!H", len(word)) + word for word in words)
-    connection.sendall(b"\x10" + _length(len(body)) + body)
+    connection.sendall(b"\x10" + remaining_length(len(body)) + body)
     answer = connection.recv(4)
     if answer != b"\x20\x02\x00\x00":
         raise ConnectionError(f"the broker answered {answer!r}")

@@ -27,6 +27,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from benchmarks._load import remaining_length
 from edge.broker import LocalBroker
 from edge.clock import WallClock
 from edge.gateway import Gateway, GatewaySettings
@@ -118,7 +119,7 @@ def measure(target: Any, address: MqttAddress, messages: list[tuple[str, bytes]]
 def packet(number: int, topic: str, payload: bytes) -> bytes:
     """An MQTT 3.1.1 PUBLISH with QoS 1."""
     body = struct.pack("!H", len(topic)) + topic.encode() + struct.pack("!H", number) + payload
-    return b"\x32" + _length(len(body)) + body
+    return b"\x32" + remaining_length(len(body)) + body
 
 
 def publish(broker: socket.socket, packets: list[bytes], handled: Handled, waiting: int) -> None:
@@ -148,19 +149,10 @@ def connected(address: MqttAddress) -> Iterator[socket.socket]:
     flags, login = (0xC2, text(address.username) + text(address.password)) if address.username else (0x02, b"")
     body = text("MQTT") + bytes([4, flags]) + struct.pack("!H", 0) + text(f"bench-{secrets.token_hex(4)}") + login
     with socket.create_connection((address.host, address.port), 10) as broker:
-        broker.sendall(b"\x10" + _length(len(body)) + body)
+        broker.sendall(b"\x10" + remaining_length(len(body)) + body)
         if broker.recv(4) != b"\x20\x02\x00\x00":
             raise SystemExit("the broker refused the publisher")
         yield broker
-
-
-def _length(size: int) -> bytes:
-    encoded = bytearray()
-    while True:
-        size, rest = divmod(size, 128)
-        encoded.append(rest | (128 if size else 0))
-        if not size:
-            return bytes(encoded)
 
 
 def make_messages(count: int, samples: int) -> list[tuple[str, bytes]]:

@@ -144,13 +144,13 @@ class Climatology:
             recent=((2 * self._half + 1, targets), np.float32, missing),
             count=((self._day, targets), np.uint8, 0),
             profile=((self._day, rates, targets), np.float32, missing),
-            past=((max(longest, self._day), targets), np.float32, missing),
+            past=((max(longest, self._day), targets), np.float16, missing),
             deviation=((ring, rates, targets), np.float16, missing),
             weight=(fit, np.float32, 0),
             moment=((*fit, REGRESSORS, REGRESSORS), np.float32, 0),  # sums of x x'
             product=((*fit, REGRESSORS), np.float32, 0),  # sums of x y
             slope=((*fit, REGRESSORS), np.float32, self._prior[None, :, None, :]),
-            issued=((int(self._steps.sum()), targets), np.float32, missing),
+            issued=((int(self._steps.sum()), targets), np.float16, missing),
             error=(cells, np.float32, missing),
             matured=((_HOURS, *cells), np.uint16, 0),
             spread=((_HOURS, *cells), np.float32, missing),

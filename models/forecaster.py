@@ -119,8 +119,8 @@ class OnlineForecaster:
             common=((longest, d), np.float16, 0.0),
             ahead=((total, e), np.float16, 0.0),
             experts=((total, targets, len(EXPERTS) - 1), np.float16, np.nan),
-            median=((total, targets), np.float32, np.nan),
-            base=((total, targets), np.float32, np.nan),
+            median=((total, targets), np.float16, np.nan),
+            base=((total, targets), np.float16, np.nan),
         )
         self.forest = Forest(horizons, targets)
         self._unit = np.full((horizons, targets), np.nan)

@@ -54,7 +54,7 @@ class LiveScore:
         self._zones = Growing(
             capacity,
             rows=((), np.int64, 0),
-            seen=((ring, targets), np.float32, np.nan),
+            seen=((ring, targets), np.float16, np.nan),
             waiting=((int(self._steps.sum()), targets, 4), np.float16, np.nan),
             sums=((*cells, len(_NAMES)), np.float64, 0.0),
             n=(cells, np.int64, 0),

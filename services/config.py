@@ -98,10 +98,17 @@ class StreamSettings(_Section):
 
     step_s: int = Field(300, ge=10, le=3600, description="Length of a row in seconds; must divide a day.")
     lateness_s: int = Field(30, ge=0, le=3600, description="How long a row waits for samples that are out of order.")
-    idle_s: int = Field(60, ge=1, le=3600, description="A silent site's rows close this long after, by receive time.")
+    idle_s: int = Field(
+        0, ge=0, le=3600, description="A silent site's rows close this long after; 0: 3/10 of a step, at most 60 s."
+    )
     shards: int = Field(1, ge=1, le=64, description="Ray actors that share the log's partitions.")
     ring_hours: int = Field(26, ge=26, le=336, description="Rows with all channels kept in memory a zone.")
     snapshot_s: float = Field(5.0, gt=0, le=3600, description="Seconds between snapshots of a shard.")
+
+    @property
+    def silence_s(self) -> int:
+        """What ``idle_s`` comes to: with the other defaults rows close within a step, if that is a minute or more."""
+        return self.idle_s or max(min(60, 3 * self.step_s // 10), 1)
 
     @field_validator("step_s")
     @classmethod

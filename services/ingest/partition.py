@@ -47,7 +47,7 @@ class Partition:
         self._spec, self._place_of = spec, place_of
         self.windows = windows
         self.rings = Rings(spec.step_ms, ring_steps, len(spec.channels))
-        self._past = Rings(spec.step_ms, PAST_HOURS * 3_600_000 // spec.step_ms, len(spec.targets))
+        self._past = Rings(spec.step_ms, PAST_HOURS * 3_600_000 // spec.step_ms, len(spec.targets), np.float16)
         self.forecaster = OnlineForecaster(spec)
         self.watch = Watch(spec, place_of)
         self.scores = LiveScore(spec)

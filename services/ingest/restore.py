@@ -38,7 +38,7 @@ class RowSettings(NamedTuple):
     @classmethod
     def of(cls, settings: Settings) -> RowSettings:
         """Those of the configuration."""
-        return cls(settings.stream.step_s, settings.stream.lateness_s, settings.stream.idle_s)
+        return cls(settings.stream.step_s, settings.stream.lateness_s, settings.stream.silence_s)
 
     @classmethod
     def of_ms(cls, step_ms: int, lateness_ms: int, idle_ms: int) -> RowSettings:

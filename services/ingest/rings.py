@@ -20,13 +20,16 @@ _FIRST_BLOCK, _LARGEST_BLOCK = 8, 256  # zones
 class Rings:
     """``capacity`` steps of ``C`` channels a zone; a row's slot is its step number modulo the capacity.
 
-    Zones lie in blocks, so that a new zone never moves the rows of the others: they are most of a shard's memory.
+    Zones lie in blocks, so that a new zone never moves the rows of the others: they are most of a shard's memory. So
+    channels that no zone ever had take no room: most sites measure few of those that there are. ``kind`` is how values
+    are kept: half precision is finer than most sensors, and enough for a chart.
     """
 
-    def __init__(self, step_ms: int, capacity: int, channels: int) -> None:
-        self.step_ms, self.capacity, self.channels = step_ms, capacity, channels
+    def __init__(self, step_ms: int, capacity: int, channels: int, kind: type = np.float32) -> None:
+        self.step_ms, self.capacity, self.channels, self._kind = step_ms, capacity, channels, kind
         self._zones: dict[tuple[str, str], int] = {}
-        self._blocks: list[F32] = []  # [zones of the block, capacity, channels] each
+        self._columns: I64 = np.empty(0, np.int64)  # the channels that were ever there, in the order in which they came
+        self._blocks: list[F32] = []  # [zones of the block, capacity, columns] each
         self._block: I64 = np.empty(0, np.int64)  # of each zone, and
         self._place: I64 = np.empty(0, np.int64)  # its place there
         self._newest: I64 = np.empty(0, np.int64)  # step number of each zone's newest row
@@ -47,7 +50,7 @@ class Rings:
             self._block = np.append(self._block, np.full(room, len(self._blocks)))
             self._place = np.append(self._place, np.arange(room))
             self._newest = np.append(self._newest, np.full(room, -1))
-            self._blocks.append(np.full((room, self.capacity, self.channels), np.nan, np.float32))
+            self._blocks.append(np.full((room, self.capacity, len(self._columns)), np.nan, self._kind))
         return index
 
     def write(self, indices: I64, end_ms: int, values: F32) -> None:
@@ -59,13 +62,14 @@ class Rings:
         newest = self._newest[indices]
         if (newest >= step).any():
             raise ValueError(f"row {end_ms} is not newer than {int(newest.max()) * self.step_ms}")
+        self._make_room(values)
         for number, of_block in self._by_block(indices):
             block, places = self._blocks[number], self._place[indices[of_block]]
             for before, place in zip(newest[of_block].tolist(), places.tolist(), strict=True):
                 if 0 <= before < step - 1:
                     skipped = np.arange(max(before + 1, step - self.capacity + 1), step)
                     block[place, skipped % self.capacity] = np.nan
-            block[places, step % self.capacity] = values[of_block]
+            block[places, step % self.capacity] = values[of_block][:, self._columns]
         self._newest[indices] = step
 
     def window(self, indices: I64, origin_ms: I64, length: int) -> F32:
@@ -73,11 +77,13 @@ class Rings:
         steps = (origin_ms // self.step_ms)[:, None] + np.arange(1 - length, 1)[None, :]
         newest = self._newest[indices][:, None]
         known = (steps <= newest) & (steps > newest - self.capacity) & (steps >= 0)
-        window: F32 = np.empty((len(indices), length, self.channels), np.float32)
+        held: F32 = np.empty((len(indices), length, len(self._columns)), np.float32)
         for number, of_block in self._by_block(indices):
             places = self._place[indices[of_block]]
-            window[of_block] = self._blocks[number][places[:, None], steps[of_block] % self.capacity]
-        window[~known] = np.nan
+            held[of_block] = self._blocks[number][places[:, None], steps[of_block] % self.capacity]
+        held[~known] = np.nan
+        window: F32 = np.full((len(indices), length, self.channels), np.nan, np.float32)
+        window[:, :, self._columns] = held
         return window
 
     def newest_ms(self, index: int) -> int | None:
@@ -98,20 +104,33 @@ class Rings:
 
     def state(self) -> dict[str, Any]:
         """Plain values and arrays for a snapshot."""
-        return {"zones": [list(z) for z in self._zones], "blocks": list(self._blocks), "newest": self._newest}
+        zones = [list(zone) for zone in self._zones]
+        return {"zones": zones, "columns": self._columns, "blocks": list(self._blocks), "newest": self._newest}
 
     def load(self, state: dict[str, Any]) -> None:
         """Inverse of :meth:`state`, which then belongs to the rings; raises ``ValueError`` when the shapes are of
         other settings.
         """
-        expected = (self.capacity, self.channels)
+        expected = (self.capacity, len(state["columns"]))
         wrong = [block.shape[1:] for block in state["blocks"] if block.shape[1:] != expected]
-        if wrong:
-            raise ValueError(f"rings of shape {wrong[0]}, expected {expected}")
+        if wrong or (state["columns"] >= self.channels).any():
+            raise ValueError(f"rings of shape {wrong[0] if wrong else expected}, expected {expected}")
         self._zones = {(site, zone): index for index, (site, zone) in enumerate(state["zones"])}
+        self._columns = state["columns"].copy()
         self._blocks, self._newest = list(state["blocks"]), state["newest"].copy()
         self._block = np.repeat(np.arange(len(self._blocks)), [len(block) for block in self._blocks])
         self._place = np.concatenate([np.empty(0, np.int64), *(np.arange(len(block)) for block in self._blocks)])
+
+    def _make_room(self, values: F32) -> None:
+        """Add a column for each channel of ``values`` [Z, C] that is there for the first time."""
+        there = ~np.isnan(values).all(axis=0)
+        there[self._columns] = False
+        new = np.flatnonzero(there)
+        if len(new):
+            self._columns = np.append(self._columns, new)
+            for number, block in enumerate(self._blocks):  # one after another: never all of them twice
+                missing = np.full((*block.shape[:2], len(new)), np.nan, self._kind)
+                self._blocks[number] = np.concatenate([block, missing], axis=2)
 
     def _by_block(self, indices: I64) -> Iterator[tuple[int, I64]]:
         """Each block that some of ``indices`` lie in, and where among them those stand."""

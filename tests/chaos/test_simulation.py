@@ -23,7 +23,7 @@ from edge.clock import ReplayedClock
 from edge.intake import Intake, Message
 from edge.log import Log, LogFullError, MemoryLog, SqliteLog
 from edge.reading import Sample, encode_message, sample_topic
-from services.config import Settings, StreamSettings
+from services.config import ForecastSettings, Settings, StreamSettings
 from services.ingest import snapshot
 from services.ingest.shard import Shard
 from services.store import parquet
@@ -46,7 +46,9 @@ class World:
     def __init__(self, seed: int, folder: Path, log: Log) -> None:
         self.rng = random.Random(seed)
         self.log, self.now_ms = log, START_MS
-        self.settings = Settings(data_dir=folder, stream=StreamSettings(snapshot_s=3))
+        # Little to learn: what is learned of all zones together would be most of what a snapshot costs.
+        little = ForecastSettings(horizons_min=(5, 60), targets=("air_temp_c",))
+        self.settings = Settings(data_dir=folder, stream=StreamSettings(snapshot_s=3), forecast=little)
         self.judge = Judge(STEP_MS, LATENESS_MS, IDLE_MS)
         self.network: list[tuple[int, int, Message]] = []
         self.broker: list[Message] = []

@@ -56,8 +56,12 @@ def _train(settings: Settings, workers: int, shuffled: bool = False, learning_ra
     return result.state, [epoch.loss for epoch in result.history], kept
 
 
-def test_stream_gives_every_row_once(settings: Settings, runtime: None) -> None:
+@pytest.mark.parametrize("small_bytes", [dataset.SMALL_BYTES, 0], ids=["read in place", "read by tasks"])
+def test_stream_gives_every_row_once(
+    settings: Settings, runtime: None, monkeypatch: pytest.MonkeyPatch, small_bytes: int
+) -> None:
     """What Ray Data streams is the history of the range, row for row and bit for bit."""
+    monkeypatch.setattr(dataset, "SMALL_BYTES", small_bytes)
     spec = forecast_spec(settings)
     history = History(settings.storage, spec.channels, settings.stream.step_s)
     whole = history.read()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from edge.log import Record
 from edge.reading import SITE_ZONE, VOCABULARY, Refusal, Sample
+from services.config import StreamSettings
 from services.ingest import open_rows
 from services.ingest.windows import GAP_MS, Closed, PartitionWindows
 from services.store.rows import SiteStep
@@ -330,6 +331,21 @@ def test_a_silent_sites_rows_close_by_receive_time(offsets: list[int], step_ms: 
     closed_ms = w.watermark_ms("demo")
     assert closed_ms is not None
     assert closed_ms >= still_open
+
+
+@given(st.integers(1, 900), st.integers(0, 99), st.sampled_from([60, 120, 300, 900]))
+def test_with_the_defaults_a_silent_sites_rows_close_within_a_step(at_s: int, phase: int, step_s: int) -> None:
+    """Of receive time, whenever in the step its last sample came and its ticks come."""
+    stream = StreamSettings(step_s=step_s)
+    step_ms, tick_ms = step_s * 1000, step_s * 100
+    w = PartitionWindows(step_ms, stream.lateness_s * 1000, stream.silence_s * 1000, VOCABULARY)
+    last_ms = T0 + at_s * 1000
+    w.feed([record(0, [sample(last_ms, 0)], last_ms)])
+    closed_at: dict[int, int] = {}
+    for now in range(last_ms + tick_ms * phase // 100, last_ms + 3 * step_ms, tick_ms):
+        closed_at |= {step.end_ms: now for step in w.feed([tick(1, now)]).steps}
+    assert min(closed_at) >= last_ms
+    assert all(now - end_ms <= step_ms for end_ms, now in closed_at.items())
 
 
 @given(streams())
