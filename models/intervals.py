@@ -107,9 +107,10 @@ class Intervals:
         seen = np.isfinite(around)
         n = seen.sum(axis=2)
         size = np.where(seen, around, 0).sum(axis=2) / np.maximum(n, 1)
-        if (n == 0).any():
-            whole = self._zones["spread"][indices][:, :, horizons]
+        unknown = np.flatnonzero((n == 0).any(axis=(0, 2)))
+        if len(unknown):
+            whole = self._zones["spread"][indices[:, None], :, horizons[unknown]]  # [Z, U, 24, M]
             there = np.isfinite(whole)
-            day = np.where(there, whole, 0).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
-            size = np.where(n > 0, size, day)
+            day = np.where(there, whole, 0).sum(axis=2) / np.maximum(there.sum(axis=2), 1)
+            size[:, unknown] = np.where(n[:, unknown] > 0, size[:, unknown], day)
         return np.asarray(size, dtype=np.float32)

@@ -58,13 +58,10 @@ class Forest:
         if not self._arrays:
             return np.full((zones, *self._shape), np.nan, dtype=np.float32)
         out = np.zeros((zones, *self._shape), dtype=np.float32)
-        cell = self._arrays["cell"]
-        for h in np.unique(cell[:, 0]).tolist():
-            mine = np.flatnonzero(cell[:, 0] == h)
-            cells, targets = slice(mine[0], mine[-1] + 1), cell[mine, 1]
+        for h, targets, trees in self._of_horizon:
             for at in range(0, zones, _CHUNK):
                 part = slice(at, at + _CHUNK)
-                out[part, h, targets] = self._answer(cells, np.concatenate([common[part], ahead[part, h]], axis=1))
+                out[part, h, targets] = trees.answer(np.concatenate([common[part], ahead[part, h]], axis=1))
         return out
 
     def state_dict(self) -> dict[str, _Array]:
@@ -78,17 +75,32 @@ class Forest:
         if state and tuple(state["shape"]) != self._shape:
             raise ValueError(f"trees for {state['shape'].tolist()} horizons and targets, wanted {self._shape}")
         self._arrays = {name: np.array(array) for name, array in state.items()}
+        self._of_horizon: list[tuple[int, npt.NDArray[np.int64], _Trees]] = []
+        horizon = self._arrays["cell"][:, 0] if state else np.empty(0, np.int64)
+        for h in np.unique(horizon).tolist():
+            cells = np.flatnonzero(horizon == h)
+            of_cells = {name: self._arrays[name][cells] for name in _FIELDS[2:]}
+            self._of_horizon.append((h, self._arrays["cell"][cells, 1], _Trees(**of_cells)))
 
-    def _answer(self, cells: slice, x: F32) -> F32:
-        """The sums of trees of some cells, ``x [Z, D] -> [Z, C]``."""
-        column, threshold, taken, value = (self._arrays[name][cells] for name in _FIELDS[2:6])
+
+class _Trees:
+    """The trees of some cells, laid out for :meth:`answer`: the tests of all trees first, then the trees."""
+
+    def __init__(self, column: _Array, threshold: _Array, taken: _Array, value: _Array, start: _Array) -> None:
+        self._shape = column.shape[:2]  # C, T
+        self._column, self._threshold = (np.moveaxis(a, 2, 0).ravel() for a in (column, threshold))
+        self._threshold = self._threshold[:, None]
+        self._gone = ~np.moveaxis(taken, 2, 0).reshape(LEAVES - 1, -1, 1)  # leaves that a failed test takes away
+        self._value, self._start = value.ravel(), start
+        self._first = np.arange(value.size // LEAVES, dtype=np.intp)[:, None] * LEAVES
+
+    def answer(self, x: F32) -> F32:
+        """Their sums, ``x [Z, D] -> [Z, C]``."""
         missing = np.isnan(x)
         both = np.concatenate([np.where(missing, -np.inf, x), np.where(missing, np.inf, x)], axis=1, dtype=np.float32)
-        fails = both.T.take(column.ravel(), axis=0) > threshold.reshape(-1, 1)  # [C T 15, Z]
-        left = fails.astype(np.uint16) - np.uint16(1)  # all leaves where the test holds
-        left |= taken.reshape(-1, 1)
-        remain = np.bitwise_and.reduce(left.reshape(-1, LEAVES - 1, len(x)), axis=1)  # [C T, Z]
-        leaf: npt.NDArray[np.intp] = _FIRST[remain]
-        leaf += np.arange(len(leaf), dtype=np.intp)[:, None] * LEAVES
-        sums = value.ravel().take(leaf).reshape(*column.shape[:2], len(x)).sum(axis=1)
-        return np.asarray(sums.T + self._arrays["start"][cells])
+        fails = both.T.take(self._column, axis=0) > self._threshold  # [15 C T, Z]
+        gone = np.multiply(fails.reshape(LEAVES - 1, -1, len(x)), self._gone, dtype=np.uint16)
+        leaf: npt.NDArray[np.intp] = _FIRST[~np.bitwise_or.reduce(gone, axis=0)]  # [C T, Z]
+        leaf += self._first
+        sums = self._value.take(leaf).reshape(*self._shape, len(x)).sum(axis=1)
+        return np.asarray(sums.T + self._start)
