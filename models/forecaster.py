@@ -274,9 +274,7 @@ class OnlineForecaster:
         y = targets_of(values, self._spec)
         return np.where(np.isfinite(y), y, np.float32(np.nan))
 
-    def _see(
-        self, indices: I64, step: int, values: F32, y: F32, day_bin: I64, sun: F32
-    ) -> tuple[Example, Members]:  # fmt: skip
+    def _see(self, indices: I64, step: int, values: F32, y: F32, day_bin: I64, sun: F32) -> tuple[Example, Members]:
         """What is known of these rows, and what the climatology's forecast is made of."""
         climate = self.climatology.learn(indices, y, day_bin)
         error = self.climatology.latest_errors(indices)

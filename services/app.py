@@ -38,6 +38,8 @@ GATEWAY_QUIET_S = 10.0
 SHARD_CPUS = 0.1
 SHARD_START_S = 60.0
 SHARD_STOP_S = 4.0
+SHARD_ABANDON_S = 1.0
+"""The same while shards start: they have nothing yet that must be saved, and the log has all of it."""
 RETRAINER_STOP_S = 2.0
 
 
@@ -73,6 +75,7 @@ class System:
         self._say = say
         self._parts = ExitStack()
         self._serving: Any = None
+        self._shard_stop_s = SHARD_ABANDON_S
         self._handles: list[Any] = []  # actors live as long as their handles
 
     def __enter__(self) -> System:
@@ -157,9 +160,10 @@ class System:
         self._say("starting the shards, the API and the forecaster")
         shards = _start_shards(settings)  # first: they read what the log holds while the others start
         self._handles += shards
-        self._parts.callback(_stop_all, shards, SHARD_STOP_S)
+        self._parts.callback(lambda: _stop_all(shards, self._shard_stop_s))
         self.url = start_serving(settings)
         _await_shards(shards)
+        self._shard_stop_s = SHARD_STOP_S
         self._say("starting the retrainer")
         retrainer = start_retrainer(settings)
         self._handles.append(retrainer)

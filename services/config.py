@@ -11,7 +11,7 @@ import os
 import tomllib
 import zoneinfo
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -105,11 +105,6 @@ class StreamSettings(_Section):
     ring_hours: int = Field(26, ge=26, le=336, description="Rows with all channels kept in memory a zone.")
     snapshot_s: float = Field(5.0, gt=0, le=3600, description="Seconds between snapshots of a shard.")
 
-    @property
-    def silence_s(self) -> int:
-        """What ``idle_s`` comes to: with the other defaults rows close within a step, if that is a minute or more."""
-        return self.idle_s or max(min(60, 3 * self.step_s // 10), 1)
-
     @field_validator("step_s")
     @classmethod
     def _divides_a_day(cls, value: int) -> int:
@@ -157,10 +152,10 @@ class LearnSettings(_Section):
     min_days: float = Field(2.0, gt=0, description="History needed before the first training, in days.")
     window_days: float = Field(60.0, gt=0, description="History used for a training, in days.")
     held_back: float = Field(0.15, gt=0, lt=0.9, description="Newest share of the history, held back for the gate.")
-    workers: Literal["auto"] | Annotated[int, Field(ge=0, le=256)] = Field(
-        "auto",
-        description="Ray Train workers; 0: inside the trainer's own process; auto: one a GPU or node, 0 for only one.",
-    )
+    workers: int = Field(
+        -1, ge=-1, le=256,
+        description="Ray Train workers; 0: inside the trainer's own process; -1: one a GPU or node, 0 for only one.",
+    )  # fmt: skip
     use_gpu: Literal["auto", "yes", "no"] = Field("auto", description="Train on GPUs.")
     epochs: int = Field(6, ge=1, le=1000, description="Passes over the training windows.")
     max_windows: int = Field(20_000, ge=100, description="Windows drawn for one epoch, all zones together.")

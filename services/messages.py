@@ -24,6 +24,8 @@ RETRAINER_ACTOR = "retrainer"
 ONLINE_VERSION = "online"
 """The ``model_version`` while the online learners answer alone: no network is champion."""
 
+ASK_AGAIN = ""
+
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
@@ -38,7 +40,7 @@ class ForecastRequest(TypedDict):
 
     schema_hash: str
     sites: list[str]  # N
-    values: F32  # [N, L, C], newest row last, NaN where missing
+    values: F32  # [N, L, C], newest row last, NaN where missing; L is 0 where the sender believes no network serves
     origin_ms: I64  # [N]
     baseline: F32  # [N, H, M, Q], the climatology's forecast
 
@@ -46,7 +48,7 @@ class ForecastRequest(TypedDict):
 class ForecastReply(TypedDict):
     """Forecaster -> shard; one version for the whole batch."""
 
-    version: str
+    version: str  # ASK_AGAIN: a network serves and needs the rows that the request did without
     quantiles: F32  # [N, H, M, Q], p10 <= p50 <= p90
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-__all__ = ["patience_s", "slowness", "until"]
+__all__ = ["budget_s", "patience_s", "slowness", "until"]
 
 COUNTED = 2_000_000
 REFERENCE_S = 0.04
@@ -27,6 +27,11 @@ def slowness() -> float:
 def patience_s(seconds: float) -> float:
     """So many seconds of a quick, idle machine: more on a slow one, and as many times more as programs share a core."""
     return seconds * slowness() * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def budget_s(seconds: float) -> float:
+    """A budget of so many seconds on this machine, as it is while other tests run: at most three times as many."""
+    return min(patience_s(seconds), 3 * seconds)
 
 
 def until(condition: Callable[[], Any], claim: str = "it happens", timeout_s: float = 60.0) -> Any:

@@ -155,7 +155,9 @@ class SimulatorSource:
             yield ts_ms, out
 
     def report_every(self, interval_ms: int) -> None:
-        """Let devices send at another interval from now on, a multiple of a minute."""
+        """Let devices send at another interval from now on; raises ``ValueError`` unless it is whole minutes."""
+        if interval_ms <= 0 or interval_ms % 60_000:
+            raise ValueError(f"interval_ms {interval_ms} is not a positive multiple of a minute")
         self.interval_ms = self._physical.step_ms = interval_ms
 
     def skip(self, to_ms: int) -> None:

@@ -85,7 +85,7 @@ def _run(
     options: DemoOptions, settings: Settings, source: SampleSource, console: Console, started_s: float
 ) -> dict[str, Any] | None:
     warm_ms = source.start_ms + round(options.warm_days * DAY_MS)
-    run = _Run(options, source, console, warm_ms)
+    run = _Run(options, source, console, warm_ms, settings.stream.step_s * 1000)
     with run.starting() as say:
         system = System(settings, receive_clock="replayed", warm_up=run.warm_up, say=say)
         try:
@@ -100,8 +100,11 @@ def _run(
 class _Run:
     """The state of one run between its stages."""
 
-    def __init__(self, options: DemoOptions, source: SampleSource, console: Console, warm_ms: int) -> None:
+    def __init__(
+        self, options: DemoOptions, source: SampleSource, console: Console, warm_ms: int, step_ms: int
+    ) -> None:  # fmt: skip
         self._options = options
+        self._step_ms = step_ms
         self._source = source
         self._console = console
         self._warm_ms = warm_ms
@@ -136,6 +139,8 @@ class _Run:
         def progress(at_ms: int, _: int) -> None:
             self._bar.update(task, completed=at_ms - first_ms)
 
+        if isinstance(self._source, SimulatorSource):
+            self._source.report_every(max(min(HISTORY_INTERVAL_MS, self._step_ms), LIVE_INTERVAL_MS))
         self._imported = import_samples(self._source, log, self._warm_ms, progress)
         if isinstance(self._source, SimulatorSource):
             self._source.report_every(LIVE_INTERVAL_MS)
@@ -278,8 +283,7 @@ def _source(options: DemoOptions) -> SampleSource:
             raise ConfigError(f"recording is {str(options.recording)!r}: {error}") from error
     from edge.simulator.site import SimulatedSite
 
-    site = SimulatedSite("demo", options.seed, SIMULATION_START_MS, zones=options.zones, step_ms=HISTORY_INTERVAL_MS)
-    return SimulatorSource(site)
+    return SimulatorSource(SimulatedSite("demo", options.seed, SIMULATION_START_MS, zones=options.zones))
 
 
 def _settings(options: DemoOptions, data_dir: Path, source: SampleSource) -> Settings:

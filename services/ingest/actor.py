@@ -162,12 +162,15 @@ class _ForecasterLink:
 
     async def _find(self) -> Any:
         """The handle; a first request waits for the application, which starts while shards read what the log holds."""
-        while time.monotonic() < self._first_until_s:
-            application = serve.status().applications.get(APP_NAME)
-            if application is not None and application.status == "RUNNING":
-                break
+        while time.monotonic() < self._first_until_s and not await asyncio.to_thread(_forecaster_runs):
             await asyncio.sleep(FIND_EVERY_S)
         return serve.get_deployment_handle(FORECASTER_DEPLOYMENT, APP_NAME)
+
+
+def _forecaster_runs() -> bool:
+    application = serve.status().applications.get(APP_NAME)
+    forecaster = None if application is None else application.deployments.get(FORECASTER_DEPLOYMENT)
+    return forecaster is not None and forecaster.status == "HEALTHY"
 
 
 class BoardLink:

@@ -55,12 +55,18 @@ class Origin:
         return Basis(self.end_ms // step_ms, self.indices, self.day_bin, self.experts)
 
 
-def build_request(spec: ForecastSpec, origins: Sequence[Origin], rings: Sequence[Rings]) -> ForecastRequest:
-    """One request for all zones of all ``origins``, in their order; ``rings[i]`` are those of ``origins[i]``."""
+def build_request(
+    spec: ForecastSpec, origins: Sequence[Origin], rings: Sequence[Rings], with_rows: bool
+) -> ForecastRequest:
+    """One request for all zones of all ``origins``, in their order; ``rings[i]`` are those of ``origins[i]``.
+
+    Only a network needs rows, and they are nearly all of a request: 225 KB a zone with rows of a minute.
+    """
+    length = spec.lookback_steps if with_rows else 0
     windows, origin_ms, sites = [], [], []
     for origin, ring in zip(origins, rings, strict=True):
         at = np.full(len(origin.zones), origin.end_ms, np.int64)
-        windows.append(ring.window(origin.indices, at, spec.lookback_steps))
+        windows.append(ring.window(origin.indices, at, length))
         origin_ms.append(at)
         sites += [origin.site] * len(origin.zones)
     return ForecastRequest(

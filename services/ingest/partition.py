@@ -164,7 +164,7 @@ class Partition:
         """The ends and targets of a zone's rows of the last ``hours``, for charts; None where missing."""
         ends, rows = self._past.recent(self._past.index(site, zone), hours * 3_600_000 // self._spec.step_ms)
         return ends.tolist(), {
-            name: [None if np.isnan(v) else round(float(v), 4) for v in column]
+            name: [None if np.isnan(v) else float(f"{v:.4g}") for v in column]
             for name, column in zip(self._spec.targets, rows.T, strict=True)
         }
 

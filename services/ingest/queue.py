@@ -16,7 +16,7 @@ from services.errors import HistoryError
 from services.ingest.figures import Failures
 from services.ingest.forecasting import Origin, build_request
 from services.ingest.rings import Rings
-from services.messages import ForecastReply, ForecastRequest
+from services.messages import ASK_AGAIN, ONLINE_VERSION, ForecastReply, ForecastRequest
 
 __all__ = ["MAX_ORIGINS", "ForecastQueue"]
 
@@ -56,6 +56,7 @@ class ForecastQueue:
         self._forecast_s = clock_s()
         self._retry_s = 0.0
         self._refresh = False
+        self._with_rows = False  # whether a network served when it was last asked
 
     def add(self, origins: Sequence[Origin]) -> None:
         """Origins that have just closed, the oldest first."""
@@ -90,7 +91,7 @@ class ForecastQueue:
             self.past_due.update(origin.site for origin in self._pending)
             self._pending = list({origin.site: origin for origin in self._pending}.values())
         chosen = self._choose()
-        request = build_request(self._spec, chosen, [rings[origin.partition] for origin in chosen])
+        request = build_request(self._spec, chosen, [rings[origin.partition] for origin in chosen], self._with_rows)
         self._forecast_s = now_s
         self._in_flight = _InFlight(chosen, self._executor.submit(self._call, request))
 
@@ -102,8 +103,13 @@ class ForecastQueue:
         self._in_flight = None
         error = future.exception()
         if error is None:
+            reply = future.result()
+            self._with_rows = reply["version"] != ONLINE_VERSION
+            if reply["version"] == ASK_AGAIN:
+                self._put_back(origins)
+                return
             try:
-                issue(origins, future.result())
+                issue(origins, reply)
             except HistoryError as not_kept:
                 error = not_kept
         if error is None:
@@ -111,8 +117,7 @@ class ForecastQueue:
         else:
             self._failures.failed("forecast", error)
             self._retry_s = self._clock_s() + RETRY_FORECAST_S
-            later, self._pending = self._pending, origins
-            self.add(later)
+            self._put_back(origins)
 
     def state(self, partition: int) -> list[dict[str, Any]]:
         """What waits or is in flight, for a snapshot."""
@@ -123,6 +128,10 @@ class ForecastQueue:
     def load(self, state: Sequence[Mapping[str, Any]]) -> None:
         """Let what a snapshot holds wait again."""
         self.add([Origin(**{**origin, "zones": tuple(origin["zones"])}) for origin in state])
+
+    def _put_back(self, origins: list[Origin]) -> None:
+        later, self._pending = self._pending, origins
+        self.add(later)
 
     def _choose(self) -> list[Origin]:
         """Take the newest out of what waits, as many as fit into a request; the oldest first."""

@@ -38,7 +38,7 @@ class RowSettings(NamedTuple):
     @classmethod
     def of(cls, settings: Settings) -> RowSettings:
         """Those of the configuration."""
-        return cls(settings.stream.step_s, settings.stream.lateness_s, settings.stream.silence_s)
+        return cls(settings.stream.step_s, settings.stream.lateness_s, settings.stream.idle_s)
 
     @classmethod
     def of_ms(cls, step_ms: int, lateness_ms: int, idle_ms: int) -> RowSettings:
@@ -84,7 +84,7 @@ def restore(
     initial = RowSettings(*(state["rows_by"][name] for name in _named(RowSettings.of(settings))))
     partition = _empty(settings, spec, number, initial)
     in_force = [
-        RowSettings.of_ms(site.grid.newest_step_ms, site.lateness_ms, site.idle_ms)
+        RowSettings.of_ms(site.grid.newest_step_ms, site.lateness_ms, site.own_idle_ms)
         for site in partition.windows.begin_with(state["windows"])
     ]
     _refuse_other_rows(state["rows_by"], _rows_by(settings, sites), in_force)

@@ -105,7 +105,10 @@ class Rings:
     def state(self) -> dict[str, Any]:
         """Plain values and arrays for a snapshot."""
         zones = [list(zone) for zone in self._zones]
-        return {"zones": zones, "columns": self._columns, "blocks": list(self._blocks), "newest": self._newest}
+        return {
+            "zones": zones, "channels": self.channels, "columns": self._columns, "blocks": list(self._blocks),
+            "newest": self._newest,
+        }  # fmt: skip
 
     def load(self, state: dict[str, Any]) -> None:
         """Inverse of :meth:`state`, which then belongs to the rings; raises ``ValueError`` when the shapes are of
@@ -113,8 +116,9 @@ class Rings:
         """
         expected = (self.capacity, len(state["columns"]))
         wrong = [block.shape[1:] for block in state["blocks"] if block.shape[1:] != expected]
-        if wrong or (state["columns"] >= self.channels).any():
-            raise ValueError(f"rings of shape {wrong[0] if wrong else expected}, expected {expected}")
+        if wrong or state["channels"] != self.channels:
+            found = wrong[0] if wrong else (self.capacity, state["channels"])
+            raise ValueError(f"rings of shape {found}, expected {(self.capacity, self.channels)}")
         self._zones = {(site, zone): index for index, (site, zone) in enumerate(state["zones"])}
         self._columns = state["columns"].copy()
         self._blocks, self._newest = list(state["blocks"]), state["newest"].copy()
@@ -123,9 +127,8 @@ class Rings:
 
     def _make_room(self, values: F32) -> None:
         """Add a column for each channel of ``values`` [Z, C] that is there for the first time."""
-        there = ~np.isnan(values).all(axis=0)
-        there[self._columns] = False
-        new = np.flatnonzero(there)
+        there = np.flatnonzero(~np.isnan(values).all(axis=0))
+        new = np.setdiff1d(there, self._columns)
         if len(new):
             self._columns = np.append(self._columns, new)
             for number, block in enumerate(self._blocks):  # one after another: never all of them twice

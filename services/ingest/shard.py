@@ -127,7 +127,8 @@ class Shard:
             now_s = self._clock_s()
             behind = max((p.offset - self._saved[n] for n, p in self._partitions.items()), default=0)
             pause_s = self._pause_s * (PAUSES_BEHIND if self._behind else 1)
-            if now_s - self._saved_s >= pause_s or behind >= SNAPSHOT_RECORDS:
+            full = self._history.pending >= MAX_UNFLUSHED_STEPS and now_s - self._saved_s >= self._pause_s
+            if now_s - self._saved_s >= pause_s or full or behind >= SNAPSHOT_RECORDS:
                 self._checkpoint()
             if now_s - self._stats_s >= 1.0:
                 self._stats_s = now_s

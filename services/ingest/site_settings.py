@@ -29,14 +29,22 @@ _Name = tuple[str, str, str]  # zone, device, metric as sent; the metric is empt
 
 
 class SiteSettings:
-    """Starts with the step, lateness and idle time given; :meth:`change` takes a site's changes in log order."""
+    """Starts with the step, lateness and idle time given; :meth:`change` takes a site's changes in log order.
+
+    An idle time of 0 follows the step (:func:`silence_ms`).
+    """
 
     def __init__(self, step_ms: int, lateness_ms: int, idle_ms: int) -> None:
         self.version = SCHEMA_VERSION
-        self.lateness_ms, self.idle_ms = lateness_ms, idle_ms
+        self.lateness_ms, self.own_idle_ms = lateness_ms, idle_ms
         self.grid = Grid(step_ms)
         self._curves: dict[_Name, Curve] = {}
         self._aliases: dict[_Name, str] = {}
+
+    @property
+    def idle_ms(self) -> int:
+        """After so long without new event time a site is silent."""
+        return self.own_idle_ms or silence_ms(self.grid.newest_step_ms)
 
     def change(self, change: Change, zone: str, device: str, closed_ms: int | None) -> bool:
         """Take a change published for a device, rows being closed up to ``closed_ms``. False where it is not newer."""
@@ -61,7 +69,7 @@ class SiteSettings:
         if change.lateness_s is not None:
             self.lateness_ms = change.lateness_s * 1000
         if change.idle_s is not None:
-            self.idle_ms = change.idle_s * 1000
+            self.own_idle_ms = change.idle_s * 1000
         if change.step_s is None or change.step_s * 1000 == self.grid.newest_step_ms:
             return
         if closed_ms is None:
@@ -80,16 +88,26 @@ class SiteSettings:
     def state(self) -> dict[str, Any]:
         """For a snapshot."""
         return {
-            "version": self.version, "lateness_ms": self.lateness_ms, "idle_ms": self.idle_ms,
+            "version": self.version, "lateness_ms": self.lateness_ms, "idle_ms": self.own_idle_ms,
             "grid": self.grid.state(), "curves": list(self._curves.items()), "aliases": list(self._aliases.items()),
         }  # fmt: skip
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Inverse of :meth:`state`."""
-        self.version, self.lateness_ms, self.idle_ms = state["version"], state["lateness_ms"], state["idle_ms"]
+        self.version, self.lateness_ms, self.own_idle_ms = state["version"], state["lateness_ms"], state["idle_ms"]
         self.grid.load(state["grid"])
         self._curves = {(z, d, m): [(since, a, b) for since, a, b in curve] for (z, d, m), curve in state["curves"]}
         self._aliases = {(z, d, m): to for (z, d, m), to in state["aliases"]}
+
+
+def silence_ms(step_ms: int) -> int:
+    """The idle time of a site that has none of its own: with a lateness of 30 s its rows close within a step, where
+    that is a minute or more.
+
+    >>> silence_ms(60_000), silence_ms(300_000)
+    (18000, 60000)
+    """
+    return max(min(60_000, 3 * step_ms // 10), 1000)
 
 
 def calibrated(curve: Curve, values: F64, ts_ms: I64, angle: bool) -> F64:

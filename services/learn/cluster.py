@@ -148,7 +148,7 @@ class RayCluster:
         if newest is None:
             raise TrainingError("there is no history yet")
         after_ms = newest - int(learn.window_days * DAY_MS)
-        gpus = int(ray.cluster_resources().get("GPU", 0))
+        gpus = int(ray.available_resources().get("GPU", 0))
         use_gpu = learn.use_gpu == "yes" or (learn.use_gpu == "auto" and gpus > 0)
         stamp = datetime.fromtimestamp(started_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
         return Job(
@@ -164,7 +164,7 @@ class RayCluster:
             champion=champion,
             champion_folder=champion_folder,
             use_gpu=use_gpu,
-            workers=_worth_it(gpus if use_gpu else _nodes()) if learn.workers == "auto" else learn.workers,
+            workers=_worth_it(gpus if use_gpu else _nodes()) if learn.workers < 0 else learn.workers,
         )
 
     def _places(self) -> dict[str, Place]:

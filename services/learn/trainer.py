@@ -96,8 +96,8 @@ def train(rows: ray.data.Dataset, plan: TrainPlan) -> FitResult:
 def _loop(config: dict[str, Any]) -> FitResult:
     """What one worker does; the result of rank 0 counts."""
     plan: TrainPlan = config["plan"]
-    if not plan.use_gpu:
-        os.nice(10)  # training gives way to forecasts and requests
+    if plan.workers and not plan.use_gpu:
+        os.nice(10)  # a worker gives way to forecasts and requests; without workers that is the caller's matter
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
     stream = ray.train.get_dataset_shard("rows").iter_batches(batch_format="pyarrow", batch_size=8192)

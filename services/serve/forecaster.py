@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from models.spec import QUANTILES, ForecastSpec, Place
 from services.errors import ArtefactError, HothouseError
-from services.messages import F32, I64, ONLINE_VERSION, Champion, ForecastReply, ForecastRequest
+from services.messages import ASK_AGAIN, F32, I64, ONLINE_VERSION, Champion, ForecastReply, ForecastRequest
 from services.serve.follow import follow
 
 __all__ = ["Forecaster", "Load", "LoadedModel", "SlotLink", "warm_up"]
@@ -115,6 +115,8 @@ class Forecaster:
         version, model = self._serving  # one read: a swap in between cannot mix versions
         if model is None:
             return ForecastReply(version=version, quantiles=request["baseline"])
+        if not request["values"].shape[1]:
+            return ForecastReply(version=ASK_AGAIN, quantiles=request["baseline"])
         places = [self._place_of(site) for site in request["sites"]]
         quantiles = await asyncio.get_running_loop().run_in_executor(
             self._inference, model.predict, request["values"], request["origin_ms"], places, request["baseline"]

@@ -52,7 +52,7 @@ class Site:
 
     steps: list[tuple[float, int]]  # (from, step), both in ms
     lateness_ms: int
-    idle_ms: int
+    own_idle_ms: int  # 0: follows the step
     version: int = 1
     aliases: dict[tuple[str, str, str], str] = field(default_factory=dict)  # zone, device, metric or ""
     curves: dict[tuple[str, str, str], list[tuple[int, float, float]]] = field(default_factory=dict)
@@ -62,6 +62,10 @@ class Site:
     tick_ms: int = 0
     open: dict[int, dict[tuple[str, str, str, int], Reading]] = field(default_factory=dict)
     counters: dict[tuple[str, str, str], float] = field(default_factory=dict)
+
+    @property
+    def idle_ms(self) -> int:
+        return self.own_idle_ms or max(min(60_000, self.steps[-1][1] * 3 // 10), 1000)
 
 
 class Judge:
@@ -212,7 +216,7 @@ def _change(site: Site, event: dict[str, Any], zone: str, device: str) -> None:
         site.curves[name] = [*before, (since, event.get("scale", 1.0), event.get("offset", 0.0))]
     else:
         site.lateness_ms = event["lateness_s"] * 1000 if "lateness_s" in event else site.lateness_ms
-        site.idle_ms = event["idle_s"] * 1000 if "idle_s" in event else site.idle_ms
+        site.own_idle_ms = event["idle_s"] * 1000 if "idle_s" in event else site.own_idle_ms
         if event.get("step_s", site.steps[-1][1] // 1000) * 1000 != site.steps[-1][1]:
             _change_step(site, event["step_s"] * 1000)
 
@@ -349,7 +353,7 @@ def main() -> int:
     parser.add_argument("rows", type=Path)
     parser.add_argument("--step-s", type=int, default=60)
     parser.add_argument("--lateness-s", type=int, default=30)
-    parser.add_argument("--idle-s", type=int, default=60)
+    parser.add_argument("--idle-s", type=int, default=60, help="0: 3/10 of a step, at most 60 s")
     given = parser.parse_args()
     parts = (line.split(b"\t", 2) for line in given.lines.read_bytes().splitlines())
     lines = ((int(receive), topic.decode(errors="replace"), payload) for receive, topic, payload in parts)

@@ -39,7 +39,7 @@ class _Judge(Judge):
 
     def __init__(self, settings: Settings) -> None:
         stream = settings.stream
-        super().__init__(stream.step_s * 1000, stream.lateness_s * 1000, stream.silence_s * 1000)
+        super().__init__(stream.step_s * 1000, stream.lateness_s * 1000, stream.idle_s * 1000)
         self.fates: dict[tuple[str, str, int], list[str]] = defaultdict(list)  # topic, boot, seq
 
     def _add(self, name: str, reading: Reading) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.patience import patience_s
+from tests.patience import budget_s, patience_s
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -141,7 +141,7 @@ def test_a_demo_succeeds_and_leaves_nothing(start: Start, tmp_path: Path) -> Non
     assert summary["published"] == outcomes > 0
     assert summary["probe"]["sent"] > 500
     assert summary["probe"]["failed"] == 0
-    assert summary["first_forecast_s"] < patience_s(60)
+    assert summary["first_forecast_s"] < min(budget_s(60), 100)
     assert summary["peak_memory_mb"] < 4000
     assert summary["forecasts"] > 0
     assert summary["errors"] == []
@@ -156,7 +156,7 @@ def test_ctrl_c_ends_a_demo_in_order(start: Start) -> None:
     run.wait_for(lambda: run.output.count("samples/s") >= 2, "it shows what goes on")
     ports = run.ports()
     took_s = run.stop(signal.SIGINT, group=True)
-    assert took_s < patience_s(STOP_S)
+    assert took_s < budget_s(STOP_S)
     assert run.process.returncode == 0, run.output
     assert "published =" in run.output
     run.assert_quiet()
@@ -170,7 +170,7 @@ def test_ctrl_c_while_a_demo_starts(start: Start) -> None:
     run.wait_for(lambda: "the API and the forecaster" in run.output, "Ray runs")
     ports = run.ports()
     took_s = run.stop(signal.SIGINT, group=True)
-    assert took_s < patience_s(STOP_S)
+    assert took_s < budget_s(STOP_S)
     assert run.process.returncode == 130, run.output
     run.assert_quiet()
     run.assert_nothing_left(ports)
@@ -184,7 +184,7 @@ def test_sigterm_ends_the_system_and_keeps_its_data(start: Start) -> None:
     run.wait_for(lambda: (run.data_dir / "gateway-status.json").exists(), "the gateway runs")
     ports = run.ports()
     took_s = run.stop(signal.SIGTERM, group=False)
-    assert took_s < patience_s(STOP_S)
+    assert took_s < budget_s(STOP_S)
     assert run.process.returncode == 0, run.output
     run.assert_quiet()
     run.assert_nothing_left(ports)

@@ -397,7 +397,7 @@ def test_sigterm_ends_with_a_last_status(broker: MqttAddress, site: str, tmp_pat
         )
     )  # fmt: skip
     try:
-        wait_for(lambda: status().get("instants", 0) > 5, 60)
+        wait_for(lambda: status().get("instants", 0) > 5)
         assert not status()["done"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(5) == 0

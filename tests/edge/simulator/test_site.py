@@ -93,4 +93,4 @@ def test_fourteen_days_of_three_zones_take_ten_seconds():
         rows = list(site.instants(START_MS + day * 24 * HOUR_MS))
         spent.append(time.process_time() - began)
         assert len(rows) == 288 + (day == 1)
-    assert 14 * statistics.median(spent) / slowness() < 10.0
+    assert 14 * statistics.median(spent) / min(slowness(), 3.0) < 10.0

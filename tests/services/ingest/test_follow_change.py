@@ -65,3 +65,17 @@ def test_rows_of_another_step_are_kept_and_not_learned_until_the_configuration_f
     assert {name: after[name] for name in ("zone_rows", "accepted", "late", "duplicates")} == {
         name: before[name] for name in ("zone_rows", "accepted", "late", "duplicates")
     }
+
+
+def test_a_shorter_step_may_be_followed_with_the_default_idle_time(tmp_path: Path) -> None:
+    """The idle time that nobody set follows the step, in the event and in the configuration alike."""
+    records = list(day(20))
+    log = filled([*records[:10], change_record(SettingsChange(2, step_s=60), T0 + 10 * STEP), *records[10:]])
+    rig = Rig(tmp_path, log)
+    before = run(rig)
+    followed = Rig(tmp_path, log)
+    followed.settings = Settings(
+        data_dir=tmp_path, sites=rig.settings.sites, stream={"step_s": 60}, forecast={"horizons_min": (10, 60)}
+    )
+    after = run(followed)
+    assert after["zone_rows"] == before["zone_rows"] > 20

@@ -54,3 +54,22 @@ def test_wrong_writes_and_states_are_refused() -> None:
         rings.write(at, 10 * STEP, np.zeros((1, 1), np.float32))
     with pytest.raises(ValueError, match="expected"):
         Rings(STEP, 5, 1).load(rings.state())
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=25), st.booleans())
+def test_channels_may_come_later_or_never(there: list[list[bool]], half: bool) -> None:
+    """Channels that were never there take no room and read as missing, also after a reload, and in every block."""
+    rings = Rings(STEP, 8, 3, np.float16 if half else np.float32)
+    written: list[np.ndarray] = []
+    for n, channels in enumerate(there):
+        row = np.where(channels, np.float32(n) + np.arange(3, dtype=np.float32), np.float32(np.nan))
+        rings.write(np.array([rings.index("s", f"z{n}")]), (5 + n) * STEP, row[None])
+        written.append(row)
+        if n == len(there) // 2:
+            copy = Rings(STEP, 8, 3, np.float16 if half else np.float32)
+            copy.load(rings.state())
+            rings = copy
+    for n, row in enumerate(written):
+        np.testing.assert_array_equal(rings.window(np.array([n]), np.array([(5 + n) * STEP]), 1)[0, 0], row)
+    with pytest.raises(ValueError, match="expected"):
+        Rings(STEP, 8, 4).load(rings.state())

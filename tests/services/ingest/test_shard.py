@@ -25,7 +25,7 @@ from services.errors import ConfigError
 from services.forecast_spec import forecast_spec
 from services.ingest.shard import Shard
 from services.ingest.snapshot import FencedError, SnapshotError
-from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
+from services.messages import ASK_AGAIN, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
 from services.store.deadletters import DeadLetters
 from services.store.forecasts import IssuedForecasts
 from services.store.forests import Forests
@@ -78,10 +78,14 @@ class FakeForecaster:
         self.requests: list[ForecastRequest] = []
         self.version, self.network = ONLINE_VERSION, 0.0
         self.away = False
+        self.asked_again = 0
 
     def __call__(self, request: ForecastRequest) -> ForecastReply:
         if self.away:
             raise ConnectionError("the forecaster is away")
+        if self.version != ONLINE_VERSION and not request["values"].shape[1]:
+            self.asked_again += 1
+            return ForecastReply(version=ASK_AGAIN, quantiles=request["baseline"])
         self.requests.append(request)
         return ForecastReply(version=self.version, quantiles=request["baseline"] + np.float32(self.network))
 
@@ -236,6 +240,7 @@ def test_a_restart_continues_the_learners_exactly(tmp_path: Path) -> None:
     """The forecast after a stop and a start equals that of a shard that never stopped."""
     records = list(day(60))
     steady, stopped = Rig(tmp_path / "a", filled(records)), Rig(tmp_path / "b", filled(records[:50]))
+    steady.forecaster.version = stopped.forecaster.version = "v3"  # a network is sent rows
     first = stopped.shard()
     stopped.drain(first)
     first.close()
@@ -278,8 +283,8 @@ def test_live_forecasts_are_those_of_a_plain_replay(tmp_path: Path, version: str
     shard = rig.shard()
     for record in day(330):
         rig.log.append([record])
-        shard.step()
-        shard.step()
+        for _ in range(3):  # read and ask, ask again with rows, issue
+            shard.step()
     shard.flush()
     issued = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
     expected = replayed(rig, shard, None if version == ONLINE_VERSION else 1.5)
@@ -686,9 +691,31 @@ def test_sites_of_all_partitions_are_served(tmp_path: Path) -> None:
     assert shard.past("beta", "z9", 48) is None
 
 
+def test_rows_are_sent_only_to_a_network(tmp_path: Path) -> None:
+    """Nearly all of a request are rows, and only a network needs them: one that begins to serve asks for them once."""
+    records = list(day(30))
+    rig = Rig(tmp_path, filled(records[:10]))
+    shard = rig.shard()
+    rig.drain(shard)
+    assert {request["values"].shape[1] for request in rig.forecaster.requests} == {0}
+    rig.forecaster.version = "v3"
+    rig.log.append(records[10:20])
+    rig.drain(shard)
+    assert rig.forecaster.asked_again == 1
+    assert rig.forecaster.requests[-1]["values"].shape[1] == shard.spec.lookback_steps
+    assert rig.board.published[-1]["model_version"] == "v3"
+    rig.forecaster.version = ONLINE_VERSION
+    for record in records[20:]:
+        rig.log.append([record])
+        rig.drain(shard)
+    assert rig.forecaster.requests[-1]["values"].shape[1] == 0
+    assert shard.stats()["forecast_failures"] == 0
+
+
 def test_a_window_is_what_the_forecast_was_made_from(tmp_path: Path) -> None:
     """``POST /predict`` sees the rows, the quantiles and the baseline of the zone's newest forecast."""
     rig = Rig(tmp_path, filled(list(day(30))))
+    rig.forecaster.version = "v3"
     shard = rig.shard()
     rig.drain(shard)
     window, request = shard.window("demo", "z2"), rig.forecaster.requests[-1]

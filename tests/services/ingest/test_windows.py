@@ -338,7 +338,7 @@ def test_with_the_defaults_a_silent_sites_rows_close_within_a_step(at_s: int, ph
     """Of receive time, whenever in the step its last sample came and its ticks come."""
     stream = StreamSettings(step_s=step_s)
     step_ms, tick_ms = step_s * 1000, step_s * 100
-    w = PartitionWindows(step_ms, stream.lateness_s * 1000, stream.silence_s * 1000, VOCABULARY)
+    w = PartitionWindows(step_ms, stream.lateness_s * 1000, stream.idle_s * 1000, VOCABULARY)
     last_ms = T0 + at_s * 1000
     w.feed([record(0, [sample(last_ms, 0)], last_ms)])
     closed_at: dict[int, int] = {}

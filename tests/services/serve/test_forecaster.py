@@ -13,7 +13,7 @@ import pytest
 
 from models.spec import Place
 from services.errors import ArtefactError
-from services.messages import F32, I64, Champion, ForecastRequest
+from services.messages import ASK_AGAIN, F32, I64, Champion, ForecastRequest
 from services.serve.forecaster import Forecaster, warm_up
 from services.serve.slot import ModelSlot
 from tests.services.serve.fakes import ORIGIN_MS, SPEC
@@ -104,6 +104,25 @@ def test_a_champion_of_before_the_start_is_served_from_the_first_request(tmp_pat
         replica = Forecaster(SPEC, lambda _: Place(), load, link)
         await replica.start()
         assert (await replica.forecast(request()))["version"] == "v4"
+        await replica.stop()
+
+    asyncio.run(run())
+
+
+def test_a_network_asks_for_rows_that_a_request_did_without(tmp_path: Path) -> None:
+    """A request without rows is answered online; a network answers that it must be asked again."""
+
+    async def run() -> None:
+        link = Link(tmp_path)
+        replica = Forecaster(SPEC, lambda _: Place(), load, link)
+        await replica.start()
+        without = ForecastRequest(**{**request(), "values": request()["values"][:, :0]})
+        assert (await replica.forecast(without))["version"] == "online"
+        await link.news()
+        await link.slot.set("v1", "1")
+        await link.news()
+        assert (await replica.forecast(without))["version"] == ASK_AGAIN
+        assert (await replica.forecast(request()))["version"] == "v1"
         await replica.stop()
 
     asyncio.run(run())
