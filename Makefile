@@ -44,7 +44,7 @@ endif
 long: $(stamp) ## run the few tests that take minutes each
 	$(bin)/python -m pytest -m long
 
-seeds: $(stamp) ## made-up crashes around every durable step, a second each: make seeds SEEDS=0:5000
+seeds: $(stamp) ## made-up crashes around every durable step, half a second each: make seeds SEEDS=0:5000
 	HOTHOUSE_TEST_SEEDS=$(SEEDS) $(bin)/python -m pytest -s tests/chaos/test_simulation.py
 
 chaos: $(stamp) ## kill parts for ten minutes, settle the ledger: make chaos MINUTES=2 SEEDS=0:1000

@@ -226,7 +226,7 @@ def _float32(row: Row) -> Row:
     return (row[0], *(float(np.float32(number)) for number in row[1:]))  # type: ignore[return-value]
 
 
-def simulate(seed: int, folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch, minutes: int = 25) -> World:
+def simulate(seed: int, folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch, minutes: int = 10) -> World:
     """Run a seed and compare with the judge."""
     world = World(seed, folder, log)
     with monkeypatch.context() as patch:
@@ -267,7 +267,7 @@ def test_whatever_dies_rows_and_letters_are_those_of_the_judge(tmp_path: Path, m
 def test_the_same_on_the_log_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log that is the default gives the same rows as the one in memory."""
     log = SqliteLog(tmp_path / "log.sqlite", PARTITIONS)
-    on_file = simulate(1, tmp_path / "file", log, monkeypatch)
+    on_file = simulate(1, tmp_path / "file", log, monkeypatch, minutes=25)
     log.close()
     assert on_file.judge.accepted > 500
 
