@@ -48,7 +48,7 @@ def learn(job: Job) -> dict[str, Any]:
     cut_ms = whole.to_ms - round((whole.to_ms - whole.from_ms) * job.learn.held_back)
     trained_on = dataset.describe(job.files, job.after_ms, cut_ms)
     rival = rival_of(job, cut_ms, _options(job.learn))
-    rows = dataset.read(job.files, job.spec.channels, job.after_ms, cut_ms)
+    rows = dataset.read(job.files, job.spec.channels, trained_on)
     fitted = train(rows, _plan(job, trained_on, cut_ms, rival))
 
     network = QuantileNetwork(job.spec, **_options(job.learn))

@@ -52,7 +52,7 @@ class DataRange:
         """For manifest and registry: times also as ISO 8601 in UTC."""
         return {
             "from": _iso(self.from_ms), "to": _iso(self.to_ms), "from_ms": self.from_ms, "to_ms": self.to_ms,
-            "rows": sum(self.rows.values()), "zones": len(self.rows),
+            "rows": self.total, "zones": len(self.rows),
         }  # fmt: skip
 
 
@@ -105,8 +105,8 @@ def describe(files: Sequence[str], after_ms: int, to_ms: int) -> DataRange:
     return DataRange(low, high, dict(sorted(rows.items())))
 
 
-def read(files: Sequence[str], channels: Sequence[str], after_ms: int, to_ms: int) -> ray.data.Dataset:
-    """The rows with ``after_ms < end_ms <= to_ms``, lazy: the columns site, zone, end_ms and ``channels``.
+def read(files: Sequence[str], channels: Sequence[str], found: DataRange) -> ray.data.Dataset:
+    """The rows that :func:`describe` found, lazy: the columns site, zone, end_ms and ``channels``.
 
     A small history is read here and now, into the object store: Ray Data's reader starts half a dozen processes.
     """
@@ -116,10 +116,12 @@ def read(files: Sequence[str], channels: Sequence[str], after_ms: int, to_ms: in
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
-    if describe(files, after_ms, to_ms).total * len(channels) * 4 <= SMALL_BYTES:
-        return ray.data.from_arrow(pa.Table.from_batches(_batches(files, [*KEYS, *channels], after_ms, to_ms)))
+    if found.total * len(channels) * 4 <= SMALL_BYTES:
+        batches = _batches(files, [*KEYS, *channels], found.from_ms - 1, found.to_ms)
+        return ray.data.from_arrow(pa.Table.from_batches(batches))
     rows = ray.data.read_parquet(list(files), num_cpus=READ_CPUS).select_columns([*KEYS, *channels])
-    return rows.filter(expr=(col("end_ms") > after_ms) & (col("end_ms") <= to_ms), num_cpus=READ_CPUS)
+    within = (col("end_ms") >= found.from_ms) & (col("end_ms") <= found.to_ms)
+    return rows.filter(expr=within, num_cpus=READ_CPUS)
 
 
 def gather(files: Sequence[str], channels: Sequence[str], after_ms: int, to_ms: int, zones: Iterable[str]) -> Rows:

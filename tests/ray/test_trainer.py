@@ -44,7 +44,7 @@ def _train(settings: Settings, workers: int, shuffled: bool = False, learning_ra
     spec = forecast_spec(settings)
     files = History(settings.storage, spec.channels, settings.stream.step_s).files()
     found = dataset.describe(files, 0, 2**53)
-    rows = dataset.read(files[::-1] if shuffled else files, spec.channels, 0, found.to_ms)
+    rows = dataset.read(files[::-1] if shuffled else files, spec.channels, found)
     plan = TrainPlan(
         name=f"test-{workers}", folder=str(settings.storage / "train"), spec=spec,
         config=TrainingConfig(epochs=12, max_windows=2000, learning_rate=learning_rate),
@@ -67,7 +67,7 @@ def test_stream_gives_every_row_once(
     whole = history.read()
     ends = sorted(set(whole["end_ms"].to_pylist()))
     after, to = ends[10], ends[-10]
-    stream = dataset.read(history.files(), spec.channels, after, to)
+    stream = dataset.read(history.files(), spec.channels, dataset.describe(history.files(), after, to))
     rows = dataset.collect(
         stream.iter_batches(batch_format="pyarrow", batch_size=100), spec.channels, ["demo/z1", "demo/z2"]
     )

@@ -13,6 +13,7 @@ from models.network import QuantileNetwork
 from models.training import Errors, FitResult, Predict, WindowSet, evaluate
 from services.forecast_spec import forecast_spec
 from services.learn import challenger
+from services.learn.dataset import DataRange
 from services.learn.job import Job
 from services.learn.trainer import TrainPlan
 from services.messages import I64
@@ -39,9 +40,9 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[TrainPlan]:
         told.append(plan)
         return FitResult(plan.initial_state or QuantileNetwork(plan.spec).arrays(), [])
 
-    def read(files: Any, channels: Any, after_ms: int, to_ms: int) -> Table:
+    def read(files: Any, channels: Any, found: DataRange) -> Table:
         root = Path(files[0]).parents[3]
-        return Table(History(root, channels, 900).read(after_ms, to_ms))
+        return Table(History(root, channels, 900).read(found.from_ms - 1, found.to_ms))
 
     monkeypatch.setattr(challenger, "train", train)
     monkeypatch.setattr(challenger.dataset, "read", read)
