@@ -32,7 +32,7 @@ from services.store.files import always, write_atomically
 from services.store.history import History
 from services.store.series import NullSeries
 from tests.chaos.judge import Judge, Key, Row, differences
-from tests.services.ingest.test_shard import Clock, Crashed, FakeBoard, FakeForecaster, Inline
+from tests.services.ingest.rig import Clock, Crashed, FakeBoard, FakeForecaster, Inline
 
 START_MS = 1_646_092_800_000
 STEP_MS, LATENESS_MS, IDLE_MS = 300_000, 30_000, 0  # as by default: an idle time of 0 follows the step

@@ -29,7 +29,7 @@ from services.messages import (
     shard_actor,
 )  # fmt: skip
 from tests.patience import patience_s
-from tests.services.ingest.test_shard import day
+from tests.services.ingest.rig import day
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 STEPS = 60

@@ -13,8 +13,8 @@ from edge.reading import SITE_ZONE
 from services.config import Settings
 from services.errors import ConfigError
 from services.store.history import History
+from tests.services.ingest.rig import Rig, day, filled
 from tests.services.ingest.samples import STEP, T0
-from tests.services.ingest.test_shard import Rig, day, filled
 
 
 def change_record(change: SettingsChange, receive_ms: int) -> NewRecord:

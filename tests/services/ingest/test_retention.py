@@ -9,8 +9,8 @@ import pytest
 from edge.log import MemoryLog, NewRecord
 from services.ingest import retention
 from services.ingest.retention import DAY_MS, Retention
+from tests.services.ingest.rig import Rig, day, filled
 from tests.services.ingest.samples import T0
-from tests.services.ingest.test_shard import Rig, day, filled
 
 
 def log_of(*days: float) -> MemoryLog:

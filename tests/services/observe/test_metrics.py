@@ -9,7 +9,7 @@ from edge.gateway import GatewayStatus
 from edge.log import MemoryLog
 from services.learn.retrainer import _Counts
 from services.observe.metrics import COUNTERS, PARTS, prometheus_text
-from tests.services.ingest.test_shard import Rig
+from tests.services.ingest.rig import Rig
 
 
 def _lines(stats: dict[str, dict[str, object]]) -> list[str]:

@@ -1,0 +1,176 @@
+"""A shard with stand-ins for the Forecaster, the board and the clock, and a day of records for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from edge.log import MemoryLog, NewRecord
+from edge.reading import SITE_ZONE, Refusal
+from services.config import Settings, SiteSettings, StreamSettings
+from services.ingest.shard import Shard
+from services.messages import ASK_AGAIN, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
+from services.store.deadletters import DeadLetters
+from services.store.series import NullSeries
+from tests.services.ingest.samples import STEP, T0, new_records, sample
+
+__all__ = [
+    "MOMENTS",
+    "ZONES",
+    "Clock",
+    "Crashed",
+    "FakeBoard",
+    "FakeForecaster",
+    "Held",
+    "Inline",
+    "Rig",
+    "day",
+    "filled",
+]
+
+ZONES = ("z1", "z2")
+MOMENTS = ("taken", "forecast kept", "before flush", "flushed", "letters kept", "snapshot kept")
+
+
+class Crashed(BaseException):
+    """Stands for kill -9 at a named moment."""
+
+
+class Inline(Executor):
+    """Runs at once, in the caller's thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class Held(Executor):
+    """Runs when told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.waiting.append((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def release(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for future, call in waiting:
+            future.set_result(call())
+
+
+class FakeForecaster:
+    """Answers with the baseline, or ``network`` more; keeps the requests."""
+
+    def __init__(self) -> None:
+        self.requests: list[ForecastRequest] = []
+        self.version, self.network = ONLINE_VERSION, 0.0
+        self.away = False
+        self.asked_again = 0
+
+    def __call__(self, request: ForecastRequest) -> ForecastReply:
+        if self.away:
+            raise ConnectionError("the forecaster is away")
+        if self.version != ONLINE_VERSION and not request["values"].shape[1]:
+            self.asked_again += 1
+            return ForecastReply(version=ASK_AGAIN, quantiles=request["baseline"])
+        self.requests.append(request)
+        return ForecastReply(version=self.version, quantiles=request["baseline"] + np.float32(self.network))
+
+
+class FakeBoard:
+    def __init__(self) -> None:
+        self.published: list[ZoneForecast] = []
+        self.past: list[tuple[str, str]] = []
+        self.figures: list[dict[str, Any]] = []
+
+    def publish(self, forecasts: Sequence[ZoneForecast]) -> None:
+        self.published += forecasts
+
+    def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
+        assert len(end_ms) == len(values["air_temp_c"])
+        self.past.append((site, zone))
+
+    def put_stats(self, stats: dict[str, Any]) -> None:
+        self.figures.append(stats)
+
+
+class Clock:
+    """Seconds that move on by ``tick_s`` with each look."""
+
+    def __init__(self, tick_s: float = 0.0) -> None:
+        self.now_s, self.tick_s = 0.0, tick_s
+
+    def __call__(self) -> float:
+        self.now_s += self.tick_s
+        return self.now_s
+
+
+class Rig:
+    """A log and a data folder that outlive the shards opened on them."""
+
+    def __init__(self, folder: Path, log: MemoryLog, **stream: Any) -> None:
+        site = SiteSettings(name="demo", timezone="Europe/Amsterdam")
+        self.settings = Settings(data_dir=folder, sites=(site,), stream=StreamSettings(**stream))
+        self.log, self.forecaster, self.board = log, FakeForecaster(), FakeBoard()
+        self.executor: Executor = Inline()
+        self.clock = Clock()
+
+    def shard(self, failpoint: Callable[[str], None] = lambda name: None) -> Shard:
+        return Shard(
+            self.settings, range(self.log.partitions), self.log, NullSeries(), self.forecaster, self.board,
+            self.executor, self.clock, failpoint,
+        )  # fmt: skip
+
+    def drain(self, shard: Shard) -> None:
+        while shard.step():
+            pass
+        shard.step()
+        shard.step()
+
+    def content(self, kinds: Sequence[str] = ("zones", "devices")) -> dict[str, bytes]:
+        """Every file of rows, byte for byte."""
+        root = self.settings.storage / "history"
+        files = [p for kind in kinds for p in sorted((root / kind).rglob("*.parquet"))]
+        return {str(p.relative_to(root)): p.read_bytes() for p in files}
+
+    def letters(self) -> list[Any]:
+        found = []
+        for number in range(self.log.partitions):
+            with DeadLetters(self.settings.storage, number) as letters:
+                found += letters.newest(1000)
+        return found
+
+
+def day(steps: int = 40) -> Iterator[NewRecord]:
+    """Two zones and weather, with a duplicate, a late sample and a refusal now and then."""
+    for n in range(steps):
+        at = T0 + n * STEP
+        batch = [
+            *(sample(at, n, zone, air_temp_c=20 + n % 7 / 3, rh_pct=70.0, co2_ppm=500.0 + n) for zone in ZONES),
+            sample(at, n, SITE_ZONE, "ws", out_temp_c=4.0 + n % 5),
+        ]
+        yield from new_records([batch])
+        if n % 10 == 5:
+            yield from new_records([batch[:1]])
+            old = sample(at - 3 * STEP, 1000 + n, "z1")
+            yield NewRecord("demo", "samples", at, msgspec.msgpack.encode([old]))
+            refused = Refusal("malformed", "t", "not JSON", b"{", True, 1)
+            yield NewRecord("demo", "refused", at, msgspec.msgpack.encode([refused]))
+
+
+def filled(records: Sequence[NewRecord], partitions: int = 1) -> MemoryLog:
+    log = MemoryLog(partitions)
+    log.append(records)
+    return log

@@ -1,0 +1,359 @@
+"""What a shard forecasts and learns: issued, kept, mixed with a network, and the same again after a crash."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from edge.log import MemoryLog
+from models.features import day_bins, targets_of
+from models.forecaster import OnlineForecaster
+from models.spec import Place
+from services.config import load_settings
+from services.ingest.shard import Shard
+from services.messages import ONLINE_VERSION
+from services.store.forecasts import IssuedForecasts
+from services.store.forests import Forests
+from services.store.history import History
+from tests.services.forests import small_forest
+from tests.services.ingest.rig import (
+    ZONES,
+    Clock,
+    Held,
+    Rig,
+    day,
+    filled,
+)
+from tests.services.ingest.samples import STEP, T0, new_records, sample
+
+
+def test_a_restart_continues_the_learners_exactly(tmp_path: Path) -> None:
+    """The forecast after a stop and a start equals that of a shard that never stopped."""
+    records = list(day(60))
+    steady, stopped = Rig(tmp_path / "a", filled(records)), Rig(tmp_path / "b", filled(records[:50]))
+    steady.forecaster.version = stopped.forecaster.version = "v3"  # a network is sent rows
+    first = stopped.shard()
+    stopped.drain(first)
+    first.close()
+    stopped.log.append(records[50:])
+    second = stopped.shard()
+    stopped.drain(second)
+    steady.drain(steady.shard())
+    np.testing.assert_array_equal(
+        stopped.forecaster.requests[-1]["baseline"][-2:], steady.forecaster.requests[-1]["baseline"][-2:]
+    )
+    np.testing.assert_array_equal(
+        stopped.forecaster.requests[-1]["values"][-2:], steady.forecaster.requests[-1]["values"][-2:]
+    )
+
+
+def replayed(rig: Rig, shard: Shard, network: float | None) -> dict[int, Any]:
+    """What the rows of the history give in a plain loop, origin -> quantiles [Z, H, M, Q]."""
+    spec = shard.spec
+    forecaster = OnlineForecaster(spec)
+    zones = np.array([forecaster.add_zone() for _ in ZONES])
+    table = History(rig.settings.storage, spec.channels).read()
+    rows = np.stack([table[name].to_numpy() for name in spec.channels], axis=-1).reshape(
+        len(ZONES), -1, len(spec.channels)
+    )
+    found = {}
+    for n in range(rows.shape[1]):
+        at = T0 + n * STEP
+        bins = day_bins(Place("Europe/Amsterdam"), np.full(len(ZONES), at), spec)
+        dark = np.full((len(ZONES), 1 + len(spec.horizons_min)), np.nan, np.float32)
+        learned = forecaster.learn(zones, at // STEP, rows[:, n], bins, dark)
+        found[at] = forecaster.predict(learned, None if network is None else learned.baseline + np.float32(network))
+    return found
+
+
+@pytest.mark.parametrize("version", [ONLINE_VERSION, "v3"])
+def test_live_forecasts_are_those_of_a_plain_replay(tmp_path: Path, version: str) -> None:
+    """The shard's forecasts equal those of a loop over its rows, as a backtest runs it, with a network and without."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    rig.forecaster.version, rig.forecaster.network = version, 1.5
+    shard = rig.shard()
+    for record in day(330):
+        rig.log.append([record])
+        for _ in range(3):  # read and ask, ask again with rows, issue
+            shard.step()
+    shard.flush()
+    issued = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
+    expected = replayed(rig, shard, None if version == ONLINE_VERSION else 1.5)
+    assert len(issued) == 329
+    assert {f.age_steps for f in issued} == {0}
+    for forecast in issued:
+        np.testing.assert_array_equal(forecast.quantiles, expected[forecast.origin_ms])
+        network = np.nan if version == ONLINE_VERSION else forecast.climatology + np.float32(1.5)
+        np.testing.assert_array_equal(forecast.network, np.broadcast_to(network, forecast.network.shape))
+    other = replayed(rig, shard, 1.5 if version == ONLINE_VERSION else None)
+    assert not np.allclose(issued[-1].quantiles, other[issued[-1].origin_ms], equal_nan=True)
+
+
+def test_a_crash_leaves_the_learners_as_they_would_have_been(tmp_path: Path) -> None:
+    """Forecasts that were issued after the snapshot, some of them late, are learned from again in the replay."""
+    states = []
+    for crashes in (False, True):
+        rig = Rig(tmp_path / str(crashes), MemoryLog(1), snapshot_s=3000)
+        rig.forecaster.version, rig.forecaster.network = "v3", 1.5
+        rig.executor = held = Held()
+        shard = rig.shard()
+        for n, record in enumerate(day(150)):
+            rig.log.append([record])
+            shard.step()
+            if n % 3 == 2:
+                held.release()
+                shard.step()
+            if n == 40:
+                shard.flush()
+        rig.drain(shard)
+        if crashes:  # all after the flush is lost; what was issued meanwhile is there
+            rig.executor = Held()
+            shard = rig.shard()
+            rig.drain(shard)
+        states.append(shard._partitions[0].state())
+    issued = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
+    assert len(issued) > 100
+    assert {f.age_steps for f in issued} >= {0, 1, 2, 3}
+    for part in ("forecaster", "scores"):
+        one, other = (msgspec.msgpack.encode(state[part], enc_hook=np.ndarray.tobytes) for state in states)
+        assert one == other, part
+
+
+def test_new_trees_are_taken_up_and_torn_ones_are_told(tmp_path: Path) -> None:
+    """A shard uses the newest trees on the storage within a second, keeps them in its snapshot, and refuses others."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    rig.clock = Clock(tick_s=0.3)
+    shard = rig.shard()
+    rig.drain(shard)
+    forests, spec = Forests(rig.settings.storage), shard.spec
+    regressors = shard._partitions[0].forecaster.regressors
+    name = forests.keep(small_forest(spec), spec, regressors, {"to_ms": T0})
+    for _ in range(3):
+        shard.step()
+    assert len(shard._partitions[0].forecaster.forest) > 0
+    torn = forests.keep(small_forest(spec), spec, regressors, {"to_ms": T0 + 86_400_000})
+    (rig.settings.storage / "models" / "forests" / torn / "weights.safetensors").write_bytes(b"torn")
+    for _ in range(3):
+        shard.step()
+    assert f"the trees {torn} are torn" in shard.stats()["last_error"]
+    rig.log.append(list(day(20))[13:])
+    rig.drain(shard)
+    shard.close()
+    shutil.rmtree(rig.settings.storage / "models")
+    assert name != torn
+    assert len(rig.shard()._partitions[0].forecaster.forest) > 0
+
+
+def test_each_closed_step_is_forecast_published_and_kept(tmp_path: Path) -> None:
+    """Live, every step has a forecast of each zone, kept under its version before it is shown."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    for record in day(12):
+        rig.log.append([record])
+        shard.step()
+        shard.step()
+    published = rig.board.published
+    assert [f["origin_ms"] for f in published if f["zone"] == "z1"] == [T0 + n * STEP for n in range(11)]
+    newest = published[-1]
+    assert newest["model_version"] == ONLINE_VERSION
+    assert (newest["now"]["co2_ppm"], newest["now"]["out_temp_c"], newest["now"]["rain"]) == (510.0, 4.0, None)
+    assert newest["freshness_s"]["air_temp_c"] == 0.0
+    assert newest["degraded"] == []
+    points = newest["forecasts"]["air_temp_c"]
+    assert [p["horizon_min"] for p in points] == list(shard.spec.horizons_min)
+    assert all(p["p10"] <= p["p50"] <= p["p90"] for p in points)
+    assert points[0]["time"] == "2022-03-01T00:55:00Z"
+    kept = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
+    assert [f.origin_ms for f in kept] == [T0 + n * STEP for n in range(11)]
+
+
+def test_a_missing_input_degrades_the_forecast_and_says_why(tmp_path: Path) -> None:
+    """A sensor that went silent, or never spoke, is named."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    for n in range(10):
+        values = {"air_temp_c": 20.0, "rh_pct": 70.0} if n < 3 else {"air_temp_c": 20.0}
+        rig.log.append(new_records([[sample(T0 + n * STEP, n, **values)]]))
+        shard.step()
+        shard.step()
+    newest = rig.board.published[-1]
+    assert newest["degraded"] == ["rh_pct: last reading 30 min before the origin", "co2_ppm: no reading yet"]
+    assert "co2_ppm" not in newest["forecasts"]
+
+
+def test_a_slow_forecaster_never_holds_the_stream_up(tmp_path: Path) -> None:
+    """Rows go on while a request is in flight; what closed meanwhile goes out in one batch, the newest with it."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    rig.executor = held = Held()
+    shard = rig.shard()
+    for record in day(20):
+        rig.log.append([record])
+        shard.step()
+    assert shard.stats()["steps"] == 19
+    assert len(held.waiting) == 1
+    held.release()
+    shard.step()
+    held.release()
+    shard.step()
+    assert len(rig.forecaster.requests) == 2
+    batch = sorted(set(rig.forecaster.requests[1]["origin_ms"].tolist()))
+    assert batch == [T0 + n * STEP for n in range(7, 19)]
+    assert rig.board.past == [("demo", "z1"), ("demo", "z2")]  # steps 1 to 6 were left out of what was published
+
+
+def test_a_forecaster_that_is_away_is_counted_and_tried_again(tmp_path: Path) -> None:
+    """Nothing is published for it, rows go on, and the waiting steps are forecast once it is back."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    rig.forecaster.away = True
+    shard = rig.shard()
+    rig.drain(shard)
+    assert (shard.stats()["zone_rows"], rig.board.published) == (18, [])
+    assert shard.stats()["forecast_failures"] == 1
+    assert "away" in shard.stats()["last_error"]
+    rig.forecaster.away = False
+    rig.clock.now_s += 1
+    rig.drain(shard)
+    assert shard.stats()["last_error"] == ""
+    assert rig.board.published[-1]["origin_ms"] == T0 + 8 * STEP
+
+
+def test_refresh_computes_the_last_step_again(tmp_path: Path) -> None:
+    """After a swap the newest origin is shown under the new version, without waiting for a step."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    shard = rig.shard()
+    rig.drain(shard)
+    before = rig.board.published[-1]
+    rig.forecaster.version = "v2"
+    shard.refresh()
+    rig.drain(shard)
+    after = rig.board.published[-1]
+    assert (before["origin_ms"], before["model_version"]) == (after["origin_ms"], ONLINE_VERSION)
+    assert after["model_version"] == "v2"
+
+
+def test_a_restarted_shard_shows_the_last_step_at_once(tmp_path: Path) -> None:
+    """Nobody waits a step for a forecast after a restart."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    rig.board.published.clear()
+    rig.drain(rig.shard())
+    assert {f["origin_ms"] for f in rig.board.published} == {T0 + 8 * STEP}
+
+
+def test_a_backlog_is_forecast_for_its_newest_step_only(tmp_path: Path) -> None:
+    """While catching up, rows come first: few requests, each for the newest origin."""
+    rig = Rig(tmp_path, filled(list(day(900))))
+    shard = rig.shard()
+    shard.step()
+    for request in rig.forecaster.requests:
+        assert len(request["sites"]) == len(ZONES)
+    rig.drain(shard)
+    assert rig.board.published[-1]["origin_ms"] == T0 + 898 * STEP
+
+
+def test_what_waits_at_a_snapshot_is_forecast_and_scored_after_a_crash(tmp_path: Path) -> None:
+    """Steps in flight or in the queue are issued by the next shard, and count as if there had been no crash."""
+    hour, scores, origins = 12 * STEP, [], []
+    records = new_records([[sample(T0 + n * hour, n, rh_pct=60.0 + n % 9)] for n in range(60)])
+    for name, crashes in (("steady", False), ("crashed", True)):
+        rig = Rig(tmp_path / name, MemoryLog(1))
+        rig.settings = load_settings(
+            None,
+            data_dir=tmp_path / name,
+            stream={"step_s": 3600, "ring_hours": 36},
+            forecast={"horizons_min": (60, 120, 360)},
+        )
+        rig.executor = held = Held()
+        shard = rig.shard()
+        for n, record in enumerate(records):
+            rig.log.append([record])
+            shard.step()
+            if n == 34:
+                shard.flush()
+                if crashes:
+                    rig.executor = held = Held()
+                    shard = rig.shard()
+            for _ in range(0 if 30 < n < 34 else 3):
+                held.release()
+                shard.step()
+        scores.append(shard.stats()["scores"])
+        origins.append({f["origin_ms"] for f in rig.board.published})
+    assert origins[0] == origins[1] == {T0 + n * hour for n in range(59)}
+    assert scores[0] == scores[1]
+    assert scores[0][0]["rh_pct"][360]["n"] == 59 - 24
+
+
+def test_a_day_that_is_over_keeps_its_forecasts_in_one_file(tmp_path: Path) -> None:
+    """The first forecast of the next day makes the shard merge yesterday's."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    for n in range(280, 294):
+        rig.log.append(new_records([[sample(T0 + n * STEP, n)]]))
+        shard.step()
+        shard.step()
+    folder = rig.settings.storage / "history" / "forecasts"
+    assert sorted(p.name for p in folder.iterdir()) == ["2022-03-01-p0.parquet", "2022-03-02"]
+    found = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
+    assert [f.origin_ms for f in found] == [T0 + n * STEP for n in range(280, 293)]
+
+
+def test_rows_are_sent_only_to_a_network(tmp_path: Path) -> None:
+    """Nearly all of a request are rows, and only a network needs them: one that begins to serve asks for them once."""
+    records = list(day(30))
+    rig = Rig(tmp_path, filled(records[:10]))
+    shard = rig.shard()
+    rig.drain(shard)
+    assert {request["values"].shape[1] for request in rig.forecaster.requests} == {0}
+    rig.forecaster.version = "v3"
+    rig.log.append(records[10:20])
+    rig.drain(shard)
+    assert rig.forecaster.asked_again == 1
+    assert rig.forecaster.requests[-1]["values"].shape[1] == shard.spec.lookback_steps
+    assert rig.board.published[-1]["model_version"] == "v3"
+    rig.forecaster.version = ONLINE_VERSION
+    for record in records[20:]:
+        rig.log.append([record])
+        rig.drain(shard)
+    assert rig.forecaster.requests[-1]["values"].shape[1] == 0
+    assert shard.stats()["forecast_failures"] == 0
+
+
+def test_a_window_is_what_the_forecast_was_made_from(tmp_path: Path) -> None:
+    """``POST /predict`` sees the rows, the quantiles and the baseline of the zone's newest forecast."""
+    rig = Rig(tmp_path, filled(list(day(30))))
+    rig.forecaster.version = "v3"
+    shard = rig.shard()
+    rig.drain(shard)
+    window, request = shard.window("demo", "z2"), rig.forecaster.requests[-1]
+    assert window is not None
+    assert window["origin_ms"] == T0 + 28 * STEP
+    np.testing.assert_array_equal(window["values"], request["values"][-1])
+    shown = [point["p50"] for point in rig.board.published[-1]["forecasts"]["air_temp_c"]]
+    np.testing.assert_allclose(window["quantiles"][:, 0, 1], shown, atol=1e-4)
+    now = targets_of(request["values"][-1:, -1], shard.spec)
+    baseline = shard.baseline("demo", "z2", window["origin_ms"], now)
+    assert baseline is not None
+    np.testing.assert_array_equal(baseline, request["baseline"][-1:])
+    assert shard.window("demo", "nowhere") is shard.baseline("demo", "nowhere", T0, now) is None
+
+
+def test_live_scores_count_every_matured_forecast(tmp_path: Path) -> None:
+    """A forecast whose reply came a step late misses the five-minute truth alone."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    rig.executor = held = Held()
+    shard = rig.shard()
+    for n, record in enumerate(day(5 * 288 // 4)):
+        rig.log.append([record])
+        shard.step()
+        if n % 2:
+            held.release()
+            shard.step()
+    table = shard.stats()["scores"][0]["air_temp_c"]
+    assert 0 < table[5]["n"] < table[10]["n"]
