@@ -23,6 +23,7 @@ from edge.log import Log, LogError
 from services.config import Settings
 from services.errors import StartError
 from services.folder import FolderLock
+from services.interrupts import deferred_interrupts
 from services.log import gateway_options, open_settings_log
 from services.messages import NAMESPACE, shard_actor
 from services.supervise import ChildProcess
@@ -108,7 +109,8 @@ class System:
 
     def _start(self) -> None:
         # Imported here: `hothouse --help` and the edge commands must not pay for Ray.
-        from services.runtime import RayRuntime
+        with deferred_interrupts():
+            from services.runtime import RayRuntime
 
         settings = self.settings
         self._parts.enter_context(FolderLock(settings.data_dir))
@@ -152,8 +154,11 @@ class System:
         return _Thread(import_history, "warm-up")
 
     def _start_parts(self) -> None:
-        from services.learn.actor import start_retrainer
-        from services.serve.deployment import start_actors, start_serving
+        with deferred_interrupts():
+            import ray.serve  # noqa: F401 - it reads its switches when it is imported: RayRuntime has set them
+
+            from services.learn.actor import start_retrainer
+            from services.serve.deployment import start_actors, start_serving
 
         settings = self.settings
         self._serving = start_actors(settings)
@@ -200,9 +205,10 @@ class System:
 
 def _start_shards(settings: Settings) -> list[Any]:
     """The shard actors, each with its share of the partitions."""
-    import ray
+    with deferred_interrupts():
+        import ray
 
-    from services.ingest.actor import ShardActor
+        from services.ingest.actor import ShardActor
 
     count, partitions = settings.stream.shards, range(settings.log.partitions)
     start = ray.remote(ShardActor).options

@@ -15,6 +15,7 @@ import secrets
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -27,6 +28,7 @@ from typing import Any
 
 from services.config import Settings
 from services.errors import StartError
+from services.interrupts import deferred_interrupts
 from services.messages import NAMESPACE
 
 __all__ = ["Ingress", "RayRuntime", "end_left_over", "free_port", "probe_ingress", "write_secret"]
@@ -141,7 +143,8 @@ class RayRuntime:
         )
 
     def _init(self) -> None:
-        import ray
+        with deferred_interrupts():
+            import ray
 
         on_sigterm = signal.getsignal(signal.SIGTERM)
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": NAMESPACE}
@@ -303,11 +306,8 @@ def _send_raylet_messages_to_the_log() -> None:
 
 
 def _shutdown_serve() -> None:
-    try:
-        from ray import serve
-    except (ImportError, AttributeError):  # Ctrl-C while it was imported: nothing of it runs, and it stays half-made
-        return
-    serve.shutdown()
+    if serve := sys.modules.get("ray.serve"):  # else the start was interrupted before it was imported
+        serve.shutdown()
 
 
 def _within(patience_s: float, action: Callable[[], Any]) -> None:

@@ -83,7 +83,10 @@ class Run:
         """Signal the process, or its whole group as a terminal's Ctrl-C does; the seconds until it has ended."""
         began_s = time.monotonic()
         (os.killpg if group else os.kill)(self.process.pid, number)
-        self.process.wait(patience_s(60))
+        try:
+            self.process.wait(patience_s(60))
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"{number.name} did not end it:\n{self.output}")
         return time.monotonic() - began_s
 
     def assert_nothing_left(self, ports: set[int]) -> None:
