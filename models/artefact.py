@@ -29,7 +29,8 @@ from models.network import QuantileNetwork
 from models.spec import QUANTILES, ForecastSpec, Place
 
 __all__ = [
-    "ArtefactCorruptError", "ArtefactError", "ArtefactMissingError", "ArtefactSchemaError", "Model", "load", "save",
+    "ArtefactCorruptError", "ArtefactError", "ArtefactMissingError", "ArtefactSchemaError", "Model", "digest", "load",
+    "save",
 ]  # fmt: skip
 
 F32 = npt.NDArray[np.float32]
@@ -129,6 +130,11 @@ def save(
         shutil.rmtree(beside, ignore_errors=True)
         raise
     return manifest
+
+
+def digest(network: QuantileNetwork) -> str:
+    """The SHA-256 that a network's weights file has: equal weights, equal digest."""
+    return hashlib.sha256(save_tensors(network.arrays())).hexdigest()
 
 
 def load(folder: Path, schema_hash: str | None = None) -> Model:

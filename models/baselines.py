@@ -93,6 +93,7 @@ class Members:
     profiles: F32  # [Z, R, H, M], the usual value at each horizon, by rate of forgetting
     rates: F32  # [Z, R, H, M], each rate's forecast
     median: F32  # [Z, H, M], their mean: the forecast
+    yesterday: F32  # [Z, H, M], the 24-hour naive, moved by how far now is off it: has no memory of older days
     young: F32  # [Z, H, M], the share of the 24-hour naive in all of these; 0 with many days, and at short horizons
 
 
@@ -144,7 +145,7 @@ class Climatology:
             recent=((2 * self._half + 1, targets), np.float32, missing),
             count=((self._day, targets), np.uint8, 0),
             profile=((self._day, rates, targets), np.float32, missing),
-            past=((max(longest, self._day), targets), np.float16, missing),
+            past=((max(longest, self._day) + 1, targets), np.float16, missing),
             deviation=((ring, rates, targets), np.float16, missing),
             weight=(fit, np.float32, 0),
             moment=((*fit, REGRESSORS, REGRESSORS), np.float32, 0),  # sums of x x'
@@ -240,7 +241,7 @@ class Climatology:
         gain = np.maximum(self._gains, 1 / (count[:, None] + np.float32(1)))
         moved = np.where(np.isnan(held), mean, held + gain * (mean - held))
         s["profile"][indices, at] = np.where(np.isnan(mean), held, moved)
-        s["count"][indices, at] = np.minimum(count + (n > 0), 255)
+        s["count"][indices, at] = np.minimum(count, 254) + (n > 0)  # eight bits: it stays at 255
 
     def _learn_slopes(self, indices: I64, rows: I64, y: F32, deviation: F32) -> None:
         """Ridge regression with forgetting of the deviation at a horizon on those up to its origin."""
@@ -307,11 +308,14 @@ class Climatology:
         naive = np.where((self._steps % self._day == 0)[:, None], known, naive)
         young = self._far / (1 + (s["count"][zone, hour] / np.float32(YOUNG_DAYS)) ** YOUNG_POWER)
         young = np.where(np.isnan(naive), np.float32(0), young)
+        a_day_ago = s["past"][indices, (row[:, 0] - self._day) % s["past"].shape[1]]
+        moved = (known[:, 0] - a_day_ago)[:, None] * self._prior[:, :1]
+        yesterday = naive + np.where((self._steps % self._day == 0)[:, None], np.float32(0), moved)
         towards, share = np.nan_to_num(naive)[:, None], young[:, None]
         profiles, rates = profiles + share * (towards - profiles), rates + share * (towards - rates)
         median = rates.mean(axis=1)
         median = np.clip(np.where(np.isnan(median), known, median), *self._limits).astype(np.float32, copy=False)
-        return Members(profiles, rates, median, young)
+        return Members(profiles, rates, median, yesterday, young)
 
     def _learn_spread(self, indices: I64, residual: F32, day_bin: I64) -> None:
         s = self._zones

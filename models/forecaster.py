@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.baselines import Climatology, Members
+from models.change import Change
 from models.features import targets_of
 from models.growing import Growing
 from models.intervals import Intervals
@@ -44,10 +45,16 @@ LARGEST = 60_000.0
 """Experts' deviations are kept in half precision."""
 
 EXPERTS = (
-    "climatology", "climatology 1 d", "profile 1 d", *(f"pooled ridge {days:g} d" for days in POOLED_DAYS),
+    "climatology", "climatology 1 d", "profile 1 d", "yesterday", *(f"pooled ridge {days:g} d" for days in POOLED_DAYS),
     "trees", "network",
 )  # fmt: skip
 """The first is what the others correct, and answers where they do not."""
+
+FAST = {"yesterday": 2 / 3, "climatology 1 d": 1 / 3}
+"""What a zone follows after a change, at horizons of ``FAST_MS`` and more: shorter ones know from the climate now what
+has changed."""
+
+FAST_MS = 6 * 3_600_000
 
 _HOURS = 24
 
@@ -109,6 +116,10 @@ class OnlineForecaster:
         self.pooled = PooledRidge(prior, targets, d + e, POOLED_DAYS, day)
         self.mixture = Mixture(horizons, targets, len(EXPERTS), day)
         self.intervals = Intervals(horizons, targets, max(day // self._stride // _HOURS, 1), capacity)
+        self.change = Change(targets, day // self._stride, capacity)
+        self._fast = [EXPERTS.index(name) for name in FAST]
+        self._fast_weights = np.array(list(FAST.values()), dtype=np.float32)
+        self._far = (steps * spec.step_ms >= FAST_MS).astype(np.float32)[:, None]
         # An origin of horizon h waits in one of this many slots until its truth comes.
         self._slots = steps // self._stride + 1
         self._first = np.concatenate([[0], np.cumsum(self._slots)[:-1]])
@@ -133,7 +144,7 @@ class OnlineForecaster:
 
     def add_zone(self) -> int:
         """Make room for one more zone and return its index; the first is 0."""
-        for part in (self.climatology, self.features, self.intervals):
+        for part in (self.climatology, self.features, self.intervals, self.change):
             part.add_zone()
         return self._zones.add()
 
@@ -154,17 +165,25 @@ class OnlineForecaster:
         none = np.full_like(base, np.nan)
         trees = self._trees(seen, unit)
         experts = np.stack(
-            [base, climate.rates[:, 0], climate.profiles[:, 0], *ridges.transpose(3, 0, 1, 2), trees, none],
+            [
+                base,
+                climate.rates[:, 0],
+                climate.profiles[:, 0],
+                climate.yesterday,
+                *ridges.transpose(3, 0, 1, 2),
+                trees,
+                none,
+            ],
             axis=-1,
             dtype=np.float32,
-        )
+        )  # fmt: skip
         if example:
             s, at = self._zones, self._keep_base(seen)
             place = step // self._stride % s["stamp"].shape[1]
             s["common"][indices, place] = common
             s["ahead"][indices[:, None], at] = ahead
             s["experts"][indices[:, None], at] = self._deviations(experts)[..., 1:]
-            s["median"][indices[:, None], at] = self._median(experts)
+            s["median"][indices[:, None], at] = self._median(indices, experts)
         return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
 
     def examine(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Example:
@@ -190,7 +209,7 @@ class OnlineForecaster:
         if network is not None:
             experts = experts.copy()
             experts[..., -1] = network
-        median = self._median(experts)
+        median = self._median(learned.zones, experts)
         self.remember(learned.zones, learned.step, median, experts[..., -1])
         below, above = self.intervals.predict(learned.zones, self._hours(learned.day_bin, self._steps))
         low, high = self._low[:, None], self._high[:, None]
@@ -243,10 +262,15 @@ class OnlineForecaster:
         """The climatology's usual error, ``[H, M]``: what experts' answers are measured in."""
         return np.where(self._unit > 1e-9, self._unit, 1.0)
 
-    def _median(self, experts: F32) -> F32:
+    def _median(self, zones: I64, experts: F32) -> F32:
         """The mixture of experts ``[Z, H, M, K] -> [Z, H, M]``, within what is possible."""
         base, unit = experts[..., 0], self.unit.astype(np.float32)
         mixed = base + self.mixture.predict(self._deviations(experts)[..., 1:]) * unit
+        level = self.change.level(zones)
+        if level.any():
+            fast = experts[..., self._fast] @ self._fast_weights
+            share = level[:, None] * self._far
+            mixed = mixed + share * np.where(np.isnan(fast), np.float32(0), fast - mixed)
         return np.asarray(np.clip(mixed, self._low, self._high), dtype=np.float32)
 
     def _deviations(self, experts: F32) -> F32:
@@ -320,11 +344,10 @@ class OnlineForecaster:
         common, ahead = s["common"][zone, common_at].astype(np.float32), s["ahead"][zone, at].astype(np.float32)
         self.pooled.learn(h, step, np.concatenate([common, ahead], axis=-1), scaled)
         self.mixture.learn(h, step, s["experts"][zone, at].astype(np.float32), scaled)
-        self.intervals.learn(indices, h, self._hours(day_bin, np.zeros(1, np.int64))[:, 0], missed)
+        relative = self.intervals.learn(indices, h, self._hours(day_bin, np.zeros(1, np.int64))[:, 0], missed)
+        self.change.update(indices, _mean(relative, axis=1))
         size = np.abs(missed) / self.unit[h]
-        known = np.isfinite(size)
-        mean = np.where(known, size, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-        return np.where(known.any(axis=1), mean, none).astype(np.float32)
+        return _mean(size, axis=1)
 
     def _learn_unit(self, h: I64, residual: F32) -> None:
         known = np.isfinite(residual)
@@ -337,6 +360,14 @@ class OnlineForecaster:
         self._unit[h] = np.where(count > 0, held + gain * (mean - held), self._unit[h])
 
 
-_ZONE_PARTS = ("climatology", "features", "intervals")
+def _mean(x: _Array, axis: int) -> F32:
+    """Mean of what is known; NaN where nothing is."""
+    known = np.isfinite(x)
+    count = known.sum(axis=axis)
+    mean = np.where(known, x, 0).sum(axis=axis) / np.maximum(count, 1)
+    return np.where(count > 0, mean, np.nan).astype(np.float32)
+
+
+_ZONE_PARTS = ("climatology", "features", "intervals", "change")
 _PARTS = (*_ZONE_PARTS, "pooled", "forest", "mixture")
 assert QUANTILES == (0.1, 0.5, 0.9)

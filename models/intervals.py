@@ -63,9 +63,9 @@ class Intervals:
         factor = self._factors(indices, hour * BLOCKS // _HOURS, horizons)
         return factor[0] * size, factor[1] * size
 
-    def learn(self, indices: I64, horizons: I64, hour: I64, residual: F32) -> None:
+    def learn(self, indices: I64, horizons: I64, hour: I64, residual: F32) -> F32:
         """Truths less medians of forecasts of ``horizons [P]`` that matured at ``hour [Z]`` of the day, ``[Z, P, M]``,
-        NaN where unknown.
+        NaN where unknown. Returns their sizes as multiples of what was usual at that hour until now.
         """
         s, known = self._zones, np.isfinite(residual)
         hours = np.repeat(hour[:, None], len(horizons), axis=1)
@@ -83,7 +83,8 @@ class Intervals:
         gain = np.maximum(np.float32(1 / (SPREAD_DAYS * self._per_hour)), 1 / (count + np.float32(1)))
         moved = np.where(np.isnan(held), np.abs(residual), held + gain * (np.abs(residual) - held))
         s["spread"][zone, hours, horizons] = np.where(known, moved, held)
-        s["count"][zone, hours, horizons] = np.minimum(count + known, 255)
+        s["count"][zone, hours, horizons] = np.minimum(count, 254) + known  # eight bits: it stays at 255
+        return np.where(usable, np.abs(residual) / np.where(usable, size, 1), np.float32(np.nan))
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
         """Everything that was learned (see :meth:`Growing.state_dict`)."""

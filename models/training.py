@@ -182,10 +182,11 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class FitResult:
-    """The network's state, NumPy arrays by name, and how it got there."""
+    """The network's state, NumPy arrays by name, and how it got there; ``resumed``: by way of a checkpoint."""
 
     state: dict[str, npt.NDArray[Any]]
     history: list[Epoch] = field(default_factory=list)
+    resumed: bool = False
 
 
 def fit(

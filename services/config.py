@@ -147,6 +147,10 @@ class LearnSettings(_Section):
     """Periodic retraining."""
 
     retrain_every_s: float = Field(6 * 3600, ge=0, description="Wall seconds between retrainings; 0: never by itself.")
+    retrain_on_drift: Literal["never", "site", "zone"] = Field(
+        "site", description="Retrain when a site as a whole drifts, or also when a single zone does."
+    )
+    retrain_rows: int = Field(0, ge=0, description="Retrain after so many new rows of zones; 0: not by their number.")
     cool_down_s: float = Field(10.0, ge=0, description="No training starts by itself this soon after another ended.")
     timeout_s: float = Field(1800, gt=0, description="A training that takes longer is ended; the champion stays.")
     min_days: float = Field(2.0, gt=0, description="History needed before the first training, in days.")

@@ -40,6 +40,7 @@ class Options:
 
     every_ms: int = 1_800_000
     warmup_ms: int = 14 * _DAY_MS
+    until_ms: int | None = None  # no origin after this much of a zone's recording
     latitude: float | None = None
     longitude: float | None = None
     timezone: str | None = None
@@ -101,7 +102,8 @@ def replay(
     begins, stops = (np.array([(span[i] - table.start_ms) / spec.step_ms for span in table.spans]) for i in (0, 1))
     origin_ms, zone, quantiles, climatology, serving, frozen, version = [], [], [], [], [], [], []
     nothing = np.full((zones, len(spec.horizons_min), len(spec.targets)), np.nan, dtype=np.float32)
-    for t in range(len(ends)):
+    length = asked[-1] + 1 if asked else 0  # nothing is asked of later rows
+    for t in range(length):
         alive = np.flatnonzero((begins <= t) & (t < stops + 1))
         if len(alive):
             here = np.full(len(alive), day_bin[t])
@@ -125,7 +127,7 @@ def replay(
             forecaster.forest = grower.grow(forecaster.unit) or forecaster.forest
         if network:
             network.after(t)
-        progress(t + 1, len(ends))
+        progress(t + 1, length)
     if not zone:
         raise HothouseError("no zone is longer than the warm-up: nothing to forecast")
     at = np.array(zone, dtype=np.int64)
@@ -179,6 +181,8 @@ class _Network:
 def _origins(table: Table, zone: int, options: Options) -> Iterator[tuple[int, int]]:
     """Row -> origin: the newest row that ends at the origin or before."""
     first, last = table.spans[zone]
+    if options.until_ms is not None:
+        last = min(last, first + options.until_ms)
     for origin in range(first + options.warmup_ms, last + 1, options.every_ms):
         yield (origin - table.start_ms) // table.step_ms, origin
 

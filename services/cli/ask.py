@@ -1,4 +1,4 @@
-"""``predict``, ``status``, ``models`` and ``retrain``: questions and orders to a running system, over HTTP."""
+"""``predict``, ``status``, ``timeline``, ``models``, ``retrain``: questions and orders to a running system, by HTTP."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from services.cli.base import console, errors, options_of, print_json
 from services.cli.client import Client, connect
 from services.cli.tables import component_table, forecast_view, model_view
 from services.errors import HothouseError
+from services.observe.timeline import event_line
 
 __all__ = ["register"]
 
@@ -26,6 +27,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     app.command(rich_help_panel=PANEL, epilog="Example: hothouse predict tomato-1")(predict)
     app.command(rich_help_panel=PANEL, epilog="Example: hothouse status --json")(status)
+    app.command(rich_help_panel=PANEL, epilog="Example: hothouse timeline")(timeline)
     app.command(rich_help_panel=PANEL, epilog="Example: hothouse retrain")(retrain)
     app.add_typer(models_app, name="models", rich_help_panel=PANEL)
 
@@ -72,6 +74,18 @@ def status(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None
     console.print(component_table(answer["components"]))
     for error in answer["errors"]:
         errors.print(f"last error of {error}", markup=False, highlight=False)
+
+
+def timeline(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
+    """Show what the learning loop did, oldest first: drifts, retrainings and why, verdicts, swaps, rollbacks."""
+    events = _client(ctx, url).get("/status")["events"]
+    if as_json:
+        print_json(events)
+    elif events:
+        for event in events:
+            console.print(event_line(event), highlight=False, soft_wrap=True)
+    else:
+        console.print("nothing has happened yet")
 
 
 @models_app.command("list", epilog="Example: hothouse models list")

@@ -39,6 +39,7 @@ def backtest(
     out: Annotated[Path, typer.Option(help="Where to write the predictions: .parquet or .csv.")],
     every: Annotated[str, typer.Option(help="A forecast this often: 30min, 1h ...")] = "30min",
     warmup: Annotated[str, typer.Option(help="None before this much of a zone's recording.")] = "14d",
+    until: Annotated[str | None, typer.Option(help="None after this much of a zone's recording.")] = None,
     latitude: Annotated[float | None, typer.Option(help="Degrees north, where known.", min=-90, max=90)] = None,
     longitude: Annotated[float | None, typer.Option(help="Degrees east, where known.", min=-180, max=180)] = None,
     timezone: Annotated[str | None, typer.Option(help="The recording's clock, as in Europe/Amsterdam.")] = None,
@@ -49,6 +50,9 @@ def backtest(
     import zoneinfo
 
     every_ms, warmup_ms = _duration_ms("every", every), _duration_ms("warmup", warmup)
+    until_ms = None if until is None else _duration_ms("until", until)
+    if until_ms is not None and until_ms < warmup_ms:
+        raise ConfigError(f"--until {until} ends before --warmup {warmup}", "Set --until to more, or --warmup to less.")
     if timezone is not None and timezone not in zoneinfo.available_timezones():
         raise ConfigError(f"{timezone!r} is not a time zone", "Give an IANA name such as Europe/Amsterdam.")
     if (latitude is None) != (longitude is None):
@@ -65,7 +69,7 @@ def backtest(
 
     options = Options(
         every_ms=every_ms, warmup_ms=warmup_ms, latitude=latitude, longitude=longitude, timezone=timezone,
-        network=network,
+        network=network, until_ms=until_ms,
     )  # fmt: skip
     with training_on_ray() if ray else nullcontext() as train:
         for folder in recordings:

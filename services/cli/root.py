@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli import ask, backtest, change, house, letters, site, system
+from services.cli import ask, backtest, change, house, learn, letters, site, system
 from services.cli.base import Group, Options
 
 __all__ = ["app", "main"]
@@ -55,6 +55,7 @@ change.register(app)
 ask.register(app)
 backtest.register(app)
 letters.register(app)
+learn.register(app)
 house.register(app)
 
 

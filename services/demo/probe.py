@@ -44,6 +44,11 @@ class Probe:
         if self._thread.is_alive():
             self._thread.join(TIMEOUT_S + 1)
 
+    @property
+    def latencies_ms(self) -> list[float]:
+        """How long each answer took."""
+        return list(self._latencies_ms)
+
     def result(self) -> dict[str, Any]:
         """``{sent, failed, failures {reason: n}, p50_ms, p99_ms}``; percentiles are None before the first answer."""
         done = np.array(self._latencies_ms)

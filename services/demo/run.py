@@ -32,10 +32,11 @@ from services.demo.memory import MemoryWatch
 from services.demo.options import DemoOptions
 from services.demo.probe import Probe
 from services.demo.summary import checks, ledger, print_summary, write_summary
-from services.demo.view import Progress, event_line, headless_line, live_view
+from services.demo.view import Progress, headless_line, live_view
 from services.demo.watch import Seen, Watch
 from services.errors import ConfigError, StartError
 from services.folder import LOCK_FILE, FolderLock
+from services.observe.timeline import event_line
 from services.runtime import end_left_over
 
 __all__ = ["run_demo"]

@@ -8,14 +8,14 @@ from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from services.demo.watch import Seen
+from services.observe.timeline import event_line
 
-__all__ = ["Progress", "event_line", "headless_line", "live_view"]
+__all__ = ["Progress", "headless_line", "live_view"]
 
 SHOWN_HORIZONS_MIN = (30, 120, 1440)
 BAND_WIDTH = 16  # "1023 (1001-1045)"
@@ -70,16 +70,6 @@ def stream_time(seen: Seen) -> str:
     """The newest closed row's end, in UTC."""
     newest = max((shard.get("origin_ms") or 0 for shard in seen.shards), default=0)
     return f"{datetime.fromtimestamp(newest / 1000, UTC):%d %b %H:%M} UTC" if newest else "no row yet"
-
-
-def event_line(event: Mapping[str, Any]) -> str:
-    """One event of the learning loop, in words."""
-    at = datetime.fromtimestamp(event.get("time_ms", 0) / 1000).astimezone().strftime("%H:%M:%S")
-    kind, version = event.get("kind", "event"), event.get("version", "")
-    reason = escape(str(event.get("reason") or event.get("message") or ""))
-    colour = {"retrain": "cyan", "serving": "bold green", "refused": "yellow", "error": "red"}.get(kind, "white")
-    moved = f"{event['before']} to {version}" if event.get("before") else version
-    return f"[dim]{at}[/] [{colour}]{kind}[/] {moved} [dim]{reason}[/]"
 
 
 def _head(seen: Seen, progress: Progress) -> RenderableType:

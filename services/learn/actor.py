@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from services.config import Settings
-from services.forecast_spec import forecast_spec
 from services.messages import NAMESPACE, RETRAINER_ACTOR
 from services.observe.logs import log_to_file
 
@@ -27,12 +26,10 @@ class RetrainerActor:
         # Here and not above: who only starts the actor needs neither MLflow nor pyarrow.
         from services.learn.cluster import RayCluster
         from services.learn.forest_loop import ForestLoop
-        from services.learn.registry import Registry
+        from services.learn.registry import open_registry
         from services.learn.retrainer import Retrainer
 
-        uri = settings.learn.mlflow_uri or f"sqlite:///{(settings.data_dir / 'mlflow.sqlite').resolve()}"
-        registry = Registry(uri, settings.storage, forecast_spec(settings).hash)
-        self._retrainer = Retrainer(settings.learn, registry, RayCluster(settings))
+        self._retrainer = Retrainer(settings.learn, open_registry(settings), RayCluster(settings))
         self._retrainer.start()
         # A cluster of its own: each remembers how long the history was when it last looked.
         self._forests = ForestLoop(RayCluster(settings))

@@ -24,11 +24,12 @@ from services.errors import TrainingError
 from services.learn import dataset
 from services.learn.dataset import DataRange
 from services.learn.job import Job
+from services.learn.recipe import recipe_of
 from services.learn.rival import Rival, rival_of
 from services.learn.trainer import TrainPlan, train
 from services.messages import I64
 
-__all__ = ["learn"]
+__all__ = ["learn", "train_again"]
 
 EVALUATED_ZONES = 200
 """Zones that challenger and champion are compared on, at most, spread evenly over all: bounds memory and time."""
@@ -45,15 +46,10 @@ def learn(job: Job) -> dict[str, Any]:
     compare on; where they are too few the gate refuses.
     """
     whole = dataset.describe(job.files, job.after_ms, job.to_ms)
-    cut_ms = whole.to_ms - round((whole.to_ms - whole.from_ms) * job.learn.held_back)
-    trained_on = dataset.describe(job.files, job.after_ms, cut_ms)
+    trained_on, cut_ms = _trained_on(job, whole)
     rival = rival_of(job, cut_ms, _options(job.learn))
-    rows = dataset.read(job.files, job.spec.channels, trained_on)
-    fitted = train(rows, _plan(job, trained_on, cut_ms, rival))
-
-    network = QuantileNetwork(job.spec, **_options(job.learn))
-    network.load_arrays(fitted.state)
-    network.eval()
+    fitted = _fit(job, trained_on, cut_ms, rival)
+    network = _network(job, fitted)
     windows, origins = _held_back(job, whole, cut_ms)
     compared = _spread(origins[windows.times(origins) >= rival.from_ms], EVALUATED_ORIGINS)
     challenger, champion = (evaluate(predict, windows, compared) for predict in (network.predict, rival.predict))
@@ -61,7 +57,7 @@ def learn(job: Job) -> dict[str, Any]:
     if verdict.evidence.get("missing"):
         raise TrainingError(verdict.reason)
 
-    lineage = {**trained_on.as_dict(), "held_back_until": whole.as_dict()["to"]}
+    lineage = {**trained_on.as_dict(), "held_back_until": whole.as_dict()["to"], "known_to_ms": whole.to_ms}
     errors = _table(challenger, champion, job.spec)
     golden = windows.inputs(_spread(origins, GOLDEN_EXAMPLES))
     manifest = _keep(job, network, golden, {**lineage, "log_offsets": dict(job.log_offsets)}, errors)
@@ -77,10 +73,55 @@ def learn(job: Job) -> dict[str, Any]:
         },
         "held_back_mae": errors,
         "curves": _curves(fitted),
+        "recipe": recipe_of(job, whole.rows, _not_replayable(job, fitted)),
         "passed": verdict.promote,
         "reason": f"{verdict.reason} {rival.note}".strip(),
         "forced": False,
     }  # fmt: skip
+
+
+def train_again(job: Job, rows: Mapping[str, int]) -> str:
+    """Train as :func:`learn` does, and nothing else; the SHA-256 of the weights.
+
+    Raises :class:`TrainingError` where the range no longer holds ``rows`` (``site/zone`` -> how many), or where the
+    champion that lent its weights is gone.
+    """
+    whole = dataset.describe(job.files, job.after_ms, job.to_ms)
+    if dict(whole.rows) != dict(rows):
+        changed = sorted(name for name in {*whole.rows, *rows} if whole.rows.get(name) != rows.get(name))
+        was, now = (sum(found.values()) for found in (rows, whole.rows))
+        raise TrainingError(
+            f"the history of its range is another now: {was} rows then, {now} now ({', '.join(changed[:3])})"
+        )
+    trained_on, cut_ms = _trained_on(job, whole)
+    rival = rival_of(job, cut_ms, _options(job.learn))
+    if job.champion_folder and rival.name != job.champion:
+        raise TrainingError(f"it began with the weights of {job.champion}. {rival.note}")
+    return artefact.digest(_network(job, _fit(job, trained_on, cut_ms, rival)))
+
+
+def _trained_on(job: Job, whole: DataRange) -> tuple[DataRange, int]:
+    """The rows to train on, and the end of the newest of them: later ones are held back."""
+    cut_ms = whole.to_ms - round((whole.to_ms - whole.from_ms) * job.learn.held_back)
+    return dataset.describe(job.files, job.after_ms, cut_ms), cut_ms
+
+
+def _fit(job: Job, trained_on: DataRange, cut_ms: int, rival: Rival) -> FitResult:
+    rows = dataset.read(job.files, job.spec.channels, trained_on)
+    return train(rows, _plan(job, trained_on, cut_ms, rival))
+
+
+def _network(job: Job, fitted: FitResult) -> QuantileNetwork:
+    network = QuantileNetwork(job.spec, **_options(job.learn))
+    network.load_arrays(fitted.state)
+    network.eval()
+    return network
+
+
+def _not_replayable(job: Job, fitted: FitResult) -> str:
+    if job.use_gpu:
+        return "it was trained on a GPU, which adds in another order every time"
+    return "it went on from a checkpoint after a worker was lost" if fitted.resumed else ""
 
 
 def _config(settings: LearnSettings) -> TrainingConfig:

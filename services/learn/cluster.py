@@ -18,6 +18,7 @@ from services.learn import dataset
 from services.learn.forest_job import ForestJob, run_forest_job
 from services.learn.job import Job, run_job
 from services.learn.registry import Candidate, ModelRow
+from services.learn.triggers import News
 from services.messages import BOARD_ACTOR, NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
 from services.store.forests import Forests
 from services.store.history import History
@@ -28,6 +29,7 @@ CALL_TIMEOUT_S = 5.0
 FLUSH_TIMEOUT_S = 60.0
 SETTLED = 0.05
 """History that grew by more than this share between two looks is still being imported: a first model waits."""
+DRIFTS = ("input drift", "error drift")
 DAY_MS = 86_400_000
 FOREST_WINDOW_DAYS = 35
 """Trees are grown on so much history: four weeks of examples, after one in which the learners before them settle."""
@@ -60,10 +62,31 @@ class RayCluster:
     def _behind(self) -> bool:
         """Whether a shard has more of the log before it than it reads in a round; one that is being restarted has."""
         try:
-            asked = [_actor(shard_actor(index)).stats.remote() for index in range(self._settings.stream.shards)]
-            return any(stats["behind"] for stats in ray.get(asked, timeout=CALL_TIMEOUT_S))
-        except (ray.exceptions.RayError, ValueError):
+            return any(stats["behind"] for stats in self._shards())
+        except TrainingError:
             return True
+
+    def _shards(self) -> list[dict[str, Any]]:
+        """Every shard's figures; raises :class:`TrainingError` while one is away."""
+        try:
+            asked = [_actor(shard_actor(index)).stats.remote() for index in range(self._settings.stream.shards)]
+            return cast(list[dict[str, Any]], ray.get(asked, timeout=CALL_TIMEOUT_S))
+        except (ray.exceptions.RayError, ValueError) as error:
+            raise TrainingError("a shard does not answer: it is being restarted") from error
+
+    def news(self, since_ms: int) -> News:
+        """The newest drift after ``since_ms`` that is wide enough, and the rows of zones that were ever closed."""
+        shards = self._shards()
+        wide = self._settings.learn.retrain_on_drift
+        drifts = [
+            event
+            for stats in shards
+            for event in stats["events"]
+            if event["kind"] in DRIFTS and event["at_ms"] > since_ms and (wide == "zone" or event["zone"] is None)
+        ]
+        newest = max(drifts, key=lambda event: event["at_ms"], default=None)
+        words = f"{newest['kind']} at {newest['site']}: {newest['words']}" if newest and wide != "never" else ""
+        return News(drift=words, rows=sum(stats["zone_rows"] for stats in shards))
 
     def history_days(self) -> float:
         """Length of the history in days; 0 where :meth:`history_span` has none."""

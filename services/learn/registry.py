@@ -12,13 +12,16 @@ import hashlib
 import json
 import logging
 import os
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
+from services.config import Settings
 from services.errors import ArtefactError, PromotionRefusedError, RegistryError
+from services.forecast_spec import forecast_spec
 from services.messages import ONLINE_VERSION
 
 # MLflow reads these when it is imported: nothing on the terminal, nothing sent anywhere, and a server that is away is
@@ -39,9 +42,11 @@ from mlflow.exceptions import MlflowException  # noqa: E402
 for _name in ("mlflow", "alembic"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
-__all__ = ["Candidate", "ModelRow", "Registry", "check_files"]
+__all__ = ["REGISTRY_FILE", "Candidate", "ModelRow", "Registry", "check_files", "open_registry"]
 
 MODEL = "hothouse"
+CANDIDATE = "candidate.json"
+REGISTRY_FILE = "mlflow.sqlite"
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
 
@@ -56,6 +61,7 @@ class Candidate(TypedDict):
     params: dict[str, Any]
     held_back_mae: dict[str, dict[str, dict[str, float]]]  # target -> horizon_min -> {model, champion, baselines...}
     curves: dict[str, list[float]]  # name -> one value an epoch
+    recipe: dict[str, Any]  # of services.learn.recipe: what it takes to train it again
     passed: bool
     reason: str  # of the gate, one sentence
     forced: bool  # promoted although the gate refused
@@ -103,7 +109,7 @@ class Registry:
                 metrics=list(_metrics(candidate, created_ms)),
                 params=[Param(name, str(value)[:500]) for name, value in candidate["params"].items()],
             )
-            client.log_dict(run_id, dict(candidate), "candidate.json")
+            client.log_dict(run_id, dict(candidate), CANDIDATE)
             client.log_artifacts(run_id, candidate["folder"], "model")
             tags = {name: json.dumps(value) for name, value in candidate.items() if name in _TAGS}
             version = client.create_model_version(
@@ -126,6 +132,17 @@ class Registry:
         folder = Path(json.loads(tags["folder"]))
         check_files(folder, json.loads(tags["weights_sha256"]))
         return folder
+
+    def candidate(self, version: str) -> Candidate:
+        """What was recorded of a version; raises :class:`ArtefactError` when MLflow has lost its copy."""
+        with self._mlflow() as client:
+            run_id = client.get_model_version(MODEL, _number(version)).run_id
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    kept = Path(client.download_artifacts(run_id, CANDIDATE, folder))
+                    return cast(Candidate, json.loads(kept.read_bytes()))
+                except (OSError, ValueError) as error:
+                    raise ArtefactError(f"the record of {version} cannot be read: {error}") from error
 
     def promote(self, version: str) -> None:
         """Make ``version`` champion and the one before it ``previous``; ``online`` takes the champion away.
@@ -206,6 +223,12 @@ class Registry:
     def _artefact_root(self) -> str | None:
         # A tracking server has an artefact store of its own.
         return (self._storage / "mlflow").resolve().as_uri() if self._uri.startswith("sqlite:") else None
+
+
+def open_registry(settings: Settings) -> Registry:
+    """The registry of a system's settings; it connects at its first use."""
+    uri = settings.learn.mlflow_uri or f"sqlite:///{(settings.data_dir / REGISTRY_FILE).resolve()}"
+    return Registry(uri, settings.storage, forecast_spec(settings).hash)
 
 
 _TAGS = ("folder", "weights_sha256", "trained_on", "log_offsets", "held_back_mae", "passed", "reason", "forced")

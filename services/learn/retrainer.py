@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from services.config import LearnSettings
 from services.errors import ArtefactError, HothouseError, RegistryError, TrainingError
 from services.learn.registry import Candidate, ModelRow, Registry
-from services.learn.triggers import Trigger, Triggers
+from services.learn.triggers import NOTHING_NEW, News, Trigger, Triggers
 from services.messages import ONLINE_VERSION
 
 __all__ = ["Cluster", "Retrainer"]
@@ -39,6 +39,9 @@ class Cluster(Protocol):
 
     def history_days(self) -> float:
         """Length of the history on the storage, in days; 0 without any. Reads files: not to be asked all the time."""
+
+    def news(self, since_ms: int) -> News:
+        """What drifted in rows that end after ``since_ms``; ``rows``: all that were ever closed."""
 
     def flush(self) -> dict[str, int]:
         """Have every shard write its rows to the history; the log offset that each partition's rows reach."""
@@ -112,8 +115,11 @@ class Retrainer:
         self._looked_s = float("-inf")
         self._why: dict[str, str] = {}  # version -> why it was made champion here
         self._triggers = Triggers(
-            settings.retrain_every_s, settings.cool_down_s, settings.min_days, now_s=monotonic_s()
+            settings.retrain_every_s, settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows
         )
+        self._drift = ""
+        self._rows_now: int | None = None
+        self._rows_then: int | None = None  # when the newest training began, or when this retrainer first looked
         self._threads = [
             threading.Thread(
                 target=self._every, args=(POLL_S, self.retrain_if_due, "schedule"), name="retrain", daemon=True
@@ -190,17 +196,40 @@ class Retrainer:
             self._retrain(trigger)
 
     def _scheduled(self, now_s: float) -> Trigger | None:
-        """What the schedule starts now; history and registry are looked at only when they decide, and not often."""
-        if self._triggers.due(now_s, history_days=float("inf")) is None or now_s < self._looked_s + LOOK_S:
+        """What starts by itself now; shards, history and registry are looked at only when they decide, not often."""
+        if self._triggers.running or now_s < self._looked_s + LOOK_S:
             return None
         self._looked_s = now_s
+        if self._models:
+            self._triggers.has_model = True
+        news = self._news()
+        if self._triggers.due(now_s, float("inf"), news) is None:
+            return None
         days = self._cluster.history_days()
-        trigger = self._triggers.due(now_s, days)
+        trigger = self._triggers.due(now_s, days, news)
         if trigger is not None and not self._triggers.has_model:
             self._triggers.has_model = bool(self._registry.list())
-            trigger = self._triggers.due(now_s, days)
+            trigger = self._triggers.due(now_s, days, self._news())
         self._state.errors.pop("schedule", None)
         return trigger
+
+    def _news(self) -> News:
+        """What the newest model does not know of; nothing while there is none, or while nobody asked for it."""
+        if self._settings.retrain_on_drift == "never" and not self._settings.retrain_rows:
+            return NOTHING_NEW
+        if not self._triggers.has_model:
+            return NOTHING_NEW
+        found = self._cluster.news(self._known_to_ms())
+        if found.drift and found.drift != self._drift:
+            self._tell("drift", message=found.drift)
+        self._drift = found.drift
+        self._rows_now = found.rows
+        self._rows_then = found.rows if self._rows_then is None else self._rows_then
+        return News(drift=found.drift, rows=found.rows - self._rows_then)
+
+    def _known_to_ms(self) -> int:
+        """The newest row that went into the newest model, its held-back rows too."""
+        return max((int(row["trained_on"].get("known_to_ms", 0)) for row in self._models), default=0)
 
     def watch(self) -> None:
         """Follow the ``champion`` alias once. MLflow that is away, or a torn artefact, leaves what serves in place."""
@@ -221,6 +250,7 @@ class Retrainer:
         started_ms = self._wall_ms()
         run: dict[str, Any] = {"kind": trigger.kind, "reason": trigger.reason, "started_ms": started_ms}
         self._triggers.started(self._monotonic_s())
+        self._rows_then = self._rows_now
         self._state.running = run
         self._show()
         try:

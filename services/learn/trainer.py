@@ -107,6 +107,7 @@ def _loop(config: dict[str, Any]) -> FitResult:
     origins = windows.origins(plan.spec.steps_per_day)
     settings = replace(plan.config, max_windows=-(-plan.config.max_windows // world))
     state, done = _resume(plan)
+    resumed = bool(done)
 
     def report(epoch: Epoch, best: State) -> None:
         done.append(epoch)
@@ -125,7 +126,7 @@ def _loop(config: dict[str, Any]) -> FitResult:
         device=ray.train.torch.get_device() if plan.use_gpu else "cpu",
         steps_per_epoch=_common_steps(len(origins), settings) if world > 1 else None,
     )  # fmt: skip
-    return FitResult(result.state, done)
+    return FitResult(result.state, done, resumed)
 
 
 def _resume(plan: TrainPlan) -> tuple[State | None, list[Epoch]]:

@@ -4,33 +4,48 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Trigger", "Triggers"]
+__all__ = ["NOTHING_NEW", "News", "Trigger", "Triggers"]
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Why a retraining starts: ``kind`` is ``first``, ``schedule`` or ``operator``."""
+    """Why a retraining starts: ``kind`` is ``first``, ``drift``, ``volume``, ``schedule`` or ``operator``."""
 
     kind: str
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What happened since the newest model: the words of a drift, empty without one, and how many rows were closed."""
+
+    drift: str = ""
+    rows: int = 0
+
+
+NOTHING_NEW = News()
+
+
 class Triggers:
     """Decides when a retraining starts; at most one is under way, and an operator's wish goes first.
 
-    ``every_s`` is the length of the schedule's grid (0: never by itself): missed slots are skipped, never made up
-    for. The first model does not wait for a slot: it is due as soon as there is history enough; the owner sets
-    ``has_model`` once there is one. After each end no retraining starts by itself for ``cool_down_s``; an operator's
-    may. All times are seconds of one monotonic clock.
+    ``every_s`` is the length of the schedule's grid (0: no schedule): missed slots are skipped, never made up for.
+    The first model does not wait for a slot: it is due as soon as there is history enough; the owner sets
+    ``has_model`` once there is one. ``rows`` new rows are due for themselves (0: never), and so is a drift. After each
+    end no retraining starts by itself for ``cool_down_s``; an operator's may. All times are seconds of one monotonic
+    clock.
 
     >>> triggers = Triggers(every_s=60, cool_down_s=5, min_days=2, now_s=0)
     >>> triggers.has_model = True
     >>> triggers.due(59, history_days=10), triggers.due(60, history_days=10).kind
     (None, 'schedule')
+    >>> triggers.due(59, history_days=10, news=News(drift="rh_pct errors are twice as large")).kind
+    'drift'
     """
 
-    def __init__(self, every_s: float, cool_down_s: float, min_days: float, now_s: float) -> None:
+    def __init__(self, every_s: float, cool_down_s: float, min_days: float, now_s: float, rows: int = 0) -> None:
         self._every_s = every_s
+        self._rows = rows
         self._cool_down_s = cool_down_s
         self._min_days = min_days
         self.has_model = False
@@ -53,17 +68,22 @@ class Triggers:
         self._asked = reason
         return None
 
-    def due(self, now_s: float, history_days: float) -> Trigger | None:
+    def due(self, now_s: float, history_days: float, news: News = NOTHING_NEW) -> Trigger | None:
         """What would start a retraining now; calling it changes nothing."""
         if self._running:
             return None
         if self._asked is not None:
             return Trigger("operator", self._asked)
-        if not self._every_s or history_days < self._min_days or now_s < self._quiet_until_s:
+        if history_days < self._min_days or now_s < self._quiet_until_s:
             return None
         if not self.has_model:
-            return Trigger("first", f"{history_days:.1f} days of history, no model yet")
-        if now_s >= self._slot_s:
+            first = Trigger("first", f"{history_days:.1f} days of history, no model yet")
+            return first if self._every_s else None
+        if news.drift:
+            return Trigger("drift", news.drift)
+        if self._rows and news.rows >= self._rows:
+            return Trigger("volume", f"{news.rows:,} new rows")
+        if self._every_s and now_s >= self._slot_s:
             return Trigger("schedule", f"every {self._every_s:g} s")
         return None
 

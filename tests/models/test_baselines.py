@@ -1,5 +1,7 @@
 """The climatology's contract: purity, batch equals stream, bounded memory, missing values."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -180,3 +182,19 @@ def test_a_young_zone_follows_the_naive_and_an_old_one_does_not(missing):
     assert np.abs(median[young] - y[0, young, 0]).mean() < 0.5
     truth = y[0, 23 * DAY :, 0]
     assert np.abs(median[old] - truth).mean() < 0.9 * np.abs(y[0, old, 0] - truth).mean()
+
+
+def test_a_profile_is_as_steady_after_a_year_as_before():
+    """A wild day moves a profile by its share, also when the count of days is at its limit."""
+    spec = replace(SPEC, targets=SPEC.targets[:1], step_ms=86_400_000 // 4, horizons_min=(360,))
+    climatology = Climatology(spec, capacity=1)
+    zone = np.array([climatology.add_zone()])
+    for row in range(4 * 400):
+        y = np.full((1, 1), 20.0 + row % 4, np.float32)
+        members = climatology.learn(zone, y, np.array([row % 4]))
+        if row % 4 == 0 and row > 120:
+            state = climatology.state_dict()
+            for hour, value in ((1, 21.0), (2, 22.0), (3, 23.0), (0, 70.0), (1, 21.0), (2, 22.0), (3, 23.0)):
+                members = climatology.learn(zone, np.full((1, 1), value, np.float32), np.array([hour]))
+            assert 20 < members.profiles[0, -1, 0, 0] < 30, row // 4
+            climatology.load_state_dict(state)

@@ -1,6 +1,7 @@
 """Intervals: the nominal share lies inside, by hour of day, after a change, for every zone."""
 
 import numpy as np
+import pytest
 
 from models.intervals import Intervals
 
@@ -66,3 +67,18 @@ def test_missing_truths_teach_nothing():
     before = intervals.state_dict()
     intervals.learn(zone, FIRST, np.array([4]), np.array([[[np.nan]]], np.float32))
     assert all(np.array_equal(before[k], v, equal_nan=True) for k, v in intervals.state_dict().items())
+
+
+def test_size_is_as_steady_after_months_as_before():
+    """One wild error moves the usual size by its share, also when the count of examples is at its limit."""
+    intervals = Intervals(1, 1, 4)
+    zone = np.array([0])
+    intervals.add_zone()
+    hour, usual = np.zeros(1, np.int64), np.ones((1, 1, 1), np.float32)
+    for examples in range(1, 600):
+        intervals.learn(zone, FIRST, hour, usual)
+        if examples > 30:
+            state = intervals.state_dict()
+            assert intervals.learn(zone, FIRST, hour, 11 * usual).item() == pytest.approx(11)
+            assert intervals.learn(zone, FIRST, hour, usual).item() == pytest.approx(1 / 1.5), examples
+            intervals.load_state_dict(state)

@@ -14,9 +14,11 @@ import ray
 from models import artefact
 from models.forecaster import OnlineForecaster
 from services.config import Settings
-from services.errors import PromotionRefusedError
+from services.errors import PromotionRefusedError, TrainingError
 from services.forecast_spec import forecast_spec
 from services.learn.actor import start_retrainer
+from services.learn.registry import open_registry
+from services.learn.replay import replay_training
 from services.messages import BOARD_ACTOR, NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
 from services.store.forests import Forests
 from tests.patience import patience_s
@@ -145,6 +147,10 @@ def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Setti
     with pytest.raises(PromotionRefusedError, match="no previous model"):
         ray.get(retrainer.rollback.remote(), timeout=30)
 
+    recorded = open_registry(settings).candidate("v1")
+    assert not recorded["params"]["warm_start"]
+    assert replay_training(recorded["recipe"], ()) == row["weights_sha256"]
+
     # One day more, so that the ranges differ; whatever the gate says of the second, it is recorded with its reason.
     write_history(settings, days=9)
     status = _run(retrainer, "second")
@@ -164,6 +170,23 @@ def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Setti
     told = [event for event in events if event["kind"] in ("swap", "error")]
     assert [event["kind"] for event in told] == ["swap"] * 3, told
     assert {model["version"]: model["stage"] for model in models} == {"v1": "champion", "v2": "previous"}
+
+
+def test_a_recorded_training_gives_the_same_weights_again(retrainer: Any, settings: Settings) -> None:
+    """From the recipe in MLflow, also where the champion of then lent its weights."""
+    candidate = open_registry(settings).candidate("v2")
+    assert candidate["params"]["warm_start"]
+    assert replay_training(candidate["recipe"], ()) == candidate["weights_sha256"]
+
+
+def test_a_training_is_not_run_again_on_other_rows(retrainer: Any, settings: Settings) -> None:
+    """Rows that came late into the range, or a GPU, are named instead of other weights."""
+    recipe = open_registry(settings).candidate("v2")["recipe"]
+    zone, count = next(iter(recipe["rows"].items()))
+    with pytest.raises(TrainingError, match=rf"another now: \d+ rows then, \d+ now \({zone}\)"):
+        replay_training(recipe | {"rows": recipe["rows"] | {zone: count - 1}}, ())
+    with pytest.raises(TrainingError, match="on a GPU"):
+        replay_training(recipe | {"not_replayable": "it was trained on a GPU"}, ())
 
 
 def test_trees_are_grown_without_being_asked_for(retrainer: Any, settings: Settings) -> None:

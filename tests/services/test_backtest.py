@@ -2,6 +2,7 @@
 
 import csv
 import lzma
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -163,6 +164,19 @@ def test_zones_that_start_late_and_say_nothing(tmp_path):
     assert np.isfinite(forecasts.quantiles[forecasts.zone != silent]).all()
     assert forecasts.origin_ms[forecasts.zone == late].min() == table.spans[late][0] + OPTIONS.warmup_ms
     assert set(pq.read_table(written(tmp_path, table, forecasts)).to_pandas().zone) == {"a", "late"}
+
+
+def test_until_ends_each_zone_after_so_much_of_it(tmp_path):
+    """The same forecasts as without it, of fewer origins; a zone that begins late counts from its own beginning."""
+    folder = made_up(tmp_path / "r", zones=("a",), days=7)
+    made_up(folder, zones=("late",), days=4, start="2022-03-28")
+    table = read_table(folder)
+    whole, short = replay(table, OPTIONS), replay(table, replace(OPTIONS, until_ms=3 * DAY_MS))
+    assert 0 < len(short.zone) < len(whole.zone)
+    for zone, (first, _) in enumerate(table.spans):
+        assert short.origin_ms[short.zone == zone].max() == first + 3 * DAY_MS
+        early = (whole.zone == zone) & (whole.origin_ms <= first + 3 * DAY_MS)
+        np.testing.assert_array_equal(short.quantiles[short.zone == zone], whole.quantiles[early])
 
 
 def written(folder, table, forecasts):

@@ -203,6 +203,20 @@ def test_an_unknown_zone_is_one_sentence(running: FakeHothouse) -> None:
     assert result.stderr.strip() == "error: no zone west; known is demo/north-1"
 
 
+def test_timeline_tells_what_led_to_what(running: FakeHothouse) -> None:
+    """A line an event, in their order: why a model was trained, and why it serves."""
+    _, status = running.answers["GET", "/status"]
+    status["events"] = [
+        {"time_ms": 0, "kind": "drift", "message": "out_temp_c is 6 degC below the two weeks before"},
+        {"time_ms": 1, "kind": "retrain", "version": "v2", "trigger": "drift", "seconds": 9, "reason": "0.9 of v1"},
+        {"time_ms": 2, "kind": "swap", "version": "v2", "before": "v1", "reason": "0.9 of v1"},
+    ]
+    lines = hothouse("timeline").output.splitlines()
+    assert [line.split()[1] for line in lines] == ["drift", "retrain", "swap"]
+    assert "0.9 of v1 Why it was trained, in 9 s: drift." in lines[1]
+    assert "v1 to v2" in lines[2]
+
+
 def test_status_says_what_serves_and_what_failed(running: FakeHothouse) -> None:
     """`status` shows readiness, the serving model, the parts' counts and their last errors."""
     result = hothouse("status")

@@ -14,6 +14,7 @@ from services.config import LearnSettings
 from services.errors import HistoryError, PromotionRefusedError, RegistryError, TrainingError
 from services.learn.registry import Candidate, ModelRow, Registry
 from services.learn.retrainer import Retrainer
+from services.learn.triggers import News
 from tests.services.learn.synthetic import make_candidate
 
 
@@ -29,6 +30,12 @@ class FakeCluster:
         self.events: list[dict[str, Any]] = []
         self.shown: tuple[list[ModelRow], dict[str, Any]] = ([], {})
         self.slot = "online"
+        self.drifts: list[tuple[int, str]] = []  # (row end, words)
+        self.rows = 100
+
+    def news(self, since_ms: int) -> News:
+        words = [said for at_ms, said in self.drifts if at_ms > since_ms]
+        return News(drift=words[-1] if words else "", rows=self.rows)
 
     def history_days(self) -> float:
         return self.days
@@ -322,6 +329,49 @@ def test_failing_look_is_an_error_until_one_succeeds(make: Make, cluster: FakeCl
         _until(lambda: retrainer.status()["last_error"] == "")
     finally:
         retrainer.stop()
+
+
+def test_drift_after_the_newest_model_starts_a_retraining(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """A drift in rows that the newest model does not know starts one and is told; one that it knows does not."""
+    retrainer = make(retrain_every_s=0)
+    cluster.results = [True, True]
+    cluster.drifts = [(499, "out_temp_c is 6 degC below the two weeks before")]
+    retrainer.trigger("the first")
+    retrainer.retrain_if_due()
+    clock.now_s += 2
+    retrainer.retrain_if_due()
+    assert retrainer.status()["retrains"] == 1
+    cluster.drifts.append((501, "rh_pct errors are 2.1 times as large"))
+    clock.now_s += 2
+    retrainer.retrain_if_due()
+    run = retrainer.status()["last_run"]
+    assert (run["kind"], run["reason"], run["version"]) == ("drift", "rh_pct errors are 2.1 times as large", "v2")
+    assert cluster.kinds() == ["retrain", "swap", "drift", "retrain", "swap"]
+
+
+def test_no_drift_retrains_where_it_is_not_wanted(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """With ``never`` and no number of rows the shards are not even asked."""
+    retrainer = make(retrain_every_s=0, retrain_on_drift="never")
+    cluster.results = [True]
+    retrainer.trigger("the first")
+    retrainer.retrain_if_due()
+    cluster.news = lambda since_ms: pytest.fail("asked")  # type: ignore[method-assign]
+    clock.now_s += 2
+    retrainer.retrain_if_due()
+
+
+def test_new_rows_start_a_retraining(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """So many rows after the newest training began the next begins, and again after so many more."""
+    retrainer = make(retrain_every_s=0, retrain_rows=50)
+    cluster.results = [True] * 3
+    retrainer.trigger("the first")
+    retrainer.retrain_if_due()
+    for rows, trained in ((100, 1), (149, 1), (150, 2), (199, 2), (200, 3)):
+        cluster.rows = rows
+        clock.now_s += 2
+        retrainer.retrain_if_due()
+        assert retrainer.status()["retrains"] == trained, rows
+    assert retrainer.status()["last_run"]["reason"] == "50 new rows"
 
 
 def _until(claim: Callable[[], bool]) -> None:

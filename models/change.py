@@ -1,0 +1,91 @@
+"""Step 7 of the way of a reading: when a zone is no longer what it was, its forecasts follow what forgets fastest.
+
+A cumulative sum (E. S. Page, 1954) of how much larger than usual a zone's errors are calls a change. Learned weights
+cannot say in time whom to follow then: for a day every expert is wrong, the fast ones as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from models.growing import Growing
+
+__all__ = ["Change"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+_Array = npt.NDArray[Any]
+
+ALLOWED = 1.4
+"""Errors up to so many times the usual are weather ..."""
+
+CALL_HOURS = 12.0
+"""... and a change is called when what they are above it adds up to the usual error for this long: errors that
+treble need some four hours, ones that grow by 1.6 never call."""
+
+LARGEST = 4.0
+"""Single errors count as no larger than so many usual ones."""
+
+WARM_UP_DAYS = 8.0
+"""There is no usual before. After a call the same zone and target is deaf for ``DEAF_HOURS``."""
+
+DEAF_HOURS = 12.0
+REMEMBER_DAYS = 4.0
+"""How soon after a call the learned weights have their say again."""
+
+
+class Change:
+    """Per zone and target: ``level [Z, M]`` is 1 at a call and decays.
+
+    >>> change = Change(targets=1, a_day=24)
+    >>> zone = np.array([change.add_zone()])
+    >>> for hour in range(10 * 24):
+    ...     change.update(zone, np.ones((1, 1), np.float32))
+    >>> change.level(zone).tolist()
+    [[0.0]]
+    >>> for hour in range(8):
+    ...     change.update(zone, np.full((1, 1), 3.0, np.float32))
+    >>> change.level(zone).tolist()
+    [[1.0]]
+    """
+
+    def __init__(self, targets: int, a_day: int, capacity: int = 16) -> None:
+        one = (targets,)
+        self._threshold = np.float32(CALL_HOURS * a_day / 24)
+        self._warm, self._deaf = round(WARM_UP_DAYS * a_day), round(DEAF_HOURS * a_day / 24)
+        self._keep = np.float32(np.exp(-1 / (REMEMBER_DAYS * a_day)))
+        self._zones = Growing(
+            capacity, excess=(one, np.float32, 0.0), seen=(one, np.int32, 0), level=(one, np.float32, 0.0)
+        )
+
+    def add_zone(self) -> int:
+        """Make room for one more zone and return its index; the first is 0."""
+        return self._zones.add()
+
+    def level(self, indices: I64) -> F32:
+        """How much the fast experts are to be followed, 0 to 1: ``[Z, M]``."""
+        return np.asarray(self._zones["level"][indices])
+
+    def update(self, indices: I64, relative: F32) -> None:
+        """Take the errors that matured at one example's step, as multiples of the usual: ``[Z, M]``, NaN where none."""
+        s, known = self._zones, np.isfinite(relative)
+        seen = s["seen"][indices] + known
+        over = s["excess"][indices] + np.minimum(np.where(known, relative, ALLOWED), LARGEST) - np.float32(ALLOWED)
+        listening = seen > self._warm
+        over = np.where(listening, np.maximum(over, 0), 0)
+        called = over > self._threshold
+        s["excess"][indices] = np.where(called, 0, over)
+        s["seen"][indices] = np.where(called, self._warm - self._deaf, np.minimum(seen, self._warm + 1))
+        s["level"][indices] = np.where(called, 1, s["level"][indices] * self._keep)
+
+    def state_dict(self, copy: bool = True) -> dict[str, _Array]:
+        """Everything that was learned (see :meth:`Growing.state_dict`)."""
+        return self._zones.state_dict(copy)
+
+    def load_state_dict(self, state: Mapping[str, _Array]) -> None:
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        self._zones.load_state_dict(state)

@@ -1,0 +1,68 @@
+"""``replay-training``: whether a model is what its record says."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli.base import console, need_cluster, options_of
+from services.errors import ConfigError, TrainingError
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    command = app.command(
+        "replay-training", rich_help_panel="Check models", epilog="Example: hothouse replay-training v3"
+    )
+    command(replay_training)
+
+
+def replay_training(
+    ctx: typer.Context,
+    version: Annotated[str, typer.Argument(help="Version, as `hothouse models list` shows it.")],
+) -> None:
+    """Train a registered model again from its recorded rows and seed, and compare the weights byte for byte.
+
+    Reads the history and the registry; the system may run meanwhile. Exit code 1: it cannot be trained again, or the
+    weights differ.
+    """
+    settings = options_of(ctx).settings()
+    with need_cluster("replay-training"):
+        from services.learn.recipe import differing_versions
+        from services.learn.registry import REGISTRY_FILE, open_registry
+        from services.runtime import RayRuntime
+        from services.store.history import History
+    if not (settings.learn.mlflow_uri or (settings.data_dir / REGISTRY_FILE).exists()):
+        raise ConfigError(
+            f"no model was registered in {settings.data_dir} yet", "Name the data folder: hothouse --data-dir DIR ..."
+        )
+    candidate = open_registry(settings).candidate(version)
+    recipe = candidate.get("recipe")
+    if not recipe:
+        raise TrainingError(f"{version} was registered without a recipe")
+    changed = differing_versions(recipe)
+    job = recipe["job"]
+    history = History(settings.storage, job["spec"]["channels"], settings.stream.step_s)
+    files = tuple(history.files(job["after_ms"], job["to_ms"]))
+    with (
+        tempfile.TemporaryDirectory(prefix="hothouse-replay-") as folder,
+        console.status(f"training {version} again on {sum(recipe['rows'].values()):,} rows"),
+        RayRuntime(settings.model_copy(update={"data_dir": Path(folder)})),
+    ):
+        from services.learn.replay import replay_training as run_again
+
+        digest = run_again(recipe, files)
+    if digest != candidate["weights_sha256"]:
+        because = f" ({'; '.join(changed)})" if changed else ""
+        raise TrainingError(
+            f"{version} came out otherwise: SHA-256 {digest[:12]}..., registered {candidate['weights_sha256'][:12]}..."
+            f"{because}"
+        )
+    console.print(f"{version} came out the same, byte for byte: SHA-256 {digest}", soft_wrap=True)
+    for line in changed:
+        console.print(f"[dim]although {line}[/]")

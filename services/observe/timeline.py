@@ -1,0 +1,30 @@
+"""Events of the learning loop in words, for terminals: what drifted, what was trained because of it, what serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from rich.markup import escape
+
+__all__ = ["event_line"]
+
+COLOURS = {"drift": "magenta", "retrain": "cyan", "serving": "bold green", "refused": "yellow", "error": "red"}
+
+
+def event_line(event: Mapping[str, Any]) -> str:
+    """One event of the board as a line of rich markup, in local time.
+
+    >>> line = event_line({"time_ms": 0, "kind": "swap", "version": "v2", "before": "v1", "reason": "0.91 of v1"})
+    >>> line.split("] ", 1)[1]
+    '[white]swap[/] v1 to v2 [dim]0.91 of v1[/]'
+    """
+    at = datetime.fromtimestamp(event.get("time_ms", 0) / 1000).astimezone().strftime("%H:%M:%S")
+    kind, version = event.get("kind", "event"), event.get("version", "")
+    said = [str(event.get("reason") or event.get("message") or "")]
+    if kind == "retrain":
+        said.append(f"Why it was trained, in {event.get('seconds')} s: {event.get('trigger')}.")
+    moved = f"{event['before']} to {version}" if event.get("before") else version
+    words = escape(" ".join(said))
+    return f"[dim]{at}[/] [{COLOURS.get(kind, 'white')}]{kind}[/] {moved} [dim]{words}[/]"
