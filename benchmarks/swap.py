@@ -145,12 +145,13 @@ def _measure(
     for name, windows in (("without", calm), ("with swaps", stirred)):
         p50, p99 = (median(figures) for figures in zip(*((w.p50_ms, w.p99_ms) for w in windows), strict=True))
         print(f"{name:10}  p50 {p50:6.2f} ms   p99 {p99:6.2f} ms   {sum(w.sent for w in windows):,} requests")
-    worst_s, usual_s = max(swaps_s), median(swaps_s)
+    worst_s, later_s = max(swaps_s), max(swaps_s[1:], default=0.0)
+    taken = f"{median(swaps_s):.2f} s, at most {worst_s:.2f}; {later_s:.2f} after the first, which imports torch"
     budgets = [
         (not failed, f"{len(failed)} requests failed of {sum(w.sent for w in calm + stirred) + what_if.sent:,}, "
                      f"{what_if.sent:,} of them POST {failed[:3] if failed else ''}"),
         (slower_ms <= MOST_SLOWER_MS, f"p99 {slower_ms:+.1f} ms with swaps, {MOST_SLOWER_MS:g} allowed"),
-        (worst_s <= MOST_SWAP_S, f"{len(swaps_s)} swaps, alias to all replicas {usual_s:.2f} s, at most {worst_s:.2f}"),
+        (worst_s <= MOST_SWAP_S, f"{len(swaps_s)} swaps, alias to all replicas {taken}"),
         (grown_mb <= MOST_GROWN_MB, f"{grown_mb:+.1f} MB after the tenth swap, {MOST_GROWN_MB:g} allowed"),
         (named <= {*versions, "online"}, f"versions named: {', '.join(sorted(named))}"),
     ]  # fmt: skip
