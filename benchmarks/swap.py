@@ -102,7 +102,7 @@ def main() -> int:
     asked = _arguments()
     with tempfile.TemporaryDirectory(prefix="hh-swap-") as folder:
         settings = load_settings(
-            data_dir=Path(folder) / "data", api={"port": 0}, learn={"retrain_every_s": 0},
+            data_dir=Path(folder) / "data", api={"port": 0}, learn={"retrain_every_s": 0, "retrain_on_drift": "never"},
             forecast={"stale_after_s": 10**9},
         )  # fmt: skip
         with (

@@ -132,9 +132,9 @@ def save(
     return manifest
 
 
-def digest(network: QuantileNetwork) -> str:
-    """The SHA-256 that a network's weights file has: equal weights, equal digest."""
-    return hashlib.sha256(save_tensors(network.arrays())).hexdigest()
+def digest(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+    """The SHA-256 of the file that holds a network's ``arrays``: equal weights, equal digest."""
+    return hashlib.sha256(save_tensors(dict(arrays))).hexdigest()
 
 
 def load(folder: Path, schema_hash: str | None = None) -> Model:

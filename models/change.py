@@ -25,15 +25,17 @@ ALLOWED = 1.4
 
 CALL_HOURS = 12.0
 """... and a change is called when what they are above it adds up to the usual error for this long: errors that
-treble need some four hours, ones that grow by 1.6 never call."""
+treble need some eight hours, ones that double 20, and ones that stay below ``ALLOWED`` never call."""
 
 LARGEST = 4.0
 """Single errors count as no larger than so many usual ones."""
 
 WARM_UP_DAYS = 8.0
-"""There is no usual before. After a call the same zone and target is deaf for ``DEAF_HOURS``."""
+"""There is no usual before."""
 
 DEAF_HOURS = 12.0
+"""After a call the same zone and target calls no other for so long."""
+
 REMEMBER_DAYS = 4.0
 """How soon after a call the learned weights have their say again."""
 

@@ -116,7 +116,8 @@ class OnlineForecaster:
         self.pooled = PooledRidge(prior, targets, d + e, POOLED_DAYS, day)
         self.mixture = Mixture(horizons, targets, len(EXPERTS), day)
         self.intervals = Intervals(horizons, targets, max(day // self._stride // _HOURS, 1), capacity)
-        self.change = Change(targets, day // self._stride, capacity)
+        # Horizons that are no multiple of the stride mature at steps of their own.
+        self.change = Change(targets, day // self._stride * len(set((steps % self._stride).tolist())), capacity)
         self._fast = [EXPERTS.index(name) for name in FAST]
         self._fast_weights = np.array(list(FAST.values()), dtype=np.float32)
         self._far = (steps * spec.step_ms >= FAST_MS).astype(np.float32)[:, None]

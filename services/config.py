@@ -146,7 +146,9 @@ class ForecastSettings(_Section):
 class LearnSettings(_Section):
     """Periodic retraining."""
 
-    retrain_every_s: float = Field(6 * 3600, ge=0, description="Wall seconds between retrainings; 0: never by itself.")
+    retrain_every_s: float = Field(
+        6 * 3600, ge=0, description="Wall seconds between retrainings; 0: no schedule, and no first model by itself."
+    )
     retrain_on_drift: Literal["never", "site", "zone"] = Field(
         "site", description="Retrain when a site as a whole drifts, or also when a single zone does."
     )

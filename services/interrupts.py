@@ -26,15 +26,16 @@ def deferred_interrupts() -> Iterator[None]:
         return
     came: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in numbers}
-    for number in numbers:
-        if before[number] not in (None, signal.SIG_IGN):
-            signal.signal(number, lambda got, _: came.append(got))
+    before = {number: handler for number in numbers if (handler := signal.getsignal(number)) is not None}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
     try:
+        for number in before:
+            signal.signal(number, lambda got, _: came.append(got))
         yield
     finally:
-        for number in numbers:
-            if before[number] not in (None, signal.SIG_IGN):
-                signal.signal(number, before[number])
+        signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # one between the two would leave the other as it is here
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
         if came:
             signal.raise_signal(came[0])

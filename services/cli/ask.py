@@ -77,13 +77,16 @@ def status(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None
 
 
 def timeline(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
-    """Show what the learning loop did, oldest first: drifts, retrainings and why, verdicts, swaps, rollbacks."""
+    """Show what the learning loop did, oldest first: drifts that may start a training, trainings and why, swaps.
+
+    The system keeps the newest 200 events, and none over a restart of its board.
+    """
     events = _client(ctx, url).get("/status")["events"]
     if as_json:
         print_json(events)
     elif events:
         for event in events:
-            console.print(event_line(event), highlight=False, soft_wrap=True)
+            console.print(event_line(event, dated=True), highlight=False, soft_wrap=True)
     else:
         console.print("nothing has happened yet")
 

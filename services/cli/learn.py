@@ -33,7 +33,7 @@ def replay_training(
     """
     settings = options_of(ctx).settings()
     with need_cluster("replay-training"):
-        from services.learn.recipe import differing_versions
+        from services.learn.recipe import differing_versions, job_of
         from services.learn.registry import REGISTRY_FILE, open_registry
         from services.runtime import RayRuntime
         from services.store.history import History
@@ -46,9 +46,9 @@ def replay_training(
     if not recipe:
         raise TrainingError(f"{version} was registered without a recipe")
     changed = differing_versions(recipe)
-    job = recipe["job"]
-    history = History(settings.storage, job["spec"]["channels"], settings.stream.step_s)
-    files = tuple(history.files(job["after_ms"], job["to_ms"]))
+    job = job_of(recipe)
+    history = History(settings.storage, job.spec.channels, job.spec.step_ms // 1000)
+    files = tuple(history.files(job.after_ms, job.to_ms))
     with (
         tempfile.TemporaryDirectory(prefix="hothouse-replay-") as folder,
         console.status(f"training {version} again on {sum(recipe['rows'].values()):,} rows"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -73,18 +74,18 @@ def learn(job: Job) -> dict[str, Any]:
         },
         "held_back_mae": errors,
         "curves": _curves(fitted),
-        "recipe": recipe_of(job, whole.rows, _not_replayable(job, fitted)),
+        "recipe": recipe_of(job, whole.rows, _started_from(rival), _not_replayable(job, fitted)),
         "passed": verdict.promote,
         "reason": f"{verdict.reason} {rival.note}".strip(),
         "forced": False,
     }  # fmt: skip
 
 
-def train_again(job: Job, rows: Mapping[str, int]) -> str:
+def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
     """Train as :func:`learn` does, and nothing else; the SHA-256 of the weights.
 
     Raises :class:`TrainingError` where the range no longer holds ``rows`` (``site/zone`` -> how many), or where the
-    champion that lent its weights is gone.
+    weights that it began with, of digest ``started_from`` (empty: random ones), are gone.
     """
     whole = dataset.describe(job.files, job.after_ms, job.to_ms)
     if dict(whole.rows) != dict(rows):
@@ -95,9 +96,15 @@ def train_again(job: Job, rows: Mapping[str, int]) -> str:
         )
     trained_on, cut_ms = _trained_on(job, whole)
     rival = rival_of(job, cut_ms, _options(job.learn))
-    if job.champion_folder and rival.name != job.champion:
-        raise TrainingError(f"it began with the weights of {job.champion}. {rival.note}")
-    return artefact.digest(_network(job, _fit(job, trained_on, cut_ms, rival)))
+    if not started_from:
+        rival = replace(rival, initial_state=None)
+    elif _started_from(rival) != started_from:
+        raise TrainingError(f"it began with the weights of {job.champion}, which are not there now. {rival.note}")
+    return artefact.digest(_network(job, _fit(job, trained_on, cut_ms, rival)).arrays())
+
+
+def _started_from(rival: Rival) -> str:
+    return "" if rival.initial_state is None else artefact.digest(rival.initial_state)
 
 
 def _trained_on(job: Job, whole: DataRange) -> tuple[DataRange, int]:

@@ -23,7 +23,7 @@ from services.messages import BOARD_ACTOR, NAMESPACE, RETRAINER_ACTOR, SLOT_ACTO
 from services.store.forests import Forests
 from services.store.history import History
 
-__all__ = ["RayCluster", "result_of"]
+__all__ = ["RayCluster", "result_of", "this_runtime"]
 
 CALL_TIMEOUT_S = 5.0
 FLUSH_TIMEOUT_S = 60.0
@@ -117,9 +117,7 @@ class RayCluster:
         """Run the job in a process of its own, which ends with it: torch and Ray Data do not stay in memory here."""
         job = self._job(champion, champion_folder, log_offsets, started_ms)
         gpu = 1 if job.use_gpu and job.workers == 0 else 0
-        # Ray Train looks its own runtime up by address: with a second one on the machine it must be told which.
-        this_runtime = {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
-        running = run_job.options(num_gpus=gpu, runtime_env=this_runtime).remote(job)
+        running = run_job.options(num_gpus=gpu, runtime_env=this_runtime()).remote(job)
         return cast(Candidate, result_of(running, job.learn.timeout_s, cancelled, "the training"))
 
     def grown_to_ms(self) -> int | None:
@@ -192,6 +190,11 @@ class RayCluster:
 
     def _places(self) -> dict[str, Place]:
         return {site: place_of(self._settings, site) for site in self._history.sites()}
+
+
+def this_runtime() -> dict[str, Any]:
+    """Ray Train looks its own runtime up by address: with a second one on the machine it must be told which."""
+    return {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
 
 
 def _nodes() -> int:

@@ -20,19 +20,32 @@ from services.learn.job import Job
 __all__ = ["differing_versions", "job_of", "recipe_of"]
 
 PACKAGES = ("hothouse", "torch", "numpy")
+LEARN = {"epochs", "max_windows", "seed", "held_back", "timeout_s"}
+"""The settings that a training needs; others may name servers, and change."""
 
 
-def recipe_of(job: Job, rows: Mapping[str, int], not_replayable: str = "") -> dict[str, Any]:
-    """The recipe of a training on ``rows`` (``site/zone`` -> how many); ``not_replayable`` says why it cannot be
-    run again to the same bytes, empty where it can.
+def recipe_of(job: Job, rows: Mapping[str, int], started_from: str, not_replayable: str = "") -> dict[str, Any]:
+    """The recipe of a training on ``rows`` (``site/zone`` -> how many) that began with the weights of digest
+    ``started_from``, empty where it began with random ones; ``not_replayable`` says why it cannot be run again to the
+    same bytes, empty where it can.
     """
-    given = asdict(job) | {"learn": job.learn.model_dump(mode="json")}
-    return {"job": given, "rows": dict(rows), "versions": _versions(), "not_replayable": not_replayable}
+    given = asdict(job) | {"learn": job.learn.model_dump(mode="json", include=LEARN)}
+    return {
+        "job": given, "rows": dict(rows), "started_from": started_from, "versions": _versions(),
+        "not_replayable": not_replayable,
+    }  # fmt: skip
 
 
 def job_of(recipe: Mapping[str, Any]) -> Job:
-    """The job of a recipe; raises :class:`TrainingError` where there is none that this code understands."""
+    """The job of a recipe.
+
+    Raises :class:`TrainingError` where it cannot be run again, or where this code does not understand it.
+    """
+    if recipe.get("not_replayable"):
+        raise TrainingError(f"it cannot be run again to the same weights: {recipe['not_replayable']}")
     try:
+        if not (isinstance(recipe["rows"], Mapping) and isinstance(recipe["started_from"], str)):
+            raise TypeError("rows or started_from")
         given = dict(recipe["job"])
         spec = {name: _tuples(value) for name, value in given.pop("spec").items()}
         return Job(

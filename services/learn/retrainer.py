@@ -28,6 +28,8 @@ POLL_S = 0.2
 WATCH_S = 0.5
 LOOK_S = 2.0
 """How often the history is looked at while the schedule waits for it."""
+NEWS_S = 10.0
+"""How often shards are asked what drifted, and how many rows they closed."""
 SHOW_S = 2.0
 """The board keeps nothing over its restart, so it is told again this often."""
 
@@ -117,7 +119,10 @@ class Retrainer:
         self._triggers = Triggers(
             settings.retrain_every_s, settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows
         )
-        self._drift = ""
+        self._found = NOTHING_NEW
+        self._asked_s = float("-inf")
+        self._drift = ""  # the newest, in words
+        self._drift_tried = ""  # the one that the newest training began after: should it fail, once is enough
         self._rows_now: int | None = None
         self._rows_then: int | None = None  # when the newest training began, or when this retrainer first looked
         self._threads = [
@@ -202,34 +207,46 @@ class Retrainer:
         self._looked_s = now_s
         if self._models:
             self._triggers.has_model = True
-        news = self._news()
+        news = self._news(now_s)
         if self._triggers.due(now_s, float("inf"), news) is None:
             return None
         days = self._cluster.history_days()
         trigger = self._triggers.due(now_s, days, news)
         if trigger is not None and not self._triggers.has_model:
             self._triggers.has_model = bool(self._registry.list())
-            trigger = self._triggers.due(now_s, days, self._news())
+            trigger = self._triggers.due(now_s, days, news)
         self._state.errors.pop("schedule", None)
         return trigger
 
-    def _news(self) -> News:
-        """What the newest model does not know of; nothing while there is none, or while nobody asked for it."""
+    def _news(self, now_s: float) -> News:
+        """What the newest model does not know of, as it was at the last look; nothing while there is no model, while
+        nobody wants to know, or while a shard is away: the schedule goes on.
+        """
         if self._settings.retrain_on_drift == "never" and not self._settings.retrain_rows:
             return NOTHING_NEW
         if not self._triggers.has_model:
             return NOTHING_NEW
-        found = self._cluster.news(self._known_to_ms())
+        if now_s >= self._asked_s + NEWS_S:
+            self._asked_s = now_s
+            try:
+                self._found = self._cluster.news(self._known_to_ms())
+                self._state.errors.pop("news", None)
+            except TrainingError as error:
+                self._state.errors["news"] = error.message
+        found = self._found
         if found.drift and found.drift != self._drift:
             self._tell("drift", message=found.drift)
         self._drift = found.drift
         self._rows_now = found.rows
-        self._rows_then = found.rows if self._rows_then is None else self._rows_then
-        return News(drift=found.drift, rows=found.rows - self._rows_then)
+        # A shard that begins its log anew counts anew.
+        self._rows_then = found.rows if self._rows_then is None else min(self._rows_then, found.rows)
+        drift = "" if found.drift == self._drift_tried else found.drift
+        return News(drift=drift, rows=found.rows - self._rows_then)
 
     def _known_to_ms(self) -> int:
-        """The newest row that went into the newest model, its held-back rows too."""
-        return max((int(row["trained_on"].get("known_to_ms", 0)) for row in self._models), default=0)
+        """The newest row, of any site, that went into the newest model, its held-back rows too."""
+        trained_on = self._models[0]["trained_on"] if self._models else {}
+        return int(trained_on.get("known_to_ms") or trained_on.get("to_ms") or 0)
 
     def watch(self) -> None:
         """Follow the ``champion`` alias once. MLflow that is away, or a torn artefact, leaves what serves in place."""
@@ -250,7 +267,7 @@ class Retrainer:
         started_ms = self._wall_ms()
         run: dict[str, Any] = {"kind": trigger.kind, "reason": trigger.reason, "started_ms": started_ms}
         self._triggers.started(self._monotonic_s())
-        self._rows_then = self._rows_now
+        self._rows_then, self._drift_tried = self._rows_now, self._drift
         self._state.running = run
         self._show()
         try:
@@ -258,6 +275,7 @@ class Retrainer:
             champion = self._registry.champion()
             folder = self._champion_folder(champion)
             candidate = self._cluster.train(champion, folder, offsets, started_ms, self._stopping)
+            candidate["params"] |= {"trigger": trigger.kind, "trigger_reason": trigger.reason}
             candidate["forced"] = self._settings.force_promote and not candidate["passed"]
             version = self._registry.register(candidate, started_ms)
             self._triggers.has_model = True
@@ -278,7 +296,13 @@ class Retrainer:
         counts = self._state.counts
         counts.retrains += 1
         seconds = round((self._wall_ms() - run["started_ms"]) / 1000, 1)
-        told = {"version": version, "trigger": run["reason"], "reason": candidate["reason"], "seconds": seconds}
+        told = {
+            "version": version,
+            "trigger": run["reason"],
+            "trigger_kind": run["kind"],
+            "reason": candidate["reason"],
+            "seconds": seconds,
+        }
         self._tell("retrain", **told, rows=candidate["trained_on"].get("rows"))
         refusal = self._promote(version, candidate, judged_against)
         if refusal:

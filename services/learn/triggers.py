@@ -25,6 +25,10 @@ class News:
 
 NOTHING_NEW = News()
 
+REST = 10.0
+"""After a training neither drift nor volume starts one for so many times as long as it took: where many sites drift
+in turn, most of the time nothing is trained."""
+
 
 class Triggers:
     """Decides when a retraining starts; at most one is under way, and an operator's wish goes first.
@@ -51,6 +55,7 @@ class Triggers:
         self.has_model = False
         self._slot_s = now_s + every_s
         self._quiet_until_s = now_s
+        self._started_s = self._rested_s = now_s
         self._asked: str | None = None
         self._running = False
 
@@ -79,9 +84,10 @@ class Triggers:
         if not self.has_model:
             first = Trigger("first", f"{history_days:.1f} days of history, no model yet")
             return first if self._every_s else None
-        if news.drift:
+        rested = now_s >= self._rested_s
+        if news.drift and rested:
             return Trigger("drift", news.drift)
-        if self._rows and news.rows >= self._rows:
+        if self._rows and news.rows >= self._rows and rested:
             return Trigger("volume", f"{news.rows:,} new rows")
         if self._every_s and now_s >= self._slot_s:
             return Trigger("schedule", f"every {self._every_s:g} s")
@@ -96,6 +102,7 @@ class Triggers:
     def started(self, now_s: float) -> None:
         """A retraining starts: takes the wish, and moves the schedule to its next slot after ``now_s``."""
         self._running = True
+        self._started_s = now_s
         self._asked = None
         if self._every_s and now_s >= self._slot_s:
             self._slot_s += ((now_s - self._slot_s) // self._every_s + 1) * self._every_s
@@ -104,3 +111,4 @@ class Triggers:
         """A retraining ended, well or not."""
         self._running = False
         self._quiet_until_s = now_s + self._cool_down_s
+        self._rested_s = now_s + REST * (now_s - self._started_s)

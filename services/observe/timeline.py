@@ -13,18 +13,22 @@ __all__ = ["event_line"]
 COLOURS = {"drift": "magenta", "retrain": "cyan", "serving": "bold green", "refused": "yellow", "error": "red"}
 
 
-def event_line(event: Mapping[str, Any]) -> str:
-    """One event of the board as a line of rich markup, in local time.
+def event_line(event: Mapping[str, Any], *, dated: bool = False) -> str:
+    """One event of the board as a line of rich markup, in local time; ``dated``: with the day.
 
     >>> line = event_line({"time_ms": 0, "kind": "swap", "version": "v2", "before": "v1", "reason": "0.91 of v1"})
     >>> line.split("] ", 1)[1]
     '[white]swap[/] v1 to v2 [dim]0.91 of v1[/]'
     """
-    at = datetime.fromtimestamp(event.get("time_ms", 0) / 1000).astimezone().strftime("%H:%M:%S")
-    kind, version = event.get("kind", "event"), event.get("version", "")
+    at = (
+        datetime.fromtimestamp(event.get("time_ms", 0) / 1000)
+        .astimezone()
+        .strftime("%Y-%m-%d %H:%M:%S" if dated else "%H:%M:%S")
+    )
+    kind, version = event.get("kind", "event"), escape(str(event.get("version", "")))
     said = [str(event.get("reason") or event.get("message") or "")]
     if kind == "retrain":
-        said.append(f"Why it was trained, in {event.get('seconds')} s: {event.get('trigger')}.")
-    moved = f"{event['before']} to {version}" if event.get("before") else version
+        said.append(f"Trained in {event.get('seconds')} s because of: {event.get('trigger')}.")
+    moved = f"{escape(str(event['before']))} to {version}" if event.get("before") else version
     words = escape(" ".join(said))
     return f"[dim]{at}[/] [{COLOURS.get(kind, 'white')}]{kind}[/] {moved} [dim]{words}[/]"

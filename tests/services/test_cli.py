@@ -212,8 +212,8 @@ def test_timeline_tells_what_led_to_what(running: FakeHothouse) -> None:
         {"time_ms": 2, "kind": "swap", "version": "v2", "before": "v1", "reason": "0.9 of v1"},
     ]
     lines = hothouse("timeline").output.splitlines()
-    assert [line.split()[1] for line in lines] == ["drift", "retrain", "swap"]
-    assert "0.9 of v1 Why it was trained, in 9 s: drift." in lines[1]
+    assert [line.split()[2] for line in lines] == ["drift", "retrain", "swap"]
+    assert "0.9 of v1 Trained in 9 s because of: drift." in lines[1]
     assert "v1 to v2" in lines[2]
 
 

@@ -338,15 +338,32 @@ def test_drift_after_the_newest_model_starts_a_retraining(make: Make, cluster: F
     cluster.drifts = [(499, "out_temp_c is 6 degC below the two weeks before")]
     retrainer.trigger("the first")
     retrainer.retrain_if_due()
-    clock.now_s += 2
+    clock.now_s += 10
     retrainer.retrain_if_due()
     assert retrainer.status()["retrains"] == 1
     cluster.drifts.append((501, "rh_pct errors are 2.1 times as large"))
-    clock.now_s += 2
+    clock.now_s += 10
     retrainer.retrain_if_due()
     run = retrainer.status()["last_run"]
     assert (run["kind"], run["reason"], run["version"]) == ("drift", "rh_pct errors are 2.1 times as large", "v2")
     assert cluster.kinds() == ["retrain", "swap", "drift", "retrain", "swap"]
+
+
+def test_a_drift_whose_training_failed_is_not_tried_without_end(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """A training that fails leaves the drift unanswered, but only the next drift starts another."""
+    retrainer = make(retrain_every_s=0)
+    cluster.results = [True, TrainingError("the history is torn"), True]
+    retrainer.trigger("the first")
+    retrainer.retrain_if_due()
+    cluster.drifts = [(501, "rh_pct errors are 2.1 times as large")]
+    for _ in range(5):
+        clock.now_s += 10
+        retrainer.retrain_if_due()
+    assert (retrainer.status()["failed"], retrainer.status()["retrains"]) == (1, 1)
+    cluster.drifts.append((502, "out_temp_c is 6 degC below the two weeks before"))
+    clock.now_s += 10
+    retrainer.retrain_if_due()
+    assert retrainer.status()["last_run"]["version"] == "v2"
 
 
 def test_no_drift_retrains_where_it_is_not_wanted(make: Make, cluster: FakeCluster, clock: Clock) -> None:
@@ -356,7 +373,7 @@ def test_no_drift_retrains_where_it_is_not_wanted(make: Make, cluster: FakeClust
     retrainer.trigger("the first")
     retrainer.retrain_if_due()
     cluster.news = lambda since_ms: pytest.fail("asked")  # type: ignore[method-assign]
-    clock.now_s += 2
+    clock.now_s += 10
     retrainer.retrain_if_due()
 
 
@@ -368,7 +385,7 @@ def test_new_rows_start_a_retraining(make: Make, cluster: FakeCluster, clock: Cl
     retrainer.retrain_if_due()
     for rows, trained in ((100, 1), (149, 1), (150, 2), (199, 2), (200, 3)):
         cluster.rows = rows
-        clock.now_s += 2
+        clock.now_s += 10
         retrainer.retrain_if_due()
         assert retrainer.status()["retrains"] == trained, rows
     assert retrainer.status()["last_run"]["reason"] == "50 new rows"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.learn.triggers import Triggers
+from services.learn.triggers import News, Triggers
 
 
 def _triggers(every_s: float = 60, cool_down_s: float = 5, has_model: bool = True) -> Triggers:
@@ -53,6 +53,20 @@ def test_failed_first_training_is_tried_again_after_the_cool_down() -> None:
     triggers.ended(10)
     assert triggers.due(39, history_days=9) is None
     assert triggers.due(40, history_days=9) is not None
+
+
+def test_drift_and_volume_rest_ten_times_as_long_as_a_training_took() -> None:
+    """Where drift follows drift, at most one eleventh of the time is spent on trainings; the schedule does not rest."""
+    triggers = Triggers(every_s=1000, cool_down_s=5, min_days=2, now_s=0, rows=100)
+    triggers.has_model = True
+    news = [News(drift="rh_pct errors are twice as large"), News(rows=100)]
+    triggers.started(10)
+    triggers.ended(40)
+    assert [triggers.due(339, 9, new) for new in news] == [None, None]
+    assert [due.kind for new in news if (due := triggers.due(340, 9, new))] == ["drift", "volume"]
+    triggers.started(900)
+    triggers.ended(1000)
+    assert [due.kind for new in news if (due := triggers.due(1005, 9, new))] == ["schedule", "schedule"]
 
 
 def test_zero_interval_never_retrains_by_itself() -> None:
