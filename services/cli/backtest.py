@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as Shown
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-WIDTH = 104
+WIDTH = 112
 """The table's numbers are not cut where a terminal is narrower, or there is none."""
 
 _UNITS_MS = {"min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -92,7 +93,8 @@ def _run(folder: Path, path: Path, options: Options, train: Trainer | None) -> N
         forecasts = replay(table, options, lambda done, total: bar.update(task, completed=done, total=total), train)
     rows, found = write(path, table, forecasts), cells(table, forecasts)
     title = f"{name}: {len(table.names)} zones, {rows} forecasts in {path}"
-    console.print(_shown(title, found), width=max(console.width, WIDTH), crop=False)
+    # Its own console: another one's width can only be made less.
+    Console(width=max(console.width, WIDTH)).print(_shown(title, found))
     if found:
         mean = sum(1 - cell.skill for cell in found) / len(found)
         console.print(f"mean MAE / better of persistence and 24-h naive: {mean:.3f}", highlight=False)

@@ -214,8 +214,12 @@ def test_the_command(tmp_path):
         app, ["backtest", str(folder), "--out", str(out), "--warmup", "3d", "--every", "1h", "--no-network"]
     )
     assert done.exit_code == 0, done.output
-    assert "t_air_c" in done.output or "t_air" in done.output
+    assert "t_air_c" in done.output
+    assert "persistence" in done.output
+    assert "…" not in done.output, "a number was cut"
     assert "mean MAE" in done.output
     assert out.exists()
     refused = run.invoke(app, ["backtest", str(folder), "--out", str(out), "--every", "often"])
+    assert refused.exit_code == 2
+    refused = run.invoke(app, ["backtest", str(folder), "--out", str(out), "--warmup", "3d", "--until", "2d"])
     assert refused.exit_code == 2
