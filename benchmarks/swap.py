@@ -19,8 +19,8 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,7 +50,7 @@ WARM_DAYS = 7
 ZONES = 3
 PROBES = 4  # each waits for its answer before it asks again
 WHAT_IF_HZ = 5.0
-WHAT_IF = {"zone": "cucumber-1", "changes": {"vent_lee_pct": 30}}
+WHAT_IF = {"vent_lee_pct": 30.0}
 MOST_SLOWER_MS, MOST_SWAP_S, MOST_GROWN_MB = 10.0, 3.0, 10.0
 SETTLED = 10
 """Swaps before memory is first looked at: caches and allocator pools fill."""
@@ -63,38 +63,8 @@ class Window:
     p50_ms: float
     p99_ms: float
     sent: int
-    failures: dict[str, int]
+    failures: Counter[str]
     versions: set[str] = field(default_factory=set)
-
-
-class WhatIf:
-    """``POST /predict`` at a steady rate from a thread, as long as the context lasts."""
-
-    def __init__(self, url: str) -> None:
-        self.sent = 0
-        self.failures: list[str] = []
-        self.versions: set[str] = set()
-        self._url = url
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> WhatIf:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        with httpx.Client(base_url=self._url, timeout=1.0, trust_env=False) as client:
-            while not self._stop.wait(1 / WHAT_IF_HZ):
-                self.sent += 1
-                try:
-                    answer = client.post("/predict", json=WHAT_IF)
-                    self.versions.add(str(answer.raise_for_status().json()["model_version"]))
-                except (httpx.HTTPError, KeyError, ValueError) as error:
-                    self.failures.append(f"{type(error).__name__}: {error}")
 
 
 def main() -> int:
@@ -133,23 +103,26 @@ def _measure(
 
     calm: list[Window] = []
     stirred: list[Window] = []
-    with WhatIf(url) as what_if:
-        for number in range(asked.windows):
-            calm.append(_window(asked, url, zones, 0, swap))
-            stirred.append(_window(asked, url, zones, asked.swaps, swap))
-            print(f"window {number + 1}: p99 {calm[-1].p99_ms:.1f} ms without, {stirred[-1].p99_ms:.1f} ms with swaps")
-    failed = [reason for window in calm + stirred for reason in window.failures] + what_if.failures
+    what_if = Probe(url, zones, WHAT_IF_HZ, WHAT_IF)
+    what_if.start()
+    for number in range(asked.windows):
+        calm.append(_window(asked, url, zones, 0, swap))
+        stirred.append(_window(asked, url, zones, asked.swaps, swap))
+        print(f"window {number + 1}: p99 {calm[-1].p99_ms:.1f} ms without, {stirred[-1].p99_ms:.1f} ms with swaps")
+    what_if.stop()
+    posted = what_if.result()
+    failures = sum((window.failures for window in calm + stirred), Counter(posted["failures"]))
+    failed, sent = failures.total(), sum(window.sent for window in calm + stirred) + posted["sent"]
     slower_ms = median(w.p99_ms for w in stirred) - median(w.p99_ms for w in calm)
     grown_mb = memory_mb[-1] - memory_mb[min(SETTLED, len(memory_mb) - 1)]
-    named = set.union(what_if.versions, *(window.versions for window in calm + stirred))
+    named = set(what_if.versions).union(*(window.versions for window in calm + stirred))
     for name, windows in (("without", calm), ("with swaps", stirred)):
         p50, p99 = (median(figures) for figures in zip(*((w.p50_ms, w.p99_ms) for w in windows), strict=True))
         print(f"{name:10}  p50 {p50:6.2f} ms   p99 {p99:6.2f} ms   {sum(w.sent for w in windows):,} requests")
     worst_s, later_s = max(swaps_s), max(swaps_s[1:], default=0.0)
     taken = f"{median(swaps_s):.2f} s, at most {worst_s:.2f}; {later_s:.2f} after the first, which imports torch"
     budgets = [
-        (not failed, f"{len(failed)} requests failed of {sum(w.sent for w in calm + stirred) + what_if.sent:,}, "
-                     f"{what_if.sent:,} of them POST {failed[:3] if failed else ''}"),
+        (not failed, f"{failed} requests failed of {sent:,}, {posted['sent']:,} of them POST {dict(failures) or ''}"),
         (slower_ms <= MOST_SLOWER_MS, f"p99 {slower_ms:+.1f} ms with swaps, {MOST_SLOWER_MS:g} allowed"),
         (worst_s <= MOST_SWAP_S, f"{len(swaps_s)} swaps, alias to all replicas {taken}"),
         (grown_mb <= MOST_GROWN_MB, f"{grown_mb:+.1f} MB after the tenth swap, {MOST_GROWN_MB:g} allowed"),
@@ -174,11 +147,11 @@ def _window(
     for probe in probes:
         probe.stop()
     taken = np.concatenate([probe.latencies_ms for probe in probes])
-    failures: dict[str, int] = {}
-    for probe in probes:
-        failures |= probe.result()["failures"]
+    failures = sum((Counter(probe.result()["failures"]) for probe in probes), Counter())
     p50, p99 = np.percentile(taken, [50, 99]).tolist()
-    return Window(p50, p99, len(taken), failures, {version for probe in probes for version in probe.versions})
+    return Window(
+        p50, p99, len(taken) + failures.total(), failures, {version for probe in probes for version in probe.versions}
+    )
 
 
 def _warm_up(log: Log) -> None:

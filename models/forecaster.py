@@ -165,19 +165,9 @@ class OnlineForecaster:
         ridges = np.clip(self.pooled.predict(common, ahead), -LIMIT, LIMIT) * reach + base[..., None]
         none = np.full_like(base, np.nan)
         trees = self._trees(seen, unit)
-        experts = np.stack(
-            [
-                base,
-                climate.rates[:, 0],
-                climate.profiles[:, 0],
-                climate.yesterday,
-                *ridges.transpose(3, 0, 1, 2),
-                trees,
-                none,
-            ],
-            axis=-1,
-            dtype=np.float32,
-        )  # fmt: skip
+        fast = (climate.rates[:, 0], climate.profiles[:, 0], climate.yesterday)
+        answers = (base, *fast, *ridges.transpose(3, 0, 1, 2), trees, none)  # in the order of EXPERTS
+        experts = np.stack(answers, axis=-1, dtype=np.float32)
         if example:
             s, at = self._zones, self._keep_base(seen)
             place = step // self._stride % s["stamp"].shape[1]

@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -20,13 +20,22 @@ TIMEOUT_S = 1.0
 class Probe:
     """Asks for each zone in turn, ``rate_hz`` times a second, from a thread of its own.
 
+    With ``changes`` it asks what they would do (``POST``), which runs the model.
+
     A request fails when it does not answer within a second, or with anything but 200, or names no single version.
     Requests that fall behind are sent late, not left out.
     """
 
-    def __init__(self, url: str, zones: Sequence[tuple[str, str]], rate_hz: float = 20.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        zones: Sequence[tuple[str, str]],
+        rate_hz: float = 20.0,
+        changes: Mapping[str, float] | None = None,
+    ) -> None:
         self._url = url
         self._zones = list(zones)
+        self._changes = changes
         self._period_s = 1.0 / rate_hz
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="probe", daemon=True)
@@ -74,7 +83,10 @@ class Probe:
     def _ask(self, client: httpx.Client, site: str, zone: str) -> None:
         started_s = time.perf_counter()
         try:
-            answer = client.get("/predict", params={"site": site, "zone": zone})
+            if self._changes is None:
+                answer = client.get("/predict", params={"site": site, "zone": zone})
+            else:
+                answer = client.post("/predict", json={"site": site, "zone": zone, "changes": self._changes})
             version = answer.json().get("model_version") if answer.status_code == httpx.codes.OK else None
         except (httpx.HTTPError, ValueError) as error:
             self._failures[type(error).__name__] += 1

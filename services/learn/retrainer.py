@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from services.config import LearnSettings
 from services.errors import ArtefactError, HothouseError, RegistryError, TrainingError
+from services.learn.lookout import Lookout
 from services.learn.registry import Candidate, ModelRow, Registry
 from services.learn.triggers import NOTHING_NEW, News, Trigger, Triggers
 from services.messages import ONLINE_VERSION
@@ -28,8 +29,6 @@ POLL_S = 0.2
 WATCH_S = 0.5
 LOOK_S = 2.0
 """How often the history is looked at while the schedule waits for it."""
-NEWS_S = 10.0
-"""How often shards are asked what drifted, and how many rows they closed."""
 SHOW_S = 2.0
 """The board keeps nothing over its restart, so it is told again this often."""
 
@@ -119,12 +118,8 @@ class Retrainer:
         self._triggers = Triggers(
             settings.retrain_every_s, settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows
         )
-        self._found = NOTHING_NEW
-        self._asked_s = float("-inf")
-        self._drift = ""  # the newest, in words
-        self._drift_tried = ""  # the one that the newest training began after: should it fail, once is enough
-        self._rows_now: int | None = None
-        self._rows_then: int | None = None  # when the newest training began, or when this retrainer first looked
+        self._lookout = Lookout(cluster.news)
+        self._drift = ""  # the newest that was told
         self._threads = [
             threading.Thread(
                 target=self._every, args=(POLL_S, self.retrain_if_due, "schedule"), name="retrain", daemon=True
@@ -219,29 +214,23 @@ class Retrainer:
         return trigger
 
     def _news(self, now_s: float) -> News:
-        """What the newest model does not know of, as it was at the last look; nothing while there is no model, while
-        nobody wants to know, or while a shard is away: the schedule goes on.
+        """What the newest model does not know of; nothing while there is no model, while nobody wants to know, or
+        while a shard is away: the schedule goes on.
         """
         if self._settings.retrain_on_drift == "never" and not self._settings.retrain_rows:
             return NOTHING_NEW
         if not self._triggers.has_model:
             return NOTHING_NEW
-        if now_s >= self._asked_s + NEWS_S:
-            self._asked_s = now_s
-            try:
-                self._found = self._cluster.news(self._known_to_ms())
-                self._state.errors.pop("news", None)
-            except TrainingError as error:
-                self._state.errors["news"] = error.message
-        found = self._found
-        if found.drift and found.drift != self._drift:
-            self._tell("drift", message=found.drift)
-        self._drift = found.drift
-        self._rows_now = found.rows
-        # A shard that begins its log anew counts anew.
-        self._rows_then = found.rows if self._rows_then is None else min(self._rows_then, found.rows)
-        drift = "" if found.drift == self._drift_tried else found.drift
-        return News(drift=drift, rows=found.rows - self._rows_then)
+        try:
+            news = self._lookout.look(now_s, self._known_to_ms())
+        except TrainingError as error:
+            self._state.errors["news"] = error.message
+            return NOTHING_NEW
+        self._state.errors.pop("news", None)
+        if news.drift and news.drift != self._drift:
+            self._tell("drift", message=news.drift)
+            self._drift = news.drift
+        return news
 
     def _known_to_ms(self) -> int:
         """The newest row, of any site, that went into the newest model, its held-back rows too."""
@@ -267,7 +256,7 @@ class Retrainer:
         started_ms = self._wall_ms()
         run: dict[str, Any] = {"kind": trigger.kind, "reason": trigger.reason, "started_ms": started_ms}
         self._triggers.started(self._monotonic_s())
-        self._rows_then, self._drift_tried = self._rows_now, self._drift
+        self._lookout.training_began()
         self._state.running = run
         self._show()
         try:
