@@ -43,7 +43,8 @@ from services.app import System
 from services.config import Settings, load_settings
 from services.demo.probe import Probe
 from services.forecast_spec import forecast_spec
-from services.learn.registry import Candidate, Registry, open_registry
+from services.learn.records import Candidate
+from services.learn.registry import Registry, open_registry
 
 START_MS = 1_646_092_800_000
 WARM_DAYS = 7
@@ -173,7 +174,8 @@ def _register(registry: Registry, settings: Settings, seed: int) -> str:
     manifest = artefact.save(folder, QuantileNetwork(spec), golden, trained_on={}, seed=seed, metrics={})
     candidate = Candidate(
         folder=str(folder), weights_sha256=manifest["weights_sha256"], trained_on={}, log_offsets={}, params={},
-        held_back_mae={}, curves={}, recipe={}, passed=True, reason="random weights", forced=False,
+        held_back_mae={}, curves={}, recipe={}, evidence={}, shadow=False, passed=True, reason="random weights",
+        forced=False,
     )  # fmt: skip
     return registry.register(candidate, START_MS)
 

@@ -151,12 +151,16 @@ def load(folder: Path, schema_hash: str | None = None) -> Model:
         given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in manifest["spec"].items()}
         spec = ForecastSpec(**given)
         network = QuantileNetwork(spec, **manifest["network"])
-        network.load_arrays(load_tensors(weights))
+        arrays = load_tensors(weights)
+        network.load_arrays(arrays)
         tensors = load_tensors(golden)
         expected = tensors.pop("output")
         inputs = Inputs(**tensors)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
         raise ArtefactCorruptError(f"{folder} does not hold a model: {error}") from error
+    wild = sorted(name for name, array in arrays.items() if not np.isfinite(array).all())
+    if wild:
+        raise ArtefactCorruptError(f"{folder}: weights are not finite ({', '.join(wild[:3])})")
     if spec.hash != manifest.get("schema_hash"):
         raise ArtefactCorruptError(f"{folder}: the manifest's schema hash does not fit its schema")
     if schema_hash is not None and spec.hash != schema_hash:

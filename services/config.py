@@ -166,6 +166,20 @@ class LearnSettings(_Section):
     epochs: int = Field(6, ge=1, le=1000, description="Passes over the training windows.")
     max_windows: int = Field(20_000, ge=100, description="Windows drawn for one epoch, all zones together.")
     seed: int = Field(7, ge=0, description="Seed of initial weights and shuffling.")
+    shadow_hours: float = Field(
+        24.0, ge=0, le=24 * 60, description="Hours of live rows that a challenger is compared with the champion on; "
+        "0: rows that were held back decide alone.",
+    )  # fmt: skip
+    watch_hours: float = Field(
+        48.0, ge=0, le=24 * 60, description="Hours of live rows that a new champion is compared with the one before it "
+        "on; it goes if it is worse. 0: not at all.",
+    )  # fmt: skip
+    gate_budget: float = Field(
+        0.2, gt=0, lt=1, description="Chance that any of all challengers of a champion replaces it without merit."
+    )
+    gate_margin: float = Field(
+        0.002, ge=0, lt=0.5, description="A challenger's error must be smaller by more than this share."
+    )
     force_promote: bool = Field(False, description="Promote whatever the gate says (demonstrations only).")
     mlflow_uri: str = Field("", description="MLflow tracking server; empty: an SQLite file in the data folder.")
 

@@ -58,6 +58,7 @@ class Champion(TypedDict):
     generation: int
     version: str  # ONLINE_VERSION, or "v3" and so on
     folder: str  # artefact folder; empty without a network
+    network_soon: bool  # a network may have to be served soon: who serves may prepare for it
 
 
 class ZoneForecast(TypedDict):

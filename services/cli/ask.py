@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import urllib.parse
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +21,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON."
 
 PANEL = "Ask a running system"
 
-models_app = typer.Typer(help="The registry: list, promote, roll back.", no_args_is_help=True)
+models_app = typer.Typer(help="The registry: list, promote, roll back, submit.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -93,8 +94,12 @@ def timeline(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> No
 
 @models_app.command("list", epilog="Example: hothouse models list")
 def list_models(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
-    """List the registered models, newest first, with their held-back error and what the gate said."""
+    """List the registered models, newest first, with their held-back error and what the gate or the watch said; what
+    fails in training or registry now goes to standard error.
+    """
     answer = _client(ctx, url).get("/models")
+    for error in () if as_json else answer["errors"]:
+        errors.print(error, markup=False, highlight=False, soft_wrap=True)
     if as_json:
         print_json(answer)
     elif answer["models"]:
@@ -114,6 +119,20 @@ def promote(
     console.print(f"{answer['version']} is the champion, {answer['before']} was")
 
 
+@models_app.command(epilog="Example: hothouse models submit /srv/models/mine")
+def submit(
+    ctx: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="An artefact's folder, on the machine of the retrainer.")],
+    url: Url = None,
+) -> None:
+    """Register a model that was made elsewhere. It is compared with the champion on live rows, and serves if it wins.
+
+    The folder holds manifest.json, weights.safetensors and golden.safetensors, as the storage's models do.
+    """
+    answer = _order(_client(ctx, url, timeout_s=120), "/models/submit", {"folder": str(folder.absolute())})
+    console.print(f"{answer['version']} is compared with {answer['against']}; `hothouse timeline` shows the outcome")
+
+
 @models_app.command(epilog="Example: hothouse models rollback")
 def rollback(ctx: typer.Context, url: Url = None) -> None:
     """Go back to the model that served before the present one."""
@@ -127,9 +146,9 @@ def retrain(ctx: typer.Context, url: Url = None) -> None:
     console.print("a retraining begins; `hothouse models list` shows its outcome", highlight=False)
 
 
-def _order(client: Client, path: str) -> dict[str, Any]:
+def _order(client: Client, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """Give an order; a refusal with its reason is an error."""
-    answer = client.post(path)
+    answer = client.post(path, body)
     if not isinstance(answer, dict) or answer.get("accepted") is False:
         raise HothouseError((answer or {}).get("reason") or "the order was refused")
     return answer

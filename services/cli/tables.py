@@ -20,7 +20,7 @@ DECIMALS = {"rh_pct": 0, "co2_ppm": 0, "vpd_kpa": 2}
 SHOWN_MIN = (30, 120, 1440)
 BAND_WIDTH = 16  # "1023 (1001-1045)"
 MAE_SHOWN = (("air_temp_c", 60), ("air_temp_c", 1440))
-STYLES = {"champion": "bold green", "refused": "dim"}
+STYLES = {"champion": "bold green", "refused": "dim", "withdrawn": "yellow", "shadow": "cyan"}
 
 
 def forecast_view(answers: Sequence[Mapping[str, Any]]) -> RenderableType:

@@ -12,7 +12,7 @@ from services.messages import NAMESPACE, RETRAINER_ACTOR
 from services.observe.logs import log_to_file
 
 if TYPE_CHECKING:
-    from services.learn.registry import ModelRow
+    from services.learn.records import ModelRow
 
 __all__ = ["RetrainerActor", "start_retrainer"]
 
@@ -46,6 +46,10 @@ class RetrainerActor:
     def rollback(self) -> dict[str, Any]:
         """Go back to the previous champion: ``{version, before}``."""
         return self._retrainer.rollback()
+
+    def submit(self, folder: str) -> dict[str, Any]:
+        """Register an artefact that was made elsewhere: ``{accepted, version, against}``."""
+        return self._retrainer.submit(folder)
 
     def models(self) -> list[ModelRow]:
         """All models, newest first."""

@@ -16,14 +16,15 @@ import numpy as np
 
 from models import artefact
 from models.features import Inputs
-from models.gate import judge
+from models.gate import Verdict, judge
 from models.network import QuantileNetwork
-from models.spec import ForecastSpec, Place
+from models.spec import ForecastSpec
 from models.training import Errors, FitResult, TrainingConfig, WindowSet, evaluate
 from services.config import LearnSettings
 from services.errors import TrainingError
 from services.learn import dataset
 from services.learn.dataset import DataRange
+from services.learn.examples import EVALUATED_ORIGINS, origins_after, spread, zone_places
 from services.learn.job import Job
 from services.learn.recipe import recipe_of
 from services.learn.rival import Rival, rival_of
@@ -32,10 +33,8 @@ from services.messages import I64
 
 __all__ = ["learn", "train_again"]
 
-EVALUATED_ZONES = 200
-"""Zones that challenger and champion are compared on, at most, spread evenly over all: bounds memory and time."""
-EVALUATED_ORIGINS = 10_000
 GOLDEN_EXAMPLES = 4
+ALL_ROWS = "It was trained on all rows, also those since the drift; live rows judge it."
 
 
 def learn(job: Job) -> dict[str, Any]:
@@ -51,16 +50,17 @@ def learn(job: Job) -> dict[str, Any]:
     rival = rival_of(job, cut_ms, _options(job.learn))
     fitted = _fit(job, trained_on, cut_ms, rival)
     network = _network(job, fitted)
-    windows, origins = _held_back(job, whole, cut_ms)
-    compared = _spread(origins[windows.times(origins) >= rival.from_ms], EVALUATED_ORIGINS)
+    windows, origins = _compared_on(job, whole, cut_ms)
+    compared = spread(origins[windows.times(origins) >= rival.from_ms], EVALUATED_ORIGINS)
     challenger, champion = (evaluate(predict, windows, compared) for predict in (network.predict, rival.predict))
-    verdict = judge(challenger, champion, rival.name)
+    verdict = judge(challenger, champion, rival.name, job.level, job.margin)
     if verdict.evidence.get("missing"):
         raise TrainingError(verdict.reason)
+    reason = ALL_ROWS if job.all_rows else verdict.reason
 
     lineage = {**trained_on.as_dict(), "held_back_until": whole.as_dict()["to"], "known_to_ms": whole.to_ms}
     errors = _table(challenger, champion, job.spec)
-    golden = windows.inputs(_spread(origins, GOLDEN_EXAMPLES))
+    golden = windows.inputs(spread(origins, GOLDEN_EXAMPLES))
     manifest = _keep(job, network, golden, {**lineage, "log_offsets": dict(job.log_offsets)}, errors)
     return {
         "folder": str(_folder(job)),
@@ -75,8 +75,10 @@ def learn(job: Job) -> dict[str, Any]:
         "held_back_mae": errors,
         "curves": _curves(fitted),
         "recipe": recipe_of(job, whole.rows, _started_from(rival), _not_replayable(job, fitted)),
-        "passed": verdict.promote,
-        "reason": f"{verdict.reason} {rival.note}".strip(),
+        "evidence": {} if job.all_rows else verdict.evidence,
+        "shadow": job.shadow and (job.all_rows or not _hopeless(verdict)),
+        "passed": verdict.promote and not job.all_rows,
+        "reason": f"{reason} {rival.note}".strip(),
         "forced": False,
     }  # fmt: skip
 
@@ -109,6 +111,8 @@ def _started_from(rival: Rival) -> str:
 
 def _trained_on(job: Job, whole: DataRange) -> tuple[DataRange, int]:
     """The rows to train on, and the end of the newest of them: later ones are held back."""
+    if job.all_rows:
+        return whole, whole.to_ms
     cut_ms = whole.to_ms - round((whole.to_ms - whole.from_ms) * job.learn.held_back)
     return dataset.describe(job.files, job.after_ms, cut_ms), cut_ms
 
@@ -146,7 +150,7 @@ def _plan(job: Job, found: DataRange, cut_ms: int, rival: Rival) -> TrainPlan:
         folder=str(Path(job.storage, "train")),
         spec=job.spec,
         config=_config(job.learn),
-        places=_zone_places(job, found),
+        places=zone_places(job.places, found),
         cut_ms=cut_ms,
         shares=dataset.share_out(found.rows, job.workers),
         workers=job.workers,
@@ -155,26 +159,20 @@ def _plan(job: Job, found: DataRange, cut_ms: int, rival: Rival) -> TrainPlan:
     )
 
 
-def _held_back(job: Job, whole: DataRange, cut_ms: int) -> tuple[WindowSet, I64]:
-    """Windows over the whole range, so that the climatology is as warm as in service, and origins from the cut on."""
-    zones = sorted(whole.rows)[:: -(-len(whole.rows) // EVALUATED_ZONES)]
-    rows = dataset.gather(job.files, job.spec.channels, job.after_ms, job.to_ms, zones)
-    names = np.array(rows.zones)[rows.zone_ids]
-    windows = WindowSet.from_columns(names, rows.end_ms, rows.values, _zone_places(job, whole), job.spec)
-    origins = windows.origins(job.spec.steps_per_day)
-    origins = origins[windows.times(origins) >= cut_ms]
+def _compared_on(job: Job, whole: DataRange, cut_ms: int) -> tuple[WindowSet, I64]:
+    """Windows and the origins that were held back; where none was, those of the newest tenth, which prove nothing."""
+    if job.all_rows:
+        cut_ms = whole.to_ms - (whole.to_ms - whole.from_ms) // 10
+    windows, origins = origins_after(cut_ms, whole, job.files, job.spec, job.places)
     if not len(origins):
         raise TrainingError("the history is too short: no row that was held back can be forecast")
     return windows, origins
 
 
-def _spread(origins: I64, most: int) -> I64:
-    """At most this many of them, spread evenly."""
-    return origins[:: max(-(-len(origins) // most), 1)]
-
-
-def _zone_places(job: Job, found: DataRange) -> dict[str, Place]:
-    return {zone: job.places.get(zone.split("/", 1)[0], Place()) for zone in found.rows}
+def _hopeless(verdict: Verdict) -> bool:
+    """Whether the held-back rows show that it is worse than a rival: live rows need not be waited for."""
+    lowers: Mapping[str, float | None] = verdict.evidence.get("mae_ratio_lower", {})
+    return any(lower is not None and lower >= 1 for lower in lowers.values())
 
 
 def _table(challenger: Errors, champion: Errors, spec: ForecastSpec) -> dict[str, dict[str, dict[str, float]]]:

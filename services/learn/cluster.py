@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import threading
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import ray
 
 from models.spec import Place
 from services.config import Settings
-from services.errors import HothouseError, TrainingError
+from services.errors import ArtefactError, HothouseError, TrainingError
 from services.forecast_spec import forecast_spec, place_of
 from services.learn import dataset
 from services.learn.forest_job import ForestJob, run_forest_job
 from services.learn.job import Job, run_job
-from services.learn.registry import Candidate, ModelRow
+from services.learn.measure import Comparison, Measurer
+from services.learn.records import Candidate, ModelRow, Order
 from services.learn.triggers import News
 from services.messages import BOARD_ACTOR, NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
 from services.store.forests import Forests
@@ -27,6 +30,10 @@ __all__ = ["RayCluster", "result_of", "this_runtime"]
 
 CALL_TIMEOUT_S = 5.0
 FLUSH_TIMEOUT_S = 60.0
+MEASURE_TIMEOUT_S = 300.0
+WARM_UP_DAYS = 21
+"""Rows before a comparison that warm the climatology up: its slowest rate forgets in as many days."""
+ARTEFACT_FILES = ("manifest.json", "weights.safetensors", "golden.safetensors")
 SETTLED = 0.05
 """History that grew by more than this share between two looks is still being imported: a first model waits."""
 DRIFTS = ("input drift", "error drift")
@@ -43,6 +50,8 @@ class RayCluster:
         self._spec = forecast_spec(settings)
         self._history = History(settings.storage, self._spec.channels, settings.stream.step_s)
         self._days = 0.0
+        self._measuring = threading.Lock()
+        self._measurer: Any = None
 
     def history_span(self) -> tuple[int, int] | None:
         """The oldest and newest ``end_ms`` of the history; ``None`` without rows, or while an import is under way:
@@ -110,15 +119,74 @@ class RayCluster:
                     time.sleep(0.5)
         return offsets
 
-    def train(
-        self, champion: str, champion_folder: str, log_offsets: dict[str, int], started_ms: int,
-        cancelled: threading.Event,
-    ) -> Candidate:  # fmt: skip
+    def train(self, order: Order, cancelled: threading.Event) -> Candidate:
         """Run the job in a process of its own, which ends with it: torch and Ray Data do not stay in memory here."""
-        job = self._job(champion, champion_folder, log_offsets, started_ms)
+        job = self._job(order)
         gpu = 1 if job.use_gpu and job.workers == 0 else 0
         running = run_job.options(num_gpus=gpu, runtime_env=this_runtime()).remote(job)
         return cast(Candidate, result_of(running, job.learn.timeout_s, cancelled, "the training"))
+
+    def newest_ms(self) -> int:
+        """The newest row in the history; 0 without any."""
+        return dataset.newest_ms(self._history.files()) or 0
+
+    def compare(
+        self, mine: str, theirs: str, theirs_name: str, from_ms: int, level: float, *, worse: bool
+    ) -> dict[str, Any]:
+        """Ask the :class:`Measurer`, in a process of its own that is started when it is needed."""
+        newest_ms = self.newest_ms()
+        after_ms = from_ms - WARM_UP_DAYS * DAY_MS
+        asked = Comparison(
+            spec=self._spec, places=self._places(), files=tuple(self._history.files(after_ms, newest_ms)),
+            after_ms=after_ms, from_ms=from_ms, to_ms=newest_ms, mine=mine, theirs=theirs, theirs_name=theirs_name,
+            level=level, margin=self._settings.learn.gate_margin, worse=worse,
+        )  # fmt: skip
+        return cast(dict[str, Any], self._measure("compare", asked))
+
+    def rest(self) -> None:
+        """End the process that compares."""
+        with self._measuring:
+            self._end_measurer()
+
+    def adopt(self, folder: str) -> Candidate:
+        """Copy an artefact to the storage, and see whether it can serve there."""
+        copied = self._settings.storage.resolve() / "models" / f"submitted-{_name(time.time_ns() // 1_000_000)}"
+        try:
+            copied.mkdir(parents=True)
+            for name in ARTEFACT_FILES:
+                shutil.copyfile(Path(folder) / name, copied / name)
+            manifest: dict[str, Any] = self._measure("examine", str(copied), self._spec)
+            if not isinstance(manifest.get("trained_on", {}).get("to_ms"), int):
+                raise ArtefactError("its manifest does not say which rows it was trained on (trained_on.to_ms)")
+        except (OSError, ArtefactError) as error:
+            shutil.rmtree(copied, ignore_errors=True)
+            raise ArtefactError(error.message if isinstance(error, ArtefactError) else str(error)) from error
+        return Candidate(
+            folder=str(copied), weights_sha256=manifest["weights_sha256"], trained_on=manifest["trained_on"],
+            log_offsets={}, params={"submitted": folder, "seed": manifest.get("seed")}, held_back_mae={}, curves={},
+            recipe={}, evidence={}, shadow=True, passed=False, reason="Submitted; live rows judge it.", forced=False,
+        )  # fmt: skip
+
+    def _measure(self, method: str, *arguments: Any) -> Any:
+        """Raises our own errors that it raises, and :class:`TrainingError` where the process was lost or is late."""
+        with self._measuring:
+            if self._measurer is None:
+                self._measurer = ray.remote(num_cpus=0)(Measurer).remote()
+            try:
+                return ray.get(getattr(self._measurer, method).remote(*arguments), timeout=MEASURE_TIMEOUT_S)
+            except ray.exceptions.RayTaskError as error:
+                if isinstance(error.cause, HothouseError):
+                    raise error.cause from error
+                raise TrainingError(f"the comparison failed: {type(error.cause).__name__}: {error.cause}") from error
+            except ray.exceptions.RayError as error:
+                self._end_measurer()
+                first = (str(error).splitlines() or ["no answer"])[0]
+                raise TrainingError(f"the process that compares was lost: {first}") from error
+
+    def _end_measurer(self) -> None:
+        if self._measurer is not None:
+            ray.kill(self._measurer)
+            self._measurer = None
 
     def grown_to_ms(self) -> int | None:
         """The newest row that the newest trees were grown on; ``None`` without trees for this schema."""
@@ -153,6 +221,10 @@ class RayCluster:
         """Have the replicas load and serve a version."""
         ray.get(_actor(SLOT_ACTOR).set.remote(version, folder), timeout=CALL_TIMEOUT_S)
 
+    def expect_network(self) -> None:
+        """Have the replicas import what a network needs."""
+        ray.get(_actor(SLOT_ACTOR).expect_network.remote(), timeout=CALL_TIMEOUT_S)
+
     def event(self, event: dict[str, Any]) -> None:
         """Show an event on the board."""
         ray.get(_actor(BOARD_ACTOR).put_event.remote(event), timeout=CALL_TIMEOUT_S)
@@ -163,7 +235,7 @@ class RayCluster:
         calls = [board.set_models.remote(models), board.put_stats.remote(RETRAINER_ACTOR, status)]
         ray.get(calls, timeout=CALL_TIMEOUT_S)
 
-    def _job(self, champion: str, champion_folder: str, log_offsets: dict[str, int], started_ms: int) -> Job:
+    def _job(self, order: Order) -> Job:
         learn = self._settings.learn
         newest = dataset.newest_ms(self._history.files())
         if newest is None:
@@ -171,9 +243,8 @@ class RayCluster:
         after_ms = newest - int(learn.window_days * DAY_MS)
         gpus = int(ray.available_resources().get("GPU", 0))
         use_gpu = learn.use_gpu == "yes" or (learn.use_gpu == "auto" and gpus > 0)
-        stamp = datetime.fromtimestamp(started_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
         return Job(
-            name=f"{stamp}-{secrets.token_hex(3)}",
+            name=_name(order.started_ms),
             storage=str(self._settings.storage.resolve()),
             spec=self._spec,
             learn=learn,
@@ -181,11 +252,15 @@ class RayCluster:
             files=tuple(self._history.files(after_ms, newest)),
             after_ms=after_ms,
             to_ms=newest,
-            log_offsets=log_offsets,
-            champion=champion,
-            champion_folder=champion_folder,
+            log_offsets=order.log_offsets,
+            champion=order.champion,
+            champion_folder=order.champion_folder,
             use_gpu=use_gpu,
             workers=_worth_it(gpus if use_gpu else _nodes()) if learn.workers < 0 else learn.workers,
+            level=order.level,
+            margin=learn.gate_margin,
+            shadow=order.shadow,
+            all_rows=order.all_rows,
         )
 
     def _places(self) -> dict[str, Place]:
@@ -195,6 +270,10 @@ class RayCluster:
 def this_runtime() -> dict[str, Any]:
     """Ray Train looks its own runtime up by address: with a second one on the machine it must be told which."""
     return {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
+
+
+def _name(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
 def _nodes() -> int:

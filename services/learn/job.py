@@ -36,6 +36,10 @@ class Job:
     champion_folder: str  # empty without a network
     use_gpu: bool
     workers: int  # of Ray Train; 0: in the process of the job
+    level: float = 0.1  # the chance of a mistake that the gate may take
+    margin: float = 0.0  # by which it must be better, as a share of its rivals' errors
+    shadow: bool = False  # it is judged on live rows afterwards
+    all_rows: bool = False  # none is held back: only with ``shadow``
 
 
 @ray.remote(num_cpus=0, max_calls=1, max_retries=0)

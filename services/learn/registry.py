@@ -14,14 +14,15 @@ import logging
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, cast
 
 from services.config import Settings
 from services.errors import ArtefactError, PromotionRefusedError, RegistryError
 from services.forecast_spec import forecast_spec
+from services.learn.records import Candidate, ModelRow, Shadow, row_of, tags_of
 from services.messages import ONLINE_VERSION
 
 # MLflow reads these when it is imported: nothing on the terminal, nothing sent anywhere, and a server that is away is
@@ -42,45 +43,14 @@ from mlflow.exceptions import MlflowException  # noqa: E402
 for _name in ("mlflow", "alembic"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
-__all__ = ["REGISTRY_FILE", "Candidate", "ModelRow", "Registry", "check_files", "open_registry"]
+__all__ = ["REGISTRY_FILE", "Registry", "check_files", "open_registry"]
 
 MODEL = "hothouse"
 CANDIDATE = "candidate.json"
+EVIDENCE = "gate.json"
 REGISTRY_FILE = "mlflow.sqlite"
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
-
-
-class Candidate(TypedDict):
-    """One training's product as it goes into the registry; JSON-able."""
-
-    folder: str  # of the artefact, on the storage
-    weights_sha256: str
-    trained_on: dict[str, Any]  # {from, to: ISO 8601; from_ms, to_ms, rows, zones}
-    log_offsets: dict[str, int]  # partition -> offset that the history reached
-    params: dict[str, Any]
-    held_back_mae: dict[str, dict[str, dict[str, float]]]  # target -> horizon_min -> {model, champion, baselines...}
-    curves: dict[str, list[float]]  # name -> one value an epoch
-    recipe: dict[str, Any]  # of services.learn.recipe: what it takes to train it again
-    passed: bool
-    reason: str  # of the gate, one sentence
-    forced: bool  # promoted although the gate refused
-
-
-class ModelRow(TypedDict):
-    """One model as ``hothouse models list``, ``GET /models`` and the page show it; JSON-able."""
-
-    version: str
-    stage: str  # champion | previous | challenger | refused | retired
-    aliases: list[str]
-    created_ms: int
-    weights_sha256: str
-    trained_on: dict[str, Any]
-    held_back_mae: dict[str, dict[str, dict[str, float]]]
-    passed: bool
-    reason: str
-    forced: bool
-    folder: str
 
 
 class Registry:
@@ -99,8 +69,12 @@ class Registry:
         self._experiment = ""
         self._connecting = threading.Lock()  # two threads that make the same SQLite file disturb each other
 
-    def register(self, candidate: Candidate, created_ms: int) -> str:
-        """Record a candidate, promoted or not, with its lineage and evidence; returns its version."""
+    def register(self, candidate: Candidate, created_ms: int, shadow: Shadow | None = None, against: str = "") -> str:
+        """Record a candidate, promoted or not, with its lineage and evidence; returns its version.
+
+        ``shadow``: it is being judged on live rows, and :meth:`settle` says how that ended; else ``against`` is the
+        champion that it was judged against.
+        """
         with self._mlflow() as client:
             run = client.create_run(self._experiment, start_time=created_ms, run_name=Path(candidate["folder"]).name)
             run_id = run.info.run_id
@@ -110,14 +84,32 @@ class Registry:
                 params=[Param(name, str(value)[:500]) for name, value in candidate["params"].items()],
             )
             client.log_dict(run_id, dict(candidate), CANDIDATE)
-            client.log_artifacts(run_id, candidate["folder"], "model")
-            tags = {name: json.dumps(value) for name, value in candidate.items() if name in _TAGS}
+            client.log_dict(run_id, candidate["evidence"], EVIDENCE)
+            if candidate["folder"]:
+                client.log_artifacts(run_id, candidate["folder"], "model")
+            tags = tags_of({**candidate, "shadow": shadow, "judged_against": "" if shadow else against})
             version = client.create_model_version(
                 MODEL, f"{run.info.artifact_uri}/model", run_id, tags=tags, description=candidate["reason"]
             ).version
             client.set_registered_model_alias(MODEL, "challenger", version)
             client.set_terminated(run_id)
         return f"v{version}"
+
+    def settle(self, version: str, passed: bool, reason: str, evidence: dict[str, Any], against: str) -> None:
+        """Record how a model did in shadow; ``against``: the champion it was judged against, empty if it was not."""
+        with self._mlflow() as client:
+            run_id = client.get_model_version(MODEL, _number(version)).run_id
+            client.log_dict(run_id, evidence, EVIDENCE)
+            client.update_model_version(MODEL, _number(version), description=reason)
+            self._tag(version, passed=passed, reason=reason, judged_against=against, shadow=None)
+
+    def watch(self, version: str, watch: Shadow | None) -> None:
+        """Record that a champion is being compared with the one before it, or no longer is."""
+        self._tag(version, watch=watch)
+
+    def withdraw(self, version: str, reason: str) -> None:
+        """Record why a model was taken out of service."""
+        self._tag(version, withdrawn=reason, watch=None)
 
     def champion(self) -> str:
         """The version that should serve; ``online`` while none was promoted."""
@@ -162,6 +154,8 @@ class Registry:
             # The champion moves first: that is the move that counts, should MLflow go away in between.
             if before != ONLINE_VERSION:
                 client.set_registered_model_alias(MODEL, "previous", _number(before))
+        if version != ONLINE_VERSION:
+            self._tag(version, shadow=None, withdrawn="")  # whoever made it champion has decided
 
     def rollback(self) -> str:
         """Make ``previous`` champion again, and the other way round; returns it.
@@ -184,8 +178,13 @@ class Registry:
             aliases = client.get_registered_model(MODEL).aliases
             versions = client.search_model_versions(f"name='{MODEL}'", max_results=1000)
         names = {str(at): [name for name, held in aliases.items() if held == at] for at in aliases.values()}
-        rows = [_row(version, names.get(str(version.version), [])) for version in versions]
+        rows = [row_of(version, names.get(str(version.version), [])) for version in versions]
         return sorted(rows, key=lambda row: -int(row["version"][1:]))
+
+    def _tag(self, version: str, **values: Any) -> None:
+        with self._mlflow() as client:
+            for name, text in tags_of(values).items():
+                client.set_model_version_tag(MODEL, _number(version), name, text)
 
     def _check(self, version: str) -> None:
         try:
@@ -231,9 +230,6 @@ def open_registry(settings: Settings) -> Registry:
     return Registry(uri, settings.storage, forecast_spec(settings).hash)
 
 
-_TAGS = ("folder", "weights_sha256", "trained_on", "log_offsets", "held_back_mae", "passed", "reason", "forced")
-
-
 def check_files(folder: Path, weights_sha256: str) -> None:
     """Whether an artefact is whole, without loading it; raises :class:`ArtefactError`.
 
@@ -264,21 +260,6 @@ def _metrics(candidate: Candidate, at_ms: int) -> Iterator[Metric]:
         for horizon, errors in horizons.items():
             for who, value in errors.items():
                 yield Metric(f"mae/{target}/{int(horizon):04d}min/{who}", value, at_ms, 0)
-
-
-def _row(version: Any, aliases: Sequence[str]) -> ModelRow:
-    tags: Mapping[str, Any] = {name: json.loads(version.tags[name]) for name in _TAGS if name in version.tags}
-    passed = bool(tags.get("passed", False))
-    stages = [name for name in ("champion", "previous") if name in aliases]
-    if not passed and not tags.get("forced", False):
-        stages.append("refused")
-    stages.append("challenger" if "challenger" in aliases else "retired")
-    return ModelRow(
-        version=f"v{version.version}", stage=stages[0], aliases=sorted(aliases),
-        created_ms=version.creation_timestamp, weights_sha256=tags.get("weights_sha256", ""),
-        trained_on=tags.get("trained_on", {}), held_back_mae=tags.get("held_back_mae", {}), passed=passed,
-        reason=tags.get("reason", ""), forced=bool(tags.get("forced", False)), folder=tags.get("folder", ""),
-    )  # fmt: skip
 
 
 def _first_line(error: Exception) -> str:

@@ -1,9 +1,10 @@
-"""Steps 11-16 of the way of a reading: runs retrainings, and tells the replicas which model serves.
+"""Steps 11-17 of the way of a reading: runs retrainings, and keeps the loop going.
 
-Two threads. One waits for a trigger, has a challenger trained and judged, registers it, and moves the ``champion``
-alias when it may. The other follows that alias wherever it was moved from (here, the command line, MLflow's page) and
-hands it to the slot. So a model reaches the replicas on one way only, and MLflow's aliases are the only state: a
-retrainer that is started again goes on from them.
+Three threads. One waits for a trigger, has a challenger trained and judged on held-back rows, and registers it. One
+has it compared with the champion on live rows, promotes it when it may, and takes a champion back that turns out worse
+(:mod:`services.learn.shadow`). One follows the ``champion`` alias wherever it was moved from, and hands it to the slot
+(:mod:`services.learn.champion`). So a model reaches the replicas on one way only, and MLflow's record is the only
+state: a retrainer that is started again goes on from it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from services.config import LearnSettings
-from services.errors import ArtefactError, HothouseError, RegistryError, TrainingError
+from services.errors import ArtefactError, HothouseError, TrainingError
+from services.learn.champion import Champion, Slot
 from services.learn.lookout import Lookout
-from services.learn.registry import Candidate, ModelRow, Registry
+from services.learn.proving import Prover, Proving
+from services.learn.records import Candidate, ModelRow, Order, refused_candidate
+from services.learn.registry import Registry
+from services.learn.shadow import Shadows
+from services.learn.standing import Shown, Standing
 from services.learn.triggers import NOTHING_NEW, News, Trigger, Triggers
 from services.messages import ONLINE_VERSION
 
@@ -27,6 +31,7 @@ __all__ = ["Cluster", "Retrainer"]
 
 POLL_S = 0.2
 WATCH_S = 0.5
+PROVE_S = 1.0
 LOOK_S = 2.0
 """How often the history is looked at while the schedule waits for it."""
 SHOW_S = 2.0
@@ -35,7 +40,7 @@ SHOW_S = 2.0
 _log = logging.getLogger(__name__)
 
 
-class Cluster(Protocol):
+class Cluster(Prover, Slot, Shown, Protocol):
     """What the retrainer needs of the running system; every method may raise, and none may hang."""
 
     def history_days(self) -> float:
@@ -47,47 +52,17 @@ class Cluster(Protocol):
     def flush(self) -> dict[str, int]:
         """Have every shard write its rows to the history; the log offset that each partition's rows reach."""
 
-    def train(
-        self, champion: str, champion_folder: str, log_offsets: dict[str, int], started_ms: int,
-        cancelled: threading.Event,
-    ) -> Candidate:  # fmt: skip
+    def train(self, order: Order, cancelled: threading.Event) -> Candidate:
         """Train, evaluate and judge a challenger; its artefact is whole and verified when this returns.
 
         Raises :class:`TrainingError` when there is no usable challenger, or soon after ``cancelled`` is set.
         """
 
-    def serving(self) -> str:
-        """The version that the slot names now."""
+    def adopt(self, folder: str) -> Candidate:
+        """A copy of an artefact that was made elsewhere, not judged yet.
 
-    def serve(self, version: str, folder: str) -> None:
-        """Have the replicas load and serve a version."""
-
-    def event(self, event: dict[str, Any]) -> None:
-        """Show an event on the board."""
-
-    def show(self, models: list[ModelRow], status: dict[str, Any]) -> None:
-        """Show the models and this retrainer's status on the board."""
-
-
-@dataclass
-class _Counts:
-    retrains: int = 0
-    refused: int = 0
-    failed: int = 0
-    swaps: int = 0
-    forced: int = 0
-
-
-@dataclass
-class _State:
-    """What :meth:`Retrainer.status` shows; counts are since this retrainer started."""
-
-    counts: _Counts = field(default_factory=_Counts)
-    last_run: dict[str, Any] | None = None
-    running: dict[str, Any] | None = None
-    errors: dict[str, str] = field(default_factory=dict)  # what fails -> why, until it works again
-    registry_error: str = ""
-    serving: str = ""
+        Raises :class:`ArtefactError` where it cannot serve.
+        """
 
 
 class Retrainer:
@@ -106,36 +81,35 @@ class Retrainer:
         self._cluster = cluster
         self._wall_ms = wall_ms
         self._monotonic_s = monotonic_s
-        self._state = _State()
+        self._standing = Standing(cluster, registry.list, wall_ms, self._next_due_s)
+        self._champion = Champion(registry, cluster, self._standing)
+        self._proving = Proving(settings, registry, cluster, monotonic_s)
+        self._shadows = Shadows(settings, registry, self._proving, self._champion, self._standing)
         self._stopping = threading.Event()
-        self._alias = threading.RLock()  # one thread at a time moves or follows it: no move between check and move
-        self._told: str | None = None  # what the slot was last told; None: not known yet
-        self._broken: str | None = None  # champion whose files cannot serve: reported once
-        self._models: list[ModelRow] = []
         self._shown_s = float("-inf")
         self._looked_s = float("-inf")
-        self._why: dict[str, str] = {}  # version -> why it was made champion here
         self._triggers = Triggers(
             settings.retrain_every_s, settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows
         )
         self._lookout = Lookout(cluster.news)
         self._drift = ""  # the newest that was told
+        work: dict[str, tuple[float, Callable[[], None]]] = {
+            "schedule": (POLL_S, self.retrain_if_due),
+            "watch": (WATCH_S, self._follow),
+            "prove": (PROVE_S, self._shadows.prove),
+        }
         self._threads = [
-            threading.Thread(
-                target=self._every, args=(POLL_S, self.retrain_if_due, "schedule"), name="retrain", daemon=True
-            ),
-            threading.Thread(
-                target=self._every, args=(WATCH_S, self._follow, "watch"), name="watch-champion", daemon=True
-            ),
+            threading.Thread(target=self._every, args=(seconds, turn, name), name=name, daemon=True)
+            for name, (seconds, turn) in work.items()
         ]
 
     def start(self) -> None:
-        """Start both threads."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """End a running training and both threads; idempotent."""
+        """End a running training and the threads; idempotent."""
         self._stopping.set()
         for thread in self._threads:
             if thread.is_alive():
@@ -153,21 +127,31 @@ class Retrainer:
 
         Raises :class:`PromotionRefusedError` or :class:`RegistryError`.
         """
-        with self._alias:
-            before = self._registry.champion()
-            self._registry.promote(version)
-            self._why[version] = "promoted by an operator"
-            self.watch()
-        return {"version": version, "before": before}
+        return {"version": version, "before": self._champion.promote(version, "promoted by an operator")}
 
     def rollback(self) -> dict[str, Any]:
         """Go back to the previous champion; raises as :meth:`promote` does."""
-        with self._alias:
-            before = self._registry.champion()
-            version = self._registry.rollback()
-            self._why[version] = f"rolled back from {before} by an operator"
-            self.watch()
+        version, before = self._champion.rollback()
         return {"version": version, "before": before}
+
+    def submit(self, folder: str) -> dict[str, Any]:
+        """Register an artefact that was made elsewhere; live rows judge it, whatever it says of itself.
+
+        Raises :class:`ArtefactError` where it cannot serve; the registry names the reason then, too.
+        """
+        now_ms = self._wall_ms()
+        try:
+            candidate = self._cluster.adopt(folder)
+        except ArtefactError as error:
+            refused = refused_candidate(f"{folder} cannot serve: {error.message}")
+            version = self._registry.register(refused, now_ms)
+            self._standing.tell("refused", version=version, reason=refused["reason"])
+            raise
+        champion = self._registry.champion()
+        newest_ms = max(self._cluster.newest_ms(), int(candidate["trained_on"]["to_ms"]))
+        shadow = self._proving.begin(champion, newest_ms, newest_ms)
+        version = self._shadows.register(candidate, now_ms, champion, shadow)
+        return {"accepted": True, "version": version, "against": champion}
 
     def models(self) -> list[ModelRow]:
         """All models, newest first; raises :class:`RegistryError`."""
@@ -175,17 +159,15 @@ class Retrainer:
 
     def status(self) -> dict[str, Any]:
         """What runs, what ran, what comes, and how often; JSON-able."""
-        state, now_s = self._state, self._monotonic_s()
-        due_s = self._triggers.next_due_s(now_s)
-        return {
-            "serving": state.serving,
-            "running": state.running,
-            "last_run": state.last_run,
-            "last_error": "; ".join(tuple(state.errors.values())),
-            "registry_error": state.registry_error,
-            "next_due_s": None if due_s is None else round(due_s - now_s, 1),
-            **vars(state.counts),
-        }
+        return self._standing.status()
+
+    def watch(self) -> None:
+        """Follow the ``champion`` alias once."""
+        self._champion.follow()
+
+    def prove(self) -> None:
+        """Have what stands in the registry compared on live rows once, and do what comes of it."""
+        self._shadows.prove()
 
     def retrain_if_due(self) -> None:
         """Run one retraining to its end, if a trigger asks for one."""
@@ -195,12 +177,20 @@ class Retrainer:
         if trigger is not None:
             self._retrain(trigger)
 
+    def _next_due_s(self) -> float | None:
+        now_s = self._monotonic_s()
+        due_s = self._triggers.next_due_s(now_s)
+        return None if due_s is None else due_s - now_s
+
     def _scheduled(self, now_s: float) -> Trigger | None:
         """What starts by itself now; shards, history and registry are looked at only when they decide, not often."""
         if self._triggers.running or now_s < self._looked_s + LOOK_S:
             return None
         self._looked_s = now_s
-        if self._models:
+        models = self._standing.models
+        if any(row["stage"] == "shadow" for row in models):
+            return None  # another challenger would take its place, and none would ever be judged
+        if models:
             self._triggers.has_model = True
         news = self._news(now_s)
         if self._triggers.due(now_s, float("inf"), news) is None:
@@ -210,7 +200,7 @@ class Retrainer:
         if trigger is not None and not self._triggers.has_model:
             self._triggers.has_model = bool(self._registry.list())
             trigger = self._triggers.due(now_s, days, news)
-        self._state.errors.pop("schedule", None)
+        self._standing.errors.pop("schedule", None)
         return trigger
 
     def _news(self, now_s: float) -> News:
@@ -224,65 +214,64 @@ class Retrainer:
         try:
             news = self._lookout.look(now_s, self._known_to_ms())
         except TrainingError as error:
-            self._state.errors["news"] = error.message
+            self._standing.errors["news"] = error.message
             return NOTHING_NEW
-        self._state.errors.pop("news", None)
+        self._standing.errors.pop("news", None)
         if news.drift and news.drift != self._drift:
-            self._tell("drift", message=news.drift)
+            self._standing.tell("drift", message=news.drift)
             self._drift = news.drift
         return news
 
     def _known_to_ms(self) -> int:
         """The newest row, of any site, that went into the newest model, its held-back rows too."""
-        trained_on = self._models[0]["trained_on"] if self._models else {}
+        models = self._standing.models
+        trained_on = models[0]["trained_on"] if models else {}
         return int(trained_on.get("known_to_ms") or trained_on.get("to_ms") or 0)
 
-    def watch(self) -> None:
-        """Follow the ``champion`` alias once. MLflow that is away, or a torn artefact, leaves what serves in place."""
-        with self._alias:
-            try:
-                version = self._registry.champion()
-                if version != self._told:
-                    self._swap(version)
-                else:
-                    self._broken = None
-                    self._state.errors.pop("champion", None)
-            except RegistryError as error:
-                self._report_registry(error.message)
-            else:
-                self._report_registry("")
-
     def _retrain(self, trigger: Trigger) -> None:
-        started_ms = self._wall_ms()
+        standing, started_ms = self._standing, self._wall_ms()
         run: dict[str, Any] = {"kind": trigger.kind, "reason": trigger.reason, "started_ms": started_ms}
         self._triggers.started(self._monotonic_s())
         self._lookout.training_began()
-        self._state.running = run
-        self._show()
+        self._champion.expect_network()
+        standing.running = run
+        standing.show()
         try:
-            offsets = self._cluster.flush()
-            champion = self._registry.champion()
-            folder = self._champion_folder(champion)
-            candidate = self._cluster.train(champion, folder, offsets, started_ms, self._stopping)
-            candidate["params"] |= {"trigger": trigger.kind, "trigger_reason": trigger.reason}
-            candidate["forced"] = self._settings.force_promote and not candidate["passed"]
-            version = self._registry.register(candidate, started_ms)
+            candidate, champion = self._train(trigger, started_ms)
+            shadow = self._shadows.of(candidate, champion)
+            version = self._shadows.register(candidate, started_ms, champion, shadow)
             self._triggers.has_model = True
             run |= {"version": version, "verdict": candidate["reason"], **candidate["trained_on"]}
             self._decide(version, candidate, champion, run)
             for name in ("training", "schedule"):  # what the schedule could not read has been read
-                self._state.errors.pop(name, None)
+                standing.errors.pop(name, None)
         except Exception as error:  # whatever went wrong, the champion stays and the next slot tries again
             if not self._stopping.is_set():
                 self._fail(run, error)
         finally:
-            self._state.running = None
-            self._state.last_run = run | {"ended_ms": self._wall_ms()}
+            standing.running = None
+            standing.last_run = run | {"ended_ms": self._wall_ms()}
             self._triggers.ended(self._monotonic_s())
-            self._show()
+            standing.show()
+
+    def _train(self, trigger: Trigger, started_ms: int) -> tuple[Candidate, str]:
+        """A challenger, and the champion that it was measured against."""
+        offsets = self._cluster.flush()
+        champion = self._registry.champion()
+        # The first network has no rival in service: what was held back is enough, and the watch can take it back.
+        shadow = bool(self._settings.shadow_hours) and champion != ONLINE_VERSION and not self._settings.force_promote
+        order = Order(
+            champion=champion, champion_folder=self._champion.folder(champion), log_offsets=offsets,
+            started_ms=started_ms, level=self._proving.level(self._registry.list(), champion), shadow=shadow,
+            all_rows=shadow and trigger.kind == "drift",
+        )  # fmt: skip
+        candidate = self._cluster.train(order, self._stopping)
+        candidate["params"] |= {"trigger": trigger.kind, "trigger_reason": trigger.reason}
+        candidate["forced"] = self._settings.force_promote and not candidate["passed"]
+        return candidate, champion
 
     def _decide(self, version: str, candidate: Candidate, judged_against: str, run: dict[str, Any]) -> None:
-        counts = self._state.counts
+        standing, counts = self._standing, self._standing.counts
         counts.retrains += 1
         seconds = round((self._wall_ms() - run["started_ms"]) / 1000, 1)
         told = {
@@ -292,101 +281,38 @@ class Retrainer:
             "reason": candidate["reason"],
             "seconds": seconds,
         }
-        self._tell("retrain", **told, rows=candidate["trained_on"].get("rows"))
-        refusal = self._promote(version, candidate, judged_against)
+        standing.tell("retrain", **told, rows=candidate["trained_on"].get("rows"))
+        if candidate["shadow"]:
+            run["result"] = "in shadow"
+            return
+        refusal = candidate["reason"]
+        if candidate["passed"] or candidate["forced"]:
+            why = ("forced, although: " if candidate["forced"] else "") + candidate["reason"]
+            refusal = self._champion.succeed(version, judged_against, why)
         if refusal:
             run |= {"result": "refused", "verdict": refusal}
             counts.refused += 1
-            self._tell("refused", **told | {"reason": refusal})
+            standing.tell("refused", **told | {"reason": refusal})
         else:
             run["result"] = "forced" if candidate["forced"] else "promoted"
             counts.forced += candidate["forced"]
-
-    def _promote(self, version: str, candidate: Candidate, judged_against: str) -> str:
-        """Move the alias to a challenger that may serve, or say why it may not."""
-        if not (candidate["passed"] or candidate["forced"]):
-            return candidate["reason"]
-        with self._alias:
-            now = self._registry.champion()
-            if now != judged_against:  # an operator's word stands against a verdict that did not know it
-                return f"the champion changed meanwhile, from {judged_against} to {now}"
-            self._registry.promote(version)
-            self._why[version] = ("forced, although: " if candidate["forced"] else "") + candidate["reason"]
-            self.watch()
-        return ""
 
     def _fail(self, run: dict[str, Any], error: Exception) -> None:
         message = error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
         if not isinstance(error, HothouseError):
             _log.exception("a retraining failed")
         run |= {"result": "failed", "error": message}
-        self._state.counts.failed += 1
-        self._state.errors["training"] = message
-        self._tell("error", message=message, trigger=run["reason"])
-
-    def _champion_folder(self, version: str) -> str:
-        """Where the champion's files are; empty without a network, or when they cannot be had."""
-        if version == ONLINE_VERSION:
-            return ""
-        try:
-            return str(self._registry.folder(version))
-        except ArtefactError as error:
-            self._tell("error", version=version, message=f"{version} can be no rival: {error.message}")
-            return ""
-
-    def _swap(self, version: str) -> None:
-        try:
-            if self._told is None:
-                self._told = self._state.serving = self._cluster.serving()  # a start is no swap
-                if version == self._told:
-                    return
-            folder = "" if version == ONLINE_VERSION else str(self._registry.folder(version))
-            self._cluster.serve(version, folder)
-        except ArtefactError as error:
-            if version != self._broken:
-                message = f"{version} cannot serve, {self._told} stays: {error.message}"
-                self._broken, self._state.errors["champion"] = version, message
-                self._tell("error", version=version, message=message)
-            return
-        except RegistryError:
-            raise
-        except Exception as error:  # a slot that restarts is told at the next look
-            self._state.errors["champion"] = f"the slot was not told of {version}: {error}"
-            return
-        before, self._told, self._broken = self._told, version, None
-        self._state.errors.pop("champion", None)
-        self._state.serving = version
-        self._state.counts.swaps += 1
-        reason = self._why.pop(version, "champion alias moved in MLflow")
-        self._tell("swap", version=version, before=before, reason=reason)
-
-    def _report_registry(self, problem: str) -> None:
-        if bool(problem) != bool(self._state.registry_error):
-            message = f"{problem}; {self._told or 'the last champion'} stays" if problem else "MLflow answers again"
-            self._tell("error" if problem else "registry", message=message)
-        self._state.registry_error = problem
-
-    def _tell(self, kind: str, **what: Any) -> None:
-        try:
-            self._cluster.event({"time_ms": self._wall_ms(), "kind": kind, **what})
-        except Exception:  # a board that restarts must not stop the learning
-            _log.warning("the board did not take the event %s %s", kind, what)
-        self._show()
+        self._standing.counts.failed += 1
+        self._standing.errors["training"] = message
+        self._standing.tell("error", message=message, trigger=run["reason"])
 
     def _follow(self) -> None:
-        self.watch()
+        self._champion.follow()
         if self._monotonic_s() - self._shown_s >= SHOW_S:
-            self._show()
-        self._state.errors.pop("watch", None)
-
-    def _show(self) -> None:
-        self._shown_s = self._monotonic_s()
-        with suppress(RegistryError):  # its absence is in the status already; the models stay as they were seen last
-            self._models = self._registry.list()
-        try:
-            self._cluster.show(self._models, self.status())
-        except Exception:  # the board restarts: it is told again soon
-            _log.info("the board does not answer")
+            self._shown_s = self._monotonic_s()
+            self._standing.show()
+            if self._standing.models:  # an operator may promote any of them at any time
+                self._champion.expect_network()
 
     def _every(self, seconds: float, work: Callable[[], None], name: str) -> None:
         while not self._stopping.wait(seconds):
@@ -394,6 +320,9 @@ class Retrainer:
                 work()
             except Exception as error:  # a thread that died would stop the learning without a word
                 message = error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
-                if message != self._state.errors.get(name):  # it comes again with every turn
+                if message != self._standing.errors.get(name):  # it comes again with every turn
                     _log.warning("the retrainer's loop: %s", message, exc_info=True)
-                self._state.errors[name] = message
+                self._standing.errors[name] = message
+            else:
+                if name != "schedule":  # its errors stay until the schedule could look again
+                    self._standing.errors.pop(name, None)

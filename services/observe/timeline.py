@@ -10,7 +10,10 @@ from rich.markup import escape
 
 __all__ = ["event_line"]
 
-COLOURS = {"drift": "magenta", "retrain": "cyan", "serving": "bold green", "refused": "yellow", "error": "red"}
+COLOURS = {
+    "drift": "magenta", "retrain": "cyan", "shadow": "cyan", "serving": "bold green", "watched": "green",
+    "refused": "yellow", "rollback": "bold yellow", "error": "red",
+}  # fmt: skip
 
 
 def event_line(event: Mapping[str, Any], *, dated: bool = False) -> str:

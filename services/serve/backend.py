@@ -36,6 +36,8 @@ __all__ = ["Backend", "RayBackend", "shard_of"]
 _log = logging.getLogger(__name__)
 ANSWER_S = 5.0
 ORDER_S = 30.0
+SUBMIT_S = 55.0
+"""A submitted model is loaded in a process that has to start first; a request may take a minute."""
 POLL_S = 5.0
 
 T = TypeVar("T")
@@ -68,7 +70,7 @@ class Backend(Protocol):
         """Champion and replicas."""
 
     async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
-        """``trigger``, ``promote`` or ``rollback``; raises a 409 problem with the reason of a refusal."""
+        """``trigger``, ``promote``, ``rollback`` or ``submit``; raises a 409 problem with the reason of a refusal."""
 
 
 class RayBackend:
@@ -125,7 +127,8 @@ class RayBackend:
     async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
         """See :class:`Backend`."""
         call = getattr(_actor(RETRAINER_ACTOR), verb).remote(*arguments)
-        found: dict[str, Any] = await _within(call, ORDER_S, "the retrainer")
+        limit_s = SUBMIT_S if verb == "submit" else ORDER_S
+        found: dict[str, Any] = await _within(call, limit_s, "the retrainer")
         return found
 
     def _shard(self, site: str) -> Any:

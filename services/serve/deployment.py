@@ -96,6 +96,15 @@ def load_model(folder: str, schema_hash: str) -> LoadedModel:
     return model
 
 
+def import_torch() -> None:
+    """What takes seconds of a first :func:`load_model`."""
+    import torch
+
+    from models import artefact  # noqa: F401
+
+    torch.set_num_threads(1)
+
+
 def build_app(settings: Settings, load: Load = load_model) -> Any:
     """The Serve application ``hothouse``: Api is its ingress; Forecaster is bound to it, and shards call it too.
 
@@ -194,7 +203,10 @@ class _ForecasterReplica(Forecaster):
 
         replica = serve.get_replica_context().replica_id.unique_id
         log_to_file(settings.logs_dir, f"forecaster-{replica}")
-        super().__init__(forecast_spec(settings), partial(place_of, settings), load, _RaySlot(settings, replica))
+        super().__init__(
+            forecast_spec(settings), partial(place_of, settings), load, _RaySlot(settings, replica),
+            prepare=import_torch,
+        )  # fmt: skip
         await self.start()
 
 

@@ -61,13 +61,14 @@ class Forecaster:
 
     ``load`` turns an artefact folder into a model that is checked and fits a schema hash, and raises
     :class:`ArtefactError` where it cannot; it runs in a thread. Call :meth:`start` inside the event loop before
-    anything else. ``clock_s`` is monotonic: the pauses between two tries to load a champion are measured with it, and
-    end when the slot next answers.
+    anything else. ``prepare`` is called once, in a thread, when a network may have to be loaded soon: the first load
+    should not have to wait for imports. ``clock_s`` is monotonic: the pauses between two tries to load a champion are
+    measured with it, and end when the slot next answers.
     """
 
     def __init__(
         self, spec: ForecastSpec, place_of: Callable[[str], Place], load: Load, slot: SlotLink,
-        clock_s: Callable[[], float] = time.monotonic,
+        clock_s: Callable[[], float] = time.monotonic, prepare: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self._spec = spec
         self._place_of = lru_cache(maxsize=10_000)(place_of)
@@ -77,6 +78,7 @@ class Forecaster:
         self._serving: tuple[str, LoadedModel | None] = (ONLINE_VERSION, None)
         self._error = ""
         self._clock_s = clock_s
+        self._prepare_imports: Callable[[], None] | None = prepare
         self._retry_s = self._pause_s = 0.0
         self._inference = ThreadPoolExecutor(1, thread_name_prefix="inference")
         self._follower: asyncio.Task[None] | None = None
@@ -133,6 +135,9 @@ class Forecaster:
             self._error = await self._swap(champion)
             self._generation = champion["generation"]
         await self._tell(champion, announce=is_new or self._error != before)
+        if champion["network_soon"] and self._prepare_imports is not None:
+            prepare, self._prepare_imports = self._prepare_imports, None
+            await asyncio.to_thread(prepare)
 
     async def _swap(self, champion: Champion) -> str:
         """Load the champion and serve it, or say why it cannot be served and when to try again."""

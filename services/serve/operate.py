@@ -7,9 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Response
 from fastapi.responses import JSONResponse
 
+from services.messages import RETRAINER_ACTOR
 from services.observe.health import summarise_errors
 from services.observe.metrics import CONTENT_TYPE, prometheus_text
 from services.serve.problems import ProblemError, problem
+from services.serve.schemas import Submission
 from services.serve.state import ApiState, Authorization
 
 __all__ = ["operate_routes"]
@@ -24,10 +26,12 @@ def operate_routes(state: ApiState) -> APIRouter:
 
     @routes.get("/models", tags=["models"])
     async def models(authorization: Authorization = None) -> dict[str, Any]:
-        """The registered models, newest first, and which one is served."""
+        """The registered models, newest first, which one is served, and what fails in training or registry now."""
         state.keys.require_reader(authorization)
         serving = sorted({answer.forecast["model_version"] for answer in view.answers.values()})
-        return {"models": view.models, "serving": serving}
+        learning = view.stats.get(RETRAINER_ACTOR, {})
+        wrong = [learning.get("registry_error", ""), learning.get("last_error", "")]
+        return {"models": view.models, "serving": serving, "errors": [words for words in wrong if words]}
 
     @routes.post("/models/retrain", tags=["models"], status_code=202)
     async def retrain(authorization: Authorization = None) -> dict[str, Any]:
@@ -40,6 +44,12 @@ def operate_routes(state: ApiState) -> APIRouter:
         """Serve the previous champion again; needs the operator's key."""
         state.keys.require_operator(authorization)
         return await backend.order("rollback")
+
+    @routes.post("/models/submit", tags=["models"], status_code=202)
+    async def submit(asked: Submission, authorization: Authorization = None) -> dict[str, Any]:
+        """Register an artefact that was made elsewhere, for live rows to judge; needs the operator's key."""
+        state.keys.require_operator(authorization)
+        return await backend.order("submit", asked.folder)
 
     @routes.post("/models/{version}/promote", tags=["models"])
     async def promote(version: Version, authorization: Authorization = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator,
 
 from edge.reading import VOCABULARY
 
-__all__ = ["EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "PREDICT_ANSWERS", "RowIn", "WhatIf"]
+__all__ = ["EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "PREDICT_ANSWERS", "RowIn", "Submission", "WhatIf"]
 
 MAX_ROWS = 5000
 
@@ -35,6 +35,14 @@ class RowIn(BaseModel):
     values: Values = Field(description="metric: value; null or left out where missing.")
 
     _plausible = field_validator("values")(_checked)
+
+
+class Submission(BaseModel):
+    """An artefact that was made elsewhere."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    folder: Annotated[str, Field(min_length=1, max_length=4096, description="On the machine of the retrainer.")]
 
 
 class WhatIf(BaseModel):

@@ -60,12 +60,19 @@ class ModelSlot:
         """Make a version the champion; durable when this returns. Setting what is set already changes nothing."""
         if (self._champion["version"], self._champion["folder"]) == (version, folder):
             return self._champion
-        champion = Champion(generation=self._champion["generation"] + 1, version=version, folder=folder)
+        champion = Champion(
+            generation=self._champion["generation"] + 1, version=version, folder=folder,
+            network_soon=self._champion["network_soon"],
+        )  # fmt: skip
         _write(self._path, champion)
         async with self._changed:
             self._champion = champion
             self._changed.notify_all()
         return champion
+
+    async def expect_network(self) -> None:
+        """Tell replicas, with their next look, that a network may have to be served soon; forgotten at a restart."""
+        self._champion = Champion(**{**self._champion, "network_soon": True})
 
     async def wait(self, seen_generation: int, timeout_s: float) -> Champion:
         """The champion as soon as its generation differs from ``seen_generation``, or after ``timeout_s``."""
@@ -100,10 +107,11 @@ class ModelSlot:
 
 def _read(path: Path) -> Champion:
     if not path.exists():
-        return Champion(generation=1, version=ONLINE_VERSION, folder="")
+        return Champion(generation=1, version=ONLINE_VERSION, folder="", network_soon=False)
     try:
         found = json.loads(path.read_text())
-        return Champion(generation=int(found["generation"]), version=str(found["version"]), folder=str(found["folder"]))
+        version, folder = str(found["version"]), str(found["folder"])
+        return Champion(generation=int(found["generation"]), version=version, folder=folder, network_soon=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ArtefactError(
             f"the model slot {path} cannot be read: {error}", "Remove it to serve without a network."
@@ -114,7 +122,7 @@ def _write(path: Path, champion: Champion) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".new")
     with beside.open("w") as file:
-        json.dump(champion, file)
+        json.dump({name: value for name, value in champion.items() if name != "network_soon"}, file)
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)

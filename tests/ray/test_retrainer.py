@@ -62,10 +62,13 @@ class _Slot:
     """The slot without its file."""
 
     def __init__(self) -> None:
-        self.champion = {"generation": 1, "version": "online", "folder": ""}
+        self.champion: dict[str, Any] = {"generation": 1, "version": "online", "folder": ""}
 
     def get(self) -> dict[str, Any]:
         return self.champion
+
+    def expect_network(self) -> None:
+        pass
 
     def set(self, version: str, folder: str) -> dict[str, Any]:
         self.champion = {"generation": self.champion["generation"] + 1, "version": version, "folder": folder}

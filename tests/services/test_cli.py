@@ -46,7 +46,7 @@ class FakeHothouse:
             ("GET", "/predict?zone=north-1"): (200, FORECAST),
             ("GET", "/predict?zone=north-1&site=demo"): (200, FORECAST),
             ("GET", "/predict?zone=west"): (404, {"status": 404, "detail": "no zone west; known is demo/north-1"}),
-            ("GET", "/models"): (200, {"models": [MODEL], "serving": ["v3"]}),
+            ("GET", "/models"): (200, {"models": [MODEL], "serving": ["v3"], "errors": ["MLflow is away"]}),
             ("GET", "/status"): (200, {
                 "health": {"ready": True, "reasons": [], "zones": 1, "zones_usable": 1},
                 "slot": {"champion": {"version": "v3"}},
@@ -229,7 +229,8 @@ def test_models_are_listed_with_their_error(running: FakeHothouse) -> None:
     """`models list` shows each model beside persistence and the 24-hour naive."""
     result = hothouse("models", "list")
     for part in ("v3", "champion", "0.51 / 0.90 / 1.10", "2022-02-01 to 2022-03-01", "beats all"):
-        assert part in result.output
+        assert part in result.stdout
+    assert result.stderr == "MLflow is away\n"
 
 
 def test_orders_carry_the_operators_key(running: FakeHothouse) -> None:

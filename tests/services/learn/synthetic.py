@@ -11,7 +11,7 @@ import numpy as np
 
 from services.config import Settings, load_settings
 from services.forecast_spec import forecast_spec
-from services.learn.registry import Candidate
+from services.learn.records import Candidate
 from services.store.history import History
 from services.store.rows import SiteStep
 
@@ -66,7 +66,9 @@ def write_history(settings: Settings, days: float = 8, zones: tuple[str, ...] = 
     return START_MS + count * spec.step_ms
 
 
-def make_candidate(folder: Path, passed: bool = True, forced: bool = False, schema: str = SCHEMA) -> Candidate:
+def make_candidate(
+    folder: Path, passed: bool = True, forced: bool = False, schema: str = SCHEMA, shadow: bool = False
+) -> Candidate:
     """A candidate whose artefact has the right files with arbitrary bytes."""
     folder.mkdir(parents=True)
     weights = folder.name.encode() * 100
@@ -80,6 +82,7 @@ def make_candidate(folder: Path, passed: bool = True, forced: bool = False, sche
             "to": "2022-03-15T00:00:00Z",
             "rows": 12096,
             "zones": 3,
+            "to_ms": 400,
             "known_to_ms": 500,
         },
         log_offsets={"0": 17},
@@ -87,7 +90,9 @@ def make_candidate(folder: Path, passed: bool = True, forced: bool = False, sche
         held_back_mae={"air_temp_c": {"60": {"model": 0.5, "persistence": 0.9}}},
         curves={"loss": [0.9, 0.5]},
         recipe={},
-        passed=passed,
+        evidence={},
+        shadow=shadow,
+        passed=passed and not shadow,
         reason="better than all" if passed else "air_temp_c at 60 min: 0.95 is worse than persistence, 0.90",
         forced=forced,
     )

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from services.config import LearnSettings
-from services.errors import HistoryError, PromotionRefusedError, RegistryError, TrainingError
-from services.learn.registry import Candidate, ModelRow, Registry
+from services.errors import ArtefactError, HistoryError, PromotionRefusedError, RegistryError, TrainingError
+from services.learn.records import Candidate, ModelRow, Order
+from services.learn.registry import Registry
 from services.learn.retrainer import Retrainer
 from services.learn.triggers import News
 from tests.services.learn.synthetic import make_candidate
@@ -24,8 +25,13 @@ class FakeCluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.days = 10.0
-        self.results: list[bool | Exception] = []  # passed?
-        self.warm_starts: list[str] = []
+        self.results: list[bool | str | Exception] = []  # passed? or "shadow"
+        self.orders: list[Order] = []
+        self.verdicts: list[bool | Exception] = []
+        self.compared: list[tuple[str, str, str, int, float, bool]] = []
+        self.now_ms = 500
+        self.rests = 0
+        self.expected = False
         self.served: list[tuple[str, str]] = []
         self.events: list[dict[str, Any]] = []
         self.shown: tuple[list[ModelRow], dict[str, Any]] = ([], {})
@@ -43,12 +49,33 @@ class FakeCluster:
     def flush(self) -> dict[str, int]:
         return {"0": 17}
 
-    def train(self, champion: str, champion_folder: str, *_: Any) -> Candidate:
-        self.warm_starts.append(champion_folder)
+    def train(self, order: Order, cancelled: threading.Event) -> Candidate:
+        self.orders.append(order)
         result = self.results.pop(0)
         if isinstance(result, Exception):
             raise result
-        return make_candidate(self.folder / f"run{len(self.warm_starts)}", passed=result)
+        folder = self.folder / f"run{len(self.orders)}"
+        return make_candidate(folder, passed=result is True, shadow=result == "shadow")
+
+    def adopt(self, folder: str) -> Candidate:
+        if folder == "torn":
+            raise ArtefactError("the weights are torn")
+        return make_candidate(self.folder / folder, shadow=True)
+
+    def newest_ms(self) -> int:
+        return self.now_ms
+
+    def compare(
+        self, mine: str, theirs: str, theirs_name: str, from_ms: int, level: float, *, worse: bool
+    ) -> dict[str, Any]:
+        self.compared.append((Path(mine).name, Path(theirs).name, theirs_name, from_ms, level, worse))
+        found = self.verdicts.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return {"promote": found, "reason": "Words.", "evidence": {"rows": 40}}
+
+    def rest(self) -> None:
+        self.rests += 1
 
     def serving(self) -> str:
         return self.slot
@@ -56,6 +83,9 @@ class FakeCluster:
     def serve(self, version: str, folder: str) -> None:
         self.slot = version
         self.served.append((version, folder))
+
+    def expect_network(self) -> None:
+        self.expected = True
 
     def event(self, event: dict[str, Any]) -> None:
         self.events.append(event)
@@ -127,7 +157,7 @@ def test_refused_challenger_leaves_the_champion(make: Make, cluster: FakeCluster
     assert cluster.slot == "v1"
     assert cluster.kinds() == ["retrain", "swap", "retrain", "refused"]
     assert "worse than persistence" in cluster.events[-1]["reason"]
-    assert cluster.warm_starts == ["", str(cluster.folder / "run1")]
+    assert [order.champion_folder for order in cluster.orders] == ["", str(cluster.folder / "run1")]
     assert retrainer.status()["last_run"]["result"] == "refused"
 
 
@@ -173,9 +203,9 @@ def test_rollback_during_a_training_stands(
     assert cluster.slot == "v2"
     whole = cluster.train
 
-    def meanwhile(champion: str, champion_folder: str, *_: Any) -> Candidate:
+    def meanwhile(order: Order, cancelled: threading.Event) -> Candidate:
         retrainer.rollback()
-        return whole(champion, champion_folder)
+        return whole(order, cancelled)
 
     monkeypatch.setattr(cluster, "train", meanwhile)
     retrainer.retrain_if_due()
@@ -193,8 +223,8 @@ def test_torn_artefact_is_not_promoted_even_when_forced(
     retrainer = make(force_promote=True)
     whole = cluster.train
 
-    def torn(champion: str, champion_folder: str, *_: Any) -> Candidate:
-        candidate = whole(champion, champion_folder)
+    def torn(order: Order, cancelled: threading.Event) -> Candidate:
+        candidate = whole(order, cancelled)
         Path(candidate["folder"], "weights.safetensors").write_bytes(b"torn")
         return candidate
 
@@ -282,10 +312,10 @@ def test_restarted_retrainer_goes_on_from_mlflow(make: Make, cluster: FakeCluste
     assert again.status()["swaps"] == 0
     assert again.status()["serving"] == "v1"
     again.retrain_if_due()
-    assert len(cluster.warm_starts) == 1
+    assert len(cluster.orders) == 1
     clock.now_s += 100
     again.retrain_if_due()
-    assert cluster.warm_starts[-1] == str(cluster.folder / "run1")
+    assert cluster.orders[-1].champion_folder == str(cluster.folder / "run1")
 
 
 def test_registry_is_left_alone_until_there_is_history(

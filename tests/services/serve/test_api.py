@@ -251,7 +251,9 @@ def test_zones_models_and_history(system: System) -> None:
     zones = system.client.get("/zones").json()
     assert [zone["zone"] for zone in zones["zones"]] == ["north-1", "north-2"]
     assert zones["units"]["vpd_kpa"] == "kPa"
-    assert system.client.get("/models").json() == {"models": [{"version": "v1"}], "serving": ["v1"]}
+    assert system.client.get("/models").json() == {
+        "models": [{"version": "v1"}], "serving": ["v1"], "errors": [],
+    }  # fmt: skip
     assert system.client.get("/history?zone=north-1").json()["end_ms"] == [ORIGIN_MS]
 
 

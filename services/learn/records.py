@@ -1,0 +1,117 @@
+"""Step 15 of the way of a reading: what the registry keeps of a model, as candidates bring it and as people see it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+__all__ = [
+    "Candidate", "ModelRow", "Order", "Shadow", "refused_candidate", "row_of",
+    "tags_of",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """What a retraining is to do."""
+
+    champion: str  # ONLINE_VERSION, or "v3" and so on
+    champion_folder: str  # empty without a network
+    log_offsets: Mapping[str, int]  # that the history reached
+    started_ms: int
+    level: float  # the chance of a mistake that the gate may take
+    shadow: bool = False  # live rows will judge it
+    all_rows: bool = False  # hold none back
+
+
+class Candidate(TypedDict):
+    """One training's product as it goes into the registry; JSON-able."""
+
+    folder: str  # of the artefact, on the storage
+    weights_sha256: str
+    trained_on: dict[str, Any]  # {from, to: ISO 8601; from_ms, to_ms, rows, zones}
+    log_offsets: dict[str, int]  # partition -> offset that the history reached
+    params: dict[str, Any]
+    held_back_mae: dict[str, dict[str, dict[str, float]]]  # target -> horizon_min -> {model, champion, baselines...}
+    curves: dict[str, list[float]]  # name -> one value an epoch
+    recipe: dict[str, Any]  # of services.learn.recipe: what it takes to train it again
+    evidence: dict[str, Any]  # the gate's numbers
+    shadow: bool  # it is judged on live rows yet
+    passed: bool
+    reason: str  # of the gate, one sentence
+    forced: bool  # promoted although the gate refused
+
+
+class Shadow(TypedDict):
+    """A comparison that is under way; times are event times."""
+
+    against: str  # a version, or ONLINE_VERSION
+    from_ms: int  # rows that end later count
+    until_ms: int  # the verdict comes with the first row that ends then or later
+
+
+class ModelRow(TypedDict):
+    """One model as ``hothouse models list``, ``GET /models`` and the page show it; JSON-able."""
+
+    version: str
+    stage: str  # champion | previous | shadow | withdrawn | refused | challenger | retired
+    aliases: list[str]
+    created_ms: int
+    weights_sha256: str
+    trained_on: dict[str, Any]
+    held_back_mae: dict[str, dict[str, dict[str, float]]]
+    passed: bool
+    reason: str
+    forced: bool
+    folder: str
+    judged_against: str  # the champion that the gate compared it with; empty: it was not judged
+    shadow: Shadow | None  # it is being compared with the champion
+    watch: Shadow | None  # it is champion, and being compared with the one before it
+
+
+def refused_candidate(reason: str) -> Candidate:
+    """The record of what is no usable model, so that its reason can be read where models are listed."""
+    return Candidate(
+        folder="", weights_sha256="", trained_on={}, log_offsets={}, params={}, held_back_mae={}, curves={}, recipe={},
+        evidence={}, shadow=False, passed=False, reason=reason, forced=False,
+    )  # fmt: skip
+
+
+_TAGS = (
+    "folder", "weights_sha256", "trained_on", "log_offsets", "held_back_mae", "passed", "reason", "forced",
+    "judged_against", "shadow", "watch", "withdrawn",
+)  # fmt: skip
+
+
+def tags_of(known: Mapping[str, Any]) -> dict[str, str]:
+    """What is kept as tags of a model's version, each as JSON."""
+    return {name: json.dumps(value) for name, value in known.items() if name in _TAGS}
+
+
+def row_of(version: Any, aliases: Sequence[str]) -> ModelRow:
+    """A model from MLflow's record of its version, and its aliases."""
+    tags: Mapping[str, Any] = {name: json.loads(version.tags[name]) for name in _TAGS if name in version.tags}
+    return ModelRow(
+        version=f"v{version.version}", stage=_stage(tags, aliases), aliases=sorted(aliases),
+        created_ms=version.creation_timestamp, weights_sha256=tags.get("weights_sha256", ""),
+        trained_on=tags.get("trained_on", {}), held_back_mae=tags.get("held_back_mae", {}),
+        passed=bool(tags.get("passed", False)), reason=tags.get("withdrawn") or tags.get("reason", ""),
+        forced=bool(tags.get("forced", False)), folder=tags.get("folder", ""),
+        judged_against=tags.get("judged_against", ""), shadow=tags.get("shadow"), watch=tags.get("watch"),
+    )  # fmt: skip
+
+
+def _stage(tags: Mapping[str, Any], aliases: Sequence[str]) -> str:
+    if "champion" in aliases:
+        return "champion"
+    if tags.get("withdrawn"):
+        return "withdrawn"
+    if "previous" in aliases:
+        return "previous"
+    if tags.get("shadow"):
+        return "shadow"
+    if not tags.get("passed", False) and not tags.get("forced", False):
+        return "refused"
+    return "challenger" if "challenger" in aliases else "retired"

@@ -1,0 +1,88 @@
+"""Steps 11-17 of the way of a reading: how the learning loop stands, and its events, for the board and for callers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from services.errors import RegistryError
+from services.learn.records import ModelRow
+
+__all__ = ["Counts", "Shown", "Standing"]
+
+_log = logging.getLogger(__name__)
+
+
+class Shown(Protocol):
+    """Where the loop shows itself; both methods may raise."""
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Show an event on the board."""
+
+    def show(self, models: list[ModelRow], status: dict[str, Any]) -> None:
+        """Show the models and the retrainer's status on the board."""
+
+
+@dataclass
+class Counts:
+    """Since this retrainer started."""
+
+    retrains: int = 0
+    refused: int = 0
+    failed: int = 0
+    swaps: int = 0
+    forced: int = 0
+    rollbacks: int = 0
+
+
+@dataclass
+class Standing:
+    """What the threads of the loop say of themselves; a board that is away stops nobody.
+
+    ``models`` reads the registry, ``next_due_s`` the schedule: seconds from now, ``None`` for never.
+    """
+
+    board: Shown
+    read_models: Callable[[], list[ModelRow]]
+    wall_ms: Callable[[], int]
+    next_due_s: Callable[[], float | None] = lambda: None
+    counts: Counts = field(default_factory=Counts)
+    last_run: dict[str, Any] | None = None
+    running: dict[str, Any] | None = None
+    errors: dict[str, str] = field(default_factory=dict)  # what fails -> why, until it works again
+    registry_error: str = ""
+    serving: str = ""
+    models: list[ModelRow] = field(default_factory=list)  # as they were seen last
+
+    def status(self) -> dict[str, Any]:
+        """What runs, what ran, what comes, and how often; JSON-able."""
+        due_s = self.next_due_s()
+        return {
+            "serving": self.serving,
+            "running": self.running,
+            "last_run": self.last_run,
+            "last_error": "; ".join(tuple(self.errors.values())),
+            "registry_error": self.registry_error,
+            "next_due_s": None if due_s is None else round(due_s, 1),
+            **vars(self.counts),
+        }
+
+    def tell(self, kind: str, **what: Any) -> None:
+        """Show an event, and everything else with it."""
+        try:
+            self.board.event({"time_ms": self.wall_ms(), "kind": kind, **what})
+        except Exception:  # a board that restarts must not stop the learning
+            _log.warning("the board did not take the event %s %s", kind, what)
+        self.show()
+
+    def show(self) -> None:
+        """Show models and status."""
+        with suppress(RegistryError):  # its absence is in the status already; the models stay as they were seen last
+            self.models = self.read_models()
+        try:
+            self.board.show(self.models, self.status())
+        except Exception:  # the board restarts: it is told again soon
+            _log.info("the board does not answer")
