@@ -52,6 +52,7 @@ DRAIN_TIMEOUT_S = 20.0
 STALE_AFTER_WALL_S = 20.0
 LOOK_EVERY_S = 0.5
 LINE_EVERY_S = 10.0
+SHADOW_HOURS = 6.0
 
 
 def run_demo(options: DemoOptions, console: Console | None = None) -> int:
@@ -300,6 +301,9 @@ def _settings(options: DemoOptions, data_dir: Path, source: SampleSource) -> Set
         learn={
             "retrain_every_s": options.retrain_every,
             "force_promote": options.promote == "always",
+            # A quarter of a day is 24 s here: a challenger in shadow, or a champion under watch, is seen to its end.
+            "shadow_hours": SHADOW_HOURS,
+            "watch_hours": SHADOW_HOURS,
             "max_windows": 5_000,  # a quarter of the default: two trainings and their swaps must fit into three minutes
         },
         sites=[site],
@@ -324,6 +328,7 @@ def _models(seen: Seen) -> list[dict[str, Any]]:
             "held_back_mae": model["held_back_mae"],
             "served": model["version"] in served,
             "forced": model["forced"],
+            "stage": model["stage"],
             "reason": model["reason"],
         }
         for model in sorted(seen.models, key=lambda model: model["created_ms"])

@@ -131,8 +131,10 @@ def _model_table(models: list[Mapping[str, Any]]) -> Table:
     table.add_column("verdict", overflow="fold")
     for model in models:
         trained_on = model["trained_on"]
-        verdict = "refused"
-        if model["served"]:
+        verdict = "in shadow" if model["stage"] == "shadow" else "refused"
+        if model["stage"] == "withdrawn":
+            verdict = "[yellow]withdrawn[/]"
+        elif model["served"]:
             verdict = "[yellow]promotion forced[/]" if model["forced"] else "[green]promoted[/]"
         table.add_row(
             model["version"],

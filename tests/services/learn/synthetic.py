@@ -16,6 +16,7 @@ from services.store.history import History
 from services.store.rows import SiteStep
 
 START_MS = 1_646_092_800_000  # 2022-03-01T00:00Z
+LONGEST_DAYS = 40.0
 SCHEMA = "0123456789abcdef"
 """The schema hash that registries of these tests promote."""
 
@@ -28,22 +29,28 @@ def small_settings(folder: Path, **learn: Any) -> Settings:
     }  # fmt: skip
     return load_settings(
         data_dir=folder,
+        api={"port": 0},
         stream={"step_s": 900},
         forecast={"horizons_min": (30, 60, 120), "targets": ("air_temp_c", "rh_pct")},
         learn={**quick, **learn},
     )
 
 
-def write_history(settings: Settings, days: float = 8, zones: tuple[str, ...] = ("z1", "z2"), seed: int = 1) -> int:
+def write_history(
+    settings: Settings, days: float = 8, zones: tuple[str, ...] = ("z1", "z2"), seed: int = 1, after_days: float = 0,
+    changed_days: float = LONGEST_DAYS,
+) -> int:  # fmt: skip
     """Write rows of site ``demo`` from ``START_MS`` on; returns the newest ``end_ms``.
 
-    The heating pipe shows what the next hour will bring: a network can learn that, no climatology can.
+    The heating pipe shows what the next hour will bring: a network can learn that, no climatology can. Rows of the
+    first ``after_days`` are left out: they were written by an earlier call. After ``changed_days`` the pipe says the
+    opposite, so that a network of before is wrong.
     """
     spec = forecast_spec(settings)
     count = round(days * spec.steps_per_day)
     lag = 3_600_000 // spec.step_ms
     rng = np.random.default_rng(seed)
-    outside = np.zeros(count + lag)
+    outside = np.zeros(round(LONGEST_DAYS * spec.steps_per_day) + lag)
     for step in range(1, len(outside)):
         outside[step] = 0.97 * outside[step - 1] + rng.normal(0, 1.0)
     now = np.arange(count)
@@ -52,13 +59,15 @@ def write_history(settings: Settings, days: float = 8, zones: tuple[str, ...] = 
     column = {
         name: spec.channels.index(name) for name in ("air_temp_c", "rh_pct", "heat_pipe_low_c", "out_radiation_w_m2")
     }
-    for step in range(count):
+    for step in range(round(after_days * spec.steps_per_day), count):
+        noise = np.random.default_rng((seed, step))
+        sign = 1 if step < changed_days * spec.steps_per_day else -1
         values = np.full((len(zones), len(spec.channels)), np.nan, np.float32)
         for zone in range(len(zones)):
-            temperature = 18 + zone + 6 * sun[step] + outside[step] + rng.normal(0, 0.05)
+            temperature = 18 + zone + 6 * sun[step] + outside[step] + noise.normal(0, 0.05)
             values[zone, column["air_temp_c"]] = temperature
-            values[zone, column["rh_pct"]] = np.clip(75 - 2 * (temperature - 20) + rng.normal(0, 0.2), 5, 99)
-            values[zone, column["heat_pipe_low_c"]] = 40 + 4 * (outside[step + lag] - outside[step])
+            values[zone, column["rh_pct"]] = np.clip(75 - 2 * (temperature - 20) + noise.normal(0, 0.2), 5, 99)
+            values[zone, column["heat_pipe_low_c"]] = 40 + 4 * sign * (outside[step + lag] - outside[step])
             values[zone, column["out_radiation_w_m2"]] = 700 * sun[step]
         end_ms = START_MS + (step + 1) * spec.step_ms
         history.add([SiteStep(0, "demo", end_ms, zones, values, np.zeros_like(values))])

@@ -1,0 +1,185 @@
+"""The learning loop as it runs: Ray Serve, slot, retrainer, an MLflow server, and requests that never stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import ray
+from typer.testing import CliRunner
+
+from models import artefact
+from models.features import build_inputs
+from models.network import QuantileNetwork
+from models.spec import ForecastSpec, Place
+from services.cli import app
+from services.config import Settings
+from services.demo.probe import Probe
+from services.forecast_spec import forecast_spec
+from services.learn.actor import start_retrainer
+from services.messages import NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
+from services.runtime import RayRuntime, free_port
+from services.serve.deployment import start_actors, start_serving
+from tests.patience import patience_s
+from tests.ray.learning_shard import LearningShard
+from tests.services.learn.synthetic import START_MS, write_history
+from tests.services.serve.fakes import zone_forecast
+
+__all__ = ["Loop", "MlflowServer"]
+
+
+class MlflowServer:
+    """A tracking server as a process, on a port of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = free_port("127.0.0.1")
+        self.uri = f"http://127.0.0.1:{self._port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; who needs it waits for it."""
+        self._folder.mkdir(exist_ok=True)
+        command = [
+            sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self._port),
+            "--workers", "1", "--backend-store-uri", f"sqlite:///{self._folder / 'mlflow.sqlite'}",
+            "--artifacts-destination", str(self._folder / "artifacts"),
+        ]  # fmt: skip
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def kill(self) -> None:
+        """SIGKILL for the server and its workers."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
+class Loop:
+    """Everything but the stream: history is written by :meth:`rows`, drifts are told by :meth:`drift`."""
+
+    def __init__(self, settings: Settings, mlflow: MlflowServer) -> None:
+        self.settings, self.spec, self.mlflow = settings, forecast_spec(settings), mlflow
+        self.days = 0.0
+        self._runtime = RayRuntime(settings)
+
+    def __enter__(self) -> Loop:
+        self.mlflow.start()
+        self.rows(8)
+        self._runtime.__enter__()
+        self._actors = start_actors(self.settings)
+        kind = ray.remote(LearningShard).options(name=shard_actor(0), namespace=NAMESPACE, num_cpus=0)
+        self._shard = kind.remote(self.settings)
+        self.url = start_serving(self.settings)
+        ray.get(self._actors.board.publish.remote([zone_forecast()]), timeout=30)
+        (self.settings.data_dir / "run.json").write_text(json.dumps({"url": self.url, "pid": os.getpid()}))
+        self._retrainer = start_retrainer(self.settings)
+        ray.get(self._retrainer.status.remote(), timeout=patience_s(120))
+        self.probe = Probe(self.url, [("demo", "north-1")])
+        self.probe.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.probe.stop()
+        self._runtime.__exit__(None, None, None)
+        self.mlflow.kill()
+
+    def rows(self, days: float, changed_days: float = 1000.0) -> None:
+        """Write rows up to so many days."""
+        write_history(self.settings, days, after_days=self.days, changed_days=changed_days)
+        self.days = days
+
+    def drift(self, words: str) -> None:
+        """Have the shard tell of a drift at the newest row."""
+        ray.get(self._shard.drift.remote(START_MS + round(self.days * 86_400_000), words), timeout=10)
+
+    def retrain(self) -> dict[str, Any]:
+        """One training to its end: what the retrainer says of it."""
+        before = (self.status()["last_run"] or {}).get("started_ms")
+        ray.get(self._retrainer.trigger.remote("test"), timeout=30)
+        self.until(lambda: (self.status()["last_run"] or {}).get("started_ms") != before, "the training ends", 300)
+        return dict(self.status()["last_run"])
+
+    def status(self) -> dict[str, Any]:
+        """The retrainer's, also while it is being restarted."""
+        deadline_s = time.monotonic() + patience_s(60)
+        while True:
+            try:
+                return dict(ray.get(ray.get_actor(RETRAINER_ACTOR, NAMESPACE).status.remote(), timeout=30))
+            except (ray.exceptions.RayError, ValueError):
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(0.2)
+
+    def champion(self) -> str:
+        """What the slot names."""
+        return str(ray.get(ray.get_actor(SLOT_ACTOR, NAMESPACE).get.remote(), timeout=30)["version"])
+
+    def replicas(self) -> list[dict[str, Any]]:
+        """What the Forecaster's replicas report."""
+        found = ray.get(ray.get_actor(SLOT_ACTOR, NAMESPACE).status.remote(), timeout=30)["replicas"]
+        return list(found.values())
+
+    def model(self, version: str) -> dict[str, Any]:
+        """A model as ``GET /models`` shows it; empty where it does not."""
+        rows = self.cli_json("models", "list", "--json")["models"]
+        return next((dict(row) for row in rows if row["version"] == version), {})
+
+    def listed(self) -> str:
+        """What a person reads at ``hothouse models list``."""
+        return " ".join(self.cli("models", "list").output.split())
+
+    def cli(self, *arguments: str) -> Any:
+        """A command of a second terminal."""
+        return CliRunner().invoke(app, ["--data-dir", str(self.settings.data_dir), *arguments])
+
+    def cli_json(self, *arguments: str) -> Any:
+        """A command's JSON."""
+        return json.loads(self.cli(*arguments).stdout)
+
+    def kill(self, title: str) -> None:
+        """SIGKILL for our process of that title."""
+        self.until(lambda: bool(processes(title)), f"{title} runs")
+        for process in processes(title):
+            process.kill()
+
+    def until(self, claim: Callable[[], Any], what: str, limit_s: float = 90) -> Any:
+        """Wait until ``claim`` holds; what it gave."""
+        deadline_s = time.monotonic() + patience_s(limit_s)
+        while time.monotonic() < deadline_s:
+            found = claim()
+            if found:
+                return found
+            time.sleep(0.1)
+        raise AssertionError(f"not within {limit_s:g} s: {what}; {self.status()}")
+
+
+def processes(title: str) -> list[psutil.Process]:
+    """Ours whose command line begins with ``title``."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if " ".join(process.cmdline()).startswith(title):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def save_network(folder: Path, network: QuantileNetwork, spec: ForecastSpec, to_ms: int) -> Path:
+    """An artefact as another team's pipeline would make it."""
+    values = np.full((2, spec.lookback_steps, len(spec.channels)), 20, np.float32)
+    baseline = np.full((2, len(spec.horizons_min), len(spec.targets), 3), 20, np.float32)
+    golden = build_inputs(values, np.full(2, START_MS, np.int64), [Place()] * 2, baseline, spec)
+    artefact.save(folder, network, golden, trained_on={"to_ms": to_ms}, seed=0, metrics={"held_back_mae": 0.001})
+    return folder

@@ -1,0 +1,200 @@
+"""What can go wrong in the learning loop does: the champion serves throughout, and each reason can be read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models import artefact
+from models.network import QuantileNetwork
+from services.learn.registry import open_registry
+from services.messages import ONLINE_VERSION
+from tests.chaos.learning import Loop, MlflowServer, processes, save_network
+from tests.services.learn.synthetic import START_MS, small_settings
+
+pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1800)]
+
+DAY_MS = 86_400_000
+WORKER = "ray::RayTrainWorker"
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
+    """One system for all tests, which run in their order: each leaves a champion that serves."""
+    folder = tmp_path_factory.mktemp("loop")
+    mlflow = MlflowServer(folder / "mlflow")
+    settings = small_settings(
+        folder / "data", mlflow_uri=mlflow.uri, shadow_hours=12, watch_hours=24, gate_margin=0.0, workers=1,
+        epochs=60, timeout_s=900,
+    )  # fmt: skip
+    with Loop(settings, mlflow) as loop:
+        yield loop
+
+
+@pytest.fixture(autouse=True)
+def champion_serves(loop: Loop) -> Iterator[None]:
+    """No test costs a request."""
+    yield
+    assert loop.probe.result()["failures"] == {}
+
+
+def other(loop: Loop, name: str, to_ms: int = START_MS + 8 * DAY_MS) -> Path:
+    """The champion's network, spoiled: every correction points the other way, and is larger."""
+    network = champion_network(loop)
+    with_weights = dict(network.arrays())
+    for part in ("head.weight", "head.bias"):
+        with_weights[part] = -3 * with_weights[part]
+    network.load_arrays(with_weights)
+    return save_network(loop.settings.data_dir / name, network, loop.spec, to_ms)
+
+
+def champion_network(loop: Loop) -> QuantileNetwork:
+    """A copy of what serves."""
+    return artefact.load(open_registry(loop.settings).folder(loop.champion())).network
+
+
+def test_a_killed_training_worker_goes_on_from_its_checkpoint(loop: Loop) -> None:
+    """SIGKILL in the middle: the first model is trained to its end, its loss curve whole, and serves."""
+    killed: list[int] = []
+
+    def kill() -> None:
+        runs = loop.settings.storage / "train"
+        loop.until(lambda: list(runs.rglob("checkpoint_*")), "a first checkpoint is there", 300)
+        for process in processes(WORKER):
+            process.kill()
+            killed.append(process.pid)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    run = loop.retrain()
+    thread.join()
+    assert killed
+    assert run["result"] == "promoted", run
+    candidate = open_registry(loop.settings).candidate("v1")
+    curve = candidate["curves"]["loss"]
+    assert len(curve) == loop.settings.learn.epochs
+    assert curve[-1] < curve[0]
+    assert "went on from a checkpoint" in candidate["recipe"]["not_replayable"]
+    loop.until(lambda: loop.champion() == "v1", "v1 serves")
+
+
+def test_a_model_of_nan_is_refused(loop: Loop) -> None:
+    """Weights that are not numbers never serve; the list names them."""
+    network = champion_network(loop)
+    weights = dict(network.arrays())
+    weights["head.weight"] = np.full_like(weights["head.weight"], np.nan)
+    network.load_arrays(weights)
+    folder = save_network(loop.settings.data_dir / "nan", network, loop.spec, START_MS)
+    result = loop.cli("models", "submit", str(folder))
+    assert result.exit_code == 1
+    assert "weights are not finite" in " ".join(result.stderr.split())
+    assert loop.model("v2")["stage"] == "refused"
+    assert "weights are not finite (head.weight)" in loop.listed()
+
+
+def test_a_model_of_another_schema_is_refused(loop: Loop) -> None:
+    """A model that was made for other targets says so."""
+    spec = replace(loop.spec, targets=("air_temp_c",))
+    folder = save_network(loop.settings.data_dir / "schema", QuantileNetwork(spec), spec, START_MS)
+    assert loop.cli("models", "submit", str(folder)).exit_code == 1
+    assert loop.model("v3")["stage"] == "refused"
+    assert f"was made for schema {spec.hash}, rows now have {loop.spec.hash}" in loop.listed()
+
+
+def test_a_model_that_is_secretly_worse_loses_in_shadow(loop: Loop) -> None:
+    """Its manifest praises it; live rows do not. The process that compares is killed, too."""
+    result = loop.cli("models", "submit", str(other(loop, "worse")))
+    assert "v4 is compared with v1" in result.stdout, result.output
+    assert loop.model("v4")["stage"] == "shadow"
+    loop.kill("ray::Measurer")
+    loop.rows(8.6)
+    loop.until(lambda: loop.model("v4")["stage"] == "refused", "v4 is judged")
+    assert "In shadow: The challenger does not beat" in loop.listed()
+    assert loop.model("v4")["judged_against"] == "v1"
+
+
+def test_a_challenger_whose_files_are_damaged_is_refused(loop: Loop) -> None:
+    """A file that was cut short while its model was in shadow is the reason that people read."""
+    result = loop.cli("models", "submit", str(other(loop, "torn")))
+    assert "v5 is compared with v1" in result.stdout, result.output
+    weights = Path(loop.model("v5")["folder"], "weights.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-100])
+    loop.rows(9.2)
+    loop.until(lambda: loop.model("v5")["stage"] == "refused", "v5 is judged")
+    assert "v5 cannot serve: the weights in" in loop.listed()
+
+
+def test_a_bad_promotion_is_rolled_back_by_itself(loop: Loop) -> None:
+    """An operator promotes the worse model: rows of some hours send it away, without a human."""
+    assert loop.cli("models", "promote", "v4").exit_code == 0
+    loop.until(lambda: loop.champion() == "v4" and loop.model("v4")["watch"], "v4 serves, and is watched")
+    loop.rows(9.5)
+    loop.until(lambda: loop.champion() == "v1", "v1 serves again", 60)
+    assert loop.model("v4")["stage"] == "withdrawn"
+    assert "Worse than v1 on live rows. Its live error is" in loop.listed()
+    assert "rollback v4 to v1" in " ".join(loop.cli("timeline").output.split())
+
+
+def test_a_replica_that_dies_in_a_swap_comes_back_on_the_right_version(loop: Loop) -> None:
+    """SIGKILL for the Forecaster while the alias moves: the new one serves what the alias says."""
+    loop.cli("models", "promote", ONLINE_VERSION)
+    loop.until(lambda: loop.champion() == ONLINE_VERSION, "online serves")
+    assert loop.cli("models", "promote", "v1").exit_code == 0
+    loop.kill("ray::ServeReplica:hothouse:Forecaster")
+    loop.until(
+        lambda: any(r["version"] == "v1" and not r["error"] for r in loop.replicas()) and loop.champion() == "v1",
+        "a replica serves v1",
+    )
+
+
+def test_an_mlflow_that_is_away_stops_nothing(loop: Loop) -> None:
+    """SIGKILL for the tracking server: v1 serves, the list says what is wrong, and a training runs once it is back."""
+    loop.mlflow.kill()
+    loop.until(lambda: loop.status()["registry_error"], "the retrainer notices")
+    assert "MLflow does not answer" in loop.listed()
+    assert loop.champion() == "v1"
+    loop.mlflow.start()
+    loop.until(lambda: not loop.status()["registry_error"], "MLflow answers again")
+    run = loop.retrain()
+    assert run["result"] in ("in shadow", "refused"), run
+
+
+def test_a_retrainer_that_dies_goes_on_with_its_shadow(loop: Loop) -> None:
+    """SIGKILL for the retrainer while a challenger is in shadow: the next one judges it."""
+    result = loop.cli("models", "submit", str(other(loop, "last")))
+    version = f"v{int(result.stdout.split(' ', 1)[0][1:])}"
+    loop.kill("ray::RetrainerActor")
+    loop.until(lambda: loop.status()["serving"] == "v1", "the retrainer is back")
+    loop.rows(10.1)
+    loop.until(lambda: loop.model(version)["stage"] == "refused", f"{version} is judged")
+    assert loop.champion() == "v1"
+
+
+def test_a_drift_brings_a_better_champion_by_itself(loop: Loop) -> None:
+    """The pipe says the opposite of what it said: a training starts, wins on live rows, serves, and errors fall."""
+    loop.rows(12.5, changed_days=10.5)
+    before = loop.champion()
+    loop.drift("air_temp_c errors are 2.4 times as large")
+    version = loop.until(
+        lambda: next((f"v{n}" for n in range(6, 12) if loop.model(f"v{n}").get("stage") == "shadow"), ""),
+        "a challenger is in shadow because of the drift", 300,
+    )  # fmt: skip
+    loop.rows(13.1, changed_days=10.5)
+    loop.until(lambda: loop.champion() == version, f"{version} wins in shadow")
+    loop.until(lambda: loop.model(version)["watch"], f"{version} is watched")
+    loop.rows(14.5, changed_days=10.5)
+    loop.until(lambda: loop.model(version)["watch"] is None, f"{version} stays")
+    told = " ".join(loop.cli("timeline").output.split())
+    for part in (
+        "drift error drift at demo: air_temp_c errors are 2.4 times as large",
+        "because of: error drift",
+        f"Compared with {before} on live rows",
+        f"swap {before} to {version} In shadow: The challenger's error is",
+        f"watched {version} It stays. Its live error is 0.",
+    ):
+        assert part in told, told
