@@ -109,7 +109,7 @@ class Shard:
         self._saved_s = self._stats_s = clock_s()
         self._pause_s = settings.stream.snapshot_s
         self._newest_ms = 0  # newest origin that was issued
-        self._merging: Future[int] | None = None
+        self._merging: Future[None] | None = None
         self._forests, self._forest = Forests(settings.storage), ""  # the name of the newest that was looked at
         self._rate = Rate(clock_s())
 
@@ -233,11 +233,17 @@ class Shard:
         self._board.publish(published)
 
     def _merge_days(self, newest_ms: int) -> None:
-        """Once a day is over: make one file of its forecasts, where it holds nobody up."""
+        """Once a day is over: make one file of its forecasts, and larger ones of the small ones of its history, where
+        it holds nobody up.
+        """
         if newest_ms // DAY_MS > self._newest_ms // DAY_MS and self._merging is None:
-            partitions = list(self._partitions)
-            self._merging = self._executor.submit(self._issued.merge_days, newest_ms, partitions, self._still_ours)
+            self._merging = self._executor.submit(self._merge, newest_ms, list(self._partitions))
             self._newest_ms = newest_ms
+
+    def _merge(self, newest_ms: int, partitions: Sequence[int]) -> None:
+        self._issued.merge_days(newest_ms, partitions, self._still_ours)
+        # Rows of yesterday may still come: a file that grows is better small.
+        self._history.compact(newest_ms - DAY_MS, partitions, self._still_ours)
 
     def _see_merged(self) -> None:
         if self._merging is None or not self._merging.done():
@@ -245,9 +251,9 @@ class Shard:
         error = self._merging.exception()
         self._merging = None
         if error is None:
-            self._failures.works("merge of forecasts")
+            self._failures.works("merge of files")
         else:  # the next day's merge takes its files, too
-            self._failures.failed("merge of forecasts", error)
+            self._failures.failed("merge of files", error)
 
     def _see_forest(self) -> None:
         """Use the newest trees from now on; such that cannot be used are told, and the ones before stay."""

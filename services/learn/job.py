@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -16,7 +17,11 @@ import ray
 from models.spec import ForecastSpec, Place
 from services.config import LearnSettings
 
-__all__ = ["Job", "run_job"]
+__all__ = ["TRAININGS", "Job", "run_job"]
+
+RETRIES = 2
+TRAININGS = "train"
+"""Folder of the storage that holds what trainings keep on their way."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,10 +47,16 @@ class Job:
     all_rows: bool = False  # none is held back: only with ``shadow``
 
 
-@ray.remote(num_cpus=0, max_calls=1, max_retries=0)
+@ray.remote(num_cpus=0, max_calls=1, max_retries=RETRIES)
 def run_job(job: Job) -> dict[str, Any]:
-    """:func:`services.learn.challenger.learn`: a :class:`services.learn.registry.Candidate`."""
+    """:func:`services.learn.challenger.learn`: a :class:`services.learn.registry.Candidate`.
+
+    When its process or node is lost Ray runs it again, on another node if need be, and the training goes on from the
+    newest epoch that it kept; an error that it raises is not tried again, nor one that was cancelled.
+    """
     os.nice(10)  # it gives way to forecasts and requests
     from services.learn.challenger import learn
+    from services.learn.reservations import release_reservations
 
+    release_reservations(Path(job.storage, TRAININGS))
     return learn(job)

@@ -2,16 +2,16 @@
 
 Each worker streams the training rows once, keeps its own zones, and runs the same plain-PyTorch loop; several are
 joined by DistributedDataParallel. With ``workers = 0`` the loop runs in the calling process, which saves the start of
-a worker group where one machine is all there is.
+a worker group where one machine is all there is. Either way every epoch's end is kept on the storage.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,27 +25,34 @@ import ray.data
 import ray.train
 import ray.train.torch
 import torch
-from safetensors.numpy import load_file, save_file
 
+from models.progress import PROGRESS_FILE, Progress, ProgressError
 from models.spec import ForecastSpec, Place
-from models.training import Epoch, FitResult, TrainingConfig, WindowSet, fit
+from models.training import FitResult, TrainingConfig, fit
+from models.windows import WindowSet
 from services.errors import TrainingError
 from services.learn.dataset import collect
+from services.learn.reservations import note_reservation
 
-__all__ = ["TrainPlan", "train"]
+__all__ = ["EpochClock", "TrainPlan", "train"]
 
 KEPT_RUNS = 3
-"""Folders of Ray Train that stay on the storage, for whoever looks into a run."""
+"""Folders of trainings that stay on the storage, for whoever looks into a run."""
 WORKER_CPUS = 0.5
-STATE_FILE = "state.safetensors"
-EPOCHS_FILE = "epochs.json"
+RESTARTS = 2
+"""How often workers that were lost are started again, with their node or without it."""
+
+_log = logging.getLogger(__name__)
 
 State = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainPlan:
-    """A training besides its rows; ``shares[rank]`` are the zones (``site/zone``) of a worker."""
+    """A training besides its rows; ``shares[rank]`` are the zones (``site/zone``) of a worker.
+
+    A training of the same ``name`` in the same ``folder`` is the same one: it goes on where it stopped.
+    """
 
     name: str
     folder: str
@@ -62,9 +69,10 @@ class TrainPlan:
 def train(rows: ray.data.Dataset, plan: TrainPlan) -> FitResult:
     """Train on ``rows`` (nothing after ``plan.cut_ms``); equal plans and rows give equal weights on equal machines.
 
-    A worker that dies is restarted once, from the newest epoch. Raises :class:`TrainingError`.
+    Workers that die are started again, on other nodes if need be, and go on from the newest epoch that was kept. So
+    does a training whose own process died, when it is asked for once more. Raises :class:`TrainingError`.
     """
-    _forget_old_runs(Path(plan.folder))
+    _forget_old_runs(Path(plan.folder), plan.name)
     trainer = ray.train.torch.TorchTrainer(
         _loop,
         train_loop_config={"plan": plan},
@@ -78,7 +86,7 @@ def train(rows: ray.data.Dataset, plan: TrainPlan) -> FitResult:
         run_config=ray.train.RunConfig(
             name=plan.name,
             storage_path=plan.folder,
-            failure_config=ray.train.FailureConfig(max_failures=1),
+            failure_config=ray.train.FailureConfig(max_failures=RESTARTS),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=1),
         ),
     )
@@ -100,43 +108,82 @@ def _loop(config: dict[str, Any]) -> FitResult:
         os.nice(10)  # a worker gives way to forecasts and requests; without workers that is the caller's matter
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
+    if plan.workers and not rank:
+        note_reservation(_run_folder(plan))
     stream = ray.train.get_dataset_shard("rows").iter_batches(batch_format="pyarrow", batch_size=8192)
-    rows = collect(stream, plan.spec.channels, plan.shares[rank])
+    # A group that could not be as large as planned deals the shares of those that are not there among the others.
+    rows = collect(stream, plan.spec.channels, frozenset().union(*plan.shares[rank::world]))
     names = np.array(rows.zones)[rows.zone_ids]
     windows = WindowSet.from_columns(names, rows.end_ms, rows.values, plan.places, plan.spec)
     origins = windows.origins(plan.spec.steps_per_day)
     settings = replace(plan.config, max_windows=-(-plan.config.max_windows // world))
-    state, done = _resume(plan)
-    resumed = bool(done)
+    clock = EpochClock()
 
-    def report(epoch: Epoch, best: State) -> None:
-        done.append(epoch)
-        with tempfile.TemporaryDirectory() as folder:
-            kept = None
-            if rank == 0 and plan.workers:  # without workers nothing is restarted, and Ray keeps no checkpoint
-                save_file({name: np.ascontiguousarray(array) for name, array in best.items()}, Path(folder, STATE_FILE))
-                Path(folder, EPOCHS_FILE).write_text(json.dumps([asdict(one) for one in done]))
-                kept = ray.train.Checkpoint.from_directory(folder)
-            ray.train.report(asdict(epoch), checkpoint=kept)
+    def keep(progress: Progress) -> None:
+        _keep(progress, plan, rank)
+        clock.tick()
 
     result = fit(
-        windows, origins, replace(settings, epochs=max(settings.epochs - len(done), 1)),
-        cut_ms=plan.cut_ms, initial_state=state, on_epoch=report,
+        windows, origins, settings,
+        cut_ms=plan.cut_ms, initial_state=plan.initial_state, progress=_resume(plan), on_epoch=keep,
         wrap=ray.train.torch.prepare_model if world > 1 else lambda network: network,
         device=ray.train.torch.get_device() if plan.use_gpu else "cpu",
         steps_per_epoch=_common_steps(len(origins), settings) if world > 1 else None,
     )  # fmt: skip
-    return FitResult(result.state, done, resumed)
+    return replace(result, cost_s=clock.cost_s)
 
 
-def _resume(plan: TrainPlan) -> tuple[State | None, list[Epoch]]:
-    """Where to begin: at the newest checkpoint after a restart, else at the plan's initial state."""
-    checkpoint = ray.train.get_checkpoint() if plan.workers else None
-    if checkpoint is None:
-        return plan.initial_state, []
-    with checkpoint.as_directory() as folder:
-        epochs = [Epoch(**one) for one in json.loads(Path(folder, EPOCHS_FILE).read_text())]
-        return load_file(Path(folder, STATE_FILE)), epochs
+class EpochClock:
+    """Wall and CPU seconds between ticks of this process; the first tick has all that was done to begin with."""
+
+    def __init__(self) -> None:
+        self._last = (time.monotonic(), time.process_time())
+        self.cost_s: list[tuple[float, float]] = []
+
+    def tick(self) -> None:
+        """An epoch has ended, and is kept."""
+        now = (time.monotonic(), time.process_time())
+        self.cost_s.append((now[0] - self._last[0], now[1] - self._last[1]))
+        self._last = now
+
+
+def _keep(progress: Progress, plan: TrainPlan, rank: int) -> None:
+    """Make an epoch's end durable and known."""
+    epoch = asdict(progress.history[-1])
+    if not plan.workers:  # Ray keeps no checkpoint then
+        progress.save(_run_folder(plan))
+        ray.train.report(epoch)
+    elif rank:
+        ray.train.report(epoch, checkpoint=None)
+    else:
+        folder = Path(tempfile.mkdtemp(prefix="hothouse-epoch-"))
+        progress.save(folder)
+        # The next epoch does not wait for the storage; Ray removes the folder once it is there.
+        ray.train.report(
+            epoch, checkpoint=ray.train.Checkpoint.from_directory(folder),
+            checkpoint_upload_mode=ray.train.CheckpointUploadMode.ASYNC,
+        )  # fmt: skip
+
+
+def _resume(plan: TrainPlan) -> Progress | None:
+    """Where a training of this name stopped; ``None`` where it begins, or where what it kept cannot be read."""
+    try:
+        if not plan.workers:
+            folder = _run_folder(plan)
+            folder.mkdir(parents=True, exist_ok=True)
+            return Progress.load(folder) if (folder / PROGRESS_FILE).exists() else None
+        checkpoint = ray.train.get_checkpoint()
+        if checkpoint is None:
+            return None
+        with checkpoint.as_directory() as copied:
+            return Progress.load(Path(copied))
+    except ProgressError:
+        _log.warning("%s begins anew: what it had kept cannot be read", plan.name, exc_info=True)
+        return None
+
+
+def _run_folder(plan: TrainPlan) -> Path:
+    return Path(plan.folder, plan.name)
 
 
 def _common_steps(origins: int, config: TrainingConfig) -> int:
@@ -147,10 +194,11 @@ def _common_steps(origins: int, config: TrainingConfig) -> int:
     return int(most.item())
 
 
-def _forget_old_runs(folder: Path) -> None:
+def _forget_old_runs(folder: Path, coming: str) -> None:
+    """Leave the newest runs, of which the coming one is one."""
     folder.mkdir(parents=True, exist_ok=True)
-    runs = sorted(path for path in folder.iterdir() if path.is_dir())
-    for old in runs[: -(KEPT_RUNS - 1)]:
+    others = sorted(path for path in folder.iterdir() if path.is_dir() and path.name != coming)
+    for old in others[: -(KEPT_RUNS - 1)]:
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -2,20 +2,25 @@
 
 ``history/zones/{site}/{YYYY-MM-DD}-p{partition}-{step}s.parquet`` and ``history/devices/...`` alike are a function of
 the rows alone, whatever the number of flushes and crashes on the way. Rows stand in the order of their ends, so that
-the newest, which are nearly all that comes, go behind what is there.
+the newest, which are nearly all that comes, go behind what is there. Small files of past days become larger ones that
+hold the same rows (:mod:`services.store.compaction`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from services.store.compaction import Span, compact, current, path_for, remove_retired
+from services.store.files import always
 from services.store.parquet import day_of, names, read_table, write_table
 from services.store.rows import DeviceRows, SiteStep
 
@@ -43,6 +48,7 @@ class History:
         self.step_s = step_s
         self.channels = tuple(channels)
         self._pending: list[SiteStep] = []
+        self._switching = Lock()  # of the thread that flushes and the one that compacts
 
     def add(self, steps: Iterable[SiteStep]) -> None:
         """Take rows; they are durable after the next :meth:`flush`. The same row again changes nothing."""
@@ -65,15 +71,30 @@ class History:
         for (site, day, partition, step_s), steps in by_file.items():
             still_ours = partial(check, partition)
             still_ours()
-            name = f"{site}/{day}-p{partition}-{step_s}s.parquet"
-            zones = self._zone_table(steps)
-            if len(zones):
-                _merge(self.root / "zones" / name, zones, ("end_ms", "zone"), still_ours)
-            devices = _device_table(steps)
-            if len(devices):
-                keys = ("end_ms", "zone", "device", "metric")
-                _merge(self.root / "devices" / name, devices, keys, still_ours)
+            span = Span(partition, step_s, day, day)
+            for kind, table, keys in (
+                ("zones", self._zone_table(steps), ("end_ms", "zone")),
+                ("devices", _device_table(steps), ("end_ms", "zone", "device", "metric")),
+            ):
+                if len(table):
+                    with self._switching:
+                        _merge(path_for(self.root / kind / site, span), table, keys, still_ours)
         self._pending = []
+
+    def compact(
+        self, before_ms: int, partitions: Collection[int], check: Callable[[], None] = always,
+        wall_s: Callable[[], float] = time.time,
+    ) -> int:  # fmt: skip
+        """Make larger files of the small ones of days before that of ``before_ms``; returns how many it replaced.
+
+        For the writer of the ``partitions``, in any thread; ``check`` raises when they belong to another one by now.
+        Safe to be stopped anywhere and to be repeated. Raises :class:`HistoryError`.
+        """
+        replaced = 0
+        for folder in (self.root / kind / site for kind in ("zones", "devices") for site in names(self.root / kind)):
+            replaced += compact(folder, day_of(before_ms), partitions, check, self._switching)
+            remove_retired(folder, partitions, wall_s())
+        return replaced
 
     def sites(self) -> list[str]:
         """The sites that have rows."""
@@ -89,8 +110,8 @@ class History:
         chosen = []
         for site in self.sites() if sites is None else sorted(sites):
             folder = self.root / kind / site
-            ours = [name for name in names(folder) if name.endswith(f"-{self.step_s}s.parquet")]
-            chosen += [str(folder / name) for name in ours if first <= name[:10] <= last]
+            spans = [span for span in current(folder) if span.step_s == self.step_s]
+            chosen += sorted(str(folder / span.name) for span in spans if first <= span.last and span.first <= last)
         return chosen
 
     def read(

@@ -107,7 +107,7 @@ class Loop:
         """One training to its end: what the retrainer says of it."""
         before = (self.status()["last_run"] or {}).get("started_ms")
         ray.get(self._retrainer.trigger.remote("test"), timeout=30)
-        self.until(lambda: (self.status()["last_run"] or {}).get("started_ms") != before, "the training ends", 300)
+        self.until(lambda: (self.status()["last_run"] or {}).get("started_ms") != before, "the training ends", 900)
         return dict(self.status()["last_run"])
 
     def status(self) -> dict[str, Any]:

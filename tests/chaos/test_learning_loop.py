@@ -64,7 +64,7 @@ def test_a_killed_training_worker_goes_on_from_its_checkpoint(loop: Loop) -> Non
 
     def kill() -> None:
         runs = loop.settings.storage / "train"
-        loop.until(lambda: list(runs.rglob("checkpoint_*")), "a first checkpoint is there", 300)
+        loop.until(lambda: list(runs.rglob("checkpoint_*")), "a first checkpoint is there", 900)
         for process in processes(WORKER):
             process.kill()
             killed.append(process.pid)

@@ -118,13 +118,13 @@ def test_training_goes_on_from_an_earlier_state():
 
 
 def test_each_epoch_is_reported_with_a_state_that_loads():
-    """on_epoch gets every epoch and a checkpoint of it."""
+    """on_epoch gets the progress of every epoch."""
     seen = []
     windows = window_set(3)
 
-    def report(epoch, state):
-        QuantileNetwork(SPEC, hidden=16).load_arrays(state)
-        seen.append(epoch.number)
+    def report(progress):
+        QuantileNetwork(SPEC, hidden=16).load_arrays(progress.state)
+        seen.append(progress.history[-1].number)
 
     result = fit(windows, split(windows, 0.2).train, CONFIG, on_epoch=report)
     assert seen == [1, 2]

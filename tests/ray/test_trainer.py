@@ -37,7 +37,7 @@ def runtime() -> Iterator[None]:
 
 
 @ray.remote(num_cpus=0, max_calls=1, max_retries=0)
-def _train(settings: Settings, workers: int, shuffled: bool = False, learning_rate: float = 2e-3) -> Any:
+def _train(settings: Settings, name: str, workers: int, shuffled: bool = False, learning_rate: float = 2e-3) -> Any:
     from models.training import TrainingConfig
     from services.learn.trainer import TrainPlan, train
 
@@ -46,7 +46,7 @@ def _train(settings: Settings, workers: int, shuffled: bool = False, learning_ra
     found = dataset.describe(files, 0, 2**53)
     rows = dataset.read(files[::-1] if shuffled else files, spec.channels, found)
     plan = TrainPlan(
-        name=f"test-{workers}", folder=str(settings.storage / "train"), spec=spec,
+        name=name, folder=str(settings.storage / "train"), spec=spec,
         config=TrainingConfig(epochs=12, max_windows=2000, learning_rate=learning_rate),
         places={zone: place_of(settings, zone.split("/")[0]) for zone in found.rows},
         cut_ms=found.to_ms, shares=dataset.share_out(found.rows, workers), workers=workers, use_gpu=False,
@@ -80,8 +80,8 @@ def test_stream_gives_every_row_once(
 @pytest.mark.long
 def test_equal_history_gives_equal_weights(settings: Settings, runtime: None) -> None:
     """Two trainings on the same rows, read in another order, end in the same weights, bit for bit."""
-    one, losses, _ = ray.get(_train.remote(settings, workers=0))
-    two, _, _ = ray.get(_train.remote(settings, workers=0, shuffled=True))
+    one, losses, _ = ray.get(_train.remote(settings, "one", workers=0))
+    two, _, _ = ray.get(_train.remote(settings, "two", workers=0, shuffled=True))
     assert sorted(one) == sorted(two)
     assert all(one[name].tobytes() == two[name].tobytes() for name in one)
     assert losses[-1] < losses[0]
@@ -91,25 +91,27 @@ def test_equal_history_gives_equal_weights(settings: Settings, runtime: None) ->
 @pytest.mark.long
 def test_two_workers_share_the_zones_and_keep_a_checkpoint(settings: Settings, runtime: None) -> None:
     """Two Ray Train workers with a zone each train one network; the storage keeps one checkpoint of safetensors."""
-    state, losses, kept = ray.get(_train.remote(settings, workers=2))
+    state, losses, kept = ray.get(_train.remote(settings, "shared", workers=2))
     assert losses[-1] < losses[0]
     assert all(np.isfinite(array).all() for array in state.values())
-    assert sum("test-2" in path for path in kept) == 1
+    assert sum("shared" in path for path in kept) == 1
 
 
 def test_failed_training_is_one_sentence(settings: Settings, runtime: None) -> None:
     """A training whose loop raises becomes a TrainingError that gives the loop's own reason."""
     with pytest.raises(ray.exceptions.RayTaskError) as raised:
-        ray.get(_train.remote(settings, workers=0, learning_rate=float("nan")))
+        ray.get(_train.remote(settings, "bad", workers=0, learning_rate=float("nan")))
     assert isinstance(raised.value.cause, TrainingError)
     assert "learning rate: nan" in raised.value.cause.message
 
 
 def test_old_training_folders_go(tmp_path: Path) -> None:
-    """Only the newest folders of Ray Train stay, the coming one included."""
+    """Only the newest folders of trainings stay, the coming one included, which is there where it goes on."""
     from services.learn.trainer import KEPT_RUNS, _forget_old_runs
 
     for name in "abcde":
         (tmp_path / name).mkdir()
-    _forget_old_runs(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == list("abcde")[-(KEPT_RUNS - 1) :]
+    _forget_old_runs(tmp_path, "a")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", *"abcde"[-(KEPT_RUNS - 1) :]]
+    _forget_old_runs(tmp_path, "f")
+    assert sorted(path.name for path in tmp_path.iterdir()) == list("abcde"[-(KEPT_RUNS - 1) :])

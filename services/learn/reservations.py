@@ -1,0 +1,49 @@
+"""Step 13 of the way of a reading: what Ray Train's workers hold, so that it can be given back when nobody else does.
+
+Ray Train reserves its workers' CPUs in a placement group. When the process that trains is killed, or its node, or when
+it is ended for taking too long, nothing gives them back while the driver lives: the actor that should asks Ray's
+dashboard, which a local runtime does not have. The training that is run again would then wait for them for ever. So a
+training notes its group in its folder, and whoever trains next, one at a time on a storage, releases it first.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import ray
+from ray.util.placement_group import PlacementGroup, get_current_placement_group, remove_placement_group
+
+__all__ = ["note_reservation", "release_reservations"]
+
+RESERVATION_FILE = "reservation.json"
+
+
+def note_reservation(folder: Path) -> None:
+    """Called in a worker, before it trains: keep the name of its placement group in the training's folder."""
+    group = get_current_placement_group()
+    if group is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        beside = folder / f".{RESERVATION_FILE}.tmp"
+        beside.write_text(json.dumps({"cluster": _cluster(), "group": group.id.hex()}))
+        beside.replace(folder / RESERVATION_FILE)
+
+
+def release_reservations(trainings: Path) -> int:
+    """Called where nothing trains on this storage: give back what trainings that were lost still hold; how many."""
+    released = 0
+    for path in sorted(trainings.glob(f"*/{RESERVATION_FILE}")):
+        try:
+            noted = json.loads(path.read_text())
+            group = str(noted["group"]) if noted["cluster"] == _cluster() else ""
+        except (OSError, ValueError, KeyError, TypeError):  # torn by a crash: nobody can know what it named
+            group = ""
+        if group and ray.util.placement_group_table().get(group, {}).get("state", "REMOVED") != "REMOVED":
+            remove_placement_group(PlacementGroup(ray.PlacementGroupID(bytes.fromhex(group))))
+            released += 1
+        path.unlink(missing_ok=True)
+    return released
+
+
+def _cluster() -> str:
+    return str(ray.get_runtime_context().gcs_address)

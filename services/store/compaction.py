@@ -1,0 +1,167 @@
+"""Step 6 of the way of a reading: small files of the history become fewer, larger ones.
+
+A *span* is a file that holds a partition's rows of some days: one at first, ``2022-03-01-p0-300s.parquet``, several
+after a compaction, ``2022-03-01-to-2022-03-09-p0-300s.parquet``. A file whose days lie in another one's is retired:
+nobody lists it any more, and whoever listed it before may go on reading it until it is removed, a day later. So the
+rename of the new file is the one moment at which readers change over, and none sees rows twice or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from services.errors import HistoryError
+from services.store.files import TMP_SUFFIX, always, sync_folder
+from services.store.parquet import names, read_table, write_tables
+
+__all__ = ["GRACE_S", "Span", "compact", "current", "path_for", "remove_retired"]
+
+LARGE_BYTES = 64_000_000
+"""Files grow to about this; larger ones are left as they are."""
+LEAST_FILES = 8
+"""So many small files in a row are worth a larger one: a week's, as a rule, so that rows are not written every day."""
+GRACE_S = 86_400.0
+"""A retired file stays this long, for trainings and queries that listed it."""
+
+_NAME = re.compile(r"(\d{4}-\d\d-\d\d)(?:-to-(\d{4}-\d\d-\d\d))?-p(\d+)-(\d+)s\.parquet")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """The days, the first and the last of them, of a partition's rows of one step.
+
+    >>> Span.of("2022-03-01-to-2022-03-09-p0-300s.parquet")
+    Span(partition=0, step_s=300, first='2022-03-01', last='2022-03-09')
+    """
+
+    partition: int
+    step_s: int
+    first: str
+    last: str
+
+    @classmethod
+    def of(cls, name: str) -> Span | None:
+        """The span of a file of that name; ``None`` for any other."""
+        found = _NAME.fullmatch(name)
+        if found is None:
+            return None
+        return cls(int(found[3]), int(found[4]), found[1], found[2] or found[1])
+
+    @property
+    def name(self) -> str:
+        """The file's."""
+        days = self.first if self.first == self.last else f"{self.first}-to-{self.last}"
+        return f"{days}-p{self.partition}-{self.step_s}s.parquet"
+
+    def holds(self, other: Span) -> bool:
+        """Whether the other's days lie in this one's, which has more."""
+        same = (self.partition, self.step_s) == (other.partition, other.step_s)
+        return same and self != other and self.first <= other.first and other.last <= self.last
+
+
+def current(folder: Path) -> list[Span]:
+    """The spans in a site's folder that are not retired, sorted."""
+    spans = [span for span in map(Span.of, names(folder)) if span is not None]
+    wide = [span for span in spans if span.first != span.last]
+    return sorted(span for span in spans if not any(other.holds(span) for other in wide))
+
+
+def path_for(folder: Path, day: Span) -> Path:
+    """Where a day's rows belong: in the larger file that has the day, else in one of its own."""
+    wide = (span for span in current(folder) if span.holds(day))
+    return folder / next(wide, day).name
+
+
+def compact(
+    folder: Path, before_day: str, partitions: Collection[int], check: Callable[[], None] = always,
+    switching: Lock | None = None,
+) -> int:  # fmt: skip
+    """Make larger files of a site's small ones that end before a day; returns how many files were replaced.
+
+    Rows keep their bytes and their order. Safe to be stopped anywhere and to be repeated. Whoever else writes into
+    the folder holds ``switching`` meanwhile: files that it changed are left for the next time. ``check`` raises when
+    the partitions belong to another writer by now. Raises :class:`HistoryError`.
+    """
+    replaced = 0
+    ours = [span for span in current(folder) if span.last < before_day and span.partition in partitions]
+    for group in _groups(folder, ours):
+        paths = [folder / span.name for span in group]
+        whole = Span(group[0].partition, group[0].step_s, group[0].first, group[-1].last)
+        was = _states(paths)
+        with ExitStack() as held:
+
+            def switch(paths: Sequence[Path] = paths, was: object = was, held: ExitStack = held) -> None:
+                check()
+                if switching is not None:
+                    held.enter_context(switching)
+                if _states(paths) != was:
+                    raise _ChangedError
+
+            with suppress(_ChangedError):
+                write_tables(folder / whole.name, _schema(paths[0]), map(read_table, paths), switch)
+                replaced += len(paths)
+    return replaced
+
+
+def remove_retired(folder: Path, partitions: Collection[int], now_s: float) -> int:
+    """Remove what was retired more than :data:`GRACE_S` ago, and files that a crash left half written; how many."""
+    wide = [span for span in current(folder) if span.first != span.last]
+    removed = 0
+    for span in (span for span in map(Span.of, names(folder)) if span is not None and span.partition in partitions):
+        larger = next((folder / other.name for other in wide if other.holds(span)), None)
+        if larger is not None and now_s - larger.stat().st_mtime > GRACE_S:
+            (folder / span.name).unlink(missing_ok=True)
+            removed += 1
+    for left in folder.glob(f".*{TMP_SUFFIX}"):
+        with suppress(FileNotFoundError):  # its writer has just finished it
+            if now_s - left.stat().st_mtime > GRACE_S:
+                left.unlink()
+    if removed:
+        sync_folder(folder)
+    return removed
+
+
+class _ChangedError(Exception):
+    """Somebody wrote into a file that was being copied."""
+
+
+def _groups(folder: Path, spans: Sequence[Span]) -> Iterator[list[Span]]:
+    """Runs of small neighbours with the same columns, none longer than makes one large file."""
+    if len(spans) < LEAST_FILES:
+        return
+    group: list[Span] = []
+    size, columns = 0, None
+    for span in spans:
+        path = folder / span.name
+        its_size, its_columns = path.stat().st_size, _schema(path)
+        small = its_size <= LARGE_BYTES // 2
+        joins = group and (span.partition, span.step_s) == (group[0].partition, group[0].step_s)
+        if not (joins and small and its_columns == columns and size + its_size <= LARGE_BYTES):
+            if len(group) >= LEAST_FILES:
+                yield group
+            group, size, columns = [], 0, its_columns
+        if small:
+            group, size = [*group, span], size + its_size
+    if len(group) >= LEAST_FILES:
+        yield group
+
+
+def _states(paths: Sequence[Path]) -> list[tuple[int, int, int]]:
+    """What changes when a file is replaced."""
+    found = [path.stat() for path in paths]
+    return [(state.st_ino, state.st_size, state.st_mtime_ns) for state in found]
+
+
+def _schema(path: Path) -> pa.Schema:
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise HistoryError(f"{path} cannot be read: {error}", "Restore it, or remove it and replay the log.") from error
