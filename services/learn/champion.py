@@ -7,6 +7,7 @@ here, and here only, to the slot and so to the replicas.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -41,8 +42,7 @@ class Champion:
         self._broken: str | None = None  # champion whose files cannot serve: reported once
         self._expected = False
         self._why: dict[str, str] = {}  # version -> why it was made champion here
-        self.unwatched: tuple[str, str] | None = None
-        """A new champion that is to be compared with the one before it, and that one; whoever begins it clears this."""
+        self._unwatched: tuple[str, str] | None = None  # a new champion, and the one before it
 
     def promote(self, version: str, why: str) -> str:
         """Make a version champion and tell the slot; the version before.
@@ -85,7 +85,19 @@ class Champion:
             version = self._registry.rollback()
             self._why[version] = f"rolled back from {before} by an operator"
             self.follow()
+            self._unwatched = None  # whoever goes back does not want to be sent forward again
         return version, before
+
+    def begin_watch(self, begin: Callable[[str, str], None]) -> None:
+        """Call ``begin(version, before)`` once for a new champion; where it raises, again the next time."""
+        with self._lock:
+            new = self._unwatched
+        if new is None:
+            return
+        begin(*new)
+        with self._lock:
+            if self._unwatched == new:
+                self._unwatched = None
 
     def send_back(self, version: str, to: str, reason: str) -> bool:
         """Withdraw a champion in favour of ``to``; False where it is champion no longer.
@@ -105,7 +117,7 @@ class Champion:
             self._standing.counts.rollbacks += 1
             self._standing.tell("rollback", version=to, before=version, reason=reason)
             self.follow()
-            self.unwatched = None  # what has just proved better needs no proof
+            self._unwatched = None  # what has just proved better needs no proof
         return True
 
     def follow(self) -> None:
@@ -157,7 +169,7 @@ class Champion:
         standing.errors.pop("champion", None)
         standing.serving = version
         standing.counts.swaps += 1
-        self.unwatched = None if version == ONLINE_VERSION else (version, before)
+        self._unwatched = None if version == ONLINE_VERSION else (version, before)
         reason = self._why.pop(version, "champion alias moved in MLflow")
         standing.tell("swap", version=version, before=before, reason=reason)
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Measurer"]
 
+KEPT_MODELS = 8
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
@@ -99,5 +101,7 @@ class Measurer:
                 model.verify_golden()
             except (artefact.ArtefactError, OSError, ValueError) as error:
                 raise ArtefactError(str(error)) from error
+            if len(self._models) >= KEPT_MODELS:
+                self._models.clear()
             self._models[folder] = model
         return self._models[folder]

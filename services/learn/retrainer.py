@@ -187,7 +187,7 @@ class Retrainer:
         if self._triggers.running or now_s < self._looked_s + LOOK_S:
             return None
         self._looked_s = now_s
-        models = self._standing.models
+        models = self._standing.models or self._registry.list()
         if any(row["stage"] == "shadow" for row in models):
             return None  # another challenger would take its place, and none would ever be judged
         if models:
@@ -223,10 +223,8 @@ class Retrainer:
         return news
 
     def _known_to_ms(self) -> int:
-        """The newest row, of any site, that went into the newest model, its held-back rows too."""
-        models = self._standing.models
-        trained_on = models[0]["trained_on"] if models else {}
-        return int(trained_on.get("known_to_ms") or trained_on.get("to_ms") or 0)
+        """The newest row, of any site, that any training here knew, its held-back rows too."""
+        return max((int(row["trained_on"].get("known_to_ms") or 0) for row in self._standing.models), default=0)
 
     def _retrain(self, trigger: Trigger) -> None:
         standing, started_ms = self._standing, self._wall_ms()

@@ -51,10 +51,7 @@ class Shadows:
 
     def prove(self) -> None:
         """Have what is to be compared compared, and do what comes of it. Raises what registry and prover raise."""
-        if self._champion.unwatched is not None:
-            version, before = self._champion.unwatched
-            self._registry.watch(version, self._proving.begin_watch(before) if self._settings.watch_hours else None)
-            self._champion.unwatched = None
+        self._champion.begin_watch(self._begin_watch)
         outcome = self._proving.look()
         if outcome is None:
             return
@@ -68,6 +65,9 @@ class Shadows:
             self._accept(outcome)
         else:
             self._refuse(outcome.version, outcome.reason, outcome.evidence, outcome.against)
+
+    def _begin_watch(self, version: str, before: str) -> None:
+        self._registry.watch(version, self._proving.begin_watch(before) if self._settings.watch_hours else None)
 
     def _accept(self, outcome: Outcome) -> None:
         self._registry.settle(outcome.version, True, outcome.reason, outcome.evidence, outcome.against)
