@@ -30,7 +30,8 @@ MIN_ROWS = 12
 MIN_BLOCKS = 6
 """Nor do fewer blocks."""
 BLOCK_MIN = (1440, 720, 360, 180, 60, 15)
-"""Blocks are as long as leaves :data:`MIN_BLOCKS` of them, in minutes; a challenger's never shorter than an hour."""
+"""Blocks are as long as leaves enough of them, in minutes; a challenger's never shorter than an hour. Those of less
+than a day are surer than they should be, because hours of one day resemble each other."""
 RESAMPLES = 10_000
 _SEED = 7
 """The same rows always give the same verdict."""
@@ -39,7 +40,7 @@ _MINUTE_MS = 60_000
 
 DOUBT, LASTING_DOUBT = 0.5, 0.02
 """How much worse than its predecessor a champion must be, beyond its interval, before it has to go: blocks of a few
-hours resemble each other more than the bootstrap knows. The first fades with the days that were seen, the second stays.
+hours resemble each other more than the bootstrap knows. The first fades within two days of rows, the second stays.
 """
 
 
@@ -91,7 +92,7 @@ def judge_worse(champion: Errors, previous: Errors, previous_name: str, level: f
     if refusal:
         return Verdict(False, refusal, evidence)
     days = (int(champion.origin_ms.max()) - int(champion.origin_ms.min())) / (1440 * _MINUTE_MS)
-    doubt = LASTING_DOUBT + DOUBT * math.exp(-days)
+    doubt = LASTING_DOUBT + DOUBT * math.exp(-2 * days)
     lower = evidence["mae_ratio_lower"][previous_name]
     worse = lower is not None and lower > 1 + doubt
     return Verdict(worse, f"Its live error is {_shown(evidence)}.", evidence | {"doubt": round(doubt, 3)})
@@ -111,14 +112,20 @@ def _compare(
         return evidence, f"The challenger gave no number in {missing} cases."
     if rows < MIN_ROWS:
         return evidence, f"Only {rows} rows could be compared, {MIN_ROWS} are needed."
-    blocks, minutes = _blocks(mine.origin_ms, has_case, shortest_min)
+    blocks, minutes = _blocks(mine.origin_ms, has_case, shortest_min, max(MIN_BLOCKS, math.ceil(-math.log2(level))))
     count = int(blocks.max()) + 1
     evidence |= {"blocks": count, "block_min": minutes}
-    if count < MIN_BLOCKS:
-        return evidence, f"Only {count} blocks of {_length(minutes)} could be compared, {MIN_BLOCKS} are needed."
+    # Were the two equally good, all blocks would speak for one of them with a chance of 2 to the minus their number:
+    # no fewer can be as sure as the level asks.
+    needed = max(MIN_BLOCKS, math.ceil(-math.log2(level)))
+    if count < needed:
+        return evidence, f"Only {count} blocks of {_length(minutes)} could be compared, {needed} are needed."
     points, lowers, uppers = {}, {}, {}
     for name, error in rivals.items():
         sums = _block_sums(mine.model, error, blocks, count)
+        few = (sums[1] > 0).sum(axis=0) < MIN_BLOCKS  # an hour of truth must not speak for a horizon
+        for part in sums:
+            part[:, few] = 0
         points[name] = _number(float(_mean_ratio(*(part.sum(axis=0)[None] for part in sums))[0]))
         lowers[name], uppers[name] = _interval(sums, level)
     inside = mine.inside[np.isfinite(mine.inside)]
@@ -133,12 +140,12 @@ def _compare(
     return evidence, ""
 
 
-def _blocks(origin_ms: I64, has_case: npt.NDArray[np.bool_], shortest_min: int) -> tuple[I64, int]:
+def _blocks(origin_ms: I64, has_case: npt.NDArray[np.bool_], shortest_min: int, needed: int) -> tuple[I64, int]:
     """Each origin's block, numbered from 0 over those that have a case (-1: none), and the minutes of a block."""
     numbered = np.full(len(origin_ms), -1, np.int64)
     for minutes in (length for length in BLOCK_MIN if length >= shortest_min):
         found, numbers = np.unique(origin_ms[has_case] // (minutes * _MINUTE_MS), return_inverse=True)
-        if len(found) >= MIN_BLOCKS:
+        if len(found) >= needed:
             break
     numbered[has_case] = numbers
     return numbered, minutes

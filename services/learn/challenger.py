@@ -57,6 +57,7 @@ def learn(job: Job) -> dict[str, Any]:
     if verdict.evidence.get("missing"):
         raise TrainingError(verdict.reason)
     reason = ALL_ROWS if job.all_rows else verdict.reason
+    shadow = job.shadow and (job.all_rows or not _hopeless(verdict))
 
     lineage = {**trained_on.as_dict(), "held_back_until": whole.as_dict()["to"], "known_to_ms": whole.to_ms}
     errors = _table(challenger, champion, job.spec)
@@ -76,8 +77,8 @@ def learn(job: Job) -> dict[str, Any]:
         "curves": _curves(fitted),
         "recipe": recipe_of(job, whole.rows, _started_from(rival), _not_replayable(job, fitted)),
         "evidence": {} if job.all_rows else verdict.evidence,
-        "shadow": job.shadow and (job.all_rows or not _hopeless(verdict)),
-        "passed": verdict.promote and not job.all_rows,
+        "shadow": shadow,
+        "passed": verdict.promote and not shadow,
         "reason": f"{reason} {rival.note}".strip(),
         "forced": False,
     }  # fmt: skip

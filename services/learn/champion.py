@@ -6,17 +6,21 @@ here, and here only, to the slot and so to the replicas.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
 from services.errors import ArtefactError, PromotionRefusedError, RegistryError
+from services.learn.records import Shadow
 from services.learn.registry import Registry
 from services.learn.standing import Standing
 from services.messages import ONLINE_VERSION
 
 __all__ = ["Champion", "Slot"]
+
+
+_log = logging.getLogger(__name__)
 
 
 class Slot(Protocol):
@@ -42,7 +46,6 @@ class Champion:
         self._broken: str | None = None  # champion whose files cannot serve: reported once
         self._expected = False
         self._why: dict[str, str] = {}  # version -> why it was made champion here
-        self._unwatched: tuple[str, str] | None = None  # a new champion, and the one before it
 
     def promote(self, version: str, why: str) -> str:
         """Make a version champion and tell the slot; the version before.
@@ -51,6 +54,8 @@ class Champion:
         """
         with self._lock:
             before = self._registry.champion()
+            if version not in (before, ONLINE_VERSION):
+                self._registry.watch(version, _due(before))  # first: a promotion that nobody watches must not be
             self._registry.promote(version)
             self._why[version] = why
             self.follow()
@@ -63,6 +68,8 @@ class Champion:
         """
         with self._lock:
             now = self._registry.champion()
+            if now == version:
+                return ""
             if now != judged_against:  # an operator's word stands against a verdict that did not know it
                 return f"the champion changed meanwhile, from {judged_against} to {now}"
             self.promote(version, why)
@@ -71,9 +78,9 @@ class Champion:
     def expect_network(self) -> None:
         """Have the replicas prepare for a first network; once, and it is no matter if that fails."""
         if not self._expected:
-            self._expected = True
             with suppress(Exception):
                 self._slot.expect_network()
+                self._expected = True
 
     def rollback(self) -> tuple[str, str]:
         """Go back to the previous champion: the version now, and the one before.
@@ -84,41 +91,33 @@ class Champion:
             before = self._registry.champion()
             version = self._registry.rollback()
             self._why[version] = f"rolled back from {before} by an operator"
+            self._registry.watch(version, None)  # whoever goes back does not want to be sent forward again
             self.follow()
-            self._unwatched = None  # whoever goes back does not want to be sent forward again
         return version, before
 
-    def begin_watch(self, begin: Callable[[str, str], None]) -> None:
-        """Call ``begin(version, before)`` once for a new champion; where it raises, again the next time."""
-        with self._lock:
-            new = self._unwatched
-        if new is None:
-            return
-        begin(*new)
-        with self._lock:
-            if self._unwatched == new:
-                self._unwatched = None
+    def send_back(self, version: str, to: str, reason: str) -> None:
+        """Withdraw a champion in favour of ``to``, unless it is champion no longer; may be called again.
 
-    def send_back(self, version: str, to: str, reason: str) -> bool:
-        """Withdraw a champion in favour of ``to``; False where it is champion no longer.
-
-        The climatology and the online learners alone serve where ``to`` cannot.
+        The online learners alone serve where ``to`` cannot.
         """
         with self._lock:
             if self._registry.champion() != version:
-                return False
+                self._registry.watch(version, None)
+                return
+            self._registry.withdraw(version, reason)  # first: should MLflow go away now, it is found worse again
             try:
                 self._registry.promote(to)
             except PromotionRefusedError as error:
-                reason, to = f"{reason} {error.message}.", ONLINE_VERSION
+                _log.warning("%s cannot serve again: %s", to, error.message)
+                to = ONLINE_VERSION
                 self._registry.promote(to)
-            self._registry.withdraw(version, reason)
             self._why[to] = f"back from {version}, which is worse on live rows"
             self._standing.counts.rollbacks += 1
             self._standing.tell("rollback", version=to, before=version, reason=reason)
             self.follow()
-            self._unwatched = None  # what has just proved better needs no proof
-        return True
+            self._registry.watch(version, None)
+            if to != ONLINE_VERSION:
+                self._registry.watch(to, None)  # what has just proved better needs no proof
 
     def follow(self) -> None:
         """Follow the alias once. MLflow that is away, or a torn artefact, leaves what serves in place."""
@@ -153,6 +152,8 @@ class Champion:
                 if version == self._told:
                     return
             folder = "" if version == ONLINE_VERSION else str(self._registry.folder(version))
+            if folder and version not in self._why:  # somebody moved the alias in MLflow
+                self._registry.watch(version, _due(self._told))
             self._slot.serve(version, folder)
         except ArtefactError as error:
             if version != self._broken:
@@ -169,7 +170,6 @@ class Champion:
         standing.errors.pop("champion", None)
         standing.serving = version
         standing.counts.swaps += 1
-        self._unwatched = None if version == ONLINE_VERSION else (version, before)
         reason = self._why.pop(version, "champion alias moved in MLflow")
         standing.tell("swap", version=version, before=before, reason=reason)
 
@@ -179,3 +179,8 @@ class Champion:
             message = f"{problem}; {self._told or 'the last champion'} stays" if problem else "MLflow answers again"
             standing.tell("error" if problem else "registry", message=message)
         standing.registry_error = problem
+
+
+def _due(against: str) -> Shadow:
+    """A watch that begins with the next row."""
+    return Shadow(against=against, from_ms=-1, until_ms=-1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import stat
 import threading
 import time
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ FLUSH_TIMEOUT_S = 60.0
 MEASURE_TIMEOUT_S = 300.0
 WARM_UP_DAYS = 21
 """Rows before a comparison that warm the climatology up: its slowest rate forgets in as many days."""
+MOST_BYTES = 500_000_000
 ARTEFACT_FILES = ("manifest.json", "weights.safetensors", "golden.safetensors")
 SETTLED = 0.05
 """History that grew by more than this share between two looks is still being imported: a first model waits."""
@@ -148,23 +150,32 @@ class RayCluster:
         with self._measuring:
             self._end_measurer()
 
+    def longest_horizon_ms(self) -> int:
+        """Of the schema's horizons."""
+        return max(self._spec.horizons_min) * 60_000
+
     def adopt(self, folder: str) -> Candidate:
-        """Copy an artefact to the storage, and see whether it can serve there."""
+        """Copy an artefact to the storage, and see whether it can serve there.
+
+        It counts as trained on every row that there is: what its manifest says cannot be checked. Raises
+        :class:`TrainingError` where there is no artefact, or no history yet.
+        """
+        newest_ms = self.newest_ms()
+        if not newest_ms:
+            raise TrainingError("there is no history yet that it could be compared on")
         copied = self._settings.storage.resolve() / "models" / f"submitted-{_name(time.time_ns() // 1_000_000)}"
         try:
-            copied.mkdir(parents=True)
-            for name in ARTEFACT_FILES:
-                shutil.copyfile(Path(folder) / name, copied / name)
+            _copy_artefact(Path(folder), copied)
             manifest: dict[str, Any] = self._measure("examine", str(copied), self._spec)
-            if not isinstance(manifest.get("trained_on", {}).get("to_ms"), int):
-                raise ArtefactError("its manifest does not say which rows it was trained on (trained_on.to_ms)")
-        except (OSError, ArtefactError) as error:
+        except BaseException:
             shutil.rmtree(copied, ignore_errors=True)
-            raise ArtefactError(error.message if isinstance(error, ArtefactError) else str(error)) from error
+            raise
+        trained_on = {"to_ms": newest_ms, "to": datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat()}
         return Candidate(
-            folder=str(copied), weights_sha256=manifest["weights_sha256"], trained_on=manifest["trained_on"],
-            log_offsets={}, params={"submitted": folder, "seed": manifest.get("seed")}, held_back_mae={}, curves={},
-            recipe={}, evidence={}, shadow=True, passed=False, reason="Submitted; live rows judge it.", forced=False,
+            folder=str(copied), weights_sha256=manifest["weights_sha256"], trained_on=trained_on,
+            log_offsets={}, params={"submitted": folder, "said_trained_on": str(manifest.get("trained_on"))[:400]},
+            held_back_mae={}, curves={}, recipe={}, evidence={}, shadow=True, passed=False,
+            reason="Submitted; live rows judge it.", forced=False,
         )  # fmt: skip
 
     def _measure(self, method: str, *arguments: Any) -> Any:
@@ -265,6 +276,24 @@ class RayCluster:
 
     def _places(self) -> dict[str, Place]:
         return {site: place_of(self._settings, site) for site in self._history.sites()}
+
+
+def _copy_artefact(folder: Path, to: Path) -> None:
+    """Copy the files that an artefact has; plain ones of a sane size only.
+
+    Raises :class:`TrainingError` where there is none, :class:`ArtefactError` where it is torn.
+    """
+    if not (folder / ARTEFACT_FILES[0]).is_file():
+        raise TrainingError(f"{folder} holds no model: it has no {ARTEFACT_FILES[0]}")
+    to.mkdir(parents=True)
+    for name in ARTEFACT_FILES:
+        try:
+            found = (folder / name).lstat()
+            if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+                raise ArtefactError(f"{name} is not a plain file of at most {MOST_BYTES // 1_000_000} MB")
+            shutil.copyfile(folder / name, to / name, follow_symlinks=False)
+        except (OSError, ValueError) as error:
+            raise ArtefactError(f"{name} cannot be read: {error}") from error
 
 
 def this_runtime() -> dict[str, Any]:

@@ -35,8 +35,10 @@ def origins_after(
 
 
 def spread(origins: I64, most: int) -> I64:
-    """At most this many of them, spread evenly."""
-    return origins[:: max(-(-len(origins) // most), 1)]
+    """At most this many of them, drawn evenly over times and zones; always the same ones."""
+    if len(origins) <= most:
+        return origins
+    return origins[np.sort(np.random.default_rng(0).choice(len(origins), most, replace=False))]
 
 
 def zone_places(places: Mapping[str, Place], found: DataRange) -> dict[str, Place]:

@@ -1,8 +1,9 @@
 """Steps 14 and 17 of the way of a reading: two models on the same live rows, in a process beside everything else.
 
-What a network forecasts is a function of rows alone. So a challenger in shadow need not stand in the way of requests:
-here it forecasts every row that the history has got since, exactly as it would have done in service, and the champion
-does so, too. A challenger that is slow, or breaks the process that it runs in, disturbs nobody.
+What a network forecasts is a function of rows, and of a climatology that rows have warmed up. So a challenger in shadow
+need not stand in the way of requests: here it forecasts every row that the history has got since, and so does the
+champion. What the online learners would make of either is not compared. A challenger that is slow, or breaks the
+process that it runs in, disturbs nobody.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from models.spec import ForecastSpec, Place
-from services.errors import ArtefactError, TrainingError
+from services.errors import ArtefactError
 from services.learn import dataset
 from services.messages import F32
 
@@ -61,25 +62,26 @@ class Measurer:
     def compare(self, asked: Comparison) -> dict[str, Any]:
         """A verdict as ``{promote, reason, evidence}``.
 
-        Raises :class:`ArtefactError` where ``mine`` cannot be loaded, :class:`TrainingError` where ``theirs`` cannot.
+        The climatology stands in for ``theirs`` where that cannot be loaded, and the name says so. Raises
+        :class:`ArtefactError` where ``mine`` cannot.
         """
         from models.gate import judge, judge_worse
         from models.training import evaluate
         from services.learn.examples import EVALUATED_ORIGINS, origins_after, spread
 
-        mine = self._predict(asked.mine, asked.spec)
+        mine, name = self._predict(asked.mine, asked.spec), asked.theirs_name
         try:
             theirs = self._predict(asked.theirs, asked.spec)
-        except ArtefactError as error:
-            raise TrainingError(f"{asked.theirs_name} cannot be compared with: {error.message}") from error
+        except ArtefactError:  # of another schema, since settings changed, or damaged: it can be no rival
+            theirs, name = self._predict("", asked.spec), f"the climatology ({asked.theirs_name} cannot be loaded)"
         whole = dataset.describe(asked.files, asked.after_ms, asked.to_ms)
         windows, origins = origins_after(asked.from_ms + 1, whole, asked.files, asked.spec, asked.places)
         origins = spread(origins, EVALUATED_ORIGINS)
         ours, rivals = (evaluate(predict, windows, origins) for predict in (mine, theirs))
         verdict = (
-            judge_worse(ours, rivals, asked.theirs_name, asked.level)
+            judge_worse(ours, rivals, name, asked.level)
             if asked.worse
-            else judge(ours, rivals, asked.theirs_name, asked.level, asked.margin)
+            else judge(ours, rivals, name, asked.level, asked.margin)
         )
         return {"promote": verdict.promote, "reason": verdict.reason, "evidence": verdict.evidence}
 
@@ -99,7 +101,7 @@ class Measurer:
             try:
                 model = artefact.load(Path(folder), spec.hash)
                 model.verify_golden()
-            except (artefact.ArtefactError, OSError, ValueError) as error:
+            except (artefact.ArtefactError, OSError, ValueError, RuntimeError, IndexError, TypeError) as error:
                 raise ArtefactError(str(error)) from error
             if len(self._models) >= KEPT_MODELS:
                 self._models.clear()

@@ -48,7 +48,7 @@ class Shadow(TypedDict):
     """A comparison that is under way; times are event times."""
 
     against: str  # a version, or ONLINE_VERSION
-    from_ms: int  # rows that end later count
+    from_ms: int  # rows that end later count; negative: it begins with the next row
     until_ms: int  # the verdict comes with the first row that ends then or later
 
 

@@ -57,8 +57,9 @@ class Registry:
     """Models and their aliases in one MLflow tracking server.
 
     Versions are named ``v1, v2, ...``. Methods may be called from any thread; every one raises
-    :class:`RegistryError` when MLflow cannot be reached, and changes nothing then. ``storage`` is where the artefacts
-    live; MLflow gets a copy of each beside its run. Models are promoted that were made for ``schema_hash``, no others.
+    :class:`RegistryError` when MLflow cannot be reached: what it was doing may be half done then, and may be done
+    again. ``storage`` is where the artefacts lie; :meth:`promote` takes models that were made for ``schema_hash``, no
+    others.
     """
 
     def __init__(self, uri: str, storage: Path, schema_hash: str) -> None:
@@ -95,21 +96,26 @@ class Registry:
             client.set_terminated(run_id)
         return f"v{version}"
 
-    def settle(self, version: str, passed: bool, reason: str, evidence: dict[str, Any], against: str) -> None:
+    def settle(self, version: str, passed: bool, reason: str, against: str) -> None:
         """Record how a model did in shadow; ``against``: the champion it was judged against, empty if it was not."""
         with self._mlflow() as client:
-            run_id = client.get_model_version(MODEL, _number(version)).run_id
-            client.log_dict(run_id, evidence, EVIDENCE)
             client.update_model_version(MODEL, _number(version), description=reason)
             self._tag(version, passed=passed, reason=reason, judged_against=against, shadow=None)
 
+    def keep_evidence(self, version: str, name: str, evidence: dict[str, Any]) -> None:
+        """Keep a comparison's numbers as ``{name}.json`` with the model's run; none where there are none."""
+        if evidence:
+            with self._mlflow() as client:
+                client.log_dict(client.get_model_version(MODEL, _number(version)).run_id, evidence, f"{name}.json")
+
     def watch(self, version: str, watch: Shadow | None) -> None:
         """Record that a champion is being compared with the one before it, or no longer is."""
-        self._tag(version, watch=watch)
+        begun = watch is not None and watch["from_ms"] >= 0
+        self._tag(version, watch=watch, **({"shadow": None} if begun else {}))
 
     def withdraw(self, version: str, reason: str) -> None:
-        """Record why a model was taken out of service."""
-        self._tag(version, withdrawn=reason, watch=None)
+        """Record why a model was taken out of service, or is about to be."""
+        self._tag(version, withdrawn=reason)
 
     def champion(self) -> str:
         """The version that should serve; ``online`` while none was promoted."""
@@ -164,6 +170,12 @@ class Registry:
         """
         with self._mlflow() as client:
             previous = client.get_registered_model(MODEL).aliases.get("previous")
+            tags = {} if previous is None else client.get_model_version(MODEL, previous).tags
+        if json.loads(tags.get("withdrawn", '""')):
+            raise PromotionRefusedError(
+                f"v{previous} served before, and was taken back because it was worse",
+                f"`hothouse models promote v{previous}` serves it all the same.",
+            )
         if previous is None:
             raise PromotionRefusedError(
                 "there is no previous model to go back to",

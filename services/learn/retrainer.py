@@ -84,7 +84,7 @@ class Retrainer:
         self._standing = Standing(cluster, registry.list, wall_ms, self._next_due_s)
         self._champion = Champion(registry, cluster, self._standing)
         self._proving = Proving(settings, registry, cluster, monotonic_s)
-        self._shadows = Shadows(settings, registry, self._proving, self._champion, self._standing)
+        self._shadows = Shadows(registry, self._proving, self._champion, self._standing)
         self._stopping = threading.Event()
         self._shown_s = float("-inf")
         self._looked_s = float("-inf")
@@ -148,7 +148,7 @@ class Retrainer:
             self._standing.tell("refused", version=version, reason=refused["reason"])
             raise
         champion = self._registry.champion()
-        newest_ms = max(self._cluster.newest_ms(), int(candidate["trained_on"]["to_ms"]))
+        newest_ms = int(candidate["trained_on"]["to_ms"])
         shadow = self._proving.begin(champion, newest_ms, newest_ms)
         version = self._shadows.register(candidate, now_ms, champion, shadow)
         return {"accepted": True, "version": version, "against": champion}
@@ -187,7 +187,7 @@ class Retrainer:
         if self._triggers.running or now_s < self._looked_s + LOOK_S:
             return None
         self._looked_s = now_s
-        models = self._standing.models or self._registry.list()
+        models = self._standing.models
         if any(row["stage"] == "shadow" for row in models):
             return None  # another challenger would take its place, and none would ever be judged
         if models:
@@ -201,6 +201,8 @@ class Retrainer:
             self._triggers.has_model = bool(self._registry.list())
             trigger = self._triggers.due(now_s, days, news)
         self._standing.errors.pop("schedule", None)
+        if trigger is not None and any(row["stage"] == "shadow" for row in self._registry.list()):
+            return None  # it was registered since the models were last shown
         return trigger
 
     def _news(self, now_s: float) -> News:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
-from typing import Any
 
-from services.config import LearnSettings
 from services.errors import PromotionRefusedError
 from services.learn.champion import Champion
 from services.learn.proving import Outcome, Proving
-from services.learn.records import Candidate, Shadow
+from services.learn.records import Candidate, ModelRow, Shadow
 from services.learn.registry import Registry
 from services.learn.standing import Standing
 
@@ -17,13 +16,15 @@ __all__ = ["Shadows"]
 
 
 class Shadows:
-    """Registers challengers, and does what :class:`services.learn.proving.Proving` finds out about them."""
+    """Registers challengers, and does what :class:`services.learn.proving.Proving` finds out about them.
 
-    def __init__(
-        self, settings: LearnSettings, registry: Registry, proving: Proving, champion: Champion, standing: Standing
-    ) -> None:
-        self._settings, self._registry, self._proving = settings, registry, proving
+    Everything that is done with an outcome may be done again: MLflow may go away in the middle of it.
+    """
+
+    def __init__(self, registry: Registry, proving: Proving, champion: Champion, standing: Standing) -> None:
+        self._registry, self._proving = registry, proving
         self._champion, self._standing = champion, standing
+        self._lock = threading.Lock()  # what is in shadow does not change between a look and what follows from it
 
     def of(self, candidate: Candidate, against: str) -> Shadow | None:
         """The comparison that a trained challenger waits for; ``None`` where its verdict stands.
@@ -38,10 +39,12 @@ class Shadows:
 
     def register(self, candidate: Candidate, at_ms: int, against: str, shadow: Shadow | None) -> str:
         """Register a challenger, and begin its comparison; one that is in shadow gives way to it."""
-        version = self._registry.register(candidate, at_ms, shadow, against)
-        for row in self._registry.list():
-            if row["stage"] == "shadow" and row["version"] != version:
-                self._refuse(row["version"], f"{version} took its place before it was judged", {}, "")
+        with self._lock:
+            version = self._registry.register(candidate, at_ms, shadow, against)
+            for row in self._registry.list():
+                if row["stage"] == "shadow" and row["version"] != version:
+                    reason = f"{version} took its place before it was judged"
+                    self._refuse(Outcome("refused", row["version"], "", reason, {}))
         if shadow is not None:
             until = datetime.fromtimestamp(shadow["until_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
             self._standing.tell(
@@ -51,34 +54,46 @@ class Shadows:
 
     def prove(self) -> None:
         """Have what is to be compared compared, and do what comes of it. Raises what registry and prover raise."""
-        self._champion.begin_watch(self._begin_watch)
         outcome = self._proving.look()
         if outcome is None:
             return
+        with self._lock:
+            row = next((row for row in self._registry.list() if row["version"] == outcome.version), None)
+            if row is not None:
+                self._act(outcome, row)
+            self._proving.done(outcome)
+
+    def _act(self, outcome: Outcome, row: ModelRow) -> None:
         if outcome.kind == "worse":
             reason = f"Worse than {outcome.against} on live rows. {outcome.reason}"
+            self._registry.keep_evidence(outcome.version, "watch", outcome.evidence)
             self._champion.send_back(outcome.version, outcome.against, reason)
         elif outcome.kind == "kept":
+            self._registry.keep_evidence(outcome.version, "watch", outcome.evidence)
             self._registry.watch(outcome.version, None)
             self._standing.tell("watched", version=outcome.version, reason=f"It stays. {outcome.reason}")
+        elif row["stage"] not in ("shadow", "champion"):
+            return  # another one has taken its place while it was compared
         elif outcome.kind == "passed":
             self._accept(outcome)
-        else:
-            self._refuse(outcome.version, outcome.reason, outcome.evidence, outcome.against)
-
-    def _begin_watch(self, version: str, before: str) -> None:
-        self._registry.watch(version, self._proving.begin_watch(before) if self._settings.watch_hours else None)
+        elif row["stage"] == "shadow":
+            self._refuse(outcome)
 
     def _accept(self, outcome: Outcome) -> None:
-        self._registry.settle(outcome.version, True, outcome.reason, outcome.evidence, outcome.against)
         try:
             refusal = self._champion.succeed(outcome.version, outcome.against, outcome.reason)
         except PromotionRefusedError as error:
             refusal = error.message
         if refusal:
-            self._refuse(outcome.version, refusal, outcome.evidence, outcome.against)
+            self._refuse(Outcome("refused", outcome.version, outcome.against, refusal, outcome.evidence))
+        else:
+            self._settle(outcome, passed=True)
 
-    def _refuse(self, version: str, reason: str, evidence: dict[str, Any], against: str) -> None:
-        self._registry.settle(version, False, reason, evidence, against)
+    def _refuse(self, outcome: Outcome) -> None:
+        self._settle(outcome, passed=False)
         self._standing.counts.refused += 1
-        self._standing.tell("refused", version=version, reason=reason)
+        self._standing.tell("refused", version=outcome.version, reason=outcome.reason)
+
+    def _settle(self, outcome: Outcome, *, passed: bool) -> None:
+        self._registry.keep_evidence(outcome.version, "shadow", outcome.evidence)
+        self._registry.settle(outcome.version, passed, outcome.reason, outcome.against)

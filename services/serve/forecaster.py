@@ -137,7 +137,10 @@ class Forecaster:
         await self._tell(champion, announce=is_new or self._error != before)
         if champion["network_soon"] and self._prepare_imports is not None:
             prepare, self._prepare_imports = self._prepare_imports, None
-            await asyncio.to_thread(prepare)
+            try:
+                await asyncio.to_thread(prepare)
+            except Exception:  # the first load will say what is wrong
+                _log.warning("what a network needs could not be imported", exc_info=True)
 
     async def _swap(self, champion: Champion) -> str:
         """Load the champion and serve it, or say why it cannot be served and when to try again."""

@@ -60,7 +60,12 @@ class FakeCluster:
     def adopt(self, folder: str) -> Candidate:
         if folder == "torn":
             raise ArtefactError("the weights are torn")
+        if folder == "typo":
+            raise TrainingError("typo holds no model")
         return make_candidate(self.folder / folder, shadow=True)
+
+    def longest_horizon_ms(self) -> int:
+        return 0
 
     def newest_ms(self) -> int:
         return self.now_ms

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from services.errors import ArtefactError, TrainingError
+from services.errors import ArtefactError, PromotionRefusedError, RegistryError, TrainingError
 from services.learn.proving import PATIENCE
 from services.learn.registry import Registry
 from services.learn.retrainer import Retrainer
-from tests.services.learn.synthetic import make_candidate
 from tests.services.learn.test_retrainer import Clock, FakeCluster, Make, clock, cluster, make
 
 __all__ = ["clock", "cluster", "make"]
@@ -47,7 +46,7 @@ def evidence(registry: Registry, version: str, folder: Path) -> dict[str, Any]:
     """What MLflow keeps of a verdict."""
     client = MlflowClient(registry._uri)
     run_id = client.get_model_version("hothouse", version[1:]).run_id
-    return dict(json.loads(Path(client.download_artifacts(run_id, "gate.json", str(folder))).read_bytes()))
+    return dict(json.loads(Path(client.download_artifacts(run_id, "shadow.json", str(folder))).read_bytes()))
 
 
 def test_a_challenger_waits_in_shadow(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
@@ -213,6 +212,78 @@ def test_a_champion_that_is_worse_goes_by_itself(retrainer: Retrainer, cluster: 
     later(cluster, clock, 10)
     retrainer.prove()
     assert len(cluster.compared) == 1
+    with pytest.raises(PromotionRefusedError, match="taken back because it was worse"):
+        retrainer.rollback()
+
+
+def test_what_an_operator_goes_back_to_is_not_watched(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """A rollback by hand stands, whatever live rows say."""
+    promoted(retrainer, cluster, clock)
+    retrainer.rollback()
+    for _ in range(3):
+        later(cluster, clock, 2)
+        retrainer.prove()
+    assert (cluster.slot, cluster.compared) == ("v1", [])
+
+
+def test_a_verdict_outlives_an_mlflow_that_is_away(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever MLflow goes away in the middle of a promotion or of a rollback, the next turn finishes it."""
+    later(cluster, clock, 6)
+    cluster.verdicts = [True, True]
+    for name in ("watch", "promote", "settle", "keep_evidence"):
+        with monkeypatch.context() as patch:
+            patch.setattr(registry, name, _away)
+            with pytest.raises(RegistryError):
+                retrainer.prove()
+    retrainer.prove()
+    assert (cluster.slot, retrainer.models()[0]["passed"]) == ("v2", True)
+    clock.now_s += 1000
+    retrainer.prove()
+    later(cluster, clock, 2)
+    for name in ("withdraw", "promote"):
+        with monkeypatch.context() as patch:
+            patch.setattr(registry, name, _away)
+            with pytest.raises(RegistryError):
+                retrainer.prove()
+    retrainer.prove()
+    assert (cluster.slot, retrainer.models()[0]["stage"]) == ("v1", "withdrawn")
+    assert len(cluster.compared) == 2
+
+
+def _away(*_: Any, **__: Any) -> None:
+    raise RegistryError("MLflow does not answer")
+
+
+def test_a_watch_that_was_not_begun_is_begun_by_the_next_retrainer(
+    retrainer: Retrainer, make: Make, cluster: FakeCluster, clock: Clock
+) -> None:
+    """A retrainer that dies right after a promotion leaves a champion that is watched all the same."""
+    retrainer.promote("v2")
+    again = make(shadow_hours=6, watch_hours=4)
+    again.watch()
+    again.prove()
+    later(cluster, clock, 2)
+    cluster.verdicts = [True]
+    again.prove()
+    assert cluster.slot == "v1"
+
+
+def test_a_champion_that_cannot_be_compared_is_watched_no_longer(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
+    """And the challengers after it are not blamed for it."""
+    promoted(retrainer, cluster, clock)
+    later(cluster, clock, 2)
+    cluster.verdicts = [TrainingError("lost")] * PATIENCE
+    for _ in range(PATIENCE - 1):
+        with pytest.raises(TrainingError):
+            retrainer.prove()
+        clock.now_s += 1000
+    retrainer.prove()
+    assert (cluster.slot, retrainer.models()[0]["watch"]) == ("v2", None)
+    assert "could not be compared with v1: lost" in cluster.events[-1]["reason"]
 
 
 def test_a_champion_that_is_no_worse_stays(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
@@ -264,6 +335,8 @@ def test_submitted_models_are_judged_like_others(make: Make, cluster: FakeCluste
     assert retrainer.submit("made") == {"accepted": True, "version": "v2", "against": "v1"}
     with pytest.raises(ArtefactError, match="torn"):
         retrainer.submit("torn")
+    with pytest.raises(TrainingError, match="holds no model"):
+        retrainer.submit("typo")
     stages = {row["version"]: (row["stage"], row["reason"]) for row in retrainer.models()}
     assert stages["v2"][0] == "shadow"
     assert stages["v3"] == ("refused", "torn cannot serve: the weights are torn")
@@ -273,8 +346,3 @@ def test_submitted_models_are_judged_like_others(make: Make, cluster: FakeCluste
     retrainer.prove()
     assert retrainer.models()[1]["stage"] == "refused"
     assert cluster.slot == "v1"
-
-
-def test_candidates_say_whether_they_wait(tmp_path: Path) -> None:
-    """A candidate that is still to be judged has not passed."""
-    assert not make_candidate(tmp_path / "one", shadow=True)["passed"]
