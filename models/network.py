@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.features import Inputs, input_channels, window_tokens
+from models.sharding import whole
 from models.spec import QUANTILES, ForecastSpec
 
 __all__ = ["QuantileNetwork", "to_tensors"]
@@ -137,7 +138,7 @@ class QuantileNetwork(nn.Module):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The state as NumPy arrays on the CPU; copies."""
-        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.state_dict().items()}
+        return {name: whole(tensor.detach()).cpu().numpy().copy() for name, tensor in self.state_dict().items()}
 
     def load_arrays(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Inverse of :meth:`arrays`; raises ``RuntimeError`` where names or shapes do not fit."""

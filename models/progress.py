@@ -16,6 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from torch import nn
 
+from models.sharding import like, whole
+
 __all__ = ["PROGRESS_FILE", "Epoch", "Progress", "ProgressError"]
 
 PROGRESS_FILE = "progress.safetensors"
@@ -56,7 +58,7 @@ class Progress:
     ) -> Progress:  # fmt: skip
         """Take it, copied; ``optimiser`` has the parameters of ``network`` in their order."""
         moments = {
-            f"{name}/{key}": value.detach().cpu().numpy().copy()
+            f"{name}/{key}": whole(value.detach()).cpu().numpy().copy()
             for name, parameter in network.named_parameters()
             for key, value in optimiser.state[parameter].items()
         }
@@ -65,9 +67,11 @@ class Progress:
     def restore(self, network: nn.Module, optimiser: torch.optim.Optimizer, rng: np.random.Generator) -> None:
         """Put the optimiser, ``rng`` and torch's generator back; the network loads :attr:`state` itself."""
         given: dict[int, dict[str, torch.Tensor]] = {}
-        for index, (name, _) in enumerate(network.named_parameters()):
+        for index, (name, parameter) in enumerate(network.named_parameters()):
             mine = {key: value for key, value in self.moments.items() if key.rpartition("/")[0] == name}
-            given[index] = {key.rpartition("/")[2]: torch.from_numpy(value.copy()) for key, value in mine.items()}
+            given[index] = {
+                key.rpartition("/")[2]: like(torch.from_numpy(value.copy()), parameter) for key, value in mine.items()
+            }
         optimiser.load_state_dict({"state": given, "param_groups": optimiser.state_dict()["param_groups"]})
         rng.bit_generator.state = dict(self.numpy_random)
         torch.set_rng_state(torch.from_numpy(self.torch_random.copy()))

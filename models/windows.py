@@ -84,6 +84,11 @@ class WindowSet:
         order = np.lexsort((zone, t))
         return np.asarray((zone * self.length + t)[order], dtype=np.int64)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows, the targets and the climatology's forecasts."""
+        return sum(int(array.nbytes) for array in (self._values, self.targets, self.baseline))
+
     def times(self, origins: I64) -> I64:
         """When each origin is, Unix time in ms."""
         return np.asarray(self.end_ms[origins % self.length])

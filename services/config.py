@@ -162,6 +162,12 @@ class LearnSettings(_Section):
         -1, ge=-1, le=256,
         description="Ray Train workers; 0: inside the trainer's own process; -1: one a GPU or node, 0 for only one.",
     )  # fmt: skip
+    min_workers: int = Field(
+        0, ge=0, le=256, description="Train with as few workers where there is no room for all; 0: wait for room."
+    )
+    sharded: bool = Field(
+        False, description="Several workers hold a piece of the network each (FSDP2) instead of all of it (DDP)."
+    )
     use_gpu: Literal["auto", "yes", "no"] = Field("auto", description="Train on GPUs.")
     epochs: int = Field(6, ge=1, le=1000, description="Passes over the training windows.")
     max_windows: int = Field(20_000, ge=100, description="Windows drawn for one epoch, all zones together.")
@@ -180,6 +186,12 @@ class LearnSettings(_Section):
     gate_margin: float = Field(
         0.002, ge=0, lt=0.5, description="A challenger's error must be smaller by more than this share."
     )
+    learning_rate: float = Field(4e-3, gt=0, le=1, description="Highest of the cycle; see `hothouse tune`.")
+    weight_decay: float = Field(0.05, ge=0, le=1, description="How strongly weights are drawn to zero.")
+    hidden: int = Field(64, ge=4, le=4096, description="Width of the network.")
+    mixes: int = Field(6, ge=1, le=256, description="Mixtures of a channel's course over the look-back.")
+    dropout: float = Field(0.2, ge=0, lt=1, description="Share of hidden values left out in training.")
+    silence: float = Field(0.3, ge=0, lt=1, description="Share of channels taken away in training.")
     force_promote: bool = Field(False, description="Promote whatever the gate says (demonstrations only).")
     mlflow_uri: str = Field("", description="MLflow tracking server; empty: an SQLite file in the data folder.")
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli import ask, backtest, change, house, learn, letters, site, system
+from services.cli import ask, backtest, change, house, learn, letters, site, system, tune
 from services.cli.base import Group, Options
 
 __all__ = ["app", "main"]
@@ -56,6 +56,7 @@ ask.register(app)
 backtest.register(app)
 letters.register(app)
 learn.register(app)
+tune.register(app)
 house.register(app)
 
 

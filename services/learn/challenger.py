@@ -19,13 +19,14 @@ from models.features import Inputs
 from models.gate import Verdict, judge
 from models.network import QuantileNetwork
 from models.spec import ForecastSpec
-from models.training import Errors, FitResult, TrainingConfig, WindowSet, evaluate
+from models.training import Errors, FitResult, WindowSet, evaluate
 from services.config import LearnSettings
 from services.errors import TrainingError
 from services.learn import dataset
 from services.learn.dataset import DataRange
 from services.learn.examples import EVALUATED_ORIGINS, origins_after, spread, zone_places
 from services.learn.job import Job
+from services.learn.options import network_options, training_config
 from services.learn.recipe import recipe_of
 from services.learn.rival import Rival, rival_of
 from services.learn.trainer import TrainPlan, train
@@ -136,13 +137,8 @@ def _not_replayable(job: Job, fitted: FitResult) -> str:
     return "it went on from a checkpoint after a worker was lost" if fitted.resumed else ""
 
 
-def _config(settings: LearnSettings) -> TrainingConfig:
-    return TrainingConfig(epochs=settings.epochs, max_windows=settings.max_windows, seed=settings.seed)
-
-
 def _options(settings: LearnSettings) -> dict[str, Any]:
-    config = _config(settings)
-    return {name: getattr(config, name) for name in ("hidden", "mixes", "dropout", "silence")}
+    return network_options(settings)
 
 
 def _plan(job: Job, found: DataRange, cut_ms: int, rival: Rival) -> TrainPlan:
@@ -150,13 +146,15 @@ def _plan(job: Job, found: DataRange, cut_ms: int, rival: Rival) -> TrainPlan:
         name=job.name,
         folder=str(Path(job.storage, "train")),
         spec=job.spec,
-        config=_config(job.learn),
+        config=training_config(job.learn),
         places=zone_places(job.places, found),
         cut_ms=cut_ms,
         shares=dataset.share_out(found.rows, job.workers),
         workers=job.workers,
         use_gpu=job.use_gpu,
         initial_state=rival.initial_state,
+        min_workers=job.learn.min_workers,
+        sharded=job.learn.sharded,
     )
 
 

@@ -16,11 +16,12 @@ from models.spec import ForecastSpec, Place
 from services.config import LearnSettings
 from services.errors import TrainingError
 from services.learn.job import Job
+from services.learn.options import TUNABLE
 
 __all__ = ["differing_versions", "job_of", "recipe_of"]
 
 PACKAGES = ("hothouse", "torch", "numpy")
-LEARN = {"epochs", "max_windows", "seed", "held_back", "timeout_s"}
+LEARN = {"epochs", "max_windows", "seed", "held_back", "timeout_s", *TUNABLE}
 """The settings that a training needs; others may name servers, and change."""
 
 

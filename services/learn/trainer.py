@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,8 +25,10 @@ import ray.data
 import ray.train
 import ray.train.torch
 import torch
+from torch import nn
 
 from models.progress import PROGRESS_FILE, Progress, ProgressError
+from models.sharding import shard
 from models.spec import ForecastSpec, Place
 from models.training import FitResult, TrainingConfig, fit
 from models.windows import WindowSet
@@ -51,7 +53,8 @@ State = Mapping[str, npt.NDArray[Any]]
 class TrainPlan:
     """A training besides its rows; ``shares[rank]`` are the zones (``site/zone``) of a worker.
 
-    A training of the same ``name`` in the same ``folder`` is the same one: it goes on where it stopped.
+    A training of the same ``name`` in the same ``folder`` is the same one: it goes on where it stopped. With
+    ``min_workers`` it does with so few where there is no room for all, and takes more when there is.
     """
 
     name: str
@@ -64,6 +67,8 @@ class TrainPlan:
     workers: int
     use_gpu: bool
     initial_state: State | None = None
+    min_workers: int = 0  # 0: none less than planned
+    sharded: bool = False  # each worker holds a piece of the network (FSDP2), not all of it (DDP)
 
 
 def train(rows: ray.data.Dataset, plan: TrainPlan) -> FitResult:
@@ -79,7 +84,7 @@ def train(rows: ray.data.Dataset, plan: TrainPlan) -> FitResult:
         datasets={"rows": rows},
         dataset_config=ray.train.DataConfig(datasets_to_split=[]),  # zones are whole: each worker picks its own
         scaling_config=ray.train.ScalingConfig(
-            num_workers=min(plan.workers, len(plan.shares)),
+            num_workers=_worker_range(plan),
             use_gpu=plan.use_gpu,
             resources_per_worker={"CPU": WORKER_CPUS} | ({"GPU": 1} if plan.use_gpu else {}),
         ),
@@ -126,7 +131,7 @@ def _loop(config: dict[str, Any]) -> FitResult:
     result = fit(
         windows, origins, settings,
         cut_ms=plan.cut_ms, initial_state=plan.initial_state, progress=_resume(plan), on_epoch=keep,
-        wrap=ray.train.torch.prepare_model if world > 1 else lambda network: network,
+        wrap=_wrapping(plan) if world > 1 else lambda network: network,
         device=ray.train.torch.get_device() if plan.use_gpu else "cpu",
         steps_per_epoch=_common_steps(len(origins), settings) if world > 1 else None,
     )  # fmt: skip
@@ -184,6 +189,17 @@ def _resume(plan: TrainPlan) -> Progress | None:
 
 def _run_folder(plan: TrainPlan) -> Path:
     return Path(plan.folder, plan.name)
+
+
+def _worker_range(plan: TrainPlan) -> int | tuple[int, int]:
+    """How many workers Ray Train is to start: a number, or from so few to so many."""
+    most = min(plan.workers, len(plan.shares))
+    return (plan.min_workers, most) if 0 < plan.min_workers < most else most
+
+
+def _wrapping(plan: TrainPlan) -> Callable[[nn.Module], nn.Module]:
+    wrap: Callable[[nn.Module], nn.Module] = shard if plan.sharded else ray.train.torch.prepare_model
+    return wrap
 
 
 def _common_steps(origins: int, config: TrainingConfig) -> int:
