@@ -198,7 +198,7 @@ def this_runtime() -> dict[str, Any]:
 
 
 def _nodes() -> int:
-    return sum(bool(node["Alive"]) for node in ray.nodes())
+    return sum(bool(node["Alive"]) and node["Resources"].get("CPU", 0) > 0 for node in ray.nodes())
 
 
 def _worth_it(places: int) -> int:
