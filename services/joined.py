@@ -97,7 +97,9 @@ def _who_sees(path: Path, nodes: dict[str, str]) -> dict[str, bool]:
 
     is_there = ray.remote(num_cpus=0.01, max_retries=1)(_is_there)
     asked = {
-        address: is_there.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(str(path))
+        address: is_there.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
+            str(path)
+        )
         for node, address in nodes.items()
     }
     try:

@@ -8,19 +8,29 @@ ENV PATH=/opt/hothouse/bin:$PATH \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PYTHONUNBUFFERED=1
 
+# Wheels of your own; another build context of this name takes its place.
+FROM scratch AS wheels
+COPY deploy/images/no-wheels /
+
+# What of pyproject.toml says which packages are needed: a change of a tool's settings must not install them again.
+FROM base AS manifest
+WORKDIR /build
+COPY pyproject.toml requirements.lock ./
+RUN sed -i '/^\[tool\.ruff\]/,$d' pyproject.toml
+
 # Dependencies alone: this layer is made again when they change, not when the code does.
 FROM base AS dependencies
 ARG ACCELERATOR=cpu
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 RUN python3 -m venv /opt/hothouse
 WORKDIR /build
-COPY pyproject.toml requirements.lock README.md LICENSE ./
+COPY --from=manifest /build ./
 # The packages are empty here: only what pyproject.toml says of them counts. PyPI has no CPU build of torch, which is
 # why that comes first and from elsewhere; where its index cannot be reached, the CUDA build serves as well, but is large.
 RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
     --mount=type=bind,from=wheels,target=/wheels \
     --mount=type=cache,target=/root/.cache/pip \
-    mkdir edge models services && touch edge/__init__.py models/__init__.py services/__init__.py; \
+    mkdir edge models services && touch edge/__init__.py models/__init__.py services/__init__.py README.md LICENSE; \
     if [ "${ACCELERATOR}" = cpu ]; then \
         pip install --retries 1 --timeout 30 --index-url "${TORCH_INDEX}" --constraint requirements.lock torch || \
             echo "WARNING: no CPU build of torch from ${TORCH_INDEX}; taking the CUDA build, 4 GB larger" >&2; \

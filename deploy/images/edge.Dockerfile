@@ -7,21 +7,32 @@ ENV PATH=/opt/hothouse/bin:$PATH \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PYTHONUNBUFFERED=1
 
+# Wheels of your own; another build context of this name takes its place.
+FROM scratch AS wheels
+COPY deploy/images/no-wheels /
+
+# What of pyproject.toml says which packages are needed: a change of a tool's settings must not install them again.
+FROM base AS manifest
+WORKDIR /build
+COPY pyproject.toml requirements.lock ./
+RUN sed -i '/^\[tool\.ruff\]/,$d' pyproject.toml
+
 # Dependencies alone: this layer is made again when they change, not when the code does.
 FROM base AS dependencies
 RUN python3 -m venv /opt/hothouse
 WORKDIR /build
-COPY pyproject.toml requirements.lock README.md LICENSE ./
+COPY --from=manifest /build ./
 # The packages are empty here: only what pyproject.toml says of them counts.
 RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
     --mount=type=bind,from=wheels,target=/wheels \
     --mount=type=cache,target=/root/.cache/pip \
-    mkdir edge models services && touch edge/__init__.py models/__init__.py services/__init__.py; \
+    mkdir edge models services && touch edge/__init__.py models/__init__.py services/__init__.py README.md LICENSE; \
     pip install --find-links /wheels --constraint requirements.lock '.[kafka]' \
     && pip uninstall --yes --quiet hothouse \
     && find /opt/hothouse -name tests -path '*site-packages*' -type d -prune -exec rm -rf {} +
 
 FROM dependencies AS package
+COPY pyproject.toml README.md LICENSE ./
 COPY edge edge
 COPY models models
 COPY services services

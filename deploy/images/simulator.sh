@@ -9,5 +9,6 @@ if [ "${speed}" != 1 ] && [ -f "${status}" ]; then
     stopped_ms=$(sed -n 's/.*"now_ms": \([0-9]*\).*/\1/p' "${status}")
     [ -z "${stopped_ms}" ] || set -- --start-ms "${stopped_ms}" "$@"
 fi
+# shellcheck disable=SC2086 # options are words
 exec hothouse simulate --speed "${speed}" --status-file "${status}" \
-    --messages-file "${folder}/messages-$(date +%s).tsv" "$@"
+    --messages-file "${folder}/messages-$(date +%s).tsv" ${SIMULATOR_OPTIONS:-} "$@"
