@@ -1,5 +1,8 @@
-#!/bin/sh
-# Healthy once the system that runs on the data folder answers for at least one zone.
+#!/bin/bash
+# Healthy once the system that runs on the data folder answers for at least one zone. No Python: this runs every few seconds.
 set -eu
-url=$(sed -n 's/.*"url": "\([^"]*\)".*/\1/p' "${HOTHOUSE_DATA_DIR}/run.json")
-exec python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1] + "/health/ready", timeout=4)' "${url:?}"
+address=$(sed -n 's|.*"url": "http://\([^"]*\)".*|\1|p' "${HOTHOUSE_DATA_DIR}/run.json")
+exec 3<>"/dev/tcp/${address%:*}/${address##*:}"
+printf 'GET /health/ready HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' "${address}" >&3
+read -r _ status _ <&3
+[ "${status}" = 200 ]

@@ -9,7 +9,8 @@ url=${INFLUXDB_URL:-http://influxdb:8086}/query
 printf 'user = "%s:%s"\n' "${user}" "${password}" >/tmp/login
 
 ask() { # the query, on standard input
-    curl --silent --show-error --fail --output /dev/null --data-urlencode q@- "$@" "${url}"
+    curl --silent --show-error --fail --retry 20 --retry-connrefused --retry-delay 1 --output /dev/null \
+        --data-urlencode q@- "$@" "${url}"
 }
 
 printf 'SHOW DATABASES' | ask --config /tmp/login 2>/dev/null ||

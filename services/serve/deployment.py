@@ -136,6 +136,8 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
     Keys.load(settings.data_dir, settings.api.read_key_file)  # a bad key file must stop the start, not a replica
     host, port = settings.api.host, settings.api.port
     joins = bool(settings.ray.address)  # then HTTP is on other nodes: what is free here says nothing
+    if port == 0 and joins:
+        raise StartError("api.port is 0, and a port that is free here may be taken on the cluster", "Set api.port.")
     if port == 0:
         port = free_port(host)
     elif not joins and _is_taken(host, port):

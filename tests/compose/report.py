@@ -47,7 +47,7 @@ class Report:
             print("\nThe ledger, in messages")
             for name, count in self.ledger.items():
                 print(f"  {name.replace('_', ' '):14} {count:>9,}")
-        wrong = [f"✗ {what}: {seen}" for what, holds, seen in self._checks if not holds]
+        wrong = [f"✗ {what}: {seen[-300:]}" for what, holds, seen in self._checks if not holds]
         took_s = time.monotonic() - self._began_s
         print(f"\n{len(self._checks) - len(wrong)} of {len(self._checks)} checks held, in {took_s / 60:.1f} minutes")
         print("\n".join(wrong))

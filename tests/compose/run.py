@@ -92,7 +92,7 @@ def _see_the_way(stack: Stack, report: Report) -> None:
         for points in answer["forecasts"].values()
         for point in points
     ]
-    report.check("/predict of each zone: ordered quantiles", bool(bands) and all(bands), f"{len(bands)} of 3 zones")
+    report.check("/predict of each zone: ordered quantiles", bool(bands) and all(bands), f"{len(bands)} points of {len(found)} zones")
 
 
 def _learn(stack: Stack, report: Report, probe: Probe) -> None:

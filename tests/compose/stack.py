@@ -167,5 +167,5 @@ class Stack:
         except subprocess.TimeoutExpired as error:
             raise StackError(f"{shown} took longer than {timeout_s:g} s") from error
         if done.returncode:
-            raise StackError(f"{shown} ended with {done.returncode}:\n{(done.stdout + done.stderr).strip()[-2000:]}")
+            raise StackError(f"{shown} ended with {done.returncode}:\n{(done.stdout + done.stderr).strip()[-800:]}")
         return done.stdout
