@@ -2,6 +2,7 @@
 # `hothouse up`, in a container. Where HOTHOUSE_RAY__ADDRESS names a cluster, the container becomes a node of it first, one
 # without CPUs: Ray lets programs join from nodes only, and the work belongs on the workers.
 set -eu
+rm -f "${HOTHOUSE_DATA_DIR}/run.json" # one that was killed left it, and its address may still answer
 if [ -z "${HOTHOUSE_RAY__ADDRESS:-}" ]; then
     exec hothouse up "$@"
 fi

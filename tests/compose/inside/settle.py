@@ -34,7 +34,8 @@ PATIENCE_S = 90.0
 KEPT_BYTES = 1024
 """A dead letter keeps so much of its message."""
 TRUE = ("sample", "duplicates", "late")
-_BOOT_AND_SEQ = re.compile(rb'"boot":"([^"]+)","seq":([0-9]+)')
+_BOOT_AND_SEQ = re.compile(rb'\["[^"]+","[^"]+","[^"]+","([^"]+)",([0-9]+)')
+"""How the payload of a late sample's letter begins: site, zone, device, boot, seq."""
 
 Id = tuple[str, str, int]  # topic, boot, seq
 Message = tuple[str, bytes]  # topic, payload
@@ -161,7 +162,7 @@ def _read_letters(into: Found, settings: Settings) -> None:
         with DeadLetters(settings.storage, partition) as kept:
             for letter in kept.newest(1_000_000):
                 if letter.reason == "late":
-                    named = _BOOT_AND_SEQ.search(letter.payload)  # it may be cut short, and be no JSON any more
+                    named = _BOOT_AND_SEQ.match(letter.payload)  # it may be cut short, and be no JSON any more
                     assert named is not None
                     into.late[letter.topic, named[1].decode(), int(named[2])] += 1
                 else:
