@@ -15,10 +15,10 @@ venv := .venv
 stamp := $(venv)/.stamp
 bin := $(venv)/bin
 
-.PHONY: help setup demo test long seeds chaos check format bench clean
+.PHONY: help setup demo test long seeds chaos check format bench secrets e2e clean
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 setup: $(stamp) ## make or refresh .venv
 	@echo "$(venv) fits requirements.lock; try: make demo"
@@ -27,7 +27,7 @@ demo: $(stamp) ## run the whole system on this machine; options: make demo ARGS=
 	@$(bin)/hothouse demo $(ARGS)
 
 # Tests that start processes mostly wait, so two parts run side by side.
-plain := not (ray or browser or chaos or e2e or long)
+plain := not (ray or browser or chaos or e2e or long or compose)
 
 test: $(stamp) ## run the tests, but for the long ones; one file: make test ARGS=tests/edge/test_log.py
 ifneq ($(strip $(ARGS)),)
@@ -36,7 +36,7 @@ else
 	@echo "Two parts run side by side; this is the first, the other follows ($(venv)/test-plain.log)."
 	@failed=0; trap 'kill $$pid 2> /dev/null || true' EXIT; \
 	    nice -n 5 $(bin)/python -m pytest -p no:cacheprovider -m "$(plain)" > $(venv)/test-plain.log 2>&1 & pid=$$!; \
-	    $(bin)/python -m pytest -m "not long and not ($(plain))" || failed=1; \
+	    $(bin)/python -m pytest -m "not long and not compose and not ($(plain))" || failed=1; \
 	    wait $$pid || failed=1; cat $(venv)/test-plain.log; exit $$failed
 endif
 
@@ -52,6 +52,13 @@ chaos: $(stamp) ## kill parts for ten minutes, settle the ledger: make chaos MIN
 	    $(bin)/python -m tests.chaos.run --whole --log $$log --minutes $(MINUTES) || failed=1; done; \
 	    HOTHOUSE_TEST_SEEDS=$(SEEDS) HOTHOUSE_TEST_KILLS=3 $(bin)/python -m pytest -s tests/chaos $(ARGS) || failed=1; \
 	    exit $$failed
+
+# Both need Docker, and no .venv.
+secrets: ## make the secrets of deploy/compose.yaml: passwords, tokens, the broker's rules
+	@deploy/secrets.sh
+
+e2e: ## the whole system in containers: build, run, kill, cut, balance the ledger; KEEP=1 leaves it running
+	@$(PYTHON) -m tests.compose.run $(if $(KEEP),--keep) $(ARGS)
 
 check: $(stamp) ## formatting, lint, types, import rules, doctests
 	$(bin)/ruff format --check .

@@ -94,8 +94,10 @@ class Reader:
         end = int(self._clients.scout.end_offsets([at])[at])
         while not place.fetched and place.next < end:
             if time.monotonic() > now_s + self._address.timeout_s:
-                # It was deleted behind our back, or its server does not answer: look again from the start.
-                del self._places[partition]
+                # It was deleted behind our back, its server does not answer, or the consumer is stuck, which it then
+                # stays: a fresh one looks again from the start.
+                self._places.clear()
+                self._clients.drop_reader()
                 raise LogError(f"{self._address}: partition {partition} gives nothing from offset {place.next}")
             self._poll(FETCH_WAIT_MS)
 

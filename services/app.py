@@ -115,7 +115,7 @@ class System:
         settings = self.settings
         self._parts.enter_context(FolderLock(settings.data_dir))
         settings.logs_dir.mkdir(exist_ok=True)
-        if not settings.mqtt.host:
+        if not settings.mqtt.host and settings.mqtt.gateway == "here":
             self._say("starting a local MQTT broker")
             broker = self._parts.enter_context(LocalBroker(settings.data_dir / "broker"))
             self.mqtt_host, self.mqtt_port, self.mqtt_username = broker.host, broker.port, broker.username
@@ -127,8 +127,9 @@ class System:
         self._serving.board.put_stats.remote("runtime", asdict(runtime.ingress))
         if warming is not None:
             warming.join_or_raise()
-        self._start_gateway()
-        self._parts.enter_context(_Repeating(self._report_gateway, GATEWAY_REPORT_S))
+        if settings.mqtt.gateway == "here":
+            self._start_gateway()
+            self._parts.enter_context(_Repeating(self._report_gateway, GATEWAY_REPORT_S))
         run_file = settings.data_dir / "run.json"
         mqtt = {
             "host": self.mqtt_host,

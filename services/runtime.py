@@ -29,7 +29,8 @@ from typing import Any
 from services.config import Settings
 from services.errors import StartError
 from services.interrupts import deferred_interrupts
-from services.messages import NAMESPACE
+from services.joined import check_nodes, end_earlier_run
+from services.messages import APP_NAME, NAMESPACE
 
 __all__ = ["Ingress", "RayRuntime", "end_left_over", "free_port", "probe_ingress", "write_secret"]
 
@@ -115,6 +116,9 @@ class RayRuntime:
             self._environment_before = {name: os.environ.get(name) for name in wanted}
             os.environ.update(wanted)
             self._init()
+            if self.joins:
+                check_nodes(self._settings)
+                end_earlier_run()
         except BaseException:
             self._leave()
             raise
@@ -191,8 +195,7 @@ class RayRuntime:
         import ray
 
         if ray.is_initialized():
-            if not self.joins:
-                _within(SERVE_STOP_S, _shutdown_serve)
+            _within(SERVE_STOP_S, _delete_application if self.joins else _shutdown_serve)
             _within(RAY_STOP_S, ray.shutdown)
         if self._folder is not None:
             _end_processes_using(self._folder)
@@ -308,6 +311,12 @@ def _send_raylet_messages_to_the_log() -> None:
 def _shutdown_serve() -> None:
     if serve := sys.modules.get("ray.serve"):  # else the start was interrupted before it was imported
         serve.shutdown()
+
+
+def _delete_application() -> None:
+    """Serve itself belongs to the cluster, the application on it is ours."""
+    if serve := sys.modules.get("ray.serve"):
+        serve.delete(APP_NAME)
 
 
 def _within(patience_s: float, action: Callable[[], Any]) -> None:

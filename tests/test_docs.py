@@ -64,6 +64,18 @@ def test_every_reason_of_refusal_is_documented() -> None:
     assert [reason for reason in reasons if f"`{reason}`" not in page] == []
 
 
+def test_every_variable_and_container_is_documented() -> None:
+    """What deploy/compose.yaml is filled in with, and each container of it, stands in docs/containers.md."""
+    page = text("docs/containers.md")
+    file = text("deploy/compose.yaml")
+    variables = set(re.findall(r"\$\{([A-Z_]+)", file)) - {"HOTHOUSE_VERSION"}  # a label
+    services = re.findall(
+        r"^  ([a-z][a-z0-9-]+):(?: #.*)?$", file.partition("\nservices:")[2].partition("\nnetworks:")[0], re.M
+    )
+    assert len(services) > 12
+    assert [name for name in [*sorted(variables), *services] if f"`{name}`" not in page] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link of a page names a file that is there."""

@@ -53,7 +53,8 @@ def up(
         signal.signal(signal.SIGTERM, end)
         signal.signal(signal.SIGINT, end)
         console.print(f"Hothouse runs at [bold]{system.url}[/]   (Ctrl-C stops it)", soft_wrap=True)
-        console.print(f"devices publish to MQTT at {system.mqtt_host}:{system.mqtt_port}", highlight=False)
+        if settings.mqtt.gateway == "here":
+            console.print(f"devices publish to MQTT at {system.mqtt_host}:{system.mqtt_port}", highlight=False)
         if system.mqtt_username:
             line = f"as {system.mqtt_username}, password in {system.mqtt_password_file}"
             console.print(line, highlight=False, soft_wrap=True)

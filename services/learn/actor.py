@@ -68,5 +68,6 @@ class RetrainerActor:
 
 def start_retrainer(settings: Settings) -> Any:
     """Start the actor, or find the one that runs; the slot and the board must be there. Returns its handle."""
-    actor: Any = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=0, max_concurrency=8)(RetrainerActor)
+    # A little CPU, so that it is placed where work is: heads and drivers' nodes offer none.
+    actor: Any = ray.remote(num_cpus=0.02, max_restarts=-1, max_task_retries=0, max_concurrency=8)(RetrainerActor)
     return actor.options(name=RETRAINER_ACTOR, namespace=NAMESPACE, get_if_exists=True).remote(settings)

@@ -306,7 +306,7 @@ def _name(at_ms: int) -> str:
 
 
 def _nodes() -> int:
-    return sum(bool(node["Alive"]) for node in ray.nodes())
+    return sum(bool(node["Alive"]) and node["Resources"].get("CPU", 0) > 0 for node in ray.nodes())
 
 
 def _worth_it(places: int) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 from services.config import Settings
 from services.errors import ArtefactError, StartError
 from services.forecast_spec import forecast_spec, place_of
+from services.joined import api_host
 from services.messages import (
     APP_NAME,
     BOARD_ACTOR,
@@ -143,9 +144,12 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
     write_secret(settings.data_dir / OPERATOR_KEY_FILE)
     Keys.load(settings.data_dir, settings.api.read_key_file)  # a bad key file must stop the start, not a replica
     host, port = settings.api.host, settings.api.port
+    joins = bool(settings.ray.address)  # then HTTP is on other nodes: what is free here says nothing
+    if port == 0 and joins:
+        raise StartError("api.port is 0, and a port that is free here may be taken on the cluster", "Set api.port.")
     if port == 0:
         port = free_port(host)
-    elif _is_taken(host, port):
+    elif not joins and _is_taken(host, port):
         raise StartError(f"port {port} on {host} is taken", "Set api.port to another, or to 0 for a free one.")
     try:
         serve.start(
@@ -155,6 +159,8 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
         serve.run(build_app(settings, load), name=APP_NAME, route_prefix="/")
     except (RuntimeError, TimeoutError, OSError) as error:
         raise StartError(f"the API did not start: {error}", "The replicas' logs say why.") from error
+    if joins:
+        return f"http://{api_host()}:{port}"
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host  # noqa: S104 - compared, not bound
     return f"http://{shown}:{port}"
 

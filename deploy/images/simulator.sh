@@ -1,0 +1,14 @@
+#!/bin/sh
+# The simulated greenhouse, in a container, SIMULATOR_SPEED times real time. Faster than the wall clock it is ahead of that, and
+# a log takes no samples of the past: so it goes on in time where it stopped. What it publishes is written down, a file a start.
+set -eu
+folder=${SIMULATOR_FOLDER:-/var/lib/hothouse}
+speed=${SIMULATOR_SPEED:-1}
+status=${folder}/status.json
+if [ "${speed}" != 1 ] && [ -f "${status}" ]; then
+    stopped_ms=$(sed -n 's/.*"now_ms": \([0-9]*\).*/\1/p' "${status}")
+    [ -z "${stopped_ms}" ] || set -- --start-ms "${stopped_ms}" "$@"
+fi
+# shellcheck disable=SC2086 # options are words
+exec hothouse simulate --speed "${speed}" --status-file "${status}" \
+    --messages-file "${folder}/messages-$(date +%s).tsv" ${SIMULATOR_OPTIONS:-} "$@"

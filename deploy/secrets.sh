@@ -1,0 +1,65 @@
+#!/bin/sh
+# Makes what the compose file reads from deploy/secrets: passwords of broker logins with their rules, the token of the Ray cluster,
+# InfluxDB's login. Files are readable by their owner alone, the user that the containers run as. What is there stays.
+set -eu
+umask 077
+cd "$(dirname "$0")"
+mkdir -p secrets
+
+random() { # 64 hexadecimal digits
+    od -An -N32 -tx1 /dev/urandom | tr -d ' \n'
+}
+
+keep() { # FILE COMMAND...: the command's output, unless the file has something in it
+    file=secrets/$1
+    shift
+    [ -s "${file}" ] || "$@" >"${file}"
+}
+
+influx_token() {
+    printf 'hothouse:%s' "$(random)"
+}
+
+keep ray_token random
+keep influx_token influx_token
+
+# Rules: the gateway reads everything, says that it is there, and may change how rows are made; a login writes for its devices.
+logins=gateway
+acl=secrets/mosquitto_acl
+cat >"${acl}" <<'RULES'
+user gateway
+topic read hothouse/v1/#
+topic write hothouse/presence/hothouse-gateway
+topic write hothouse/v1/+/+/+/event
+RULES
+while read -r login devices; do
+    case ${login} in '' | '#'*) continue ;; *) ;; esac
+    logins="${logins} ${login}"
+    printf '\nuser %s\n' "${login}" >>"${acl}"
+    for device in ${devices}; do
+        case ${device} in
+        clock) echo "topic write hothouse/v1/_clock" ;;
+        */*/*) printf 'topic write hothouse/v1/%s/sample\ntopic write hothouse/v1/%s/event\n' "${device}" "${device}" ;;
+        *) echo "logins: ${device} is no site/zone/device" >&2 && exit 2 ;;
+        esac >>"${acl}"
+    done
+done <mosquitto/logins
+
+# Passwords stand in a file a login; the broker gets their hashes. Nothing secret is an argument, which others could list.
+: >secrets/mosquitto_passwords
+for login in ${logins}; do
+    keep "mqtt_${login}" random
+    printf '%s:%s\n' "${login}" "$(cat "secrets/mqtt_${login}")" >>secrets/mosquitto_passwords
+done
+docker run --rm --network none --user "$(id -u):$(id -g)" --volume "${PWD}/secrets:/secrets" --entrypoint mosquitto_passwd \
+    "${MOSQUITTO_IMAGE:-eclipse-mosquitto:2}" -U /secrets/mosquitto_passwords
+
+# Containers run as who owns the files; root gives them away, for no container of ours runs as root.
+uid=$(id -u)
+if [ "${uid}" = 0 ]; then
+    uid=10001
+    chown -R "${uid}:${uid}" secrets
+fi
+[ -f .env ] || printf 'COMPOSE_PROFILES=full\n' >.env
+grep -q '^HOTHOUSE_UID=' .env || printf 'HOTHOUSE_UID=%s\n' "${uid}" >>.env
+echo "deploy/secrets holds $(find secrets -type f | wc -l) files for user ${uid}"

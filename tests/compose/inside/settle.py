@@ -1,0 +1,207 @@
+"""Runs in a container of the cluster's image: settles the ledger, and prints it as one line of JSON.
+
+    python3 settle.py MESSAGES
+
+MESSAGES holds what the simulator published, one `kind<TAB>topic<TAB>payload` a line. Every message must be in the log
+(Kafka); every true sample in the row of its zone, device and step once, or in a dead letter; all nonsense in a dead
+letter; and every row of the history in InfluxDB. Which row a sample belongs to is computed here from its own words, not
+by the system's code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from edge.log import Log, Record
+from edge.reading import Refusal
+from edge.samples import decode_samples
+from services.config import Settings, load_settings
+from services.log import open_settings_log
+from services.store.deadletters import DeadLetters
+from services.store.history import History
+
+PATIENCE_S = 90.0
+KEPT_BYTES = 1024
+"""A dead letter keeps so much of its message."""
+TRUE = ("sample", "duplicates", "late")
+_BOOT_AND_SEQ = re.compile(rb'\["[^"]+","[^"]+","[^"]+","([^"]+)",([0-9]+)')
+"""How the payload of a late sample's letter begins: site, zone, device, boot, seq."""
+
+Id = tuple[str, str, int]  # topic, boot, seq
+Message = tuple[str, bytes]  # topic, payload
+Place = tuple[str, str, int, str]  # zone, device, end of the step, metric
+
+
+@dataclass
+class Published:
+    """What the simulator wrote down: samples by their id, and nonsense."""
+
+    samples: dict[Id, dict[str, Any]] = field(default_factory=dict)
+    nonsense: set[Message] = field(default_factory=set)
+
+    @classmethod
+    def read(cls, lines: Iterable[bytes]) -> Published:
+        found = cls()
+        for line in lines:
+            kind, topic, payload = line.rstrip(b"\n").split(b"\t", 2)
+            if kind.decode() in TRUE:
+                body = json.loads(payload)
+                found.samples[topic.decode(), body["boot"], body["seq"]] = body
+            else:
+                found.nonsense.add((topic.decode(), payload[:KEPT_BYTES]))
+        return found
+
+
+@dataclass
+class Found:
+    """What became of it: arrivals in the log, dead letters, and how many readings a row was made of."""
+
+    arrived: Counter[Id] = field(default_factory=Counter)
+    refused: Counter[Message] = field(default_factory=Counter)
+    late: Counter[Id] = field(default_factory=Counter)
+    letters: Counter[Message] = field(default_factory=Counter)
+    rows: dict[Place, int] = field(default_factory=dict)
+
+
+def balance(published: Published, found: Found, step_ms: int) -> dict[str, int]:
+    """The ledger. A sample's late arrivals are letters; the first that was not late must be in its row, once."""
+    samples, nonsense = published.samples, published.nonsense
+    closed_ms = max((end_ms for _, _, end_ms, _ in found.rows), default=0)
+    last_ms = max((_end(body["ts"], step_ms) for body in samples.values()), default=0)
+    expected: Counter[Place] = Counter()
+    still_open = late = never_came = 0
+    for name, body in samples.items():
+        zone, device = name[0].split("/")[3:5]
+        end_ms = _end(body["ts"], step_ms)
+        if not found.arrived[name]:
+            never_came += 1
+        elif found.late[name] >= found.arrived[name]:
+            late += 1
+        elif end_ms > closed_ms:
+            still_open += 1
+        else:
+            expected.update((zone, device, end_ms, metric) for metric in body["values"])
+    # A sample's metrics share its fate, so a step of a device counts by the metric that fared worst.
+    lost: Counter[tuple[str, str, int]] = Counter()
+    twice: Counter[tuple[str, str, int]] = Counter()
+    for place in expected.keys() | found.rows.keys():
+        if place[2] <= last_ms:  # what came later, to close the last rows, is no part of the account
+            surplus = found.rows.get(place, 0) - expected[place]
+            lost[place[:3]] = max(lost[place[:3]], -surplus)
+            twice[place[:3]] = max(twice[place[:3]], surplus)
+    unanswered = sum(not found.letters[message] for message in nonsense)
+    return {
+        "published": len(samples) + len(nonsense), "samples": len(samples), "nonsense": len(nonsense),
+        "in_log": len(samples) - never_came + sum(message in found.refused for message in nonsense),
+        "in_rows": len(samples) - never_came - late - still_open - lost.total(), "late": late,
+        "refused": len(nonsense) - unanswered, "open": still_open,
+        "lost": lost.total() + never_came + unanswered, "twice": twice.total(),
+        "copies": found.arrived.total() - len(found.arrived), "late_copies": found.late.total() - late,
+    }  # fmt: skip
+
+
+def _end(ts_ms: int, step_ms: int) -> int:
+    return -(-ts_ms // step_ms) * step_ms
+
+
+def main() -> None:
+    """Settle and print."""
+    settings = load_settings()
+    with Path(sys.argv[1]).open("rb") as lines:
+        published = Published.read(lines)
+    found = Found()
+    _read_log(found, _records(settings, open_settings_log(settings)))
+    _read_letters(found, settings)
+    table = History(settings.storage, (), settings.stream.step_s).read(kind="devices")
+    found.rows = {(r["zone"], r["device"], r["end_ms"], r["metric"]): r["count"] for r in table.to_pylist()}
+    ledger = balance(published, found, settings.stream.step_s * 1000)
+    print(json.dumps(ledger | _compare(_zone_rows(settings), _points(settings))))
+
+
+def _records(settings: Settings, log: Log) -> list[Record]:
+    """What the log holds, once snapshots stand for all of it but ticks."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        found, unsaved = [], 0
+        for partition in range(log.partitions):
+            snapshots = (settings.storage / "snapshots").glob(f"p{partition}-*.snapshot")
+            saved = max((int(path.stem.split("-")[1]) for path in snapshots), default=0)
+            offset, end = 0, log.end_offset(partition)
+            while offset < end:
+                for record in log.read(partition, offset, min(1000, end - offset)):
+                    offset = record.offset + 1
+                    found.append(record)
+                    unsaved += record.kind != "tick" and record.offset >= saved
+        if not unsaved or time.monotonic() > deadline_s:
+            return found
+        time.sleep(1.0)
+
+
+def _read_log(into: Found, records: Iterable[Record]) -> None:
+    decoder = msgspec.msgpack.Decoder(list[Refusal])
+    for record in records:
+        if record.kind == "samples":
+            for s in decode_samples(record.payload):
+                into.arrived[f"hothouse/v1/{s.site}/{s.zone}/{s.device}/sample", s.boot, s.seq] += 1
+        elif record.kind == "refused":
+            into.refused.update((refusal.topic, refusal.payload) for refusal in decoder.decode(record.payload))
+
+
+def _read_letters(into: Found, settings: Settings) -> None:
+    for partition in range(settings.log.partitions):
+        with DeadLetters(settings.storage, partition) as kept:
+            for letter in kept.newest(1_000_000):
+                if letter.reason == "late":
+                    named = _BOOT_AND_SEQ.match(letter.payload)  # it may be cut short, and be no JSON any more
+                    assert named is not None
+                    into.late[letter.topic, named[1].decode(), int(named[2])] += 1
+                else:
+                    into.letters[letter.topic, letter.payload] += 1
+
+
+def _compare(rows: Mapping[tuple[str, int], float], points: Mapping[tuple[str, int], float]) -> dict[str, int]:
+    return {
+        "rows": len(rows), "rows_not_in_influxdb": len(rows.keys() - points.keys()),
+        "rows_other_in_influxdb": sum(key in points and abs(points[key] - value) > 1e-3 for key, value in rows.items()),
+        "points_without_row": len(points.keys() - rows.keys()),
+    }  # fmt: skip
+
+
+def _zone_rows(settings: Settings) -> dict[tuple[str, int], float]:
+    """Zone and time -> air temperature, in the history."""
+    table = History(settings.storage, ("air_temp_c",), settings.stream.step_s).read()
+    rows = {(row["zone"], row["end_ms"]): row["air_temp_c"] for row in table.to_pylist()}
+    return {key: value for key, value in rows.items() if value == value}
+
+
+def _points(settings: Settings) -> dict[tuple[str, int], float]:
+    """The same, asked of InfluxDB in Flux."""
+    from influxdb_client import InfluxDBClient
+
+    flux = (
+        f'from(bucket: "{settings.influx.bucket}") |> range(start: 2000-01-01T00:00:00Z, stop: 2100-01-01T00:00:00Z)'
+        ' |> filter(fn: (r) => r._measurement == "zone_climate" and r._field == "air_temp_c")'
+        ' |> keep(columns: ["_time", "_value", "zone"])'
+    )
+    assert settings.influx.token_file is not None
+    token = settings.influx.token_file.read_text().strip()
+    with InfluxDBClient(settings.influx.url, token, org=settings.influx.org, timeout=60_000) as client:
+        return {
+            (record["zone"], round(record["_time"].timestamp() * 1000)): record["_value"]
+            for table in client.query_api().query(flux)
+            for record in table.records
+        }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""What `make e2e` prints: a timeline while it runs, a table in the end. Standard library only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+__all__ = ["Report"]
+
+
+@dataclass
+class Report:
+    """Collects; prints each line of the timeline at once."""
+
+    ledger: dict[str, int] = field(default_factory=dict)
+    harms: list[tuple[str, float, float]] = field(default_factory=list)  # what, recovery s, longest gap s
+    _checks: list[tuple[str, bool, str]] = field(default_factory=list)
+    _began_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def failed(self) -> bool:
+        """Whether something did not hold."""
+        return not all(holds for _, holds, _ in self._checks)
+
+    def say(self, words: str) -> None:
+        """A line of the timeline."""
+        print(f"{time.monotonic() - self._began_s:7.1f} s  {words}", flush=True)
+
+    def check(self, what: str, holds: bool, seen: str = "") -> None:
+        """Something that must hold."""
+        self._checks.append((what, holds, seen))
+        self.say(f"{'✓' if holds else '✗'} {what}{f' ({seen})' if seen else ''}")
+
+    def checks(self, found: Iterable[tuple[str, bool, str]]) -> None:
+        """Several of them."""
+        for what, holds, seen in found:
+            self.check(what, holds, seen)
+
+    def print(self) -> None:
+        """The table."""
+        if self.harms:
+            print(f"\n{'what was done':32} {'recovered after':>16} {'longest without /predict':>26}")
+            for what, took_s, gap_s in self.harms:
+                print(f"{what:32} {took_s:14.0f} s {gap_s:24.1f} s")
+        if self.ledger:
+            print("\nThe ledger, in messages")
+            for name, count in self.ledger.items():
+                print(f"  {name.replace('_', ' '):14} {count:>9,}")
+        wrong = [f"✗ {what}: {seen[-300:]}" for what, holds, seen in self._checks if not holds]
+        took_s = time.monotonic() - self._began_s
+        print(f"\n{len(self._checks) - len(wrong)} of {len(self._checks)} checks held, in {took_s / 60:.1f} minutes")
+        print("\n".join(wrong))

@@ -1,0 +1,72 @@
+"""The compose file: valid for every profile, its containers may do little, one port is published."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import require_program
+
+pytestmark = pytest.mark.compose
+
+FILE = Path(__file__).parents[2] / "deploy" / "compose.yaml"
+FULL = {
+    "simulator", "mosquitto-volume", "mosquitto", "gateway", "kafka", "influxdb", "influxdb-setup", "mlflow",
+    "prometheus", "ray-head", "ray-worker", "service",
+}  # fmt: skip
+MINIMAL = {"simulator", "mosquitto-volume", "mosquitto", "gateway-to-file", "standalone"}
+
+
+def configuration(profile: str, **variables: str) -> dict[str, Any]:
+    """What Compose makes of the file, without the folder's `.env`."""
+    command = [require_program("docker"), "compose", "-f", str(FILE), "--env-file", "/dev/null", "--profile", profile]
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", **variables}
+    done = subprocess.run([*command, "config", "--format", "json"], capture_output=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize(("profile", "services"), [("full", FULL), ("minimal", MINIMAL)])
+def test_a_profile_is_valid_and_has_its_services(profile: str, services: set[str]) -> None:
+    """Each profile has exactly the containers that docs/containers.md lists."""
+    assert set(configuration(profile)["services"]) == services
+
+
+@pytest.mark.parametrize("profile", ["full", "minimal"])
+def test_one_port_on_loopback(profile: str) -> None:
+    """Only the API is published, on 127.0.0.1, where HOTHOUSE_PORT says."""
+    services = configuration(profile, HOTHOUSE_PORT="9999")["services"].values()
+    ports = [port for service in services for port in service.get("ports", [])]
+    assert [(port["host_ip"], port["published"], port["target"]) for port in ports] == [("127.0.0.1", "9999", 8000)]
+
+
+@pytest.mark.parametrize("profile", ["full", "minimal"])
+def test_our_containers_may_do_little(profile: str) -> None:
+    """What is built here runs read-only, without capabilities, and as a user that is not root."""
+    ours = [service for service in configuration(profile)["services"].values() if "build" in service]
+    assert ours
+    for service in ours:
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["user"].split(":")[0] not in ("", "0", "root")
+
+
+def test_the_head_takes_no_work_and_all_nodes_want_the_token() -> None:
+    """As on Kubernetes: --num-cpus=0 on the head, RAY_AUTH_MODE=token on every node."""
+    services = configuration("full")["services"]
+    assert "--num-cpus=0" in services["ray-head"]["command"]
+    for node in ("ray-head", "ray-worker", "service"):
+        assert services[node]["environment"]["RAY_AUTH_MODE"] == "token"
+
+
+def test_images_can_be_others() -> None:
+    """Every image is overridden by its variable."""
+    parts = ("HOTHOUSE_CLUSTER", "HOTHOUSE_EDGE", "KAFKA", "INFLUXDB", "MOSQUITTO", "PROMETHEUS")
+    names = [f"{part}_IMAGE" for part in parts]
+    services = configuration("full", **{name: f"mine/{name.lower()}" for name in names})["services"]
+    assert all(service["image"].startswith("mine/") for service in services.values())

@@ -1,0 +1,89 @@
+"""`make secrets`, without a Docker: who may read its files, what its rules allow, and that it keeps what is there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def deploy(tmp_path: Path) -> Path:
+    """The folder with the script and a list of logins; `docker`, which hashes passwords, only writes its arguments."""
+    folder = tmp_path / "deploy"
+    (folder / "mosquitto").mkdir(parents=True)
+    shutil.copy(ROOT / "deploy/secrets.sh", folder)
+    (folder / "mosquitto/logins").write_text(
+        "# comment\nporch demo/z1/porch\nhouse demo/_site/weather demo/z1/climate clock\n"
+    )
+    fake = tmp_path / "bin" / "docker"
+    fake.parent.mkdir()
+    fake.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/docker.log\n')
+    fake.chmod(0o700)
+    return folder
+
+
+def make(deploy: Path) -> None:
+    """Run it."""
+    path = f"{deploy.parent}/bin:{os.environ['PATH']}"
+    subprocess.run([deploy / "secrets.sh"], check=True, env={"PATH": path}, capture_output=True)
+
+
+def test_files_are_their_owners_alone(deploy: Path) -> None:
+    """Every secret has mode 0600, in a folder of mode 0700, and is long."""
+    make(deploy)
+    files = list((deploy / "secrets").iterdir())
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert stat.S_IMODE((deploy / "secrets").stat().st_mode) == 0o700
+    names = {file.name for file in files}
+    assert names >= {"ray_token", "influx_token", "mqtt_gateway", "mqtt_porch", "mqtt_house", "mosquitto_acl"}
+    assert len((deploy / "secrets/ray_token").read_text()) == 64
+
+
+def test_what_is_there_stays(deploy: Path) -> None:
+    """A second run changes no secret; one that was deleted is made anew, another than before."""
+    make(deploy)
+    before = {file.name: file.read_text() for file in (deploy / "secrets").iterdir()}
+    (deploy / "secrets/mqtt_porch").unlink()
+    make(deploy)
+    after = {file.name: file.read_text() for file in (deploy / "secrets").iterdir()}
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"mqtt_porch", "mosquitto_passwords"}
+
+
+def test_a_login_writes_for_its_devices_and_reads_nothing(deploy: Path) -> None:
+    """The rules of a login name its own devices' topics one by one; the gateway alone reads."""
+    make(deploy)
+    rules = (deploy / "secrets/mosquitto_acl").read_text()
+    by_login = {
+        part.splitlines()[0]: part.splitlines()[1:] for part in rules.strip().removeprefix("user ").split("\n\nuser ")
+    }
+    assert by_login["porch"] == [
+        "topic write hothouse/v1/demo/z1/porch/sample", "topic write hothouse/v1/demo/z1/porch/event",
+    ]  # fmt: skip
+    assert "topic write hothouse/v1/_clock" in by_login["house"]
+    assert [login for login, lines in by_login.items() if any(" read " in line for line in lines)] == ["gateway"]
+    assert not any("#" in line or "+" in line for login in ("porch", "house") for line in by_login[login])
+
+
+def test_no_secret_is_an_argument(deploy: Path) -> None:
+    """What hashes the passwords is told a file, not them."""
+    make(deploy)
+    said = (deploy.parent / "docker.log").read_text()
+    passwords = [file.read_text() for file in (deploy / "secrets").glob("mqtt_*")]
+    assert "mosquitto_passwd" in said
+    assert not any(password in said for password in passwords)
+
+
+def test_a_device_that_is_none_is_refused(deploy: Path) -> None:
+    """A line that names no site/zone/device stops it."""
+    (deploy / "mosquitto/logins").write_text("porch demo/porch\n")
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        make(deploy)
+    assert b"demo/porch is no site/zone/device" in refused.value.stderr

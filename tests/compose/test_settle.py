@@ -1,0 +1,85 @@
+"""The ledger of `make e2e` sees what is lost and what counts twice."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from tests.compose.inside.settle import Found, Published, balance
+
+STEP_MS = 300_000
+TOPIC = "hothouse/v1/demo/z/climate/sample"
+BOOT = "9f3c62d1a07be845"
+
+
+def line(kind: str, seq: int, ts_ms: int) -> bytes:
+    """A line as the simulator writes it."""
+    body = {"ts": ts_ms, "boot": BOOT, "seq": seq, "values": {"air_temp_c": 20.0, "rh_pct": 70.0}}
+    return f"{kind}\t{TOPIC}\t{json.dumps(body)}\n".encode()
+
+
+def whole() -> tuple[Published, Found]:
+    """Three samples of two steps, a latecomer and a malformed message, all accounted for."""
+    published = Published.read([
+        line("sample", 1, 60_000), line("sample", 2, 300_000), line("duplicates", 2, 300_000),
+        line("sample", 3, 360_000), line("late", 4, 30_000), f"malformed\t{TOPIC}\t{{".encode(),
+    ])  # fmt: skip
+    found = Found(
+        arrived=Counter({(TOPIC, BOOT, seq): 1 + (seq == 2) for seq in (1, 2, 3, 4)}),
+        refused=Counter([(TOPIC, b"{")]), late=Counter([(TOPIC, BOOT, 4)]), letters=Counter([(TOPIC, b"{")]),
+        rows={
+            ("z", "climate", end_ms, metric): count
+            for end_ms, count in ((300_000, 2), (600_000, 1)) for metric in ("air_temp_c", "rh_pct")
+        },
+    )  # fmt: skip
+    return published, found
+
+
+def test_what_is_whole_balances() -> None:
+    """Samples in rows, a latecomer and nonsense in letters, copies beside them: nothing lost, nothing twice."""
+    ledger = balance(*whole(), STEP_MS)
+    assert ledger == {
+        "published": 5, "samples": 4, "nonsense": 1, "in_log": 5, "in_rows": 3, "late": 1, "refused": 1, "open": 0,
+        "lost": 0, "twice": 0, "copies": 1, "late_copies": 0,
+    }  # fmt: skip
+
+
+def test_a_sample_that_is_in_no_row_is_lost() -> None:
+    """One metric of one sample missing in a row is a sample lost."""
+    published, found = whole()
+    found.rows["z", "climate", 300_000, "rh_pct"] -= 1
+    ledger = balance(published, found, STEP_MS)
+    assert (ledger["lost"], ledger["in_rows"]) == (1, 2)
+
+
+def test_a_sample_that_never_came_is_lost() -> None:
+    """Also where its row is not closed yet."""
+    published, found = whole()
+    del found.arrived[TOPIC, BOOT, 3]
+    del found.rows["z", "climate", 600_000, "air_temp_c"], found.rows["z", "climate", 600_000, "rh_pct"]
+    assert balance(published, found, STEP_MS)["lost"] == 1
+
+
+def test_a_reading_too_many_counts_twice() -> None:
+    """A row made of more readings than there were samples has one of them twice."""
+    published, found = whole()
+    found.rows["z", "climate", 600_000, "air_temp_c"] += 1
+    assert balance(published, found, STEP_MS)["twice"] == 1
+
+
+def test_a_late_copy_excuses_nothing() -> None:
+    """A sample that came in time and once more late must be in its row, whatever letter its copy has."""
+    published, found = whole()
+    found.arrived[TOPIC, BOOT, 1] += 1
+    found.late[TOPIC, BOOT, 1] += 1
+    assert balance(published, found, STEP_MS)["lost"] == 0
+    for metric in ("air_temp_c", "rh_pct"):
+        found.rows["z", "climate", 300_000, metric] -= 1
+    assert balance(published, found, STEP_MS)["lost"] == 1
+
+
+def test_nonsense_without_a_letter_is_lost() -> None:
+    """What was refused must have its letter."""
+    published, found = whole()
+    found.letters.clear()
+    assert balance(published, found, STEP_MS)["lost"] == 1

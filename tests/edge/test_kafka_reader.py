@@ -1,0 +1,66 @@
+"""Reading on in a log on Kafka, with consumers that are not there: what is done about one that is stuck."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from edge.kafka_address import KafkaAddress
+from edge.kafka_reader import Reader
+from edge.log_contract import LogError
+
+
+class Consumer:
+    """Gives nothing, whatever is asked."""
+
+    def assignment(self) -> set[Any]:
+        return set()
+
+    def assign(self, wanted: Any) -> None:
+        """Taken."""
+
+    def seek(self, at: Any, offset: int) -> None:
+        """Taken."""
+
+    def resume(self, at: Any) -> None:
+        """Taken."""
+
+    def poll(self, timeout_ms: int, max_records: int) -> dict[Any, Any]:
+        return {}
+
+
+class Clients:
+    """Counts the consumers that were made."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.dropped = 0
+        self.scout = SimpleNamespace(
+            beginning_offsets=lambda places: dict.fromkeys(places, 0),
+            end_offsets=lambda places: dict.fromkeys(places, 100),
+        )
+        self._reader: Consumer | None = None
+
+    @property
+    def reader(self) -> Consumer:
+        if self._reader is None:
+            self._reader = Consumer()
+            self.made += 1
+        return self._reader
+
+    def drop_reader(self) -> None:
+        self.dropped += 1
+        self._reader = None
+
+
+def test_a_consumer_that_gives_nothing_is_replaced() -> None:
+    """Records are there and none comes: the error says so, and the next read is made with a new consumer."""
+    clients = Clients()
+    address = KafkaAddress(servers=("nowhere:9092",), topic="hothouse", timeout_s=0.05)
+    reader = Reader(address, clients)  # type: ignore[arg-type]
+    for made in (1, 2):
+        with pytest.raises(LogError, match="gives nothing from offset 40"):
+            reader.read(0, 40, 10, 100)
+        assert (clients.made, clients.dropped) == (made, made)
