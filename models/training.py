@@ -64,7 +64,8 @@ class TrainingConfig:
 
 @dataclass(frozen=True, slots=True)
 class FitResult:
-    """The network's state, NumPy arrays by name, and how it got there; ``resumed``: by way of a checkpoint.
+    """The network's state, NumPy arrays by name, and how it got there; ``resumed``: by way of a checkpoint,
+    or by fewer workers than were planned.
 
     ``cost_s``: wall and CPU seconds of each epoch of this process, where whoever ran it has a clock.
     """

@@ -134,7 +134,7 @@ def _network(job: Job, fitted: FitResult) -> QuantileNetwork:
 def _not_replayable(job: Job, fitted: FitResult) -> str:
     if job.use_gpu:
         return "it was trained on a GPU, which adds in another order every time"
-    return "it went on from a checkpoint after a worker was lost" if fitted.resumed else ""
+    return "it went on from a checkpoint, or with fewer workers than were planned" if fitted.resumed else ""
 
 
 def _options(settings: LearnSettings) -> dict[str, Any]:

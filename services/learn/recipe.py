@@ -21,7 +21,7 @@ from services.learn.options import TUNABLE
 __all__ = ["differing_versions", "job_of", "recipe_of"]
 
 PACKAGES = ("hothouse", "torch", "numpy")
-LEARN = {"epochs", "max_windows", "seed", "held_back", "timeout_s", *TUNABLE}
+LEARN = {"epochs", "max_windows", "seed", "held_back", "timeout_s", "sharded", *TUNABLE}
 """The settings that a training needs; others may name servers, and change."""
 
 

@@ -135,7 +135,8 @@ def _loop(config: dict[str, Any]) -> FitResult:
         device=ray.train.torch.get_device() if plan.use_gpu else "cpu",
         steps_per_epoch=_common_steps(len(origins), settings) if world > 1 else None,
     )  # fmt: skip
-    return replace(result, cost_s=clock.cost_s)
+    resized = plan.workers > 0 and world != _most_workers(plan)
+    return replace(result, cost_s=clock.cost_s, resumed=result.resumed or resized)
 
 
 class EpochClock:
@@ -193,8 +194,12 @@ def _run_folder(plan: TrainPlan) -> Path:
 
 def _worker_range(plan: TrainPlan) -> int | tuple[int, int]:
     """How many workers Ray Train is to start: a number, or from so few to so many."""
-    most = min(plan.workers, len(plan.shares))
+    most = _most_workers(plan)
     return (plan.min_workers, most) if 0 < plan.min_workers < most else most
+
+
+def _most_workers(plan: TrainPlan) -> int:
+    return min(plan.workers, len(plan.shares))
 
 
 def _wrapping(plan: TrainPlan) -> Callable[[nn.Module], nn.Module]:
