@@ -1,6 +1,6 @@
 """How fast the forecaster recovers when the greenhouse is no longer what it was.
 
-    python -m benchmarks.regimes [--seeds 10] [--processes 2] [--days-before 21] [--days-after 5]
+    python -m benchmarks.regimes [--seeds 10] [--first 1] [--processes 2] [--days-before 21] [--days-after 5]
 
 A simulated greenhouse of three zones, in rows of 15 minutes, runs for three weeks; then its screens are removed, its
 lee vents stick, or its crop makes room for a young one, in all zones at once. Two forecasters go on in the changed
@@ -52,11 +52,11 @@ ZONES = 3
 BEFORE_DAYS = 7
 MUST_RISE, WITHIN, DEADLINE_H = 1.5, 1.2, 24.0
 LEARNED = {
-    "climatology": ("profile", "count", "weight", "moment", "product", "slope"),
+    "climatology": ("profile", "count", "weight", "moment", "product", "slope", "wave_moment", "wave_product", "wave"),
     "features": ("profile", "scale", "seen"),
     "pooled": ("moment", "product", "weights", "step"),
     "mixture": ("moment", "product", "weights", "step"),
-    "change": ("excess", "seen", "level"),
+    "change": ("excess", "seen", "days"),
 }
 """What a frozen forecaster keeps; the rest of its state is what it has seen lately."""
 
@@ -119,10 +119,10 @@ class Cell:
 def main() -> None:
     """Run all seeds, print the tables."""
     args = _arguments()
-    jobs = [(seed, args.days_before, args.days_after) for seed in range(1, args.seeds + 1)]
+    jobs = [(seed, args.days_before, args.days_after) for seed in range(args.first, args.first + args.seeds)]
     runs: dict[str, list[F64]] = {regime: [] for regime in REGIMES}
     with ProcessPoolExecutor(args.processes) as pool:
-        for seed, found in enumerate(pool.map(_seed, jobs), start=1):
+        for seed, found in enumerate(pool.map(_seed, jobs), start=args.first):
             for regime, errors in found.items():
                 runs[regime].append(errors)
             print(f"seed {seed} done", flush=True)
@@ -263,6 +263,7 @@ def _rows(site: SimulatedSite, to_ms: int) -> Iterator[tuple[int, F32]]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--days-before", type=int, default=21)
     parser.add_argument("--days-after", type=int, default=5)

@@ -47,6 +47,15 @@ LAG_MS = 3 * 3_600_000
 back?) and the one a day before the horizon (was yesterday unusual at that hour?)."""
 
 REGRESSORS = 3
+WAVES = 3
+
+WAVE_DAYS = 1.0
+"""How long the wave remembers: what the last day's deviations from the slowest profile have in common, as a level and
+one period a day. Three numbers from a whole day are less noisy than that day itself, and less behind than a mean of
+days."""
+
+WAVE_PRIOR = 2.0
+"""Its prior says that there is none, and weighs as much as so many examples."""
 
 YOUNG_DAYS = 6.0
 """A mean of few days misses what a week brings. After this many days at an hour the forecast is half the 24-hour
@@ -94,6 +103,7 @@ class Members:
     rates: F32  # [Z, R, H, M], each rate's forecast
     median: F32  # [Z, H, M], their mean: the forecast
     yesterday: F32  # [Z, H, M], the 24-hour naive, moved by how far now is off it: has no memory of older days
+    shifted: F32  # [Z, H, M], the slowest profile, shifted as the last day was, and moved by how far now is off that
     young: F32  # [Z, H, M], the share of the 24-hour naive in all of these; 0 with many days, and at short horizons
 
 
@@ -132,6 +142,8 @@ class Climatology:
         self._prior = np.zeros((len(self._steps), REGRESSORS), dtype=np.float32)
         self._prior[:, 0] = np.exp(-self._steps * spec.step_ms / DECAY_MS)
         self._far = (self._steps * spec.step_ms >= YOUNG_MS).astype(np.float32)[:, None]
+        turn = np.arange(self._day) * (2 * np.pi / self._day)
+        self._tide = np.stack([np.ones(self._day), np.sin(turn), np.cos(turn)], axis=-1).astype(np.float32)
         low, high = zip(*spec.limits, strict=True)
         self._limits: tuple[F32, F32] = (np.array(low, dtype=np.float32), np.array(high, dtype=np.float32))
         horizons, targets, rates = len(self._steps), len(spec.targets), len(RATES_DAYS)
@@ -151,6 +163,9 @@ class Climatology:
             moment=((*fit, REGRESSORS, REGRESSORS), np.float32, 0),  # sums of x x'
             product=((*fit, REGRESSORS), np.float32, 0),  # sums of x y
             slope=((*fit, REGRESSORS), np.float32, self._prior[None, :, None, :]),
+            wave_moment=((targets, WAVES, WAVES), np.float32, 0),
+            wave_product=((targets, WAVES), np.float32, 0),
+            wave=((targets, WAVES), np.float32, 0),
             issued=((int(self._steps.sum()), targets), np.float16, missing),
             error=(cells, np.float32, missing),
             matured=((_HOURS, *cells), np.uint16, 0),
@@ -181,6 +196,7 @@ class Climatology:
         example = rows % self._stride == 0
         if example.any():
             self._learn_slopes(indices[example], rows[example], y[example], deviation[example])
+            self._learn_wave(indices[example], day_bin[example], deviation[example, -1])
         s["past"][indices, rows % s["past"].shape[1]] = y
         s["deviation"][indices, rows % s["deviation"].shape[1]] = deviation
         self._learn_profile(indices, rows, y, day_bin)
@@ -276,17 +292,25 @@ class Climatology:
         x = np.stack([x0, np.where(np.isnan(x1), x0, x1), np.where(again, np.float32(0), x2)], axis=-1)
         return np.asarray(np.moveaxis(x, 2, 1))
 
+    def _learn_wave(self, indices: I64, day_bin: I64, deviation: F32) -> None:
+        """Ridge regression with forgetting of the ``deviation [Z, M]`` from the slowest profile on the hour of day."""
+        s, x = self._zones, self._tide[day_bin][:, None]
+        keep = np.float32(np.exp(-1 / (WAVE_DAYS * self._a_day)))
+        known = np.isfinite(deviation)[..., None]
+        x = np.where(known, x, np.float32(0))
+        moment = s["wave_moment"][indices] * keep + x[..., :, None] * x[..., None, :]
+        product = s["wave_product"][indices] * keep + x * np.nan_to_num(deviation)[..., None]
+        s["wave_moment"][indices], s["wave_product"][indices] = moment, product
+        prior = np.float32(WAVE_PRIOR) * np.eye(WAVES, dtype=np.float32)
+        s["wave"][indices] = _solve_symmetric(moment + prior, product)
+
     def _solve(self, weight: F32, moment: F32, product: F32) -> F32:
         prior = self._prior[:, None, :]
         scale = moment[..., 0, 0] / np.maximum(weight, 1)
         strength = (np.float32(SHRINKAGE_DAYS * self._a_day) * scale + np.float32(1e-6)).astype(np.float64)[..., None]
         system = moment + strength[..., None] * np.eye(REGRESSORS)
         right = product + strength * prior
-        # The inverse of a symmetric 3 x 3 matrix from the cross products of its rows: hundreds of thousands an hour.
-        first, second, third = (system[..., i, :] for i in range(3))
-        columns = np.stack([np.cross(second, third), np.cross(third, first), np.cross(first, second)], axis=-1)
-        det = (first * columns[..., 0]).sum(axis=-1, keepdims=True)
-        solved = (columns @ right[..., None])[..., 0] / det
+        solved = _solve_symmetric(system, right)
         # A deviation does not grow by itself: two days that differ must not be drawn on into a third.
         return np.asarray(np.clip(solved, -1, 1), dtype=np.float32)
 
@@ -311,11 +335,20 @@ class Climatology:
         a_day_ago = s["past"][indices, (row[:, 0] - self._day) % s["past"].shape[1]]
         moved = (known[:, 0] - a_day_ago)[:, None] * self._prior[:, :1]
         yesterday = naive + np.where((self._steps % self._day == 0)[:, None], np.float32(0), moved)
+        shifted = self._shifted(indices, profiles[:, -1], now[:, -1], day_bin)
+        shifted += young * (np.nan_to_num(naive) - shifted)
         towards, share = np.nan_to_num(naive)[:, None], young[:, None]
         profiles, rates = profiles + share * (towards - profiles), rates + share * (towards - rates)
         median = rates.mean(axis=1)
         median = np.clip(np.where(np.isnan(median), known, median), *self._limits).astype(np.float32, copy=False)
-        return Members(profiles, rates, median, yesterday, young)
+        return Members(profiles, rates, median, yesterday, shifted, young)
+
+    def _shifted(self, indices: I64, profile: F32, now: F32, day_bin: I64) -> F32:
+        """See ``Members.shifted``: the slowest ``profile [Z, H, M]``, how far ``now [Z, M]`` is off it."""
+        bins = (day_bin[:, None] + np.concatenate([[0], self._steps])) % self._day
+        shift = self._tide[bins] @ self._zones["wave"][indices].swapaxes(1, 2)  # [Z, 1 + H, M]
+        left = np.nan_to_num(now - shift[:, 0])[:, None]
+        return np.asarray(profile + shift[:, 1:] + left * self._prior[:, :1], dtype=np.float32)
 
     def _learn_spread(self, indices: I64, residual: F32, day_bin: I64) -> None:
         s = self._zones
@@ -351,3 +384,11 @@ class Climatology:
         above = median + self._zones["upper"][indices] * size
         low, high = self._limits
         return np.asarray(np.clip(np.stack([below, median, above], axis=-1), low[:, None], high[:, None]))
+
+
+def _solve_symmetric(system: _Array, right: _Array) -> _Array:
+    """The inverse of symmetric 3 x 3 matrices from the cross products of their rows: hundreds of thousands an hour."""
+    first, second, third = (system[..., i, :] for i in range(3))
+    columns = np.stack([np.cross(second, third), np.cross(third, first), np.cross(first, second)], axis=-1)
+    det = (first * columns[..., 0]).sum(axis=-1, keepdims=True)
+    return np.asarray((columns @ right[..., None])[..., 0] / det)

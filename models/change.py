@@ -36,12 +36,19 @@ WARM_UP_DAYS = 8.0
 DEAF_HOURS = 12.0
 """After a call the same zone and target calls no other for so long."""
 
-REMEMBER_DAYS = 4.0
-"""How soon after a call the learned weights have their say again."""
+RISE_DAYS = 0.5
+"""What forgets fastest learns the new regime by and by, and a call may have been a single odd day: it is followed the
+more the longer ago the call is, wholly after so long ..."""
+
+HOLD_DAYS = 1.5
+"""... until so long after the call: a whole day of the new regime is to be seen, and the next one forecast ..."""
+
+REMEMBER_DAYS = 1.0
+"""... and this is how soon, from then on, the learned weights have their say again."""
 
 
 class Change:
-    """Per zone and target: ``level [Z, M]`` is 1 at a call and decays.
+    """Per zone and target: ``level [Z, M]`` rises from 0 to 1 after a call, stays, and decays.
 
     >>> change = Change(targets=1, a_day=24)
     >>> zone = np.array([change.add_zone()])
@@ -49,7 +56,7 @@ class Change:
     ...     change.update(zone, np.ones((1, 1), np.float32))
     >>> change.level(zone).tolist()
     [[0.0]]
-    >>> for hour in range(8):
+    >>> for hour in range(8 + 14):
     ...     change.update(zone, np.full((1, 1), 3.0, np.float32))
     >>> change.level(zone).tolist()
     [[1.0]]
@@ -59,9 +66,9 @@ class Change:
         one = (targets,)
         self._threshold = np.float32(CALL_HOURS * a_day / 24)
         self._warm, self._deaf = round(WARM_UP_DAYS * a_day), round(DEAF_HOURS * a_day / 24)
-        self._keep = np.float32(np.exp(-1 / (REMEMBER_DAYS * a_day)))
+        self._example = np.float32(1 / a_day)
         self._zones = Growing(
-            capacity, excess=(one, np.float32, 0.0), seen=(one, np.int32, 0), level=(one, np.float32, 0.0)
+            capacity, excess=(one, np.float32, 0.0), seen=(one, np.int32, 0), days=(one, np.float32, np.inf)
         )
 
     def add_zone(self) -> int:
@@ -70,7 +77,9 @@ class Change:
 
     def level(self, indices: I64) -> F32:
         """How much the fast experts are to be followed, 0 to 1: ``[Z, M]``."""
-        return np.asarray(self._zones["level"][indices])
+        days = self._zones["days"][indices]  # since the call
+        rising = np.minimum(days / np.float32(RISE_DAYS), 1)
+        return np.asarray(rising * np.exp(np.minimum(np.float32(HOLD_DAYS) - days, 0) / np.float32(REMEMBER_DAYS)))
 
     def update(self, indices: I64, relative: F32) -> None:
         """Take the errors that matured at one example's step, as multiples of the usual: ``[Z, M]``, NaN where none."""
@@ -82,7 +91,10 @@ class Change:
         called = over > self._threshold
         s["excess"][indices] = np.where(called, 0, over)
         s["seen"][indices] = np.where(called, self._warm - self._deaf, np.minimum(seen, self._warm + 1))
-        s["level"][indices] = np.where(called, 1, s["level"][indices] * self._keep)
+        days = s["days"][indices] + self._example
+        # Called again, what is already followed goes on being followed.
+        again = np.where(days < HOLD_DAYS + REMEMBER_DAYS, np.minimum(days, np.float32(RISE_DAYS)), np.float32(0))
+        s["days"][indices] = np.where(called, again, days)
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
         """Everything that was learned (see :meth:`Growing.state_dict`)."""

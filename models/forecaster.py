@@ -45,16 +45,20 @@ LARGEST = 60_000.0
 """Experts' deviations are kept in half precision."""
 
 EXPERTS = (
-    "climatology", "climatology 1 d", "profile 1 d", "yesterday", *(f"pooled ridge {days:g} d" for days in POOLED_DAYS),
-    "trees", "network",
+    "climatology", "shifted", "climatology 1 d", "profile 1 d", "yesterday",
+    *(f"pooled ridge {days:g} d" for days in POOLED_DAYS), "trees", "network",
 )  # fmt: skip
-"""The first is what the others correct, and answers where they do not."""
+"""The first is what the others correct, and answers where they do not. The second is followed after a change only: it
+says little that the others do not say when nothing has changed, and one more weight costs more than that is worth."""
 
-FAST = {"yesterday": 2 / 3, "climatology 1 d": 1 / 3}
+WEIGHED = 2
+"""From this one on experts have learned weights."""
+
+FAST = {"yesterday": 1 / 2, "shifted": 1 / 2}
 """What a zone follows after a change, at horizons of ``FAST_MS`` and more: shorter ones know from the climate now what
 has changed."""
 
-FAST_MS = 6 * 3_600_000
+FAST_MS = 3 * 3_600_000
 
 _HOURS = 24
 
@@ -114,7 +118,7 @@ class OnlineForecaster:
         d, e = self.features.width
         prior = prior_strength(spec)
         self.pooled = PooledRidge(prior, targets, d + e, POOLED_DAYS, day)
-        self.mixture = Mixture(horizons, targets, len(EXPERTS), day)
+        self.mixture = Mixture(horizons, targets, 1 + len(EXPERTS[WEIGHED:]), day)
         self.intervals = Intervals(horizons, targets, max(day // self._stride // _HOURS, 1), capacity)
         # Horizons that are no multiple of the stride mature at steps of their own.
         self.change = Change(targets, day // self._stride * len(set((steps % self._stride).tolist())), capacity)
@@ -130,7 +134,7 @@ class OnlineForecaster:
             stamp=((longest,), np.int64, -1),
             common=((longest, d), np.float16, 0.0),
             ahead=((total, e), np.float16, 0.0),
-            experts=((total, targets, len(EXPERTS) - 1), np.float16, np.nan),
+            experts=((total, targets, len(EXPERTS[WEIGHED:])), np.float16, np.nan),
             median=((total, targets), np.float16, np.nan),
             base=((total, targets), np.float16, np.nan),
         )
@@ -165,7 +169,7 @@ class OnlineForecaster:
         ridges = np.clip(self.pooled.predict(common, ahead), -LIMIT, LIMIT) * reach + base[..., None]
         none = np.full_like(base, np.nan)
         trees = self._trees(seen, unit)
-        fast = (climate.rates[:, 0], climate.profiles[:, 0], climate.yesterday)
+        fast = (climate.shifted, climate.rates[:, 0], climate.profiles[:, 0], climate.yesterday)
         answers = (base, *fast, *ridges.transpose(3, 0, 1, 2), trees, none)  # in the order of EXPERTS
         experts = np.stack(answers, axis=-1, dtype=np.float32)
         if example:
@@ -173,7 +177,7 @@ class OnlineForecaster:
             place = step // self._stride % s["stamp"].shape[1]
             s["common"][indices, place] = common
             s["ahead"][indices[:, None], at] = ahead
-            s["experts"][indices[:, None], at] = self._deviations(experts)[..., 1:]
+            s["experts"][indices[:, None], at] = self._deviations(experts)
             s["median"][indices[:, None], at] = self._median(indices, experts)
         return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
 
@@ -256,7 +260,7 @@ class OnlineForecaster:
     def _median(self, zones: I64, experts: F32) -> F32:
         """The mixture of experts ``[Z, H, M, K] -> [Z, H, M]``, within what is possible."""
         base, unit = experts[..., 0], self.unit.astype(np.float32)
-        mixed = base + self.mixture.predict(self._deviations(experts)[..., 1:]) * unit
+        mixed = base + self.mixture.predict(self._deviations(experts)) * unit
         level = self.change.level(zones)
         if level.any():
             fast = experts[..., self._fast] @ self._fast_weights
@@ -265,9 +269,10 @@ class OnlineForecaster:
         return np.asarray(np.clip(mixed, self._low, self._high), dtype=np.float32)
 
     def _deviations(self, experts: F32) -> F32:
-        """From the first expert, in units of its usual error."""
+        """Of those that are weighed from the first expert, in units of its usual error."""
         unit = self.unit.astype(np.float32)[..., None]
-        return np.asarray(np.clip((experts - experts[..., :1]) / unit, np.float32(-LARGEST), np.float32(LARGEST)))
+        deviations = (experts[..., WEIGHED:] - experts[..., :1]) / unit
+        return np.asarray(np.clip(deviations, np.float32(-LARGEST), np.float32(LARGEST)))
 
     def _trees(self, seen: Example, unit: F64) -> F32:
         """The forest's answers; NaN where there is none. Between examples nobody learns from them."""

@@ -184,6 +184,27 @@ def test_a_young_zone_follows_the_naive_and_an_old_one_does_not(missing):
     assert np.abs(median[old] - truth).mean() < 0.9 * np.abs(y[0, old, 0] - truth).mean()
 
 
+def test_the_shifted_profile_and_yesterday_follow_a_new_regime_within_a_day():
+    """A day after days became 20 lower and nights stayed, their mean is nearer than either and every climatology."""
+    rng = np.random.default_rng(5)
+    hour = np.arange(24 * DAY) % DAY
+    weather = np.zeros(len(hour))
+    for t in range(1, len(hour)):
+        weather[t] = 0.96 * weather[t - 1] + rng.normal(0, 0.8)
+    level = 80 + weather - 20 * np.maximum(-np.cos(hour * 2 * np.pi / DAY), 0) * (np.arange(len(hour)) >= 20 * DAY)
+    y = np.repeat(level[None, :, None], len(SPEC.targets), axis=2).astype(np.float32)
+    climatology = Climatology(SPEC, capacity=1)
+    zone, errors = np.array([climatology.add_zone()]), []
+    for t in range(22 * DAY - DAY // 4):
+        members = climatology.learn(zone, y[:, t], hour[[t]])
+        fast = [members.yesterday[0, 2, 0], members.shifted[0, 2, 0]]
+        if t >= 21 * DAY:
+            answers = np.array([*members.rates[0, :, 2, 0], *fast, np.mean(fast)])
+            errors.append(np.abs(answers - y[0, t + SPEC.horizon_steps[2], 0]))
+    *others, both = np.mean(errors, axis=0)
+    assert both < 0.95 * min(others)
+
+
 def test_a_profile_is_as_steady_after_a_year_as_before():
     """A wild day moves a profile by its share, also when the count of days is at its limit."""
     spec = replace(SPEC, targets=SPEC.targets[:1], step_ms=86_400_000 // 4, horizons_min=(360,))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.change import ALLOWED, DEAF_HOURS, REMEMBER_DAYS, WARM_UP_DAYS, Change
+from models.change import ALLOWED, DEAF_HOURS, HOLD_DAYS, REMEMBER_DAYS, RISE_DAYS, WARM_UP_DAYS, Change
 
 A_DAY = 96
 
@@ -31,8 +31,8 @@ def test_errors_that_grow_call_after_the_hours_they_need(size, hours):
     change, zone = warmed()
     feed(change, zone, np.full((1, 1), size), int(hours * A_DAY / 24) - 1)
     assert change.level(zone).item() == 0
-    feed(change, zone, np.full((1, 1), size), 3)
-    assert change.level(zone).item() > 0.98
+    feed(change, zone, np.full((1, 1), size), 4)
+    assert 0 < change.level(zone).item() < 4 / A_DAY / RISE_DAYS
 
 
 @given(st.lists(st.floats(0, ALLOWED) | st.just(np.nan), max_size=300))
@@ -54,20 +54,35 @@ def test_each_zone_and_target_has_its_own():
 
 
 def test_nothing_is_called_before_there_is_a_usual_nor_soon_after_a_call():
-    """A young zone is deaf for its warm-up, a called one for some hours; in between the level decays."""
+    """A young zone is deaf for its warm-up, a called one for some hours; followed again it stays, then decays."""
     change = Change(1, A_DAY)
     zone = np.array([change.add_zone()])
     feed(change, zone, np.full((1, 1), 4.0), round(WARM_UP_DAYS * A_DAY))
     assert change.level(zone).item() == 0
     called = []
     for example in range(2 * A_DAY):
-        before = change.level(zone).item()
+        before = change.state_dict()["days"].item()
         change.update(zone, np.full((1, 1), 4.0, np.float32))
-        if change.level(zone).item() > before:
+        if change.state_dict()["days"].item() < before:
             called.append(example)
     assert np.diff(called).min() > DEAF_HOURS * A_DAY / 24
-    feed(change, zone, np.zeros((1, 1)), round(REMEMBER_DAYS * A_DAY))
-    assert 0.2 < change.level(zone).item() < 0.4
+    feed(change, zone, np.zeros((1, 1)), round((HOLD_DAYS + REMEMBER_DAYS) * A_DAY))
+    assert 0.05 < change.level(zone).item() < 0.8
+
+
+def test_a_called_zone_is_followed_by_and_by_and_for_some_days():
+    """The level rises for half a day, also of the next call much later, stays, and decays."""
+    change, zone = warmed()
+    for _ in range(2):
+        feed(change, zone, np.full((1, 1), 4.0), A_DAY // 4)
+        levels = []
+        for _ in range(20 * A_DAY):
+            change.update(zone, np.ones((1, 1), np.float32))
+            levels.append(change.level(zone).item())
+        highest = np.flatnonzero(np.array(levels) > 0.999)
+        assert 0.4 * A_DAY < highest[0] < RISE_DAYS * A_DAY
+        assert 1.3 * A_DAY < highest[-1] < HOLD_DAYS * A_DAY
+        assert levels[-1] < 1e-6
 
 
 def test_state_goes_on_bit_for_bit():
