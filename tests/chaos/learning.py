@@ -36,6 +36,10 @@ from tests.services.serve.fakes import zone_forecast
 
 __all__ = ["Loop", "MlflowServer"]
 
+WHAT_IF_HZ = 5.0
+WHAT_IF = {"vent_lee_pct": 30.0}
+"""A request that only a Forecaster can answer; GET is answered from memory."""
+
 
 class MlflowServer:
     """A tracking server as a process, on a port of its own."""
@@ -85,14 +89,25 @@ class Loop:
         (self.settings.data_dir / "run.json").write_text(json.dumps({"url": self.url, "pid": os.getpid()}))
         self._retrainer = start_retrainer(self.settings)
         ray.get(self._retrainer.status.remote(), timeout=patience_s(120))
-        self.probe = Probe(self.url, [("demo", "north-1")])
-        self.probe.start()
+        self.until(self._lists, "MLflow answers", 240)
+        zones = [("demo", "north-1")]
+        self.probes = {"GET": Probe(self.url, zones), "POST": Probe(self.url, zones, WHAT_IF_HZ, WHAT_IF)}
+        for probe in self.probes.values():
+            probe.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.probe.stop()
+        for probe in self.probes.values():
+            probe.stop()
         self._runtime.__exit__(None, None, None)
         self.mlflow.kill()
+
+    def _lists(self) -> bool:
+        try:
+            ray.get(self._retrainer.models.remote(), timeout=30)
+        except ray.exceptions.RayError:
+            return False
+        return True
 
     def rows(self, days: float, changed_days: float = 1000.0) -> None:
         """Write rows up to so many days."""
@@ -125,10 +140,9 @@ class Loop:
         """What the slot names."""
         return str(ray.get(ray.get_actor(SLOT_ACTOR, NAMESPACE).get.remote(), timeout=30)["version"])
 
-    def replicas(self) -> list[dict[str, Any]]:
-        """What the Forecaster's replicas report."""
-        found = ray.get(ray.get_actor(SLOT_ACTOR, NAMESPACE).status.remote(), timeout=30)["replicas"]
-        return list(found.values())
+    def replicas(self) -> dict[str, dict[str, Any]]:
+        """What the Forecaster's replicas report, also one that was killed within the last minute."""
+        return dict(ray.get(ray.get_actor(SLOT_ACTOR, NAMESPACE).status.remote(), timeout=30)["replicas"])
 
     def model(self, version: str) -> dict[str, Any]:
         """A model as ``GET /models`` shows it; empty where it does not."""
