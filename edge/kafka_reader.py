@@ -103,6 +103,7 @@ class Reader:
 
     def _poll(self, timeout_ms: int) -> None:
         consumer = self._clients.reader
+        _free_the_slot(consumer)
         try:
             found = consumer.poll(timeout_ms, max_records=_POLL_RECORDS)
         except kafka_errors.OffsetOutOfRangeError as error:
@@ -115,3 +116,14 @@ class Reader:
             if len(place.fetched) >= _BUFFER_RECORDS:
                 consumer.pause(at)
                 place.paused = True
+
+
+def _free_the_slot(consumer: Any) -> None:
+    """Let records of a partition that was paused be given again after it is resumed.
+
+    kafka-python 3.0.12 parks them and takes them back only while its slot for the records in turn is None; where
+    another partition's came to their end meanwhile, it leaves those there: a resumed partition gives nothing for ever.
+    """
+    fetcher = consumer._fetcher
+    if not fetcher._next_partition_records:
+        fetcher._next_partition_records = None

@@ -10,7 +10,7 @@ from tests.compose.waiting import until
 
 __all__ = ["CUTS", "KILLS", "Harm", "harm"]
 
-RECOVER_S = 180.0
+RECOVER_S = 240.0
 AWAY_S = 8.0
 STEP_MS = 300_000
 
@@ -28,7 +28,7 @@ class Harm:
         return f"{self.service} off network {self.network}" if self.network else f"kill -9 {self.service}"
 
 
-KILLS = tuple(map(Harm, ("gateway", "mosquitto", "kafka", "influxdb", "ray-worker", "service")))
+KILLS = tuple(map(Harm, ("gateway", "mosquitto", "kafka", "influxdb", "ray-worker", "service", "ray-head")))
 CUTS = (Harm("gateway", "core"), Harm("mosquitto", "field"), Harm("kafka", "core"), Harm("influxdb", "core"))
 
 

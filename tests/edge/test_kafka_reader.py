@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka import TopicPartition
 
 from edge.kafka_address import KafkaAddress
 from edge.kafka_reader import Reader
@@ -13,7 +14,10 @@ from edge.log_contract import LogError
 
 
 class Consumer:
-    """Gives nothing, whatever is asked."""
+    """Gives nothing, whatever is asked; the records in turn have come to their end."""
+
+    def __init__(self) -> None:
+        self._fetcher = SimpleNamespace(_next_partition_records=[])
 
     def assignment(self) -> set[Any]:
         return set()
@@ -64,3 +68,21 @@ def test_a_consumer_that_gives_nothing_is_replaced() -> None:
         with pytest.raises(LogError, match="gives nothing from offset 40"):
             reader.read(0, 40, 10, 100)
         assert (clients.made, clients.dropped) == (made, made)
+
+
+def test_records_at_their_end_do_not_block_a_resumed_partition() -> None:
+    """The consumer's slot is free before it is asked; records that are not at their end stay in it."""
+    clients = Clients()
+    address = KafkaAddress(servers=("nowhere:9092",), topic="hothouse", timeout_s=5.0)
+    reader, consumer = Reader(address, clients), clients.reader  # type: ignore[arg-type]
+    foreign = SimpleNamespace(topic="hothouse", partition=0, offset=40, timestamp=7, key=b"", value=b"", headers=())
+    seen: list[Any] = []
+
+    def poll(timeout_ms: int, max_records: int) -> dict[Any, Any]:
+        seen.append(consumer._fetcher._next_partition_records)
+        consumer._fetcher._next_partition_records = ["of another partition"]
+        return {} if len(seen) < 3 else {TopicPartition("hothouse", 0): [foreign]}
+
+    consumer.poll = poll  # type: ignore[method-assign]
+    assert [found.offset for found in reader.read(0, 40, 10, 100)] == [40]
+    assert seen == [None, ["of another partition"], ["of another partition"]]
