@@ -29,7 +29,7 @@ def build_environment(folder: Path) -> dict[str, str]:
     for line in lines:
         name, _, value = line.partition("=")
         wheels = Path(value.strip("'\""))
-        if name.endswith(".find-links") and wheels.is_dir():
+        if name.endswith(".find-links") and wheels.is_dir() and any(wheels.glob("*.whl")):
             environment["HOTHOUSE_WHEELS"] = str(wheels)
     return environment
 
