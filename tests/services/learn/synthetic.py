@@ -25,7 +25,7 @@ def small_settings(folder: Path, **learn: Any) -> Settings:
     """Quarter-hour rows, three horizons, a quick training inside the trainer's own process."""
     quick = {
         "workers": 0, "epochs": 16, "max_windows": 2000, "min_days": 2.0, "held_back": 0.2, "retrain_every_s": 0,
-        "use_gpu": "no", "timeout_s": 240, "cool_down_s": 0,
+        "use_gpu": "no", "timeout_s": 240, "cool_down_s": 0, "shadow_hours": 0,
     }  # fmt: skip
     return load_settings(
         data_dir=folder,
