@@ -75,6 +75,7 @@ class Loop:
     def __init__(self, settings: Settings, mlflow: MlflowServer) -> None:
         self.settings, self.spec, self.mlflow = settings, forecast_spec(settings), mlflow
         self.days = 0.0
+        self.forecaster_died = False
         self._runtime = RayRuntime(settings)
 
     def __enter__(self) -> Loop:

