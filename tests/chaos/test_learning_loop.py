@@ -61,6 +61,12 @@ def other(loop: Loop, name: str, to_ms: int = START_MS + 8 * DAY_MS) -> Path:
     return save_network(loop.settings.data_dir / name, network, loop.spec, to_ms)
 
 
+def watched(loop: Loop, version: str) -> bool:
+    """Whether a champion's watch has begun: rows from then on count."""
+    watch = loop.model(version)["watch"]
+    return bool(watch) and watch["from_ms"] >= 0
+
+
 def champion_network(loop: Loop) -> QuantileNetwork:
     """A copy of what serves."""
     return artefact.load(open_registry(loop.settings).folder(loop.champion())).network
@@ -124,7 +130,7 @@ def test_a_challenger_whose_files_are_damaged_is_refused(loop: Loop) -> None:
 def test_a_bad_promotion_is_rolled_back_by_itself(loop: Loop) -> None:
     """An operator promotes the worse model: rows of some hours send it away, without a human."""
     assert loop.cli("models", "promote", "v4").exit_code == 0
-    loop.until(lambda: loop.champion() == "v4" and loop.model("v4")["watch"], "v4 serves, and is watched")
+    loop.until(lambda: loop.champion() == "v4" and watched(loop, "v4"), "v4 serves, and is watched")
     loop.rows(9.5)
     loop.until(lambda: loop.champion() == "v1", "v1 serves again", 60)
     assert loop.model("v4")["stage"] == "withdrawn"
@@ -179,7 +185,7 @@ def test_a_drift_brings_a_better_champion_by_itself(loop: Loop) -> None:
     )  # fmt: skip
     loop.rows(13.1, changed_days=10.5)
     loop.until(lambda: loop.champion() == version, f"{version} wins in shadow")
-    loop.until(lambda: loop.model(version)["watch"], f"{version} is watched")
+    loop.until(lambda: watched(loop, version), f"{version} is watched")
     loop.rows(14.5, changed_days=10.5)
     loop.until(lambda: loop.model(version)["watch"] is None, f"{version} stays")
     told = " ".join(loop.cli("timeline").output.split())
