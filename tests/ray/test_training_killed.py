@@ -8,7 +8,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -249,22 +249,3 @@ def test_training_node_killed(nodes: Nodes, settings: Settings, whole: bool) -> 
     assert alive == [nodes.first]
     groups = [group["state"] for group in placement_group_table().values()]
     assert set(groups) == {"REMOVED"}, "CPUs are still held for workers that are gone"
-
-
-def test_elastic_training_shrinks(nodes: Nodes, settings: Settings) -> None:
-    """Three workers on two nodes with room for two each, one of which is killed: where fewer are allowed, as many as
-    there is room for go on, with the zones of all.
-    """
-    job = job_of(settings, "elastic", workers=3)
-    job = replace(job, learn=job.learn.model_copy(update={"min_workers": 1}))
-    running = start(job, nodes.first, soft=False)
-
-    def kill() -> None:
-        assert processes_of(nodes.raylet, "RayTrainWorker"), "no worker is on the node that is killed"
-        kill_node(nodes)
-
-    before = kill_mid_epoch(job, running, kill)
-    # Ray Train looks every 2 s which checkpoints there are: the newest may be run again, by fewer workers to another
-    # loss. The first would have another one, too, had the training begun anew.
-    candidate = assert_went_on(job, running, before[:1])
-    assert candidate["trained_on"]["zones"] == 40
