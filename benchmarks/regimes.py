@@ -172,9 +172,9 @@ def _seed(job: tuple[int, int, int]) -> dict[str, F64]:
     for regime in REGIMES:
         changed, online, frozen = deepcopy(site), before.fork(frozen=False), before.fork(frozen=True)
         changed.change(regime)
-        _advance(changed, change, total, online, frozen)
         always, native = _site(seed), Run(_newborn(), place, total)
-        always.change(regime)
+        always.change(regime, like=changed)
+        _advance(changed, change, total, online, frozen)
         _advance(always, 0, total, native)
         found[regime] = np.stack([run.errors[change - BEFORE_DAYS * DAY :] for run in (twin, native, online, frozen)])
     return found

@@ -15,15 +15,18 @@ NEXT_STAGE_LEAF_AREA = 0.3
 """What is left of the leaf area when an old crop makes room for a young one."""
 
 
-def change_regime(greenhouse: Greenhouse, regime: Regime) -> None:
+def change_regime(greenhouse: Greenhouse, regime: Regime, like: Greenhouse | None = None) -> None:
     """From now on, in all zones: the screens are gone, the lee vents stay where they are, or the crop is young.
 
-    Setpoints stay: climate computer and grower know nothing of it. Raises ``ValueError`` for an unknown regime.
+    With ``like``, a greenhouse of the same zones, vents stick where its own stand now. Setpoints stay: climate computer
+    and grower know nothing of it. Raises ``ValueError`` for an unknown regime.
     """
     if regime == "screens_removed":
         greenhouse.controller.has_screens = False
     elif regime == "vent_stuck":
         greenhouse.controller.lee_vents_move = False
+        if like is not None:
+            greenhouse.controller.actuators.vent_lee = like.controller.actuators.vent_lee.copy()
     elif regime == "crop_stage":
         greenhouse.house.replant(NEXT_STAGE_LEAF_AREA)
     else:

@@ -104,9 +104,9 @@ class SimulatedSite:
             self._run_to(until)
             yield until, self._read(until)
 
-    def change(self, regime: Regime) -> None:
-        """Change the greenhouse for good from the next step on; see :func:`change_regime`."""
-        change_regime(self._greenhouse, regime)
+    def change(self, regime: Regime, like: SimulatedSite | None = None) -> None:
+        """Change the greenhouse for good from the next step on, as ``like`` was; see :func:`change_regime`."""
+        change_regime(self._greenhouse, regime, None if like is None else like._greenhouse)
 
     def _run_to(self, until_ms: int) -> None:
         while self._greenhouse.now_ms + MINUTE_MS <= until_ms:

@@ -26,13 +26,13 @@ from services.learn.records import Candidate, ModelRow, Shadow, row_of, tags_of
 from services.messages import ONLINE_VERSION
 
 # MLflow reads these when it is imported: nothing on the terminal, nothing sent anywhere, and a server that is away is
-# given up quickly, because the watcher asks again half a second later anyway.
+# given up at once, because whoever asked asks again soon; one that is only slow has some time.
 for _name, _value in {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",
 }.items():
     os.environ.setdefault(_name, _value)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from services.config import LearnSettings
-from services.errors import ArtefactError, HothouseError, TrainingError
+from services.errors import ArtefactError, HothouseError, RegistryError, TrainingError
 from services.learn.champion import Champion, Slot
 from services.learn.lookout import Lookout
 from services.learn.proving import Prover, Proving
@@ -34,6 +34,7 @@ WATCH_S = 0.5
 PROVE_S = 1.0
 LOOK_S = 2.0
 """How often the history is looked at while the schedule waits for it."""
+REGISTER_S = 2.0
 SHOW_S = 2.0
 """The board keeps nothing over its restart, so it is told again this often."""
 
@@ -89,8 +90,9 @@ class Retrainer:
         self._shown_s = float("-inf")
         self._looked_s = float("-inf")
         self._triggers = Triggers(
-            settings.retrain_every_s, settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows
-        )
+            settings.retrain_every_s, settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows,
+            settings.rest,
+        )  # fmt: skip
         self._lookout = Lookout(cluster.news)
         self._drift = ""  # the newest that was told
         work: dict[str, tuple[float, Callable[[], None]]] = {
@@ -238,8 +240,7 @@ class Retrainer:
         standing.show()
         try:
             candidate, champion = self._train(trigger, started_ms)
-            shadow = self._shadows.of(candidate, champion)
-            version = self._shadows.register(candidate, started_ms, champion, shadow)
+            version = self._register(candidate, started_ms, champion)
             self._triggers.has_model = True
             run |= {"version": version, "verdict": candidate["reason"], **candidate["trained_on"]}
             self._decide(version, candidate, champion, run)
@@ -269,6 +270,17 @@ class Retrainer:
         candidate["params"] |= {"trigger": trigger.kind, "trigger_reason": trigger.reason}
         candidate["forced"] = self._settings.force_promote and not candidate["passed"]
         return candidate, champion
+
+    def _register(self, candidate: Candidate, started_ms: int, champion: str) -> str:
+        """What was trained outlasts an MLflow that is away: it waits until it can be registered, or all ends."""
+        while True:
+            try:
+                shadow = self._shadows.of(candidate, champion)
+                return self._shadows.register(candidate, started_ms, champion, shadow)
+            except RegistryError as error:
+                self._standing.errors["training"] = f"a trained challenger waits for MLflow: {error.message}"
+                if self._stopping.wait(REGISTER_S):
+                    raise
 
     def _decide(self, version: str, candidate: Candidate, judged_against: str, run: dict[str, Any]) -> None:
         standing, counts = self._standing, self._standing.counts

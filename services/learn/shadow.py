@@ -38,9 +38,12 @@ class Shadows:
         return self._proving.begin(against, seen_ms, int(candidate["trained_on"]["known_to_ms"]))
 
     def register(self, candidate: Candidate, at_ms: int, against: str, shadow: Shadow | None) -> str:
-        """Register a challenger, and begin its comparison; one that is in shadow gives way to it."""
+        """Register a challenger, and begin its comparison; one that is in shadow gives way to it.
+
+        Raises :class:`RegistryError`, and may then be called again: a challenger is registered once.
+        """
         with self._lock:
-            version = self._registry.register(candidate, at_ms, shadow, against)
+            version = self._registered(candidate) or self._registry.register(candidate, at_ms, shadow, against)
             for row in self._registry.list():
                 if row["stage"] == "shadow" and row["version"] != version:
                     reason = f"{version} took its place before it was judged"
@@ -51,6 +54,11 @@ class Shadows:
                 "shadow", version=version, reason=f"Compared with {against} on live rows until {until}."
             )
         return version
+
+    def _registered(self, candidate: Candidate) -> str:
+        """The version of a challenger whose registration was cut short after it was made."""
+        rows = self._registry.list() if candidate["folder"] else []
+        return next((row["version"] for row in rows if row["folder"] == candidate["folder"]), "")
 
     def prove(self) -> None:
         """Have what is to be compared compared, and do what comes of it. Raises what registry and prover raise."""

@@ -25,10 +25,6 @@ class News:
 
 NOTHING_NEW = News()
 
-REST = 10.0
-"""After a training neither drift nor volume starts one for so many times as long as it took: where many sites drift
-in turn, most of the time nothing is trained."""
-
 
 class Triggers:
     """Decides when a retraining starts; at most one is under way, and an operator's wish goes first.
@@ -36,8 +32,9 @@ class Triggers:
     ``every_s`` is the length of the schedule's grid (0: no schedule): missed slots are skipped, never made up for.
     The first model does not wait for a slot: it is due as soon as there is history enough; the owner sets
     ``has_model`` once there is one. ``rows`` new rows are due for themselves (0: never), and so is a drift. After each
-    end no retraining starts by itself for ``cool_down_s``; an operator's may. All times are seconds of one monotonic
-    clock.
+    end no retraining starts by itself for ``cool_down_s``, and neither drift nor volume starts one for ``rest`` times
+    as long as it took: where many sites drift in turn, most of the time nothing is trained. An operator's may. All
+    times are seconds of one monotonic clock.
 
     >>> triggers = Triggers(every_s=60, cool_down_s=5, min_days=2, now_s=0)
     >>> triggers.has_model = True
@@ -47,10 +44,12 @@ class Triggers:
     'drift'
     """
 
-    def __init__(self, every_s: float, cool_down_s: float, min_days: float, now_s: float, rows: int = 0) -> None:
+    def __init__(
+        self, every_s: float, cool_down_s: float, min_days: float, now_s: float, rows: int = 0, rest: float = 10.0
+    ) -> None:
         self._every_s = every_s
         self._rows = rows
-        self._cool_down_s = cool_down_s
+        self._cool_down_s, self._rest = cool_down_s, rest
         self._min_days = min_days
         self.has_model = False
         self._slot_s = now_s + every_s
@@ -111,4 +110,4 @@ class Triggers:
         """A retraining ended, well or not."""
         self._running = False
         self._quiet_until_s = now_s + self._cool_down_s
-        self._rested_s = now_s + REST * (now_s - self._started_s)
+        self._rested_s = now_s + self._rest * (now_s - self._started_s)

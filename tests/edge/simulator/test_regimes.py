@@ -33,6 +33,19 @@ def test_a_stuck_vent_stays_where_it_is():
     assert np.ptp(series("vent_stuck", "vent_lee_pct"), axis=0).max() == 0
 
 
+def test_vents_stick_where_those_of_another_greenhouse_stand():
+    """Two greenhouses are alike whenever their vents stuck."""
+    at_noon, at_midnight = (SimulatedSite("s", 3, START_MS, zones=3, step_ms=900_000) for _ in range(2))
+    for _ in at_noon.instants(START_MS + DAY_MS // 2):
+        pass
+    at_noon.change("vent_stuck")
+    at_midnight.change("vent_stuck", like=at_noon)
+    stuck = [next(site.instants(START_MS + DAY_MS))[1] for site in (at_noon, at_midnight)]
+    lee = [[readings[zone]["vent_lee_pct"] for zone in at_noon.zones] for readings in stuck]
+    assert lee[0] == lee[1]
+    assert max(lee[0]) > 1
+
+
 def test_a_young_crop_makes_drier_air():
     """Less leaf evaporates less."""
     assert series("crop_stage").mean() < series().mean() - 3

@@ -308,6 +308,31 @@ def test_mlflow_away_keeps_the_champion_and_is_reported_once(
     assert cluster.slot == "v1"
 
 
+@pytest.mark.parametrize("cut_short", [False, True])
+def test_a_training_outlasts_an_mlflow_that_is_away_at_its_end(
+    make: Make, cluster: FakeCluster, registry: Registry, monkeypatch: pytest.MonkeyPatch, cut_short: bool
+) -> None:
+    """What was trained waits until it is registered, and is registered once, also where MLflow went in between."""
+    monkeypatch.setattr("services.learn.retrainer.REGISTER_S", 0.01)
+    retrainer, register, waited = make(), registry.register, []
+    cluster.results = [True]
+
+    def away(*arguments: Any) -> str:
+        waited.append(retrainer.status()["last_error"])
+        if len(waited) < 3:
+            if cut_short and len(waited) == 2:
+                register(*arguments)
+            raise RegistryError("MLflow does not answer at http://mlflow")
+        return register(*arguments)
+
+    monkeypatch.setattr(registry, "register", away)
+    retrainer.retrain_if_due()
+    assert "waits for MLflow" in waited[1]
+    assert [row["version"] for row in registry.list()] == ["v1"]
+    assert cluster.slot == "v1"
+    assert retrainer.status()["last_error"] == ""
+
+
 def test_restarted_retrainer_goes_on_from_mlflow(make: Make, cluster: FakeCluster, clock: Clock) -> None:
     """A retrainer that is started again swaps nothing, warm-starts from the champion and waits for its slot."""
     cluster.results = [True, True]
