@@ -5,8 +5,8 @@
 Starts the whole system on three weeks of history of three simulated zones. A first network is trained on them and
 promoted, as an operator would. Then the greenhouse's screens are removed, and it runs on, `--speed` times as fast as
 the clock. What follows nobody asks for: a drift is called, a challenger is trained on all rows, compared with the
-champion on live ones for a day, promoted if it wins, watched for a day, and kept. One that does not win is refused, and
-the next drift makes another. At the end a network that is deliberately bad is promoted, and the loop takes it back.
+champion on live ones for three days, promoted if it wins, watched for two, and kept. One that does not win is refused,
+and the next drift makes another. At the end a network that is deliberately bad is promoted, and the loop takes it back.
 
 Prints what `hothouse timeline` prints. Exit code 0 where the loop did all of it within three weeks of the greenhouse's
 time; how many challengers it takes depends on the weather of the seed.
@@ -192,7 +192,7 @@ def _settings(data_dir: Path, source: SimulatorSource) -> Settings:
         # Up to three hours: further ahead a few weeks teach a network nothing that the climatology does not know.
         forecast={"horizons_min": (10, 30, 60, 180), "targets": ("air_temp_c", "rh_pct", "co2_ppm"),
                   "stale_after_s": 10**9},
-        learn={"retrain_every_s": 0, "retrain_on_drift": "site", "rest": 1, "shadow_hours": 24, "watch_hours": 24,
+        learn={"retrain_every_s": 0, "retrain_on_drift": "site", "rest": 1, "shadow_hours": 72, "watch_hours": 48,
                "max_windows": 6000},
         sites=[{"name": source.site, "timezone": source.timezone, "latitude": source.latitude,
                 "longitude": source.longitude, "primary": dict(source.primary)}],

@@ -161,15 +161,20 @@ def test_a_champion_that_cannot_be_loaded_is_no_rival(retrainer: Retrainer, clus
     assert cluster.slot == "v2"
 
 
-def test_a_lost_process_is_tried_again(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
-    """A comparison whose process dies is made again; one that never succeeds refuses the challenger."""
-    later(cluster, clock, 6)
+def compare_in_vain(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """Have a comparison fail as often as it is tried."""
     cluster.verdicts = [TrainingError("lost")] * PATIENCE
     for _ in range(PATIENCE - 1):
         with pytest.raises(TrainingError):
             retrainer.prove()
         clock.now_s += 1000
     retrainer.prove()
+
+
+def test_a_lost_process_is_tried_again(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """A comparison whose process dies is made again; one that never succeeds refuses the challenger."""
+    later(cluster, clock, 6)
+    compare_in_vain(retrainer, cluster, clock)
     row = retrainer.models()[0]
     assert (row["stage"], cluster.slot) == ("refused", "v1")
     assert "could not be compared with what serves: lost" in row["reason"]
@@ -276,12 +281,7 @@ def test_a_champion_that_cannot_be_compared_is_watched_no_longer(
     """And the challengers after it are not blamed for it."""
     promoted(retrainer, cluster, clock)
     later(cluster, clock, 2)
-    cluster.verdicts = [TrainingError("lost")] * PATIENCE
-    for _ in range(PATIENCE - 1):
-        with pytest.raises(TrainingError):
-            retrainer.prove()
-        clock.now_s += 1000
-    retrainer.prove()
+    compare_in_vain(retrainer, cluster, clock)
     assert (cluster.slot, retrainer.models()[0]["watch"]) == ("v2", None)
     assert "could not be compared with v1: lost" in cluster.events[-1]["reason"]
 
