@@ -66,13 +66,13 @@ def main() -> int:
         settings = _settings(Path(folder) / "data", source)
         with System(settings, receive_clock="replayed", warm_up=warm_up, say=lambda text: print(text, "...")) as system:
             run = _Run(system, source)
-            run.first_champion()
-            site.change(asked.regime)
-            print(f"{asked.regime} on day {CHANGE_DAY:g}")
-            run.live(asked.speed)
             try:
+                run.first_champion()
+                site.change(asked.regime)
+                print(f"{asked.regime} on day {CHANGE_DAY:g}")
+                run.live(asked.speed)
                 closed = run.drift_to_champion() and run.bad_promotion()
-            except TimeoutError as error:
+            except (TimeoutError, httpx.HTTPError) as error:
                 print(error)
                 closed = False
             finally:
@@ -97,7 +97,9 @@ class _Run:
         """Have a network trained on the history, and promote it whatever the gate said."""
         self._until(self._caught_up, "the system has read its history")
         self._http.post("/models/retrain").raise_for_status()
-        events = self._until(lambda: self._told("refused", "swap", "error", of="v1"), "the first network is trained")
+        events = self._until(
+            lambda: self._told("refused", "swap", of="v1") or self._told("error"), "the first network is trained"
+        )
         if events[-1]["kind"] != "swap":
             self._http.post("/models/v1/promote").raise_for_status()
         self._until(lambda: self._stage("v1") == "champion", "v1 serves")
@@ -126,7 +128,10 @@ class _Run:
             if self._verdict(version) == "champion":
                 break
             judged.add(version)
-        self._until(lambda: self._told("watched", "rollback", of=version), f"the watch of {version} ends")
+        self._until(
+            lambda: self._told("watched", of=version) or self._stage(version) != "champion",
+            f"the watch of {version} ends",
+        )
         return self._stage(version) == "champion"
 
     def bad_promotion(self) -> bool:

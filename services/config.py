@@ -158,7 +158,7 @@ class LearnSettings(_Section):
     retrain_rows: int = Field(0, ge=0, description="Retrain after so many new rows of zones; 0: not by their number.")
     cool_down_s: float = Field(10.0, ge=0, description="No training starts by itself this soon after another ended.")
     rest: float = Field(
-        10.0, ge=0, description="Nor does drift or a number of new rows start one for so many times as long as it took."
+        10.0, ge=0, description="After a training, drift and new rows start none for so many times as long as it took."
     )
     timeout_s: float = Field(1800, gt=0, description="A training that takes longer is ended; the champion stays.")
     min_days: float = Field(2.0, gt=0, description="History needed before the first training, in days.")

@@ -26,7 +26,7 @@ from services.learn.records import Candidate, ModelRow, Shadow, row_of, tags_of
 from services.messages import ONLINE_VERSION
 
 # MLflow reads these when it is imported: nothing on the terminal, nothing sent anywhere, and a server that is away is
-# given up at once, because whoever asked asks again soon; one that is only slow has some time.
+# given up at once, because whoever asked asks again soon; one that is only slow, after half a minute.
 for _name, _value in {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",

@@ -34,7 +34,8 @@ WATCH_S = 0.5
 PROVE_S = 1.0
 LOOK_S = 2.0
 """How often the history is looked at while the schedule waits for it."""
-REGISTER_S = 2.0
+REGISTER_S, LONGEST_REGISTER_S = 2.0, 60.0
+"""How soon an MLflow that is away is asked again to register what was trained; longer and longer pauses."""
 SHOW_S = 2.0
 """The board keeps nothing over its restart, so it is told again this often."""
 
@@ -240,6 +241,8 @@ class Retrainer:
         standing.show()
         try:
             candidate, champion = self._train(trigger, started_ms)
+            self._triggers.trained(self._monotonic_s())
+            run["trained_ms"] = self._wall_ms()
             version = self._register(candidate, started_ms, champion)
             self._triggers.has_model = True
             run |= {"version": version, "verdict": candidate["reason"], **candidate["trained_on"]}
@@ -272,20 +275,25 @@ class Retrainer:
         return candidate, champion
 
     def _register(self, candidate: Candidate, started_ms: int, champion: str) -> str:
-        """What was trained outlasts an MLflow that is away: it waits until it can be registered, or all ends."""
+        """What was trained outlasts an MLflow that is away: it waits as long as a training may take.
+
+        Raises :class:`RegistryError` when that is over, or all ends.
+        """
+        began_s, pause_s = self._monotonic_s(), REGISTER_S
         while True:
             try:
                 shadow = self._shadows.of(candidate, champion)
                 return self._shadows.register(candidate, started_ms, champion, shadow)
             except RegistryError as error:
                 self._standing.errors["training"] = f"a trained challenger waits for MLflow: {error.message}"
-                if self._stopping.wait(REGISTER_S):
+                if self._monotonic_s() - began_s > self._settings.timeout_s or self._stopping.wait(pause_s):
                     raise
+                pause_s = min(2 * pause_s, LONGEST_REGISTER_S)
 
     def _decide(self, version: str, candidate: Candidate, judged_against: str, run: dict[str, Any]) -> None:
         standing, counts = self._standing, self._standing.counts
         counts.retrains += 1
-        seconds = round((self._wall_ms() - run["started_ms"]) / 1000, 1)
+        seconds = round((run["trained_ms"] - run["started_ms"]) / 1000, 1)
         told = {
             "version": version,
             "trigger": run["reason"],

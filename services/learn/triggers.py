@@ -55,6 +55,7 @@ class Triggers:
         self._slot_s = now_s + every_s
         self._quiet_until_s = now_s
         self._started_s = self._rested_s = now_s
+        self._trained_s: float | None = None
         self._asked: str | None = None
         self._running = False
 
@@ -101,13 +102,18 @@ class Triggers:
     def started(self, now_s: float) -> None:
         """A retraining starts: takes the wish, and moves the schedule to its next slot after ``now_s``."""
         self._running = True
-        self._started_s = now_s
+        self._started_s, self._trained_s = now_s, None
         self._asked = None
         if self._every_s and now_s >= self._slot_s:
             self._slot_s += ((now_s - self._slot_s) // self._every_s + 1) * self._every_s
+
+    def trained(self, now_s: float) -> None:
+        """A retraining has its challenger; what it waits for now is no work to rest from."""
+        self._trained_s = now_s
 
     def ended(self, now_s: float) -> None:
         """A retraining ended, well or not."""
         self._running = False
         self._quiet_until_s = now_s + self._cool_down_s
-        self._rested_s = now_s + self._rest * (now_s - self._started_s)
+        worked_until_s = now_s if self._trained_s is None else self._trained_s
+        self._rested_s = now_s + self._rest * (worked_until_s - self._started_s)

@@ -155,7 +155,9 @@ def test_an_mlflow_that_is_away_stops_nothing(loop: Loop) -> None:
     """SIGKILL for the tracking server: v1 serves, the list says what is wrong, and a training runs once it is back."""
     loop.mlflow.kill()
     try:
-        loop.until(lambda: "MLflow does not answer" in loop.listed(), "the list says so")
+        loop.until(
+            lambda: loop.status()["registry_error"] and "MLflow does not answer" in loop.listed(), "the list says so"
+        )
         assert loop.champion() == "v1"
     finally:
         loop.mlflow.start()

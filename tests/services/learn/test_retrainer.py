@@ -333,6 +333,28 @@ def test_a_training_outlasts_an_mlflow_that_is_away_at_its_end(
     assert retrainer.status()["last_error"] == ""
 
 
+def test_a_training_waits_no_longer_for_mlflow_than_one_may_take(
+    make: Make, cluster: FakeCluster, registry: Registry, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An MLflow that never takes it does not keep others from being trained for ever."""
+    monkeypatch.setattr("services.learn.retrainer.REGISTER_S", 0.01)
+    retrainer = make(timeout_s=60)
+    cluster.results = [True, True]
+
+    def away(*_: Any) -> str:
+        clock.now_s += 40
+        raise RegistryError("MLflow does not answer at http://mlflow")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "register", away)
+        retrainer.retrain_if_due()
+    assert cluster.kinds() == ["error"]
+    assert "MLflow does not answer" in retrainer.status()["last_error"]
+    retrainer.trigger("operator")
+    retrainer.retrain_if_due()
+    assert cluster.slot == "v1"
+
+
 def test_restarted_retrainer_goes_on_from_mlflow(make: Make, cluster: FakeCluster, clock: Clock) -> None:
     """A retrainer that is started again swaps nothing, warm-starts from the champion and waits for its slot."""
     cluster.results = [True, True]

@@ -92,3 +92,13 @@ def test_missed_slots_are_skipped(every_s: float, waits: list[float]) -> None:
         due_s = triggers.next_due_s(now)
         assert due_s is not None
         assert (triggers.due(now, history_days=9) is not None) == (due_s <= now)
+
+
+def test_waiting_after_a_training_is_no_work_to_rest_from() -> None:
+    """Drift waits ten times as long as was trained, not as long as was waited for a registry."""
+    triggers = _triggers(every_s=10_000, cool_down_s=0)
+    triggers.started(0)
+    triggers.trained(20)
+    triggers.ended(500)
+    assert triggers.due(699, 10, News(drift="it drifts")) is None
+    assert triggers.due(700, 10, News(drift="it drifts")) is not None
