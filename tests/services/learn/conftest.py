@@ -1,12 +1,16 @@
-"""A registry without models, quickly made."""
+"""A registry without models, quickly made, and a slow loop on it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from services.config import LearnSettings
 from services.learn.registry import Registry
+from services.learn.retrainer import Retrainer
+from tests.services.learn.fakes import Clock, FakeCluster, Make
 from tests.services.learn.synthetic import SCHEMA
 
 
@@ -23,3 +27,26 @@ def registry(empty_mlflow: bytes, tmp_path: Path) -> Registry:
     """A registry of its own for each test."""
     (tmp_path / "mlflow.sqlite").write_bytes(empty_mlflow)
     return Registry(f"sqlite:///{tmp_path / 'mlflow.sqlite'}", tmp_path / "storage", SCHEMA)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> FakeCluster:
+    """A cluster with ten days of history."""
+    return FakeCluster(tmp_path)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A fake clock."""
+    return Clock()
+
+
+@pytest.fixture
+def make(registry: Registry, cluster: FakeCluster, clock: Clock) -> Make:
+    """Makes a retrainer on this registry and cluster; its threads are not started."""
+
+    def build(**learn: Any) -> Retrainer:
+        settings = LearnSettings(**{"retrain_every_s": 100, "cool_down_s": 0, **learn})
+        return Retrainer(settings, registry, cluster, wall_ms=lambda: 5, monotonic_s=clock)
+
+    return build

@@ -13,9 +13,7 @@ from services.errors import ArtefactError, PromotionRefusedError, RegistryError,
 from services.learn.proving import PATIENCE
 from services.learn.registry import Registry
 from services.learn.retrainer import Retrainer
-from tests.services.learn.test_retrainer import Clock, FakeCluster, Make, clock, cluster, make
-
-__all__ = ["clock", "cluster", "make"]
+from tests.services.learn.fakes import Clock, FakeCluster, Make
 
 HOUR_MS = 3_600_000
 

@@ -1,0 +1,111 @@
+"""What tests of the slow loop run it on: a cluster that trains nothing, and a clock that they advance."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from services.errors import ArtefactError, TrainingError
+from services.learn.records import Candidate, ModelRow, Order
+from services.learn.retrainer import Retrainer
+from services.learn.triggers import News
+from tests.services.learn.synthetic import make_candidate
+
+__all__ = ["Clock", "FakeCluster", "Make"]
+
+Make = Callable[..., Retrainer]
+"""Makes a retrainer; what it is given are settings of ``learn``."""
+
+
+class FakeCluster:
+    """A cluster whose trainings come from ``results``: a candidate, or the error that it raises."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.days = 10.0
+        self.results: list[bool | str | Exception] = []  # passed? or "shadow"
+        self.orders: list[Order] = []
+        self.verdicts: list[bool | Exception] = []
+        self.compared: list[tuple[str, str, str, int, float, bool]] = []
+        self.now_ms = 500
+        self.rests = 0
+        self.expected = False
+        self.served: list[tuple[str, str]] = []
+        self.events: list[dict[str, Any]] = []
+        self.shown: tuple[list[ModelRow], dict[str, Any]] = ([], {})
+        self.slot = "online"
+        self.drifts: list[tuple[int, str]] = []  # (row end, words)
+        self.rows = 100
+
+    def news(self, since_ms: int) -> News:
+        words = [said for at_ms, said in self.drifts if at_ms > since_ms]
+        return News(drift=words[-1] if words else "", rows=self.rows)
+
+    def history_days(self) -> float:
+        return self.days
+
+    def flush(self) -> dict[str, int]:
+        return {"0": 17}
+
+    def train(self, order: Order, cancelled: threading.Event) -> Candidate:
+        self.orders.append(order)
+        result = self.results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        folder = self.folder / f"run{len(self.orders)}"
+        return make_candidate(folder, passed=result is True, shadow=result == "shadow")
+
+    def adopt(self, folder: str) -> Candidate:
+        if folder == "torn":
+            raise ArtefactError("the weights are torn")
+        if folder == "typo":
+            raise TrainingError("typo holds no model")
+        return make_candidate(self.folder / folder, shadow=True)
+
+    def longest_horizon_ms(self) -> int:
+        return 0
+
+    def newest_ms(self) -> int:
+        return self.now_ms
+
+    def compare(
+        self, mine: str, theirs: str, theirs_name: str, from_ms: int, level: float, *, worse: bool
+    ) -> dict[str, Any]:
+        self.compared.append((Path(mine).name, Path(theirs).name, theirs_name, from_ms, level, worse))
+        found = self.verdicts.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return {"promote": found, "reason": "Words.", "evidence": {"rows": 40}}
+
+    def rest(self) -> None:
+        self.rests += 1
+
+    def serving(self) -> str:
+        return self.slot
+
+    def serve(self, version: str, folder: str) -> None:
+        self.slot = version
+        self.served.append((version, folder))
+
+    def expect_network(self) -> None:
+        self.expected = True
+
+    def event(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
+
+    def show(self, models: list[ModelRow], status: dict[str, Any]) -> None:
+        self.shown = (models, status)
+
+    def kinds(self) -> list[str]:
+        return [event["kind"] for event in self.events]
+
+
+class Clock:
+    """A clock that tests advance."""
+
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
