@@ -37,7 +37,7 @@ for _name, _value in {
     os.environ.setdefault(_name, _value)
 
 from mlflow import MlflowClient  # noqa: E402
-from mlflow.entities import Metric, Param  # noqa: E402
+from mlflow.entities import Metric, Param, Run  # noqa: E402
 from mlflow.exceptions import MlflowException  # noqa: E402
 
 for _name in ("mlflow", "alembic"):
@@ -74,10 +74,13 @@ class Registry:
         """Record a candidate, promoted or not, with its lineage and evidence; returns its version.
 
         ``shadow``: it is being judged on live rows, and :meth:`settle` says how that ended; else ``against`` is the
-        champion that it was judged against.
+        champion that it was judged against. What an MLflow that went away cut short is completed by the same call:
+        a candidate with an artefact is one run and one version, also where the answer was lost and not the call.
         """
         with self._mlflow() as client:
-            run = client.create_run(self._experiment, start_time=created_ms, run_name=Path(candidate["folder"]).name)
+            run = self._begun(client, candidate, created_ms) or client.create_run(
+                self._experiment, start_time=created_ms, run_name=Path(candidate["folder"]).name
+            )
             run_id = run.info.run_id
             client.log_batch(
                 run_id,
@@ -89,12 +92,13 @@ class Registry:
             if candidate["folder"]:
                 client.log_artifacts(run_id, candidate["folder"], "model")
             tags = tags_of({**candidate, "shadow": shadow, "judged_against": "" if shadow else against})
-            version = client.create_model_version(
+            made = client.search_model_versions(f"name='{MODEL}' and run_id='{run_id}'")
+            model = made[0] if made else client.create_model_version(
                 MODEL, f"{run.info.artifact_uri}/model", run_id, tags=tags, description=candidate["reason"]
-            ).version
-            client.set_registered_model_alias(MODEL, "challenger", version)
+            )  # fmt: skip
+            client.set_registered_model_alias(MODEL, "challenger", model.version)
             client.set_terminated(run_id)
-        return f"v{version}"
+        return f"v{model.version}"
 
     def settle(self, version: str, passed: bool, reason: str, against: str) -> None:
         """Record how a model did in shadow; ``against``: the champion it was judged against, empty if it was not."""
@@ -192,6 +196,14 @@ class Registry:
         names = {str(at): [name for name, held in aliases.items() if held == at] for at in aliases.values()}
         rows = [row_of(version, names.get(str(version.version), [])) for version in versions]
         return sorted(rows, key=lambda row: -int(row["version"][1:]))
+
+    def _begun(self, client: MlflowClient, candidate: Candidate, created_ms: int) -> Run | None:
+        """The run of a registration that was cut short."""
+        if not candidate["folder"]:
+            return None
+        name = Path(candidate["folder"]).name
+        known = f"attributes.run_name = '{name}' and attributes.start_time = {created_ms}"
+        return next(iter(client.search_runs([self._experiment], known)), None)
 
     def _tag(self, version: str, **values: Any) -> None:
         with self._mlflow() as client:

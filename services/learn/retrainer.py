@@ -35,7 +35,7 @@ PROVE_S = 1.0
 LOOK_S = 2.0
 """How often the history is looked at while the schedule waits for it."""
 REGISTER_S, LONGEST_REGISTER_S = 2.0, 60.0
-"""How soon an MLflow that is away is asked again to register what was trained; longer and longer pauses."""
+"""How soon an MLflow that is away is asked again to take or promote what was trained; longer and longer pauses."""
 SHOW_S = 2.0
 """The board keeps nothing over its restart, so it is told again this often."""
 
@@ -243,7 +243,7 @@ class Retrainer:
             candidate, champion = self._train(trigger, started_ms)
             self._triggers.trained(self._monotonic_s())
             run["trained_ms"] = self._wall_ms()
-            version = self._register(candidate, started_ms, champion)
+            version = self._outlast(lambda: self._register(candidate, started_ms, champion))
             self._triggers.has_model = True
             run |= {"version": version, "verdict": candidate["reason"], **candidate["trained_on"]}
             self._decide(version, candidate, champion, run)
@@ -275,15 +275,18 @@ class Retrainer:
         return candidate, champion
 
     def _register(self, candidate: Candidate, started_ms: int, champion: str) -> str:
-        """What was trained outlasts an MLflow that is away: it waits as long as a training may take.
+        shadow = self._shadows.of(candidate, champion)
+        return self._shadows.register(candidate, started_ms, champion, shadow)
+
+    def _outlast(self, work: Callable[[], str]) -> str:
+        """Do something with what was trained; it is tried for as long as a training may take while MLflow is away.
 
         Raises :class:`RegistryError` when that is over, or all ends.
         """
         began_s, pause_s = self._monotonic_s(), REGISTER_S
         while True:
             try:
-                shadow = self._shadows.of(candidate, champion)
-                return self._shadows.register(candidate, started_ms, champion, shadow)
+                return work()
             except RegistryError as error:
                 self._standing.errors["training"] = f"a trained challenger waits for MLflow: {error.message}"
                 if self._monotonic_s() - began_s > self._settings.timeout_s or self._stopping.wait(pause_s):
@@ -308,7 +311,7 @@ class Retrainer:
         refusal = candidate["reason"]
         if candidate["passed"] or candidate["forced"]:
             why = ("forced, although: " if candidate["forced"] else "") + candidate["reason"]
-            refusal = self._champion.succeed(version, judged_against, why)
+            refusal = self._outlast(lambda: self._champion.succeed(version, judged_against, why))
         if refusal:
             run |= {"result": "refused", "verdict": refusal}
             counts.refused += 1

@@ -43,7 +43,7 @@ class Shadows:
         Raises :class:`RegistryError`, and may then be called again: a challenger is registered once.
         """
         with self._lock:
-            version = self._registered(candidate) or self._registry.register(candidate, at_ms, shadow, against)
+            version = self._registry.register(candidate, at_ms, shadow, against)
             for row in self._registry.list():
                 if row["stage"] == "shadow" and row["version"] != version:
                     reason = f"{version} took its place before it was judged"
@@ -54,11 +54,6 @@ class Shadows:
                 "shadow", version=version, reason=f"Compared with {against} on live rows until {until}."
             )
         return version
-
-    def _registered(self, candidate: Candidate) -> str:
-        """The version of a challenger whose registration was cut short after it was made."""
-        rows = self._registry.list() if candidate["folder"] else []
-        return next((row["version"] for row in rows if row["folder"] == candidate["folder"]), "")
 
     def prove(self) -> None:
         """Have what is to be compared compared, and do what comes of it. Raises what registry and prover raise."""

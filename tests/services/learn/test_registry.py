@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 
 from services.errors import ArtefactError, PromotionRefusedError, RegistryError
 from services.learn.registry import Registry
@@ -28,6 +31,32 @@ def test_lineage_and_evidence_survive(registry: Registry, tmp_path: Path) -> Non
     assert (row["stage"], row["aliases"], row["passed"]) == ("challenger", ["challenger"], True)
     for name in ("weights_sha256", "trained_on", "held_back_mae", "reason", "folder"):
         assert row[name] == candidate[name]  # type: ignore[literal-required]
+
+
+@pytest.mark.parametrize("step", ["log_batch", "log_artifacts", "create_model_version", "set_terminated"])
+@pytest.mark.parametrize("done", [False, True])
+def test_a_registration_that_was_cut_short_is_completed(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, done: bool
+) -> None:
+    """One run and one version, whichever call fails, and whether MLflow had done it or not when the answer was lost."""
+    candidate, original = make_candidate(tmp_path / "storage" / "models" / "a"), getattr(MlflowClient, step)
+
+    def cut(*arguments: Any, **named: Any) -> None:
+        if done:
+            original(*arguments, **named)
+        raise MlflowException("the connection was reset")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, step, cut)
+        with pytest.raises(RegistryError, match="reset"):
+            registry.register(candidate, created_ms=1)
+    assert registry.register(candidate, created_ms=1) == "v1"
+    assert [row["version"] for row in registry.list()] == ["v1"]
+    client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.sqlite'}")
+    (run,) = client.search_runs([client.get_experiment_by_name("hothouse").experiment_id])
+    assert run.info.status == "FINISHED"
+    curve = next(iter(candidate["curves"]))
+    assert len(client.get_metric_history(run.info.run_id, curve)) == len(candidate["curves"][curve])
 
 
 def test_promotion_and_rollback_move_the_aliases(registry: Registry, tmp_path: Path) -> None:

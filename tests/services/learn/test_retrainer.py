@@ -212,6 +212,27 @@ def test_a_training_outlasts_an_mlflow_that_is_away_at_its_end(
     assert retrainer.status()["last_error"] == ""
 
 
+def test_a_promotion_outlasts_an_mlflow_that_is_away(
+    make: Make, cluster: FakeCluster, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first network that was registered is promoted once MLflow is back, and trained once."""
+    monkeypatch.setattr("services.learn.retrainer.REGISTER_S", 0.01)
+    retrainer, promote, tried = make(), registry.promote, list[str]()
+    cluster.results = [True]
+
+    def away(version: str) -> None:
+        tried.append(version)
+        if len(tried) < 3:
+            raise RegistryError("MLflow does not answer at http://mlflow")
+        promote(version)
+
+    monkeypatch.setattr(registry, "promote", away)
+    retrainer.retrain_if_due()
+    assert tried == ["v1"] * 3
+    assert (cluster.slot, len(cluster.orders)) == ("v1", 1)
+    assert retrainer.status()["last_error"] == ""
+
+
 def test_a_training_waits_no_longer_for_mlflow_than_one_may_take(
     make: Make, cluster: FakeCluster, registry: Registry, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
