@@ -33,11 +33,22 @@ def run(folder: Path, host: str, port: int, username: str, password: str, stop_w
         if sys.platform == "linux":
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
+    stopping, process = False, None
+
+    def stop(*_: object) -> None:
+        nonlocal stopping
+        stopping = True
+        if process is not None:
+            process.terminate()
+
+    # Before it starts: killed by a signal that we do not handle yet, we would take it with us, unsaved queues and all.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
     command = [_program("mosquitto") or "mosquitto", "-c", str(configuration)]
     # No other thread runs yet, so the function between fork and exec is safe.
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_us)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: process.terminate())
+    if stopping:
+        process.terminate()
     if stop_with_stdin:
         when_stdin_ends(process.terminate)
     return process.wait()

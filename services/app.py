@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 _log = logging.getLogger(__name__)
 
-GATEWAY_REPORT_S = 1.0
+REPORT_S = 1.0
 GATEWAY_QUIET_S = 10.0
 SHARD_CPUS = 0.1
 SHARD_START_S = 60.0
@@ -76,6 +76,7 @@ class System:
         self._say = say
         self._parts = ExitStack()
         self._serving: Any = None
+        self._ingress: dict[str, Any] = {}
         self._shard_stop_s = SHARD_ABANDON_S
         self._handles: list[Any] = []  # actors live as long as their handles
 
@@ -124,12 +125,13 @@ class System:
         self._say("starting Ray")
         runtime = self._parts.enter_context(RayRuntime(settings))
         self._start_parts()
-        self._serving.board.put_stats.remote("runtime", asdict(runtime.ingress))
+        self._ingress = asdict(runtime.ingress)
+        self._report()
         if warming is not None:
             warming.join_or_raise()
         if settings.mqtt.gateway == "here":
             self._start_gateway()
-            self._parts.enter_context(_Repeating(self._report_gateway, GATEWAY_REPORT_S))
+        self._parts.enter_context(_Repeating(self._report, REPORT_S))
         run_file = settings.data_dir / "run.json"
         mqtt = {
             "host": self.mqtt_host,
@@ -175,9 +177,11 @@ class System:
         self._handles.append(retrainer)
         self._parts.callback(_stop_all, [retrainer], RETRAINER_STOP_S)
 
-    def _report_gateway(self) -> None:
-        """Show the gateway's figures on the board, beside those of the actors."""
-        assert self.gateway is not None
+    def _report(self) -> None:
+        """Show on the board, which may have been restarted, what no actor shows: the ingress and the gateway."""
+        self._serving.board.put_stats.remote("runtime", self._ingress)
+        if self.gateway is None:
+            return
         status = self.gateway_status
         age_s = time.time() - status.get("updated_ms", 0) / 1000
         error = _gateway_problem(status, age_s, self.gateway)

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import platform
+import random
 import secrets
 import shutil
 import signal
@@ -20,8 +21,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -40,6 +43,9 @@ SERVE_STOP_S = 5.0
 RAY_STOP_S = 8.0
 """A start that was interrupted can leave either waiting for a part that never came up: Serve by itself for 30 s."""
 NOT_IN_TIME = "timed out during startup"
+_QUIET_PORTS = range(20_000, 30_000)
+"""Above those that Ray gives its workers, below those that Serve gives replicas and that most systems hand out."""
+_untried = cycle(random.SystemRandom().sample(_QUIET_PORTS, len(_QUIET_PORTS)))
 _SOCKET_FOLDER_LIMIT = 20  # HAProxy's socket paths must stay under 97 bytes: ours, Serve's and the name add 73
 
 
@@ -67,10 +73,13 @@ def probe_ingress() -> Ingress:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    """A TCP port that nobody listens on at this moment, and that the system gives nobody who asks for any port."""
+    for _ in _QUIET_PORTS:
+        port = next(_untried)  # the next call gives another one, also while nobody listens on this one yet
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((host, port))
+            return port
+    raise StartError(f"every port from {_QUIET_PORTS.start} to {_QUIET_PORTS.stop - 1} is taken")
 
 
 def write_secret(path: Path) -> str:
@@ -349,14 +358,13 @@ def end_left_over(data_dir: Path) -> None:
 
 
 def _end_processes_using(folder: Path, patience_s: float = 3.0) -> None:
-    """Ask, then force, every process that was started on a file in our private ``folder`` to end."""
-    for pid in _processes_using(folder):
-        _signal(pid, signal.SIGTERM)
-    deadline = time.monotonic() + patience_s
-    while _processes_using(folder) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    for pid in _processes_using(folder):
-        _signal(pid, signal.SIGKILL)
+    """Ask, then force, every process that was started on a file in our private ``folder`` to end, and wait for it."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in _processes_using(folder):
+            _signal(pid, number)
+        deadline = time.monotonic() + patience_s
+        while _processes_using(folder) and time.monotonic() < deadline:
+            time.sleep(0.05)
 
 
 def _processes_using(folder: Path) -> list[int]:

@@ -11,10 +11,11 @@ import itertools
 import lzma
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,6 +34,26 @@ ENGINE_MARKERS = ("ray", "chaos", "e2e", "browser")
 NETWORK_MARKERS = ("broker", "influx", "kafka", *ENGINE_MARKERS)
 ORDER = ("broker", "influx", "kafka", "ray", "e2e", "browser", "chaos")
 """Unmarked tests run first, then these groups; within a group the order of the files stays."""
+
+
+def pytest_configure() -> None:
+    """A shell's background job has Ctrl-C switched off, and so would have every program that a test starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Tests with a broker run one at a time, also those of another pytest on this machine: a real one is shared.
+
+    Waiting for it is no part of a test's time: this comes before the time-out begins to count.
+    """
+    if item.get_closest_marker("broker") is None:
+        return (yield)
+    server = os.environ.get("HOTHOUSE_TEST_MQTT", "own").replace(":", "-")
+    with (Path(tempfile.gettempdir()) / f"hothouse-tests-{server}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -118,18 +139,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-@pytest.fixture(autouse=True)
-def _one_on_the_broker(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tests with a broker run one at a time, also those of another pytest on this machine: a real one is shared."""
-    if request.node.get_closest_marker("broker") is None:
-        yield
-        return
-    server = os.environ.get("HOTHOUSE_TEST_MQTT", "own").replace(":", "-")
-    with (Path(tempfile.gettempdir()) / f"hothouse-tests-{server}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 class FakeClock:

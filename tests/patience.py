@@ -8,20 +8,32 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-__all__ = ["budget_s", "patience_s", "slowness", "until"]
+__all__ = ["budget_s", "core_slowness", "patience_s", "slowness", "until"]
 
 COUNTED = 2_000_000
 REFERENCE_S = 0.04
-"""CPU time that counting to ``COUNTED`` takes where ten seconds mean ten seconds."""
+"""Seconds that counting to ``COUNTED`` takes where ten seconds mean ten seconds."""
 
 
 @cache
 def slowness() -> float:
-    """How many times slower than that a core of this machine is; at least 1."""
-    began_s = time.process_time()
+    """How many times slower than that a core of this machine is; at least 1.
+
+    By the clock on the wall: a core that is lent to other machines meanwhile counts no CPU time.
+    """
+    return _slowness(time.monotonic)
+
+
+def core_slowness() -> float:
+    """The same of the core's own time, as it is now: for budgets of CPU time."""
+    return _slowness(time.process_time)
+
+
+def _slowness(clock_s: Callable[[], float]) -> float:
+    began_s = clock_s()
     for _ in range(COUNTED):
         pass
-    return max((time.process_time() - began_s) / REFERENCE_S, 1.0)
+    return max((clock_s() - began_s) / REFERENCE_S, 1.0)
 
 
 def patience_s(seconds: float) -> float:
@@ -36,9 +48,9 @@ def budget_s(seconds: float) -> float:
 
 def until(condition: Callable[[], Any], claim: str = "it happens", timeout_s: float = 60.0) -> Any:
     """Wait for a condition and return what it gave, or fail with the claim; ``timeout_s`` of a quick machine."""
-    patience = patience_s(timeout_s)
-    deadline_s = time.monotonic() + patience
+    began_s = time.monotonic()
     while not (found := condition()):
-        assert time.monotonic() < deadline_s, f"not within {patience:.0f} s: {claim}"
+        waited_s = time.monotonic() - began_s
+        assert waited_s < patience_s(timeout_s), f"not within {waited_s:.0f} s: {claim}"
         time.sleep(0.02)
     return found

@@ -177,14 +177,15 @@ class BoardLink:
     """Sends to the board actor from a thread of its own; keeps what could not be sent, within a bound beside each
     zone's newest forecast.
 
-    A board that was restarted has lost everything: after an error each zone's newest forecast is sent again, and the
-    board's answer names the zones whose past it lacks.
+    A board that was restarted has lost everything: after an error, or when another board answers, each zone's newest
+    forecast is sent again, and the board's answer names the zones whose past it lacks.
     """
 
     def __init__(self, component: str) -> None:
         self._component = component
         self._shard: Shard | None = None
         self._board: Any = None
+        self._board_first: int | None = None  # first version of the board that has what was sent; None: not known yet
         self._changed = threading.Condition()
         self._forecasts: list[ZoneForecast] = []
         self._newest: dict[tuple[str, str], ZoneForecast] = {}
@@ -236,7 +237,7 @@ class BoardLink:
                 self._send(forecasts, past, stats)
             except Exception as error:  # whatever Ray raises while the board is away
                 _log.info("the board does not answer: %s", error)
-                self._board = None
+                self._board = self._board_first = None
                 with self._changed:
                     self._past = {**past, **self._past}
                     waiting = {id(f) for f in forecasts} | {id(f) for f in self._forecasts}
@@ -264,4 +265,8 @@ class BoardLink:
         calls = [self._board.put_past.remote(site, zone, *content) for (site, zone), content in past.items()]
         if stats is not None:
             calls.append(self._board.put_stats.remote(self._component, stats))
-        ray.get(calls, timeout=BOARD_TIMEOUT_S)
+        answers = ray.get(calls, timeout=BOARD_TIMEOUT_S)
+        if stats is not None:
+            first, self._board_first = self._board_first, answers[-1]
+            if first not in (None, self._board_first):
+                raise ConnectionResetError("it was restarted since the last call")

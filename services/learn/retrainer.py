@@ -254,8 +254,8 @@ class Retrainer:
                 self._fail(run, error)
         finally:
             standing.running = None
+            self._triggers.ended(self._monotonic_s())  # first: who sees that it ended may ask for the next one
             standing.last_run = run | {"ended_ms": self._wall_ms()}
-            self._triggers.ended(self._monotonic_s())
             standing.show()
 
     def _train(self, trigger: Trigger, started_ms: int) -> tuple[Candidate, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -56,6 +57,7 @@ class Standing:
     registry_error: str = ""
     serving: str = ""
     models: list[ModelRow] = field(default_factory=list)  # as they were seen last
+    _showing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def status(self) -> dict[str, Any]:
         """What runs, what ran, what comes, and how often; JSON-able."""
@@ -80,9 +82,10 @@ class Standing:
 
     def show(self) -> None:
         """Show models and status."""
-        with suppress(RegistryError):  # its absence is in the status already; the models stay as they were seen last
-            self.models = self.read_models()
-        try:
-            self.board.show(self.models, self.status())
-        except Exception:  # the board restarts: it is told again soon
-            _log.info("the board does not answer")
+        with self._showing:  # what one thread has read is not shown after what another one read later
+            with suppress(RegistryError):  # its absence is in the status already; models stay as they were seen last
+                self.models = self.read_models()
+            try:
+                self.board.show(self.models, self.status())
+            except Exception:  # the board restarts: it is told again soon
+                _log.info("the board does not answer")

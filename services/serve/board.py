@@ -49,7 +49,7 @@ class Board:
     """
 
     def __init__(self, first_version: int, clock_ms: Callable[[], int]) -> None:
-        self._version = first_version
+        self._version = self._first_version = first_version
         self._clock_ms = clock_ms
         self._changed = asyncio.Condition()
         self._forecasts: dict[tuple[str, str], tuple[int, ZoneForecast]] = {}
@@ -93,12 +93,13 @@ class Board:
         track = self._past.get((site, zone))
         return track.past() if track is not None else Past(end_ms=[], values={})
 
-    async def put_stats(self, component: str, stats: Mapping[str, Any]) -> None:
-        """Replace a component's figures."""
+    async def put_stats(self, component: str, stats: Mapping[str, Any]) -> int:
+        """Replace a component's figures; the first version, by which the caller knows this board from a later one."""
         async with self._changed:
             self._version += 1
             self._stats[component] = (self._version, dict(stats))
             self._changed.notify_all()
+        return self._first_version
 
     async def set_models(self, models: Sequence[Mapping[str, Any]]) -> None:
         """Replace the table of registered models, newest first."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -76,17 +77,24 @@ class Loop:
         self.settings, self.spec, self.mlflow = settings, forecast_spec(settings), mlflow
         self.days = 0.0
         self.forecaster_died = False
-        self._runtime = RayRuntime(settings)
+        self._parts = ExitStack()
 
     def __enter__(self) -> Loop:
+        with self._parts:  # what was begun ends where the rest cannot begin
+            self._start()
+            self._parts = self._parts.pop_all()
+        return self
+
+    def _start(self) -> None:
+        self._parts.callback(self.mlflow.kill)
         self.mlflow.start()
         self.rows(8)
-        self._runtime.__enter__()
+        self._parts.enter_context(RayRuntime(self.settings))
         self._actors = start_actors(self.settings)
         kind = ray.remote(LearningShard).options(name=shard_actor(0), namespace=NAMESPACE, num_cpus=0)
         self._shard = kind.remote(self.settings)
         self.url = start_serving(self.settings)
-        ray.get(self._actors.board.publish.remote([zone_forecast()]), timeout=30)
+        ray.get(self._actors.board.publish.remote([zone_forecast()]), timeout=patience_s(30))
         (self.settings.data_dir / "run.json").write_text(json.dumps({"url": self.url, "pid": os.getpid()}))
         self._retrainer = start_retrainer(self.settings)
         ray.get(self._retrainer.status.remote(), timeout=patience_s(120))
@@ -94,18 +102,15 @@ class Loop:
         zones = [("demo", "north-1")]
         self.probes = {"GET": Probe(self.url, zones), "POST": Probe(self.url, zones, WHAT_IF_HZ, WHAT_IF)}
         for probe in self.probes.values():
+            self._parts.callback(probe.stop)
             probe.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
-        for probe in self.probes.values():
-            probe.stop()
-        self._runtime.__exit__(None, None, None)
-        self.mlflow.kill()
+        self._parts.close()
 
     def _lists(self) -> bool:
         try:
-            ray.get(self._retrainer.models.remote(), timeout=30)
+            ray.get(self._retrainer.models.remote(), timeout=patience_s(30))
         except ray.exceptions.RayError:
             return False
         return True
@@ -117,12 +122,13 @@ class Loop:
 
     def drift(self, words: str) -> None:
         """Have the shard tell of a drift at the newest row."""
-        ray.get(self._shard.drift.remote(START_MS + round(self.days * 86_400_000), words), timeout=10)
+        at_ms = START_MS + round(self.days * 86_400_000)
+        ray.get(self._shard.drift.remote(at_ms, words), timeout=patience_s(10))
 
     def retrain(self) -> dict[str, Any]:
         """One training to its end: what the retrainer says of it."""
         before = (self.status()["last_run"] or {}).get("started_ms")
-        ray.get(self._retrainer.trigger.remote("test"), timeout=30)
+        ray.get(self._retrainer.trigger.remote("test"), timeout=patience_s(30))
         self.until(lambda: (self.status()["last_run"] or {}).get("started_ms") != before, "the training ends", 900)
         return dict(self.status()["last_run"])
 
@@ -131,7 +137,7 @@ class Loop:
         deadline_s = time.monotonic() + patience_s(60)
         while True:
             try:
-                return dict(ray.get(ray.get_actor(RETRAINER_ACTOR, NAMESPACE).status.remote(), timeout=30))
+                return dict(ray.get(ray.get_actor(RETRAINER_ACTOR, NAMESPACE).status.remote(), timeout=patience_s(30)))
             except (ray.exceptions.RayError, ValueError):
                 if time.monotonic() > deadline_s:
                     raise
@@ -139,28 +145,34 @@ class Loop:
 
     def champion(self) -> str:
         """What the slot names."""
-        return str(ray.get(ray.get_actor(SLOT_ACTOR, NAMESPACE).get.remote(), timeout=30)["version"])
+        return str(ray.get(ray.get_actor(SLOT_ACTOR, NAMESPACE).get.remote(), timeout=patience_s(30))["version"])
 
     def replicas(self) -> dict[str, dict[str, Any]]:
         """What the Forecaster's replicas report, also one that was killed within the last minute."""
-        return dict(ray.get(ray.get_actor(SLOT_ACTOR, NAMESPACE).status.remote(), timeout=30)["replicas"])
+        return dict(ray.get(ray.get_actor(SLOT_ACTOR, NAMESPACE).status.remote(), timeout=patience_s(30))["replicas"])
 
     def model(self, version: str) -> dict[str, Any]:
         """A model as ``GET /models`` shows it; empty where it does not."""
         rows = self.cli_json("models", "list", "--json")["models"]
         return next((dict(row) for row in rows if row["version"] == version), {})
 
-    def listed(self) -> str:
-        """What a person reads at ``hothouse models list``."""
-        return " ".join(self.cli("models", "list").output.split())
+    def await_stage(self, version: str, *stages: str, limit_s: float = 90) -> None:
+        """Wait until ``GET /models`` shows a model there: what the retrainer says reaches it a moment later."""
+        self.until(lambda: self.model(version).get("stage") in stages, f"{version} is {' or '.join(stages)}", limit_s)
+
+    def await_text(self, text: str, *command: str) -> None:
+        """Wait until a person reads it at ``hothouse models list``, or at another command."""
+        command = command or ("models", "list")
+        self.until(lambda: text in " ".join(self.cli(*command).output.split()), f"{' '.join(command)} says {text!r}")
 
     def cli(self, *arguments: str) -> Any:
         """A command of a second terminal."""
         return CliRunner().invoke(app, ["--data-dir", str(self.settings.data_dir), *arguments])
 
     def cli_json(self, *arguments: str) -> Any:
-        """A command's JSON."""
-        return json.loads(self.cli(*arguments).stdout)
+        """A command's JSON, at another try where the machine was too busy to answer."""
+        found = self.until(lambda: (run := self.cli(*arguments)).exit_code == 0 and run, f"{arguments} succeeds")
+        return json.loads(found.stdout)
 
     def kill(self, title: str) -> None:
         """SIGKILL for our process of that title."""

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from tests.compose.stack import Stack
-from tests.compose.waiting import until
+from tests.compose.waiting import forecasts, until
 
 __all__ = ["CUTS", "KILLS", "Harm", "harm"]
 
@@ -38,7 +38,7 @@ def harm(stack: Stack, what: Harm) -> float:
     Recovered: the container runs and is healthy, every zone's forecast is of a row that closed after the harm, and
     rows as new are in InfluxDB. A container that was killed must have been started again by the engine.
     """
-    before = max(stack.origins().values())
+    before = max(forecasts(stack).values())
     restarts = stack.inspect(what.service)["RestartCount"]
     if what.network:
         stack.cut(what.service, what.network)

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.patience import patience_s
+
 __all__ = ["ROOT", "Stack", "StackError"]
 
 ROOT = Path(__file__).parents[2]
@@ -77,9 +79,9 @@ class Stack:
         """Put it back under its name."""
         self.docker("network", "connect", "--alias", service, f"{PROJECT}_{network}", self.container(service))
 
-    def ask(self, path: str, timeout_s: float = 5.0) -> Any:
+    def ask(self, path: str) -> Any:
         """The JSON answer of the API; raises ``OSError``, also for a problem answer."""
-        with _NO_PROXY.open(f"http://127.0.0.1:{self.port}{path}", timeout=timeout_s) as answer:
+        with _NO_PROXY.open(f"http://127.0.0.1:{self.port}{path}", timeout=patience_s(5)) as answer:
             return json.loads(answer.read())
 
     def origins(self) -> dict[str, int]:

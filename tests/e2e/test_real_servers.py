@@ -34,6 +34,7 @@ from services.log import open_settings_log
 from services.store.history import History
 from tests.conftest import require_env
 from tests.kafka_logs import delete_topics
+from tests.patience import patience_s
 from tests.patience import until as wait_until
 
 pytestmark = [
@@ -118,15 +119,15 @@ def test_rows_and_forecasts_go_from_mosquitto_to_influxdb(
 
     with System(settings, receive_clock="replayed", warm_up=warm_up) as system:
         watch = Watch(system.url)
-        assert watch.wait_until_ready(90), watch.problem
+        assert watch.wait_until_ready(patience_s(90)), watch.problem
         wait_until(lambda: bool(system.gateway_status.get("connected")), "the gateway is connected")
         feeding = threading.Thread(target=publisher.run, name="publisher", daemon=True)
         feeding.start()
-        feeding.join(90)
+        feeding.join(patience_s(90))
         assert ledger.status["complete"], ledger.status
         last_ms = end_ms - end_ms % 300_000 - 300_000  # the last step closes with the samples after it only
         wait_until(lambda: all(at >= last_ms for at in origins(watch, name)), "every zone is forecast to the end")
-        wait_until(lambda: sent_all(watch), "InfluxDB has taken every point")
+        wait_until(lambda: sent_all(watch, last_ms), "InfluxDB has taken every point")
         answers = {zone: predict(system.url, name, zone) for zone in source.zones}
         assert not watch.look().errors
         watch.close()
@@ -157,16 +158,18 @@ def origins(watch: Watch, site: str) -> list[int]:
     return [forecast["origin_ms"] for (of_site, _), forecast in found if of_site == site]
 
 
-def sent_all(watch: Watch) -> bool:
-    """Whether the shards have points waiting for InfluxDB, and none was lost."""
-    series = [shard["series"] for shard in watch.look().shards]
+def sent_all(watch: Watch, last_ms: int) -> bool:
+    """Whether the shards, by figures of after the last step, have sent all to InfluxDB, and nothing was lost."""
+    shards = watch.look().shards
+    series = [shard["series"] for shard in shards]
     assert not any(stats["refused"] or stats["dropped"] for stats in series), series
-    return all(stats["sent"] and not stats["queued"] for stats in series)
+    at_the_end = all((shard["origin_ms"] or 0) >= last_ms for shard in shards)
+    return at_the_end and all(stats["sent"] and not stats["queued"] for stats in series)
 
 
 def predict(url: str, site: str, zone: str) -> dict[str, Any]:
     """``GET /predict`` as any client asks."""
-    with urllib.request.urlopen(f"{url}/predict?site={site}&zone={zone}", timeout=5) as answer:
+    with urllib.request.urlopen(f"{url}/predict?site={site}&zone={zone}", timeout=patience_s(5)) as answer:
         assert answer.status == 200
         found: dict[str, Any] = json.load(answer)
         return found

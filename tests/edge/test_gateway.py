@@ -6,8 +6,7 @@ import json
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,17 +15,19 @@ from typing import Any
 import pytest
 
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, encode_clock
-from edge.gateway import Gateway, GatewaySettings
+from edge.gateway import Gateway, GatewaySettings, loop
 from edge.log import Log, MemoryLog, NewRecord, SqliteLog, partition_of
 from edge.mqtt import MqttAddress
 from edge.reading import Sample, encode_message, sample_topic
 from edge.samples import decode_samples
+from tests.patience import patience_s, until
 
 NOW = 1_646_092_800_000
 BOOT = "9f3c62d1a07be845"
 ROOT = Path(__file__).parents[2]
 NOBODY = MqttAddress(port=1)
 PARTITION = partition_of("demo", 4)
+FOR_EVER_S = 3600.0
 
 
 class Client:
@@ -50,26 +51,23 @@ def _sample(seq: int, ts_ms: int = NOW) -> tuple[str, bytes]:
 
 
 def _gateway(log: Log, clock: ReceiveClock | None = None, **changes: Any) -> Gateway:
-    return Gateway(GatewaySettings(broker=NOBODY, retry_s=0.02, **changes), log, clock or ReplayedClock(NOW))
+    settings = GatewaySettings(**{"broker": NOBODY, "retry_s": 0.02, **changes})
+    return Gateway(settings, log, clock or ReplayedClock(NOW))
 
 
 @contextmanager
 def _running(gateway: Gateway) -> Iterator[None]:
-    thread = threading.Thread(target=gateway.run)
-    thread.start()
-    try:
-        yield
-    finally:
-        gateway.stop()
-        thread.join(5)
-        assert not thread.is_alive()
-
-
-def _until(condition: Callable[[], object], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.005)
+    """Until it is stopped, and its writer has done all that it will: the gateway does not leave before."""
+    thread = threading.Thread(target=gateway.run, daemon=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "_STOP_S", FOR_EVER_S)
+        thread.start()
+        try:
+            yield
+        finally:
+            gateway.stop()
+            thread.join(patience_s(60))
+            assert not thread.is_alive()
 
 
 def test_acknowledged_means_appended() -> None:
@@ -88,7 +86,7 @@ def test_acknowledged_means_appended() -> None:
     with _running(gateway):
         for seq in range(20):
             _deliver(gateway, client, *_sample(seq), mid=seq)
-        _until(lambda: len(client.acks) == 20)
+        until(lambda: len(client.acks) == 20)
     assert client.acks == list(range(20))
 
 
@@ -99,23 +97,24 @@ def test_a_full_log_stops_acknowledging_until_it_has_room() -> None:
     with _running(gateway):
         for seq in range(5):
             _deliver(gateway, client, *_sample(seq), mid=seq)
-        _until(lambda: "0 of at most 0" in gateway.status().last_error)
+        until(lambda: "0 of at most 0" in gateway.status().last_error)
         assert client.acks == []
         log.capacity = None
-        _until(lambda: len(client.acks) == 5)
+        until(lambda: len(client.acks) == 5)
     assert [s.seq for r in log.read(PARTITION, 0, 10) for s in decode_samples(r.payload)] == list(range(5))
     assert "0 of at most 0" not in gateway.status().last_error
 
 
-def test_stopping_with_a_full_log_acknowledges_nothing() -> None:
-    """A gateway that is stopped while its log is full leaves at once; the broker keeps what it had sent."""
+def test_stopping_with_a_full_log_acknowledges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway that is stopped while its log is full leaves at once, however long it would have waited before it
+    tries again; the broker keeps what it had sent.
+    """
+    monkeypatch.setattr(loop, "delay_s", lambda attempt, jitter: FOR_EVER_S)
     log, client = MemoryLog(capacity=0), Client()
-    gateway = _gateway(log)
-    started = time.monotonic()
+    gateway = _gateway(log, retry_s=FOR_EVER_S)
     with _running(gateway):
         _deliver(gateway, client, *_sample(1), mid=1)
-        _until(lambda: "0 of at most 0" in gateway.status().last_error)
-    assert time.monotonic() - started < 2
+        until(lambda: "0 of at most 0" in gateway.status().last_error)
     assert client.acks == []
 
 
@@ -139,9 +138,9 @@ def test_the_newest_clock_message_waits_for_a_record_of_its_time() -> None:
     with _running(gateway):
         _deliver(gateway, client, CLOCK_TOPIC, encode_clock(NOW + 1000), mid=1)
         _deliver(gateway, client, CLOCK_TOPIC, encode_clock(NOW + 2000), mid=2)
-        _until(lambda: client.acks == [1])
+        until(lambda: client.acks == [1])
         _deliver(gateway, client, *_sample(1), mid=3)
-        _until(lambda: len(client.acks) == 3)
+        until(lambda: len(client.acks) == 3)
     assert log.last_receive_ms(PARTITION) == NOW + 2000
 
 
@@ -152,7 +151,7 @@ def test_a_replayed_clock_goes_on_where_the_log_ends() -> None:
     gateway = _gateway(log, ReplayedClock())
     with _running(gateway):
         _deliver(gateway, client, *_sample(1), mid=1)
-        _until(lambda: client.acks)
+        until(lambda: client.acks)
     assert log.last_receive_ms(PARTITION) == NOW + 5000
 
 
@@ -164,7 +163,7 @@ def test_a_restarted_gateway_ticks_for_the_sites_of_its_log() -> None:
     gateway = _gateway(log, clock)
     with _running(gateway):
         clock.advance(NOW + 30_000)
-        _until(lambda: log.end_offset(PARTITION) == 2)
+        until(lambda: log.end_offset(PARTITION) == 2)
     tick = log.read(PARTITION, 1, 1)[0]
     assert (tick.kind, tick.receive_ms) == ("tick", NOW + 30_000)
 
@@ -177,7 +176,7 @@ def test_qos_0_beyond_the_bound_is_dropped_and_counted() -> None:
         _deliver(gateway, client, *_sample(seq), mid=0, qos=0)
     _deliver(gateway, client, *_sample(99), mid=99)
     with _running(gateway):
-        _until(lambda: client.acks == [99])
+        until(lambda: client.acks == [99])
     assert (gateway.status().dropped_qos0, gateway.status().samples) == (5, 11)
 
 
@@ -199,9 +198,9 @@ def test_a_defect_ends_the_gateway_instead_of_hiding() -> None:
         except ZeroDivisionError as error:
             caught.append(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(5)
+    thread.join(patience_s(60))
     assert len(caught) == 1
     assert client.acks == []
 
@@ -211,7 +210,7 @@ def test_the_status_file_is_whole_whenever_it_is_read(tmp_path: Path) -> None:
     path, client = tmp_path / "status.json", Client()
     gateway = _gateway(MemoryLog(), status_file=path)
     with _running(gateway):
-        _until(path.exists)
+        until(path.exists)
         assert json.loads(path.read_text())["connected"] is False
         _deliver(gateway, client, *_sample(1), mid=1)
         _deliver(gateway, client, "hothouse/v1/x", b"?", mid=2)
@@ -223,8 +222,9 @@ def test_the_status_file_is_whole_whenever_it_is_read(tmp_path: Path) -> None:
 
 def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "edge.gateway", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=30
-    )
+        [sys.executable, "-m", "edge.gateway", *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=patience_s(60),
+    )  # fmt: skip
 
 
 def test_the_command_shows_an_example() -> None:

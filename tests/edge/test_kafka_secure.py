@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from edge.kafka_log import KafkaLog
 from edge.log import LogError, NewRecord
 from tests.chaos.servers import Servers
 from tests.conftest import require_program
+from tests.patience import budget_s
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -29,7 +32,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaAddress]:
     _make_certificates(folder)
     kafka = Servers(folder / "servers", "kafka")
     try:
-        port = _free_port()
+        port = _quiet_port()
         _add_scram_user(kafka.kafka)
         kafka.kill("kafka")
         properties = folder / "servers" / "kafka.properties"
@@ -46,7 +49,8 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaAddress]:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_records_go_through_tls_and_a_login(secure: KafkaAddress, mechanism: Mechanism) -> None:
     """What was appended is read back, with the password checked in either way."""
-    log = KafkaLog(replace(secure, mechanism=mechanism, topic=f"secure-{mechanism.lower()}"), 1)
+    topic = f"secure-{mechanism.lower()}"
+    log = KafkaLog(replace(secure, mechanism=mechanism, topic=topic, timeout_s=budget_s(60)), 1)
     places = log.append([NewRecord("north", "samples", 1000, b"payload")])
     assert places == [(0, 0)]
     assert [record.payload for record in log.read(0, 0, 10)] == [b"payload"]
@@ -113,7 +117,11 @@ def _with_listener(properties: str, port: int, folder: Path) -> str:
     ])  # fmt: skip
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+def _quiet_port() -> int:
+    """A port that nobody listens on, below those that the system hands out: it is free until Kafka starts again."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.SystemRandom().sample(range(first // 2, first), 100):
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
+    pytest.fail("a hundred ports are taken")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from edge.log import LogError, LogFullError, MemoryLog, NewRecord, Origin, SqliteLog, partition_of
 from edge.open_uplink import mqtt_address, open_target
 from edge.uplink import LogTarget, Uplink
+from tests.patience import patience_s, until
 
 PARTITION = partition_of("demo", 4)
 
@@ -231,21 +231,32 @@ def test_a_disk_that_refuses_the_truncation_does_not_stop_the_uplink(
 
 def test_a_running_uplink_counts_errors_and_recovers(buffer: SqliteLog) -> None:
     """It tries again by itself, says what fails as long as it fails, truncates and closes the target at the end."""
+    seen = threading.Event()
+
+    class Held(Target):
+        def send(self, records: Sequence[NewRecord]) -> None:
+            """After the refusals, only once they were seen."""
+            if not self.refusals:
+                seen.wait()
+            super().send(records)
+
     fill(buffer, range(5))
-    target, stop = Target(), threading.Event()
+    target, stop = Held(), threading.Event()
     target.refusals = 2
     uplink = Uplink(buffer, target)
-    thread = threading.Thread(target=uplink.run, args=(stop,))
+    thread = threading.Thread(target=uplink.run, args=(stop,), daemon=True)
     thread.start()
-    deadline = time.monotonic() + 10
-    said = set()
-    while buffer.usage().records and time.monotonic() < deadline:
-        said.add(uplink.last_error)
-        time.sleep(0.005)
-    stop.set()
-    thread.join(5)
+    try:
+        until(lambda: uplink.errors == 2)
+        assert uplink.last_error == "away"
+        seen.set()
+        until(lambda: not buffer.usage().records)
+    finally:
+        seen.set()
+        stop.set()
+        thread.join(patience_s(60))
+    assert not thread.is_alive()
     assert (uplink.errors, uplink.sent, uplink.last_error) == (2, 5, "")
-    assert "away" in said
     assert target.closed
     assert buffer.usage().records == 0
 

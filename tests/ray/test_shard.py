@@ -29,6 +29,7 @@ from services.messages import (
     shard_actor,
 )  # fmt: skip
 from tests.patience import patience_s
+from tests.ray.runtime import local_ray
 from tests.services.ingest.rig import day
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -42,6 +43,7 @@ class RecordingBoard:
         self.newest: dict[tuple[str, str], ZoneForecast] = {}
         self.past: dict[tuple[str, str], int] = {}
         self.figures: dict[str, Any] = {}
+        self.first_version = time.time_ns()
 
     def publish(self, forecasts: Sequence[ZoneForecast]) -> list[tuple[str, str]]:
         self.newest.update({(f["site"], f["zone"]): f for f in forecasts})
@@ -50,11 +52,12 @@ class RecordingBoard:
     def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
         self.past[site, zone] = len(end_ms)
 
-    def put_stats(self, component: str, stats: dict[str, Any]) -> None:
+    def put_stats(self, component: str, stats: dict[str, Any]) -> int:
         self.figures[component] = stats
+        return self.first_version
 
     def seen(self) -> dict[str, Any]:
-        return {"newest": self.newest, "past": self.past, "figures": self.figures}
+        return {"newest": self.newest, "past": self.past, "figures": self.figures, "board": self.first_version}
 
 
 class BaselineForecaster:
@@ -80,21 +83,19 @@ class PidShard(ShardActor):
 def runtime() -> Iterator[Any]:
     """Ray with a board and a Forecaster under their real names; the value is the board."""
     folder = tempfile.mkdtemp(prefix="r-")  # short: Ray puts sockets in it
-    ray.init(
-        num_cpus=2, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False, namespace=NAMESPACE,
-        _temp_dir=folder,
-    )  # fmt: skip
-    options = {"namespace": NAMESPACE, "num_cpus": 0, "max_restarts": -1}
-    board = ray.remote(RecordingBoard).options(name=BOARD_ACTOR, **options).remote()
-    serve.start(proxy_location="Disabled")
-    deployment = serve.deployment(BaselineForecaster).options(
-        name=FORECASTER_DEPLOYMENT, ray_actor_options={"num_cpus": 0.1}
-    )
-    serve.run(deployment.bind(), name=APP_NAME, route_prefix=None)
-    yield board
-    serve.shutdown()
-    ray.shutdown()
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        with local_ray(namespace=NAMESPACE, _temp_dir=folder):
+            options = {"namespace": NAMESPACE, "num_cpus": 0, "max_restarts": -1}
+            board = ray.remote(RecordingBoard).options(name=BOARD_ACTOR, **options).remote()
+            serve.start(proxy_location="Disabled")
+            deployment = serve.deployment(BaselineForecaster).options(
+                name=FORECASTER_DEPLOYMENT, ray_actor_options={"num_cpus": 0.1}
+            )
+            serve.run(deployment.bind(), name=APP_NAME, route_prefix=None)
+            yield board
+            serve.shutdown()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def started(settings: Settings, index: int) -> Any:
@@ -117,7 +118,7 @@ def until(condition: Callable[[], Any]) -> Any:
 
 
 def ask(actor: Any, method: str) -> Any:
-    return ray.get(getattr(actor, method).remote(), timeout=10)
+    return ray.get(getattr(actor, method).remote(), timeout=patience_s(10))
 
 
 def content(settings: Settings) -> dict[str, bytes]:
@@ -148,8 +149,7 @@ def test_a_killed_shard_recovers_and_the_history_is_the_same(runtime: Any, tmp_p
         assert ask(actor, "modules") == []
         newest = until(lambda: _shown(runtime, stats["origin_ms"]))  # noqa: B023
         assert newest["model_version"] == "test"
-        seen = ask(runtime, "seen")
-        assert seen["past"]["demo", "z1"] > 0
+        until(lambda: ask(runtime, "seen")["past"].get(("demo", "z1")))
         until(lambda: shard_actor(index) in ask(runtime, "seen")["figures"])  # noqa: B023
         ask(actor, "stop")
         ray.kill(actor)
@@ -165,15 +165,23 @@ def _shown(board: Any, origin_ms: int) -> ZoneForecast | None:
 
 
 def test_a_restarted_board_is_told_everything_again(runtime: Any, tmp_path: Path) -> None:
-    """After the board died, forecasts and past come back without a new step."""
+    """After the board died, forecasts and past of every zone come back without a new step."""
+    zones = {("demo", "z1"), ("demo", "z2")}
     settings = load_settings(data_dir=tmp_path, log={"partitions": 1})
     log = SqliteLog(settings.log_path, 1)
     actor = started(settings, 7)
     log.append(list(day(10)))
-    until(lambda: len(ask(runtime, "seen")["newest"]) == 2 and ask(actor, "stats")["steps"] == 9)
+
+    def told(another_than: int) -> int:
+        """The board that knows all of it."""
+        seen = ask(runtime, "seen")
+        whole = set(seen["newest"]) == set(seen["past"]) == zones
+        return int(seen["board"]) if whole and seen["board"] != another_than else 0
+
+    until(lambda: ask(actor, "stats")["steps"] == 9)
+    first = until(lambda: told(0))
     ray.kill(runtime, no_restart=False)
-    seen = until(lambda: (s := ask(runtime, "seen"))["newest"] and s["past"] and s)
-    assert set(seen["newest"]) == set(seen["past"]) == {("demo", "z1"), ("demo", "z2")}
+    until(lambda: told(first))
     ask(actor, "stop")
     ray.kill(actor)
     log.close()

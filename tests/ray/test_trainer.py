@@ -15,6 +15,7 @@ from services.errors import TrainingError
 from services.forecast_spec import forecast_spec, place_of
 from services.learn import dataset
 from services.store.history import History
+from tests.ray.runtime import local_ray
 from tests.services.learn.synthetic import small_settings, write_history
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -31,9 +32,8 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 @pytest.fixture(scope="module")
 def runtime() -> Iterator[None]:
     """A Ray runtime of two logical CPUs."""
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False)
-    yield
-    ray.shutdown()
+    with local_ray():
+        yield
 
 
 @ray.remote(num_cpus=0, max_calls=1, max_retries=0)

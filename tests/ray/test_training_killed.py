@@ -27,11 +27,12 @@ from services.forecast_spec import forecast_spec, place_of
 from services.learn.job import Job, run_job
 from services.store.history import History
 from tests.patience import patience_s, until
+from tests.ray.runtime import once_more
 from tests.services.learn.synthetic import small_settings, write_history
 
 pytestmark = [pytest.mark.ray, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(900)]
 
-EPOCHS = 6
+EPOCHS = 10
 DIES_AFTER = 2
 """Epochs that are kept when something dies, in the middle of a later one."""
 
@@ -45,16 +46,6 @@ class Nodes:
     second: str
     raylet: int
     """Process id of the second node's."""
-
-
-def once_more(start: Callable[[], Any]) -> Any:
-    """Start a node, at the second try if need be: Ray gives one 30 s, however busy the machine is."""
-    try:
-        return start()
-    except Exception as error:  # Ray's own for this is a plain one
-        if "timed out during startup" not in str(error):
-            raise
-    return start()
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +62,8 @@ def cluster() -> Iterator[Cluster]:
             "_system_config": {"health_check_period_ms": 1000, "health_check_timeout_ms": 5000},
         }  # fmt: skip
         started = once_more(lambda: Cluster(initialize_head=True, head_node_args=head))
-        ray.init(address=started.address, log_to_driver=False, logging_level="ERROR")
         try:
+            ray.init(address=started.address, log_to_driver=False, logging_level="ERROR")
             yield started
         finally:
             ray.shutdown()
@@ -111,9 +102,13 @@ def job_of(settings: Settings, name: str, workers: int) -> Job:
 
 def start(job: Job, node: str, soft: bool) -> Any:
     """Begin it on a node; ``soft``: if the node is gone, on another one."""
-    address = {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
+    variables = {
+        "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
+        # Ray Train's controller looks every two seconds which checkpoints are there: too late for epochs of one.
+        "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+    }
     where = NodeAffinitySchedulingStrategy(node, soft=soft)
-    return run_job.options(runtime_env=address, scheduling_strategy=where).remote(job)
+    return run_job.options(runtime_env={"env_vars": variables}, scheduling_strategy=where).remote(job)
 
 
 def kept(job: Job) -> tuple[Epoch, ...]:

@@ -7,13 +7,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import ray
 from typer.testing import CliRunner
 
 from services.cli.root import app
 from services.config import load_settings
 from services.learn.options import TUNABLE
 from services.learn.tuning import read_windows, search, toml_of
+from tests.ray.runtime import local_ray
 from tests.services.learn.synthetic import small_settings, write_history
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
@@ -26,13 +26,10 @@ def test_a_search_ends_trials_that_are_behind_and_keeps_what_is_in_force(tmp_pat
     settings = small_settings(tmp_path, epochs=EPOCHS, learning_rate=1e-6)
     write_history(settings, days=8)
     told: list[tuple[int, int]] = []
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False)
-    try:
+    with local_ray():
         found = search(
             read_windows(settings, 2), settings.learn, 5, 1, tmp_path / "tune", lambda *done: told.append(done)
         )
-    finally:
-        ray.shutdown()
     assert len(found) == 5
     (in_force,) = [trial for trial in found if trial.in_force]
     assert in_force.epochs == EPOCHS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import socket
 import stat
 import subprocess
 import sys
@@ -38,8 +39,12 @@ def test_a_secret_that_others_could_read_is_closed_to_them(tmp_path: Path) -> No
 
 
 def test_free_port_can_be_bound() -> None:
-    """A free port is a real port."""
-    assert 1024 < free_port() < 65536
+    """A free port is a real port, and the next one is another, though nobody listens on the first yet."""
+    first, second = free_port(), free_port()
+    assert first != second
+    for port in (first, second):
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
 
 
 def test_without_haproxy_the_reason_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,7 @@ def main() -> None:
     table = History(settings.storage, (), settings.stream.step_s).read(kind="devices")
     found.rows = {(r["zone"], r["device"], r["end_ms"], r["metric"]): r["count"] for r in table.to_pylist()}
     ledger = balance(published, found, settings.stream.step_s * 1000)
-    print(json.dumps(ledger | _compare(_zone_rows(settings), _points(settings))))
+    print(json.dumps(ledger | _compared(settings)))
 
 
 def _records(settings: Settings, log: Log) -> list[Record]:
@@ -167,6 +167,16 @@ def _read_letters(into: Found, settings: Settings) -> None:
                     into.late[letter.topic, named[1].decode(), int(named[2])] += 1
                 else:
                     into.letters[letter.topic, letter.payload] += 1
+
+
+def _compared(settings: Settings) -> dict[str, int]:
+    """History and InfluxDB, once they agree: what could not be sent at once is sent again a little later."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        found = _compare(_zone_rows(settings), _points(settings))
+        if not any(count for name, count in found.items() if name != "rows") or time.monotonic() > deadline_s:
+            return found
+        time.sleep(2.0)
 
 
 def _compare(rows: Mapping[tuple[str, int], float], points: Mapping[tuple[str, int], float]) -> dict[str, int]:

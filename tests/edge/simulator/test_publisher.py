@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge import broker as brokers
 from edge.broker import LocalBroker
 from edge.clock import CLOCK_TOPIC, decode_clock
 from edge.mqtt import MqttAddress, new_client, open_connection
 from edge.reading import Sample, decode
+from edge.simulator import link as links
 from edge.simulator import publisher as publishing
 from edge.simulator.command import main
 from edge.simulator.disturb import Disturbance
@@ -34,9 +36,11 @@ from edge.simulator.pace import Pace
 from edge.simulator.publisher import Publisher
 from tests.conftest import require_env
 from tests.edge.simulator.test_warm import START_MS, ListSource
+from tests.patience import patience_s
 from tests.patience import until as wait_for
 
 NOWHERE = MqttAddress(host="127.0.0.1", port=1)
+FOR_EVER_S = 3600.0
 LETTUCE = Path(__file__).parents[2] / "data" / "lettuce_2022"
 
 
@@ -80,7 +84,7 @@ class FakeLink:
         self.is_alive, self.reason = True, ""
         self._more = threading.Event()
         self._closed = False
-        self._thread = threading.Thread(target=self._acknowledge, name="fake-broker")
+        self._thread = threading.Thread(target=self._acknowledge, name="fake-broker", daemon=True)
         self._thread.start()
 
     def send(self, topic: str, payload: bytes) -> None:
@@ -122,6 +126,19 @@ def publish(
         open_link=broker.open,
     ).run()
     return ledger.status
+
+
+@contextmanager
+def running(publisher: Publisher) -> Iterator[threading.Thread]:
+    """In a thread; stopped in the end, if it has not ended by then."""
+    thread = threading.Thread(target=publisher.run, name="publisher", daemon=True)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        publisher.stop()
+        thread.join(patience_s(60))
+        assert not thread.is_alive()
 
 
 def samples_of(messages: list[tuple[str, bytes]]) -> list[tuple[str, int, int]]:
@@ -200,12 +217,8 @@ def test_stop_ends_it_though_the_broker_is_silent(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(publishing, "DRAIN_AFTER_STOP_S", 0.05)
     broker, ledger = FakeBroker(acks=False), Ledger()
     publisher = Publisher(source(), NOWHERE, ledger, Pace(0), open_link=broker.open)
-    thread = threading.Thread(target=publisher.run, name="publisher")
-    thread.start()
-    wait_for(lambda: ledger.status["published"] == FakeLink.window)
-    publisher.stop()
-    thread.join(5)
-    assert not thread.is_alive()
+    with running(publisher):
+        wait_for(lambda: ledger.status["published"] == FakeLink.window)
     status = ledger.status
     assert (status["published"], status["acked"], status["done"], status["complete"]) == (7, 0, True, False)
 
@@ -219,10 +232,22 @@ def test_disturbances_are_in_the_ledger() -> None:
 
 
 def test_a_pace_is_kept() -> None:
-    """At 600 times real time, a minute takes a tenth of a second."""
-    broker, begin_s = FakeBroker(), time.monotonic()
-    Publisher(source(4), NOWHERE, Ledger(), Pace(600), open_link=broker.open).run()
-    assert 0.3 <= time.monotonic() - begin_s < 2
+    """At 600 times real time, a minute takes a tenth of a second: so long it waits, and no longer."""
+
+    class Waits(threading.Event):
+        asked_s = 0.0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            self.asked_s += timeout
+            return super().wait(timeout)
+
+    begin_s = time.monotonic()
+    publisher = Publisher(source(4), NOWHERE, Ledger(), Pace(600), open_link=FakeBroker().open)
+    publisher._stopped = waits = Waits()
+    publisher.run()
+    assert time.monotonic() - begin_s >= 0.3
+    assert waits.asked_s < 0.31
 
 
 def test_a_failing_source_is_written_down(tmp_path: Path) -> None:
@@ -256,8 +281,8 @@ def subscriber(address: MqttAddress, site: str) -> Iterator[list[tuple[str, byte
     client.on_subscribe = lambda *_: subscribed.set()
     client.on_connect = lambda *_: client.subscribe([(f"hothouse/v1/{site}/#", 1)])
     open_connection(client, address)
-    assert subscribed.wait(10)
     try:
+        assert subscribed.wait(patience_s(60))
         yield received
     finally:
         client.disconnect()
@@ -272,12 +297,14 @@ class Proxy:
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
         self._sockets: list[socket.socket] = []
+        self._lock = threading.Lock()
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
 
     def cut(self) -> None:
-        for each in self._sockets:
+        with self._lock:  # who connects again meanwhile is cut the next time
+            cut, self._sockets = self._sockets, []
+        for each in cut:
             shut(each)
-        self._sockets.clear()
 
     def close(self) -> None:
         shut(self._server)
@@ -290,7 +317,8 @@ class Proxy:
             except OSError:
                 return
             far = socket.create_connection(self._target)
-            self._sockets += [near, far]
+            with self._lock:
+                self._sockets += [near, far]
             for a, b in ((near, far), (far, near)):
                 threading.Thread(target=relay, args=(a, b), name="relay", daemon=True).start()
 
@@ -325,6 +353,27 @@ def command(*arguments: str | int | Path) -> list[str]:
     return [sys.executable, "-m", "edge.simulator.publisher", *map(str, arguments)]
 
 
+PATIENT = """
+import sys
+from edge.simulator import command, link, publisher
+
+publisher.DRAIN_AFTER_STOP_S = link._CONNECT_TIMEOUT_S = float(sys.argv[1])
+sys.exit(command.main(sys.argv[2:]))
+"""
+"""The same for a broker that may take so many seconds for a login and, after SIGTERM, for the last acknowledgements."""
+
+
+@contextmanager
+def local_broker(folder: Path, **options: Any) -> Iterator[LocalBroker]:
+    """A broker of this test's own, however long it and a login take."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(brokers, "_START_S", patience_s(60))
+        patch.setattr(brokers, "_LOGIN_S", patience_s(10))
+        patch.setattr(links, "_CONNECT_TIMEOUT_S", patience_s(4))
+        with LocalBroker(folder, **options) as made:
+            yield made
+
+
 @pytest.mark.broker
 def test_a_recording_goes_through_a_real_broker(broker: MqttAddress, site: str, tmp_path: Path) -> None:
     """The command publishes a day of a real recording at full speed; the broker hands on all of it, once, in order."""
@@ -339,7 +388,7 @@ def test_a_recording_goes_through_a_real_broker(broker: MqttAddress, site: str, 
                 "replay", LETTUCE, "--site", site, "--host", broker.host, "--port", broker.port, "--speed", "max",
                 "--from-ms", from_ms, "--until-ms", until_ms, "--status-file", status_file, "--ids-file", ids_file,
             ),
-            check=True, timeout=60,
+            check=True, timeout=patience_s(60),
         )  # fmt: skip
         status = json.loads(status_file.read_text())
         wait_for(lambda: len(received) >= status["published"])
@@ -356,24 +405,33 @@ def test_a_recording_goes_through_a_real_broker(broker: MqttAddress, site: str, 
 @pytest.mark.broker
 def test_a_cut_connection_loses_nothing(broker: MqttAddress, site: str) -> None:
     """Connections cut while publishing are opened again, and every sample arrives, first copies in order."""
-    proxy = Proxy(broker)
     boot = "0011223344556677"
     instants = [(START_MS + i, [Sample(site, "z", "d", boot, i, START_MS + i, {"rh_pct": 70.0})]) for i in range(3000)]
-    ledger, cutting = Ledger(), ListSource(instants)
-    cutting.site = site
-    address = MqttAddress(host="127.0.0.1", port=proxy.port)
-    publisher = Publisher(cutting, address, ledger, Pace(1.5))
-    thread = threading.Thread(target=publisher.run, name="publisher")
-    with subscriber(broker, site) as received:
-        thread.start()
-        for count in (200, 900):
-            wait_for(lambda count=count: ledger.status["acked"] > count)
-            proxy.cut()
-            wait_for(lambda: not thread.is_alive() or ledger.status["connections"] > 1)
-        thread.join(30)
-        assert not thread.is_alive()
+    cuts = {START_MS + i: threading.Event() for i in (900, 1800)}
+
+    class Waiting(ListSource):
+        def samples(self, to_ms: int) -> Iterator[tuple[int, list[Sample]]]:
+            """Some only after a cut."""
+            for ts_ms, samples in super().samples(to_ms):
+                if ts_ms in cuts:
+                    cuts[ts_ms].wait()
+                yield ts_ms, samples
+
+    ledger, waiting, proxy = Ledger(), Waiting(instants), Proxy(broker)
+    waiting.site = site
+    publisher = Publisher(waiting, MqttAddress(host="127.0.0.1", port=proxy.port), ledger, Pace(0))
+    with closing(proxy), subscriber(broker, site) as received, running(publisher) as thread:
+        try:
+            for connections, (count, cut) in enumerate(zip((200, 900), cuts.values(), strict=True), 1):
+                wait_for(lambda count=count: ledger.status["acked"] > count)
+                proxy.cut()
+                cut.set()
+                wait_for(lambda connections=connections: ledger.status["connections"] > connections)
+        finally:
+            for cut in cuts.values():
+                cut.set()
+        wait_for(lambda: not thread.is_alive())
         wait_for(lambda: len({payload for _, payload in received}) == 3000)
-    proxy.close()
     seqs = [decode(topic, payload, START_MS + 10**6).samples[0].seq for topic, payload in received]
     assert list(dict.fromkeys(seqs)) == list(range(3000))
     assert ledger.status["complete"]
@@ -383,24 +441,23 @@ def test_a_cut_connection_loses_nothing(broker: MqttAddress, site: str) -> None:
 
 @pytest.mark.broker
 def test_sigterm_ends_with_a_last_status(broker: MqttAddress, site: str, tmp_path: Path) -> None:
-    """SIGTERM stops a simulation within seconds; its last status counts what was acknowledged."""
+    """SIGTERM stops a simulation as soon as what it sent is acknowledged; its last status counts that."""
     status_file = tmp_path / "status.json"
 
     def status() -> dict[str, Any]:
         found: dict[str, Any] = json.loads(status_file.read_text()) if status_file.exists() else {}
         return found
 
-    process = subprocess.Popen(
-        command(
-            "simulate", "--site", site, "--host", broker.host, "--port", broker.port, "--speed", 600, "--clock",
-            "--start-ms", START_MS, "--status-file", status_file,
-        )
+    arguments = (
+        "simulate", "--site", site, "--host", broker.host, "--port", broker.port, "--speed", 600, "--clock",
+        "--start-ms", START_MS, "--status-file", status_file,
     )  # fmt: skip
+    process = subprocess.Popen([sys.executable, "-c", PATIENT, *map(str, (FOR_EVER_S, *arguments))])
     try:
         wait_for(lambda: status().get("instants", 0) > 5)
         assert not status()["done"]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(5) == 0
+        assert process.wait(patience_s(60)) == 0
     finally:
         process.kill()
         process.wait()
@@ -414,7 +471,7 @@ def test_sigterm_ends_with_a_last_status(broker: MqttAddress, site: str, tmp_pat
 def test_a_broker_without_mqtt_5_is_spoken_to_in_3_1_1(tmp_path: Path) -> None:
     """The embedded broker never answers MQTT 5: the link notices and all is published in 3.1.1."""
     ledger = Ledger()
-    with LocalBroker(tmp_path, kind="amqtt") as embedded:
+    with local_broker(tmp_path, kind="amqtt") as embedded:
         Publisher(source(), replace(embedded.address, v5=True), ledger, Pace(0)).run()
     assert ledger.status["protocol"] == "MQTT 3.1.1"
     assert ledger.status["acked"] == len(EXPECTED)
@@ -425,22 +482,22 @@ def test_a_broker_without_mqtt_5_is_spoken_to_in_3_1_1(tmp_path: Path) -> None:
 def test_a_wrong_password_is_said(tmp_path: Path) -> None:
     """A broker that refuses the login is named in the ledger, in one sentence, while publishing waits."""
     ledger = Ledger()
-    with LocalBroker(tmp_path) as local:
-        publisher = Publisher(source(), replace(local.address, password="wrong"), ledger, Pace(0))
-        thread = threading.Thread(target=publisher.run, name="publisher")
-        thread.start()
-        wait_for(lambda: ledger.status["last_error"] != "")
-        publisher.stop()
-        thread.join(10)
-    assert "refused the connection" in ledger.status["last_error"]
+    with (
+        local_broker(tmp_path) as local,
+        running(Publisher(source(), replace(local.address, password="wrong"), ledger, Pace(0))) as thread,
+    ):
+        wait_for(lambda: "refused the connection" in ledger.status["last_error"])
+        assert thread.is_alive()
     assert ledger.status["published"] == 0
 
 
 def test_the_help_shows_examples_and_a_wrong_argument_one_sentence(tmp_path: Path) -> None:
     """``--help`` answers with examples; a folder without a recording is refused with exit code 2 and one line."""
-    shown = subprocess.run(command("--help"), capture_output=True, text=True, check=True, timeout=60)
+    shown = subprocess.run(command("--help"), capture_output=True, text=True, check=True, timeout=patience_s(60))
     assert "examples:" in shown.stdout
-    wrong = subprocess.run(command("replay", tmp_path), capture_output=True, text=True, timeout=60, check=False)
+    wrong = subprocess.run(
+        command("replay", tmp_path), capture_output=True, text=True, timeout=patience_s(60), check=False
+    )
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("error: ")
     assert wrong.stderr.count("\n") == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +12,21 @@ import pytest
 from services.ingest import actor
 from services.ingest.actor import BoardLink
 from services.messages import ZoneForecast
+from services.serve.board import Board
+from tests.patience import until
+
+
+class LocalActor:
+    """Calls the methods of an object at once, as an actor's handle does some time."""
+
+    def __init__(self, behind: Callable[[], Any]) -> None:
+        self.behind = behind
+
+    def __getattr__(self, name: str) -> Any:
+        def remote(*arguments: Any) -> Any:
+            return asyncio.run(getattr(self.behind(), name)(*arguments))
+
+        return SimpleNamespace(remote=remote)
 
 
 def forecast(zone: str, origin_ms: int) -> ZoneForecast:
@@ -40,3 +58,29 @@ def test_what_cannot_be_sent_is_bounded_but_each_zone_keeps_its_newest(monkeypat
     monkeypatch.setattr(actor, "BOARD_RETRY_S", 0)
     link._run()
     assert [(f["zone"], f["origin_ms"]) for f in sent] == [*((zone, 2) for zone in zones[1:]), ("z0", 3)]
+
+
+def test_a_board_that_was_restarted_between_two_calls_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was back before anything was sent, so no call failed; it hears of every zone all the same, and of its past."""
+    now = Board(1, lambda: 0)
+    monkeypatch.setattr(actor.ray, "get_actor", lambda *_, **__: LocalActor(lambda: now))
+    monkeypatch.setattr(actor.ray, "get", lambda answers, **_: answers)
+    monkeypatch.setattr(actor, "BOARD_RETRY_S", 0)
+    shard: Any = SimpleNamespace(past=lambda *_: ([1], {"air_temp_c": [20.0]}))
+    link = BoardLink("shard-0")
+    link.start(shard)
+
+    def knows(board: Board) -> list[str]:
+        shown = asyncio.run(board.wait(0, 0)).get("forecasts", [])
+        return [f["zone"] for f in shown if asyncio.run(board.past("demo", f["zone"]))["end_ms"]]
+
+    try:
+        link.publish([forecast("z1", 1), forecast("z2", 1)])
+        link.put_stats({"late": 1})
+        until(lambda: knows(now) == ["z1", "z2"], "the first board has been told")
+        until(lambda: link._board_first == 1, "the link knows the first board")
+        now = Board(2, lambda: 0)
+        link.put_stats({"late": 1})
+        until(lambda: sorted(knows(now)) == ["z1", "z2"], "the second board has been told", 10)
+    finally:
+        link.close()

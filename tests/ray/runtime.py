@@ -1,0 +1,39 @@
+"""Ray for a test, started with patience and ended whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+
+from services.runtime import NOT_IN_TIME
+
+__all__ = ["local_ray", "once_more"]
+
+
+@contextmanager
+def local_ray(**options: Any) -> Iterator[None]:
+    """A runtime of two logical CPUs; ``options`` of ``ray.init`` besides."""
+    wanted = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 100_000_000, "log_to_driver": False}
+
+    def start() -> None:
+        ray.shutdown()  # what an earlier test, or a first try, has left
+        ray.init(**wanted | options)
+
+    try:
+        once_more(start)
+        yield
+    finally:
+        ray.shutdown()
+
+
+def once_more(start: Callable[[], Any]) -> Any:
+    """Start a node, at the second try if need be: Ray gives one 30 s, however busy the machine is."""
+    try:
+        return start()
+    except Exception as error:  # Ray's own for this is a plain one
+        if NOT_IN_TIME not in str(error):
+            raise
+    return start()
