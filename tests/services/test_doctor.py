@@ -12,6 +12,7 @@ from services.cli.check import Check, State
 from services.cli.doctor import examine
 from services.config import load_settings
 from tests.conftest import require_env
+from tests.patience import patience_s
 
 
 @pytest.fixture(autouse=True)
@@ -115,15 +116,21 @@ def test_an_old_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "nosuchpackage" not in check.found
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real servers may be busy with other tests."""
+    monkeypatch.setattr("services.cli.doctor_servers.TIMEOUT_S", patience_s(30))
+
+
 @pytest.mark.broker
-def test_a_real_broker_answers() -> None:
+def test_a_real_broker_answers(patient: None) -> None:
     """A Mosquitto that runs is found by the check."""
     host, _, port = require_env("HOTHOUSE_TEST_MQTT").rpartition(":")
     assert check_of("MQTT broker", mqtt={"host": host, "port": int(port)}).state is State.OK
 
 
 @pytest.mark.influx
-def test_a_real_influxdb_answers_and_a_wrong_token_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_influxdb_answers_and_a_wrong_token_fails(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """InfluxDB passes with its token; with another one the check says to look at the token."""
     url = require_env("HOTHOUSE_TEST_INFLUXDB_URL")
     influx = {
@@ -150,7 +157,7 @@ def test_an_uplink_that_does_not_answer_is_found(to: str, advice: str) -> None:
 
 
 @pytest.mark.broker
-def test_an_uplink_that_answers_is_fine() -> None:
+def test_an_uplink_that_answers_is_fine(patient: None) -> None:
     """A central broker that lets us in passes."""
     check = check_of("uplink", uplink={"to": f"mqtt://{require_env('HOTHOUSE_TEST_MQTT')}"})
     assert check.state is State.OK, check

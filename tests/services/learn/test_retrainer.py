@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 from services.errors import HistoryError, PromotionRefusedError, RegistryError, TrainingError
 from services.learn.records import Candidate, Order
 from services.learn.registry import Registry
+from tests.patience import patience_s, until
 from tests.services.learn.fakes import Clock, FakeCluster, Make
 
 
@@ -305,10 +304,10 @@ def test_failing_look_is_an_error_until_one_succeeds(make: Make, cluster: FakeCl
     cluster.history_days = history_days  # type: ignore[method-assign]
     retrainer.start()
     try:
-        _until(lambda: "cannot be read" in retrainer.status()["last_error"])
+        until(lambda: "cannot be read" in retrainer.status()["last_error"])
         broken.clear()
         clock.now_s += 2
-        _until(lambda: retrainer.status()["last_error"] == "")
+        until(lambda: retrainer.status()["last_error"] == "")
     finally:
         retrainer.stop()
 
@@ -373,18 +372,14 @@ def test_new_rows_start_a_retraining(make: Make, cluster: FakeCluster, clock: Cl
     assert retrainer.status()["last_run"]["reason"] == "50 new rows"
 
 
-def _until(claim: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not claim():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.02)
-
-
 def test_threads_run_and_stop(make: Make, cluster: FakeCluster, clock: Clock) -> None:
-    """Started, the retrainer trains and serves by itself; stop ends both threads."""
+    """Started, the retrainer trains and serves by itself; stop ends its threads."""
     cluster.results = [True]
     retrainer = make()
+    before = set(threading.enumerate())
     retrainer.start()
-    _until(lambda: cluster.slot == "v1")
-    retrainer.stop()
-    assert not [thread for thread in threading.enumerate() if thread.name in ("retrain", "watch-champion")]
+    begun = set(threading.enumerate()) - before
+    assert len(begun) == 3
+    until(lambda: cluster.slot == "v1")
+    retrainer.stop(patience_s(30))
+    assert not [thread for thread in begun if thread.is_alive()]
