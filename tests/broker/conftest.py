@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -21,7 +21,7 @@ from edge.mqtt import MqttAddress, new_client, open_connection
 from edge.reading import Sample, encode_message, sample_topic
 from edge.samples import decode_samples
 from tests.conftest import require_env, require_program
-from tests.patience import until
+from tests.patience import patience_s, until
 
 ROOT = Path(__file__).parents[2]
 BOOT = "9f3c62d1a07be845"
@@ -56,7 +56,7 @@ def device(address: MqttAddress) -> Iterator[Callable[[Iterable[tuple[str, bytes
 
     def publish(messages: Iterable[tuple[str, bytes]]) -> None:
         for info in [client.publish(topic, payload, qos=1) for topic, payload in messages]:
-            info.wait_for_publish(30)
+            info.wait_for_publish(patience_s(30))
             assert info.is_published()
 
     try:
@@ -68,7 +68,7 @@ def device(address: MqttAddress) -> Iterator[Callable[[Iterable[tuple[str, bytes
 
 
 class GatewayProcess:
-    """``python -m edge.gateway`` on a log of its own; its session is removed from the broker at the end."""
+    """``python -m edge.gateway`` on a log of its own. As a context manager it leaves no process behind."""
 
     def __init__(self, address: MqttAddress, folder: Path) -> None:
         self.address = address
@@ -79,6 +79,13 @@ class GatewayProcess:
         self.log_path = folder / "log.sqlite"
         self.status_path = folder / "status.json"
         (folder / "password").write_text(address.password)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None:
+            self.stop(signal.SIGKILL)
 
     def start(self, *arguments: str) -> None:
         """Start, and wait until it is subscribed."""
@@ -105,7 +112,7 @@ class GatewayProcess:
         """Send a signal and wait; returns the exit code."""
         assert self.process is not None
         self.process.send_signal(number)
-        code = self.process.wait(20)
+        code = self.process.wait(patience_s(20))
         self.process = None
         return code
 
@@ -130,13 +137,11 @@ class GatewayProcess:
 
 @pytest.fixture
 def gateway(address: MqttAddress, tmp_path: Path) -> Iterator[GatewayProcess]:
-    """A gateway that is not started yet."""
+    """A gateway that is not started yet; its session is removed from the broker at the end."""
     folder = tmp_path / "gateway"
     folder.mkdir()
-    made = GatewayProcess(address, folder)
-    yield made
-    if made.process is not None:
-        made.stop(signal.SIGKILL)
+    with GatewayProcess(address, folder) as made:
+        yield made
     client = new_client(made.address, made.client_id, v5=address.v5)
     open_connection(client, address)  # a clean start without expiry ends the session
     until(client.is_connected)

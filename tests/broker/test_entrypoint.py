@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,42 +16,48 @@ import pytest
 from edge.log import SqliteLog, partition_of
 from edge.samples import decode_samples
 from tests.broker.conftest import ROOT, GatewayProcess, device, local_broker, until
+from tests.patience import patience_s
 
 pytestmark = pytest.mark.broker
 
 SCRIPT = ROOT / "deploy" / "gateway-entrypoint.sh"
 
 
-def start(environment: dict[str, object], *arguments: str) -> subprocess.Popen[str]:
-    """Run the script with nothing but this environment."""
+@contextmanager
+def started(environment: dict[str, object], *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """The script, run with nothing but this environment; it is gone in the end."""
     given = {"PATH": os.environ["PATH"], "PYTHON": sys.executable, **{k: str(v) for k, v in environment.items()}}
-    return subprocess.Popen([str(SCRIPT), *arguments], env=given, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    command = [str(SCRIPT), *arguments]
+    with subprocess.Popen(command, env=given, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_environment_and_secret_files_become_a_running_gateway(tmp_path: Path) -> None:
-    """It connects with the secret's password, appends what devices send, and SIGTERM reaches it: exit code 0 within
-    2 s. What it writes is readable by its user only.
+    """It connects with the secret's password, appends what devices send, and SIGTERM reaches it: exit code 0, soon.
+    What it writes is readable by its user only.
     """
     with local_broker(tmp_path / "broker", "mosquitto") as broker:
         data, secrets = tmp_path / "data", tmp_path / "secrets"
         data.mkdir()
         secrets.mkdir()
         (secrets / "password").write_text(broker.password + "\n")
-        process = start({
+        environment: dict[str, object] = {
             "GATEWAY_OPTION_LOG": data / "log.sqlite", "GATEWAY_OPTION_HOST": "127.0.0.1",
             "GATEWAY_OPTION_PORT": broker.port, "GATEWAY_OPTION_USERNAME": broker.username,
             "GATEWAY_SECRETS_DIR": secrets, "GATEWAY_OPTION_CLIENT_ID": "in a container", "GATEWAY_OPTION_SHARE": "",
-        }, "--step-s", "60")  # fmt: skip
-        status = data / "gateway-status.json"
-        until(lambda: status.exists() and json.loads(status.read_text())["connected"])
-        publisher = GatewayProcess(broker.address, tmp_path)
-        with device(broker.address) as publish:
-            publish(publisher.messages(range(20)))
-        until(lambda: json.loads(status.read_text())["samples"] == 20)
-        started_s = time.monotonic()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
-        assert time.monotonic() - started_s < 5
+        }  # fmt: skip
+        with started(environment, "--step-s", "60") as process:
+            status = data / "gateway-status.json"
+            until(lambda: status.exists() and json.loads(status.read_text())["connected"])
+            publisher = GatewayProcess(broker.address, tmp_path)
+            with device(broker.address) as publish:
+                publish(publisher.messages(range(20)))
+            until(lambda: json.loads(status.read_text())["samples"] == 20)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(patience_s(10)) == 0
     log = SqliteLog(data / "log.sqlite")
     records = log.read(partition_of(publisher.site, 4), 0, 1000)
     assert [s.seq for r in records if r.kind == "samples" for s in decode_samples(r.payload)] == list(range(20))
@@ -71,8 +78,8 @@ def test_a_wrong_environment_is_one_sentence_and_exit_code_2(
     tmp_path: Path, environment: dict[str, object], said: str
 ) -> None:
     """A secret in a variable, an option that is none, or a folder that cannot be written stops it, and is named."""
-    process = start({"GATEWAY_OPTION_LOG": tmp_path / "log.sqlite", **environment})
-    _, error = process.communicate(timeout=30)
+    with started({"GATEWAY_OPTION_LOG": tmp_path / "log.sqlite", **environment}) as process:
+        _, error = process.communicate(timeout=patience_s(30))
     assert process.returncode == 2
     assert said in error
     assert "secret\n" not in error

@@ -12,6 +12,7 @@ import pytest
 
 from edge.log import SqliteLog, partition_of
 from tests.broker.conftest import ROOT, GatewayProcess, device, local_broker, until
+from tests.patience import patience_s
 
 pytestmark = pytest.mark.broker
 
@@ -59,18 +60,21 @@ def test_bad_messages_are_in_the_log_and_the_stream_goes_on(gateway: GatewayProc
 
 
 def test_messages_wait_while_the_gateway_is_away(gateway: GatewayProcess) -> None:
-    """What is published after SIGTERM arrives with the next start: the session outlives the connection."""
+    """What is published after SIGTERM arrives with the next start, in its order: the session outlives the connection.
+
+    SIGTERM ends it soon. What it had appended and not acknowledged by then may come again.
+    """
     gateway.start()
     with device(gateway.address) as publish:
         publish(gateway.messages(range(10)))
         until(lambda: len(gateway.seqs()) == 10)
         started = time.monotonic()
         assert gateway.stop() == 0
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < patience_s(10)
         publish(gateway.messages(range(10, 200)))
     gateway.start()
-    until(lambda: len(gateway.seqs()) >= 200)
-    assert gateway.seqs() == list(range(200))
+    until(lambda: set(gateway.seqs()) == set(range(200)))
+    assert list(dict.fromkeys(gateway.seqs())) == list(range(200))
 
 
 def test_a_kill_between_append_and_acknowledgement_loses_nothing(gateway: GatewayProcess) -> None:
@@ -81,7 +85,7 @@ def test_a_kill_between_append_and_acknowledgement_loses_nothing(gateway: Gatewa
         publish(gateway.messages(range(100)))
         gateway.launch([sys.executable, "-c", CRASHING])
         assert gateway.process is not None
-        assert gateway.process.wait(20) == -signal.SIGKILL
+        assert gateway.process.wait(patience_s(20)) == -signal.SIGKILL
         before = gateway.seqs()
         assert before
         gateway.start()
@@ -127,16 +131,16 @@ def test_the_gateway_comes_back_after_the_broker(tmp_path: Path, kind: str) -> N
     """A broker that is killed and started again on its port is found again, without restarting the gateway."""
     with local_broker(tmp_path / "broker", kind) as broker:
         (tmp_path / "gateway").mkdir()
-        gateway = GatewayProcess(broker.address, tmp_path / "gateway")
-        gateway.start()
-        broker.kill()
-        until(lambda: not gateway.status()["connected"])
-        broker.restart()
-        until(lambda: gateway.status()["connected"])
-        with device(broker.address) as publish:
-            publish(gateway.messages(range(20)))
-        until(lambda: gateway.seqs() == list(range(20)))
-        assert gateway.stop() == 0
+        with GatewayProcess(broker.address, tmp_path / "gateway") as gateway:
+            gateway.start()
+            broker.kill()
+            until(lambda: not gateway.status()["connected"])
+            broker.restart()
+            until(lambda: gateway.status()["connected"])
+            with device(broker.address) as publish:
+                publish(gateway.messages(range(20)))
+            until(lambda: gateway.seqs() == list(range(20)))
+            assert gateway.stop() == 0
 
 
 def test_a_broker_without_mqtt_5_is_found_out(tmp_path: Path) -> None:
@@ -144,10 +148,11 @@ def test_a_broker_without_mqtt_5_is_found_out(tmp_path: Path) -> None:
     with local_broker(tmp_path / "broker", "amqtt") as broker:
         command = [sys.executable, "-m", "edge.gateway", "--log", tmp_path / "log.sqlite", "--port", str(broker.port)]
         login = ["--username", broker.username, "--password-file", broker.password_file]
-        process = subprocess.Popen([*command, *login, "--status-file", tmp_path / "status.json"], cwd=ROOT)
         status = tmp_path / "status.json"
-        try:
-            until(lambda: status.exists() and '"connected":true' in status.read_text())
-        finally:
-            process.terminate()
-            assert process.wait(10) == 0
+        with subprocess.Popen([*command, *login, "--status-file", status], cwd=ROOT) as process:
+            try:
+                until(lambda: status.exists() and '"connected":true' in status.read_text())
+                process.terminate()
+                assert process.wait(patience_s(10)) == 0
+            finally:
+                process.kill()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import secrets
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from edge.mqtt import MqttAddress, new_client, open_connection
 from tests.broker.conftest import GatewayProcess, device, local_broker, until
+from tests.patience import patience_s
 
 pytestmark = pytest.mark.broker
 
@@ -27,28 +29,24 @@ def test_presence_follows_the_gateway(gateway: GatewayProcess) -> None:
         until(lambda: seen and seen[-1] == b'{"online":true}')
         gateway.stop(number)
         until(lambda: seen[-1] == b'{"online":false}')
-    client.publish(f"hothouse/presence/{gateway.client_id}", b"", qos=1, retain=True).wait_for_publish(10)
+    client.publish(f"hothouse/presence/{gateway.client_id}", b"", qos=1, retain=True).wait_for_publish(patience_s(10))
     client.disconnect()
     client.loop_stop()
 
 
 def test_gateways_that_share_split_the_messages(tmp_path: Path) -> None:
     """Two gateways with one share name take every message once between them, each of them some."""
-    with local_broker(tmp_path / "broker", "mosquitto") as broker:
-        gateways = [_gateway(broker.address, tmp_path / name) for name in ("one", "two")]
-        try:
-            for gateway in gateways:
-                gateway.start("--share", "house")
-            with device(broker.address) as publish:
-                publish(gateways[0].messages(range(400)))
-            gateways[1].site = gateways[0].site
-            until(lambda: sum(len(gateway.seqs()) for gateway in gateways) >= 400)
-            parts = [gateway.seqs() for gateway in gateways]
-            assert sorted(parts[0] + parts[1]) == list(range(400))
-            assert all(parts)
-        finally:
-            for gateway in gateways:
-                gateway.stop(signal.SIGKILL)
+    with local_broker(tmp_path / "broker", "mosquitto") as broker, ExitStack() as stack:
+        gateways = [stack.enter_context(_gateway(broker.address, tmp_path / name)) for name in ("one", "two")]
+        for gateway in gateways:
+            gateway.start("--share", "house")
+        with device(broker.address) as publish:
+            publish(gateways[0].messages(range(400)))
+        gateways[1].site = gateways[0].site
+        until(lambda: sum(len(gateway.seqs()) for gateway in gateways) >= 400)
+        parts = [gateway.seqs() for gateway in gateways]
+        assert sorted(parts[0] + parts[1]) == list(range(400))
+        assert all(parts)
 
 
 def _gateway(address: MqttAddress, folder: Path) -> GatewayProcess:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import uvicorn
 
-from services.runtime import free_port
 from services.serve.api import create_app
 from services.serve.auth import Keys
 from services.serve.board import Board
 from services.serve.state import ApiState
 from tests.conftest import require_program
+from tests.patience import patience_s, until
 from tests.services.serve.fakes import ORIGIN_MS, SPEC, FakeBackend, zone_forecast
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -55,17 +55,16 @@ def board() -> Board:
 def url(board: Board) -> Iterator[str]:
     """Where the API over that board answers; no Ray behind it."""
     app = create_app(ApiState(FakeBackend(board), Keys("op-key"), SPEC, stale_after_s=1800))
-    port = free_port()
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", access_log=False))
-    thread = threading.Thread(target=server.run, name="api", daemon=True)
-    thread.start()
-    deadline_s = time.monotonic() + 20
-    while not server.started:
-        assert time.monotonic() < deadline_s, "the API did not start"
-        time.sleep(0.05)
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join(10)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],), name="api", daemon=True)
+        thread.start()
+        try:
+            until(lambda: server.started, "the API starts")
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(patience_s(10))
 
 
 def browse(url: str, profile: Path) -> tuple[str, list[str]]:
@@ -73,7 +72,7 @@ def browse(url: str, profile: Path) -> tuple[str, list[str]]:
     chromium = require_program("chromium", "chromium-browser", "google-chrome")
     done = subprocess.run(
         [chromium, *FLAGS, f"--user-data-dir={profile}", "--virtual-time-budget=5000", "--dump-dom", url],
-        capture_output=True, text=True, timeout=90, check=True,
+        capture_output=True, text=True, timeout=patience_s(90), check=True,
     )  # fmt: skip
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 

@@ -17,6 +17,7 @@ from edge.broker import LocalBroker
 from services.config import Settings, load_settings
 from services.supervise import ChildProcess
 from tests.chaos.servers import Servers
+from tests.patience import patience_s
 from tests.patience import until as wait_until
 
 __all__ = ["IDLE_S", "LATENESS_S", "STEP_S", "System", "WholeSystem", "wait_until"]
@@ -71,15 +72,17 @@ class System:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
-        self.broker.stop()
-        if self._servers is not None:
-            self._servers.clean()
+        try:
+            self.stop()
+        finally:
+            self.broker.stop()
+            if self._servers is not None:
+                self._servers.clean()
 
     def stop(self) -> None:
         """Stop gateway and shards in good order; broker and Kafka go on."""
         for process in reversed(self._processes):
-            process.stop(30)
+            process.stop(patience_s(30))
         self._processes = []
 
     def harm(self, kind: str, rng: random.Random) -> None:
@@ -108,7 +111,7 @@ class System:
         """Stop all shards in good order; start another number of them."""
         gateway, *shards = self._processes
         for shard in shards:
-            shard.stop(30)
+            shard.stop(patience_s(30))
         self._processes, self.shards = [gateway], number
         self._start_shards()
 
@@ -181,9 +184,8 @@ class System:
         """The process of a part, one of several by chance; waits for one that is just being started again."""
         gateway, *shards = self._processes
         process = gateway if kind == "gateway" else rng.choice(shards)
-        wait_until(lambda: process.pid is not None, f"{process.name} runs")
-        assert process.pid is not None
-        return process.pid
+        pid: int = wait_until(lambda: process.pid, f"{process.name} runs")
+        return pid
 
 
 class WholeSystem(System):

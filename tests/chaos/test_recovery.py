@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from edge.log import SqliteLog
 from edge.mqtt import MqttAddress
+from edge.reading import Sample
 from edge.simulator.ledger import Ledger
 from edge.simulator.pace import Pace
 from edge.simulator.publisher import Publisher
@@ -25,6 +27,7 @@ from services.ingest.shard import Shard
 from services.messages import ForecastReply, ForecastRequest, ZoneForecast
 from services.store.history import History
 from services.store.series import NullSeries
+from tests.patience import patience_s
 from tests.patience import until as wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1200)]
@@ -35,7 +38,7 @@ RECORDING = Path(__file__).parents[1] / "data" / "lettuce_2022"
 
 def test_killed_parts_recover_and_the_history_is_bit_for_bit_that_of_an_undisturbed_run(tmp_path: Path) -> None:
     """SIGKILL for the shard, the Forecaster and the gateway: /predict answers again, no bit of the history differs."""
-    source = RecordingSource(RECORDING)
+    source = Recording(RECORDING)
     warm_ms = source.start_ms + 2 * DAY_MS
     settings = load_settings(
         data_dir=tmp_path / "data",
@@ -48,9 +51,9 @@ def test_killed_parts_recover_and_the_history_is_bit_for_bit_that_of_an_undistur
         settings, receive_clock="replayed", warm_up=lambda log: void(import_samples(source, log, warm_ms))
     ) as system:
         watch = Watch(system.url)
-        assert watch.wait_until_ready(90), watch.problem
+        assert watch.wait_until_ready(patience_s(90)), watch.problem
         ledger = Ledger()
-        publisher = Publisher(source, address(system), ledger, Pace(1500), with_clock=True, until_ms=warm_ms + DAY_MS)
+        publisher = Publisher(source, address(system), ledger, Pace(1500 / patience_s(1)), with_clock=True)
         feeding = threading.Thread(target=publisher.run, daemon=True)
         feeding.start()
         for victim in (process_named("ray::ShardActor"), process_named("ray::ServeReplica:hothouse:Forecaster")):
@@ -62,8 +65,11 @@ def test_killed_parts_recover_and_the_history_is_bit_for_bit_that_of_an_undistur
         assert gateway_pid is not None
         psutil.Process(gateway_pid).kill()
         wait_until(lambda: moved(watch), "forecasts go on after the gateway was killed")
-        feeding.join(120)
+        source.ended.set()
+        feeding.join(patience_s(120))
         assert ledger.status["complete"], ledger.status
+        sent = unique_samples(source_again(), ledger.status["now_ms"])
+        wait_until(lambda: watch.look().total("accepted") >= sent, "every sample is counted")
         wait_until(lambda: watch.look().total("backlog") == 0 and quiet(watch), "the log is read to its end")
         seen = watch.look()
         assert system.gateway.restarts >= 1
@@ -72,7 +78,22 @@ def test_killed_parts_recover_and_the_history_is_bit_for_bit_that_of_an_undistur
     disturbed = content(settings)
     assert disturbed == content(replayed(settings, tmp_path / "undisturbed"))
     assert disturbed["zones"] > 2 * 288 * len(source.zones)
-    assert seen.total("accepted") == unique_samples(source_again(), warm_ms + DAY_MS)
+    assert seen.total("accepted") == sent
+
+
+class Recording(RecordingSource):
+    """A recording whose devices fall silent once they are told so: the stream lasts as long as it is needed."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.ended = threading.Event()
+
+    def samples(self, to_ms: int) -> Iterator[tuple[int, list[Sample]]]:
+        """See ``RecordingSource``."""
+        for instant in super().samples(to_ms):
+            if self.ended.is_set():
+                return
+            yield instant
 
 
 def void(_: Any) -> None:
@@ -117,7 +138,7 @@ def origins(watch: Watch) -> list[int]:
 def moved(watch: Watch) -> bool:
     """Whether every zone's forecast has moved on by two steps."""
     before = origins(watch)
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + patience_s(20)
     while time.monotonic() < deadline_s:
         now = origins(watch)
         if before and len(now) == len(before) and now[0] >= before[0] + 600_000:

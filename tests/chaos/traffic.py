@@ -16,6 +16,7 @@ from edge.simulator.ledger import Ledger
 from edge.simulator.pace import Pace
 from edge.simulator.publisher import Publisher
 from edge.simulator.source import SimulatorSource
+from tests.patience import patience_s
 
 __all__ = ["RATES", "SteadySite", "Traffic", "read_messages"]
 
@@ -86,10 +87,12 @@ class Traffic:
             thread.start()
 
     def finish(self, timeout_s: float = 60.0) -> None:
-        """Publish nothing new; returns when the broker has acknowledged everything. Raises ``TimeoutError``."""
+        """Publish nothing new; returns when the broker has acknowledged everything. Raises ``TimeoutError``, after so
+        many seconds of a quick machine.
+        """
         for site in self._sites:
             site.ended.set()
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + patience_s(timeout_s)
         for thread in self._threads:
             thread.join(deadline_s - time.monotonic())
         unfinished = [ledger.status for ledger in self.ledgers if not ledger.status["complete"]]
