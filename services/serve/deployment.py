@@ -6,11 +6,14 @@ started, after :class:`services.runtime.RayRuntime` has set the switches that Ra
 
 from __future__ import annotations
 
+import ctypes
 import logging
+import os
 import socket
 import time
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -98,12 +101,27 @@ def load_model(folder: str, schema_hash: str) -> LoadedModel:
 
 
 def import_torch() -> None:
-    """What takes seconds of a first :func:`load_model`."""
+    """What takes seconds of a first :func:`load_model`; other threads go on meanwhile."""
+    link_torch()
     import torch
 
     from models import artefact  # noqa: F401
 
     torch.set_num_threads(1)
+
+
+def link_torch() -> None:
+    """Have the system link torch's libraries, where they are as on Linux; the import that follows finds them there.
+
+    An import that links holds up every thread of the process, so every request, for half a second and more. A foreign
+    call does not.
+    """
+    found = find_spec("torch")
+    library = Path(found.origin if found and found.origin else "torch").with_name("lib") / "libtorch_python.so"
+    if library.exists():
+        system = ctypes.CDLL(None)
+        system.dlopen.argtypes, system.dlopen.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
+        system.dlopen(os.fsencode(library), os.RTLD_NOW)  # where it fails, the import says why
 
 
 def build_app(settings: Settings, load: Load = load_model) -> Any:
