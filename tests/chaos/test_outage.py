@@ -8,7 +8,6 @@ from what the site's gateway took; a run without the outage gives the same bytes
 from __future__ import annotations
 
 import random
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -33,6 +32,7 @@ from tests.broker.conftest import until
 from tests.chaos.judge import Judge, Key, Row, differences
 from tests.conftest import require_env, require_program
 from tests.kafka_logs import kafka_logs
+from tests.running import running
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
@@ -341,11 +341,6 @@ def test_an_outage_of_a_real_broker_leaves_no_trace(tmp_path: Path) -> None:
 def gateway_at(broker: LocalBroker, log: Log) -> Iterator[Gateway]:
     """A central gateway, connected."""
     gateway = Gateway(GatewaySettings(broker=broker.address, client_id="test-central"), log, WallClock())
-    thread = threading.Thread(target=gateway.run)
-    thread.start()
-    try:
+    with running(gateway):
         until(lambda: gateway.status().connected)
         yield gateway
-    finally:
-        gateway.stop()
-        thread.join(10)

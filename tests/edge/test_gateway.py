@@ -6,8 +6,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +20,7 @@ from edge.mqtt import MqttAddress
 from edge.reading import Sample, encode_message, sample_topic
 from edge.samples import decode_samples
 from tests.patience import patience_s, until
+from tests.running import running_gateway
 
 NOW = 1_646_092_800_000
 BOOT = "9f3c62d1a07be845"
@@ -55,21 +55,6 @@ def _gateway(log: Log, clock: ReceiveClock | None = None, **changes: Any) -> Gat
     return Gateway(settings, log, clock or ReplayedClock(NOW))
 
 
-@contextmanager
-def _running(gateway: Gateway) -> Iterator[None]:
-    """Until it is stopped, and its writer has done all that it will: the gateway does not leave before."""
-    thread = threading.Thread(target=gateway.run, daemon=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "_STOP_S", FOR_EVER_S)
-        thread.start()
-        try:
-            yield
-        finally:
-            gateway.stop()
-            thread.join(patience_s(60))
-            assert not thread.is_alive()
-
-
 def test_acknowledged_means_appended() -> None:
     """When an acknowledgement is sent, the message's record is already in the log."""
     client = Client()
@@ -83,7 +68,7 @@ def test_acknowledged_means_appended() -> None:
 
     acknowledged: list[int] = []
     gateway = _gateway(Watched(), max_batch=3, linger_s=0.0)
-    with _running(gateway):
+    with running_gateway(gateway):
         for seq in range(20):
             _deliver(gateway, client, *_sample(seq), mid=seq)
         until(lambda: len(client.acks) == 20)
@@ -94,7 +79,7 @@ def test_a_full_log_stops_acknowledging_until_it_has_room() -> None:
     """While the log is full nothing is acknowledged and the status says why; afterwards nothing is missing."""
     log, client = MemoryLog(capacity=0), Client()
     gateway = _gateway(log)
-    with _running(gateway):
+    with running_gateway(gateway):
         for seq in range(5):
             _deliver(gateway, client, *_sample(seq), mid=seq)
         until(lambda: "0 of at most 0" in gateway.status().last_error)
@@ -112,7 +97,7 @@ def test_stopping_with_a_full_log_acknowledges_nothing(monkeypatch: pytest.Monke
     monkeypatch.setattr(loop, "delay_s", lambda attempt, jitter: FOR_EVER_S)
     log, client = MemoryLog(capacity=0), Client()
     gateway = _gateway(log, retry_s=FOR_EVER_S)
-    with _running(gateway):
+    with running_gateway(gateway):
         _deliver(gateway, client, *_sample(1), mid=1)
         until(lambda: "0 of at most 0" in gateway.status().last_error)
     assert client.acks == []
@@ -124,7 +109,7 @@ def test_stopping_finishes_what_was_received() -> None:
     gateway = _gateway(log)
     for seq in range(50):
         _deliver(gateway, client, *_sample(seq), mid=seq)
-    with _running(gateway):
+    with running_gateway(gateway):
         gateway.stop()
         _deliver(gateway, client, *_sample(99), mid=99)
     assert client.acks == list(range(50))
@@ -135,7 +120,7 @@ def test_the_newest_clock_message_waits_for_a_record_of_its_time() -> None:
     """The clock is taken from the log after a restart, so a clock message counts as durable with a record."""
     log, client = MemoryLog(), Client()
     gateway = _gateway(log)
-    with _running(gateway):
+    with running_gateway(gateway):
         _deliver(gateway, client, CLOCK_TOPIC, encode_clock(NOW + 1000), mid=1)
         _deliver(gateway, client, CLOCK_TOPIC, encode_clock(NOW + 2000), mid=2)
         until(lambda: client.acks == [1])
@@ -149,7 +134,7 @@ def test_a_replayed_clock_goes_on_where_the_log_ends() -> None:
     log, client = MemoryLog(), Client()
     log.append([NewRecord("other", "tick", NOW + 5000, b"")])
     gateway = _gateway(log, ReplayedClock())
-    with _running(gateway):
+    with running_gateway(gateway):
         _deliver(gateway, client, *_sample(1), mid=1)
         until(lambda: client.acks)
     assert log.last_receive_ms(PARTITION) == NOW + 5000
@@ -161,7 +146,7 @@ def test_a_restarted_gateway_ticks_for_the_sites_of_its_log() -> None:
     log.append([NewRecord("demo", "samples", NOW, b"")])
     clock = ReplayedClock()
     gateway = _gateway(log, clock)
-    with _running(gateway):
+    with running_gateway(gateway):
         clock.advance(NOW + 30_000)
         until(lambda: log.end_offset(PARTITION) == 2)
     tick = log.read(PARTITION, 1, 1)[0]
@@ -175,7 +160,7 @@ def test_qos_0_beyond_the_bound_is_dropped_and_counted() -> None:
     for seq in range(15):
         _deliver(gateway, client, *_sample(seq), mid=0, qos=0)
     _deliver(gateway, client, *_sample(99), mid=99)
-    with _running(gateway):
+    with running_gateway(gateway):
         until(lambda: client.acks == [99])
     assert (gateway.status().dropped_qos0, gateway.status().samples) == (5, 11)
 
@@ -209,7 +194,7 @@ def test_the_status_file_is_whole_whenever_it_is_read(tmp_path: Path) -> None:
     """The file is valid JSON at every moment and says what the gateway did; no other file is left beside it."""
     path, client = tmp_path / "status.json", Client()
     gateway = _gateway(MemoryLog(), status_file=path)
-    with _running(gateway):
+    with running_gateway(gateway):
         until(path.exists)
         assert json.loads(path.read_text())["connected"] is False
         _deliver(gateway, client, *_sample(1), mid=1)

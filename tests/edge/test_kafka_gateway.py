@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ import msgspec
 import pytest
 
 from edge.clock import WallClock
-from edge.gateway import Gateway, GatewaySettings, loop
+from edge.gateway import Gateway, GatewaySettings
 from edge.kafka_log import KafkaLog
 from edge.log import Record
 from edge.mqtt import MqttAddress
@@ -22,6 +21,7 @@ from tests.conftest import require_env
 from tests.kafka_logs import delete_topics, kafka_logs
 from tests.patience import budget_s, patience_s
 from tests.patience import until as wait_until
+from tests.running import running_gateway
 
 pytestmark = pytest.mark.kafka
 
@@ -54,16 +54,8 @@ def running(log: KafkaLog) -> Iterator[Gateway]:
     """A gateway without a broker that reads the direct topic, until its writer has done all that it will."""
     address = replace(log.address, topic=direct(log), group=direct(log))
     gateway = Gateway(GatewaySettings(broker=MqttAddress(port=1), direct=address), log, WallClock())
-    thread = threading.Thread(target=gateway.run, daemon=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "_STOP_S", 3600.0)
-        thread.start()
-        try:
-            yield gateway
-        finally:
-            gateway.stop()
-            thread.join(patience_s(120))
-            assert not thread.is_alive()
+    with running_gateway(gateway):
+        yield gateway
 
 
 def publish(log: KafkaLog, records: list[tuple[str | None, bytes]]) -> None:

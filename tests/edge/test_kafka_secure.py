@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import random
-import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +12,7 @@ import pytest
 from edge.kafka_address import KafkaAddress, Mechanism
 from edge.kafka_log import KafkaLog
 from edge.log import LogError, NewRecord
+from services.runtime import free_port
 from tests.chaos.servers import Servers
 from tests.conftest import require_program
 from tests.patience import budget_s
@@ -32,7 +30,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaAddress]:
     _make_certificates(folder)
     kafka = Servers(folder / "servers", "kafka")
     try:
-        port = _quiet_port()
+        port = free_port()  # it is free until Kafka starts again
         _add_scram_user(kafka.kafka)
         kafka.kill("kafka")
         properties = folder / "servers" / "kafka.properties"
@@ -115,13 +113,3 @@ def _with_listener(properties: str, port: int, folder: Path) -> str:
         f"listener.name.secure.scram-sha-512.sasl.jaas.config={login}.scram.ScramLoginModule required;",
         "",
     ])  # fmt: skip
-
-
-def _quiet_port() -> int:
-    """A port that nobody listens on, below those that the system hands out: it is free until Kafka starts again."""
-    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in random.SystemRandom().sample(range(first // 2, first), 100):
-        with socket.socket() as listener, suppress(OSError):
-            listener.bind(("127.0.0.1", port))
-            return port
-    pytest.fail("a hundred ports are taken")

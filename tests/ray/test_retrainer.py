@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from services.learn.registry import open_registry
 from services.learn.replay import replay_training
 from services.messages import BOARD_ACTOR, NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
 from services.store.forests import Forests
-from tests.patience import patience_s
+from tests.patience import patience_s, until
 from tests.ray.runtime import local_ray
 from tests.services.learn.synthetic import small_settings, write_history
 
@@ -103,16 +101,6 @@ def retrainer(runtime: None, settings: Settings) -> Iterator[Any]:
     ray.get(handle.stop.remote(), timeout=patience_s(60))
 
 
-def _wait(condition: Callable[[], Any], what: str, limit_s: float = 280) -> Any:
-    deadline = time.monotonic() + patience_s(limit_s)
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        asyncio.run(asyncio.sleep(0.1))
-    raise AssertionError(f"not within {limit_s:g} s: {what}")
-
-
 def _status(retrainer: Any) -> dict[str, Any]:
     return ray.get(retrainer.status.remote(), timeout=patience_s(30))
 
@@ -125,9 +113,11 @@ def _run(retrainer: Any, reason: str) -> dict[str, Any]:
     """One retraining to its end; returns the status."""
     before = (_status(retrainer)["last_run"] or {}).get("started_ms")
     assert ray.get(retrainer.trigger.remote(reason), timeout=patience_s(30))["accepted"]
-    _wait(
-        lambda: (_status(retrainer)["last_run"] or {}).get("started_ms") not in (None, before), f"retraining: {reason}"
-    )
+
+    def ended() -> bool:
+        return (_status(retrainer)["last_run"] or {}).get("started_ms") not in (None, before)
+
+    until(ended, f"retraining: {reason}", 280)
     return _status(retrainer)
 
 
@@ -135,7 +125,7 @@ def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Setti
     """A learnable history gives v1 in the slot with lineage; the next is judged against it; roll back and on."""
     status = _run(retrainer, "first")
     assert status["last_run"]["result"] == "promoted", status
-    _wait(lambda: _slot()["version"] == "v1", "v1 in the slot")
+    until(lambda: _slot()["version"] == "v1", "v1 in the slot")
     model = artefact.load(Path(_slot()["folder"]), forecast_spec(settings).hash)
     model.verify_golden()
     assert model.manifest["trained_on"]["log_offsets"] == {"0": 42}
@@ -172,7 +162,7 @@ def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Setti
         told = [event["kind"] for event in events if event["kind"] in ("swap", "error")]
         return told, {model["version"]: model["stage"] for model in models}
 
-    _wait(lambda: shown() == (["swap"] * 3, {"v1": "champion", "v2": "previous"}), "the board shows it", 10)
+    until(lambda: shown() == (["swap"] * 3, {"v1": "champion", "v2": "previous"}), "the board shows it", 10)
 
 
 def test_a_recorded_training_gives_the_same_weights_again(retrainer: Any, settings: Settings) -> None:
@@ -195,7 +185,7 @@ def test_a_training_is_not_run_again_on_other_rows(retrainer: Any, settings: Set
 def test_trees_are_grown_without_being_asked_for(retrainer: Any, settings: Settings) -> None:
     """Eight days of history are enough for trees: a task grows them, and the board is told."""
     forests, spec = Forests(settings.storage), forecast_spec(settings)
-    name = _wait(forests.newest, "trees on the storage")
+    name = until(forests.newest, "trees on the storage", 280)
     assert len(forests.load(name, spec, OnlineForecaster(spec).regressors)) > 0
     assert forests.manifest(name)["grown_on"]["zones"] == ["demo/z1", "demo/z2"]
 
@@ -203,7 +193,7 @@ def test_trees_are_grown_without_being_asked_for(retrainer: Any, settings: Setti
         events, _ = ray.get(ray.get_actor(BOARD_ACTOR).seen.remote())
         return [event for event in events if event["kind"] == "trees"]
 
-    assert name in _wait(told, "the board is told", 60)[0]["message"]
+    assert name in until(told, "the board is told", 60)[0]["message"]
 
 
 def test_torn_artefact_is_refused_and_the_champion_stays(retrainer: Any) -> None:
@@ -247,6 +237,6 @@ def test_killed_retrainer_comes_back_with_its_models(retrainer: Any) -> None:
             return False
         return status["serving"] == "v1" and status["retrains"] == 0  # the one that is being killed has counted some
 
-    _wait(back, "the retrainer is back", 60)
+    until(back, "the retrainer is back", 60)
     assert len(ray.get(retrainer.models.remote(), timeout=patience_s(30))) == 2
     assert _slot()["generation"] == generation
