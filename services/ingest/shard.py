@@ -3,7 +3,8 @@
 :class:`Shard` knows neither Ray nor threads of its own but one: what it needs is handed in, and ``step()`` is one
 round. The order of durable writes makes a crash at any moment harmless: history first, then dead letters, then the
 snapshot that names the offset; what a replay writes again is the same. An issued forecast is durable before it is
-published. ``services.ingest.actor`` wraps it for Ray.
+published. Questions from other threads never wait for a disk or for the log. ``services.ingest.actor`` wraps it for
+Ray.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ class Shard:
         self._settings, self._log, self._series, self._board = settings, log, series, board
         self._executor = executor
         self._clock_s, self._failpoint = clock_s, failpoint
-        self._lock = threading.Lock()
+        self._round = threading.Lock()  # held for a whole round or flush: all that follows is its holder's alone
+        self._changing = threading.Lock()  # held, inside of it, while partitions change: never over I/O
         self._history = History(settings.storage, self.spec.channels, settings.stream.step_s)
         self._issued = IssuedForecasts(settings.storage, min(partitions, default=0))
         self._snapshots = {number: Snapshots(settings.storage / "snapshots", number) for number in partitions}
@@ -118,7 +120,7 @@ class Shard:
 
         Raises what the log, the history and the snapshots raise; calling it again is safe.
         """
-        with self._lock:
+        with self._round:
             busy = self._history.pending < MAX_UNFLUSHED_STEPS and self._read()
             self._failures.works("log")
             self._queue.harvest(self._issue)
@@ -138,7 +140,7 @@ class Shard:
 
     def flush(self) -> dict[int, int]:
         """Make the history complete up to what was read; the offset reached in each partition."""
-        with self._lock:
+        with self._round:
             self._checkpoint()
             return {number: partition.offset for number, partition in self._partitions.items()}
 
@@ -148,25 +150,25 @@ class Shard:
 
     def stats(self) -> dict[str, Any]:
         """The shard's figures; counts are since the beginning of the log."""
-        with self._lock:
+        with self._round:
             return self._stats()
 
     def window(self, site: str, zone: str) -> Window | None:
         """A zone's newest forecast and its rows; None for a zone that is not ours or has none yet."""
-        with self._lock:
+        with self._changing:
             partition = self._owner(site, zone)
             found = None if partition is None else partition.window(site, zone)
             return None if found is None else Window(values=found[0], origin_ms=found[1], quantiles=found[2])
 
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
         """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]``; None for a zone that is not ours."""
-        with self._lock:
+        with self._changing:
             partition = self._owner(site, zone)
             return None if partition is None else partition.baseline(site, zone, origin_ms, now)
 
     def past(self, site: str, zone: str, hours: int) -> tuple[list[int], dict[str, list[float | None]]] | None:
         """Ends and targets of a zone's newest rows; None for a zone that is not ours."""
-        with self._lock:
+        with self._changing:
             partition = self._owner(site, zone)
             return None if partition is None else partition.past(site, zone, hours)
 
@@ -176,7 +178,7 @@ class Shard:
 
     def close(self) -> None:
         """Save and release files."""
-        with self._lock:
+        with self._round:
             self._checkpoint()
             for letters in self._letters.values():
                 letters.close()
@@ -194,7 +196,8 @@ class Shard:
             size = sum(len(record.payload) for record in records) // len(records)
             self._limits[number] = max(1, min(READ_RECORDS, READ_BYTES // max(size, 1)))
             before = partition.counts["accepted"]
-            steps, origins = partition.take(records, 1 if full else self._queue.max_origins)
+            with self._changing:
+                steps, origins = partition.take(records, 1 if full else self._queue.max_origins)
             self._failpoint("taken")
             self._rate.add(partition.counts["accepted"] - before)
             new = [step for step in steps if step.end_ms > partition.kept_ms.get(step.site, 0)]
@@ -210,10 +213,11 @@ class Shard:
         """
         version, ends = reply["version"], np.cumsum([len(origin.zones) for origin in origins])
         medians = np.split(np.asarray(reply["quantiles"][: ends[-1], ..., 1], np.float32), ends[:-1])
-        forecasts = [
-            self._partitions[origin.partition].answer(origin, version, None if version == ONLINE_VERSION else median)
-            for origin, median in zip(origins, medians, strict=True)
-        ]
+        with self._changing:
+            forecasts = [
+                self._partitions[origin.partition].answer(origin, version, None if version == ONLINE_VERSION else said)
+                for origin, said in zip(origins, medians, strict=True)
+            ]
         self._issued.put(forecasts, self.spec.horizons_min, self.spec.targets, self._still_ours)
         self._failpoint("forecast kept")
         for origin, forecast in zip(origins, forecasts, strict=True):
@@ -222,8 +226,9 @@ class Shard:
 
     def _publish(self, origin: Origin, forecast: IssuedForecast) -> None:
         partition = self._partitions[origin.partition]
-        partition.issued(origin, forecast)
-        partition.counts.update(forecasts=len(origin.zones))
+        with self._changing:
+            partition.issued(origin, forecast)
+            partition.counts.update(forecasts=len(origin.zones))
         published = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles)
         self._series.forecasts(published)
         if origin.site in self._queue.past_due and not self._behind:

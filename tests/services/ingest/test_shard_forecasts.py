@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +23,10 @@ from services.messages import ONLINE_VERSION
 from services.store.forecasts import IssuedForecasts
 from services.store.forests import Forests
 from services.store.history import History
+from tests.patience import patience_s
 from tests.services.forests import small_forest
 from tests.services.ingest.rig import (
+    MOMENTS,
     ZONES,
     Clock,
     Held,
@@ -342,6 +347,42 @@ def test_a_window_is_what_the_forecast_was_made_from(tmp_path: Path) -> None:
     assert baseline is not None
     np.testing.assert_array_equal(baseline, request["baseline"][-1:])
     assert shard.window("demo", "nowhere") is shard.baseline("demo", "nowhere", T0, now) is None
+
+
+def test_questions_never_wait_for_a_disk_or_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are answered at each moment of a round at which it reads or writes; a what-if has a second in all."""
+    rig = Rig(tmp_path, MemoryLog(1), snapshot_s=1.0)
+    rig.clock = Clock(tick_s=0.3)
+    answered: Counter[str] = Counter()
+    with ThreadPoolExecutor(1) as operator:
+
+        def ask(moment: str) -> None:
+            targets = np.full((1, len(shard.spec.targets)), 20.0, np.float32)
+            for call in (
+                operator.submit(shard.window, "demo", "z1"),
+                operator.submit(shard.baseline, "demo", "z1", T0 + 30 * STEP, targets),
+                operator.submit(shard.past, "demo", "z1", 48),
+            ):
+                answered[moment] += call.result(patience_s(10)) is not None
+
+        def asked_first(moment: str, call: Callable[..., Any]) -> Callable[..., Any]:
+            def asking(*arguments: Any) -> Any:
+                ask(moment)
+                return call(*arguments)
+
+            return asking
+
+        shard = rig.shard(ask)
+        monkeypatch.setattr(rig.log, "read", asked_first("log read", rig.log.read))
+        monkeypatch.setattr(Forests, "load", asked_first("trees loaded", Forests.load))
+        rig.log.append(list(day(30)))
+        rig.drain(shard)
+        forests, regressors = Forests(rig.settings.storage), shard._partitions[0].forecaster.regressors
+        forests.keep(small_forest(shard.spec), shard.spec, regressors, {"to_ms": T0})
+        rig.log.append(list(day(60))[39:])
+        rig.drain(shard)
+        shard.close()
+    assert {moment for moment, count in answered.items() if count} == {*MOMENTS, "log read", "trees loaded"}
 
 
 def test_live_scores_count_every_matured_forecast(tmp_path: Path) -> None:
