@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -188,8 +189,12 @@ def _served(client: httpx.Client) -> set[str]:
 
 def _forecaster_mb() -> float:
     """Memory of the Forecaster's replicas below this process, in MB."""
-    names = ((process, " ".join(process.cmdline())) for process in psutil.Process().children(recursive=True))
-    return sum(process.memory_full_info().uss for process, name in names if "Forecaster" in name) / 1e6
+    found = 0
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            if "Forecaster" in " ".join(process.cmdline()):
+                found += process.memory_full_info().uss
+    return found / 1e6
 
 
 def _until(claim: Callable[[], bool], limit_s: float, what: str) -> None:
