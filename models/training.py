@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from models.baselines import naive_24h, persistence
 from models.features import Inputs
@@ -173,12 +173,24 @@ def _shrunken(network: QuantileNetwork, days: int, config: TrainingConfig) -> di
 
 
 def pinball(forecast: Tensor, truth: Tensor, scale: Tensor) -> Tensor:
-    """Mean quantile loss of ``[N, H, M, Q]`` against ``[N, H, M]`` in units of ``scale [H, M]``; NaN is left out."""
+    """Mean quantile loss of ``[N, H, M, Q]`` against ``[N, H, M]`` in units of ``scale [H, M]``; NaN is left out.
+
+    In a process group every worker calls it; the mean of what they get is the loss over the examples of all.
+    """
     known = torch.isfinite(truth) & torch.isfinite(forecast).all(-1)
     error = torch.where(known, truth, 0)[..., None] - torch.where(known[..., None], forecast, 0)
     levels = torch.tensor(QUANTILES, device=forecast.device)
     loss = torch.maximum(levels * error, (levels - 1) * error).mean(-1) / scale
-    return torch.where(known, loss, 0).sum() / known.sum().clamp(min=1)
+    return torch.where(known, loss, 0).sum() / _known_a_worker(known)
+
+
+def _known_a_worker(known: Tensor) -> Tensor:
+    """How many truths are known, the mean over all workers: so the mean of their gradients is that of all examples."""
+    count = known.sum()
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return count.clamp(min=1)
+    distributed.all_reduce(count)
+    return count.clamp(min=1) / distributed.get_world_size()
 
 
 @dataclass(frozen=True, slots=True)
