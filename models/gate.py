@@ -1,10 +1,10 @@
 """Steps 14 and 17 of the way of a reading: whether one model is better than another, and how sure that is.
 
-A challenger must beat persistence, the 24-hour naive and what serves now on rows that none of them was trained on; a
-champion that is worse than the one before it must go. Every comparison is a mean over cells (target and horizon) of the
-ratio of mean absolute errors, each over paired rows. Errors of one day resemble each other, and those of all zones
-under one sky do: so what is drawn again for the interval is whole days, all zones together (a paired block bootstrap),
-or shorter blocks while there are too few days.
+A challenger must beat persistence, the 24-hour naive, the climatology and what serves now on rows that none of them was
+trained on; a champion that is worse than the one before it must go. Every comparison is a mean over cells (target and
+horizon) of the ratio of mean absolute errors, each over paired rows. Errors of one day resemble each other, and those
+of all zones under one sky do: so what is drawn again for the interval is whole days, all zones together (a paired block
+bootstrap), or shorter blocks while there are too few days.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ __all__ = ["MIN_BLOCKS", "MIN_ROWS", "Verdict", "judge", "judge_worse"]
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
+
+_CLIMATOLOGY = "the climatology"
 
 MIN_ROWS = 12
 """Fewer origins than this prove nothing."""
@@ -59,14 +61,16 @@ def judge(
 ) -> Verdict:  # fmt: skip
     """Whether a challenger is better; raises ``ValueError`` where the origins differ.
 
-    ``champion`` holds the errors of what serves now in ``champion.model`` (at first the climatology's). The ratio to
-    each rival must be below ``1 - margin`` but for a chance of ``level``.
+    ``champion`` holds the errors of what serves now in ``champion.model``: at first the climatology's, as its name
+    then says. The ratio to each rival must be below ``1 - margin`` but for a chance of ``level``.
     """
     rivals = {
         "persistence": challenger.persistence,
         "the 24-hour naive": challenger.naive_24h,
         champion_name: champion.model,
     }
+    if not champion_name.startswith(_CLIMATOLOGY):  # else it is what serves, or stands in for it
+        rivals[_CLIMATOLOGY] = challenger.climatology
     evidence, refusal = _compare(challenger, champion, rivals, level, 60)
     evidence |= {"champion": champion_name, "margin": margin}
     if refusal:

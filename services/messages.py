@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "APP_NAME", "BOARD_ACTOR", "FORECASTER_DEPLOYMENT", "NAMESPACE", "ONLINE_VERSION", "RETRAINER_ACTOR",
+    "APP_NAME", "BOARD_ACTOR", "DRIFTS", "FORECASTER_DEPLOYMENT", "NAMESPACE", "ONLINE_VERSION", "RETRAINER_ACTOR",
     "SLOT_ACTOR", "Champion", "ForecastReply", "ForecastRequest", "ZoneForecast", "shard_actor",
 ]  # fmt: skip
 
@@ -25,6 +25,8 @@ ONLINE_VERSION = "online"
 """The ``model_version`` while the online learners answer alone: no network is champion."""
 
 ASK_AGAIN = ""
+DRIFTS = ("input drift", "error drift")
+"""The kinds of a shard's events that a training may answer; the others are faults of sensors."""
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]

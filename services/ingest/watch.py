@@ -19,6 +19,7 @@ from edge.reading import VOCABULARY
 from models.drift import Drift
 from models.faults import SensorFaults
 from models.spec import ForecastSpec, Place
+from services.messages import DRIFTS
 from services.store.rows import SiteStep
 
 __all__ = ["Event", "Watch"]
@@ -48,7 +49,8 @@ class Watch:
         self._faults = SensorFaults(spec.channels, spec.step_ms)
         self._drift = Drift(spec.channels, spec.targets, spec.step_ms)
         self.counts: Counter[str] = Counter()  # by kind of event
-        self.events: deque[Event] = deque(maxlen=KEPT_EVENTS)
+        # Apart, so that a sensor that fails again and again does not push out the drift that a training waits for.
+        self._told = {is_drift: deque[Event](maxlen=KEPT_EVENTS) for is_drift in (False, True)}
 
     def add_zone(self) -> None:
         """Make room for one more zone."""
@@ -81,6 +83,11 @@ class Watch:
             kind = "error drift" if drifted.is_error else "input drift"
             self._tell(Event(step.end_ms, step.site, zone, kind, words))
 
+    @property
+    def events(self) -> list[Event]:
+        """The newest ``KEPT_EVENTS`` faults and as many drifts, the oldest first."""
+        return sorted((event for told in self._told.values() for event in told), key=lambda event: event.at_ms)
+
     def faults_now(self) -> int:
         """How many sensors are faulty now."""
         return len(self._faults.active(np.arange(len(self._faults))))
@@ -97,11 +104,15 @@ class Watch:
         self._faults.load_state_dict(state["faults"])
         self._drift.load_state_dict(state["drift"])
         self.counts = Counter(state["counts"])
-        self.events = deque((Event(**event) for event in state["events"]), maxlen=KEPT_EVENTS)
+        for event in state["events"]:
+            self._keep(Event(**event))
 
     def _tell(self, event: Event) -> None:
         self.counts[event.kind] += 1
-        self.events.append(event)
+        self._keep(event)
+
+    def _keep(self, event: Event) -> None:
+        self._told[event.kind in DRIFTS].append(event)
 
     def _since(self, site: str, step: int) -> str:
         moment = datetime.fromtimestamp(step * self._spec.step_ms / 1000, UTC)

@@ -56,8 +56,12 @@ class Champion:
             before = self._registry.champion()
             if version not in (before, ONLINE_VERSION):
                 self._registry.watch(version, _due(before))  # first: a promotion that nobody watches must not be
-            self._registry.promote(version)
-            self._why[version] = why
+            self._why[version] = why  # first: where MLflow goes away in the middle, the move is followed later
+            try:
+                self._registry.promote(version)
+            except PromotionRefusedError:
+                del self._why[version]
+                raise
             self.follow()
         return before
 
@@ -154,6 +158,7 @@ class Champion:
             folder = "" if version == ONLINE_VERSION else str(self._registry.folder(version))
             if folder and version not in self._why:  # somebody moved the alias in MLflow
                 self._registry.watch(version, _due(self._told))
+            self._registry.keep_previous(self._told)  # nor does MLflow move that one; or it went away in between
             self._slot.serve(version, folder)
         except ArtefactError as error:
             if version != self._broken:

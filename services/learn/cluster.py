@@ -23,7 +23,7 @@ from services.learn.job import Job, run_job
 from services.learn.measure import Comparison, Measurer
 from services.learn.records import Candidate, ModelRow, Order
 from services.learn.triggers import News
-from services.messages import BOARD_ACTOR, NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
+from services.messages import BOARD_ACTOR, DRIFTS, NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
 from services.store.forests import Forests
 from services.store.history import History
 
@@ -38,7 +38,6 @@ MOST_BYTES = 500_000_000
 ARTEFACT_FILES = ("manifest.json", "weights.safetensors", "golden.safetensors")
 SETTLED = 0.05
 """History that grew by more than this share between two looks is still being imported: a first model waits."""
-DRIFTS = ("input drift", "error drift")
 DAY_MS = 86_400_000
 FOREST_WINDOW_DAYS = 35
 """Trees are grown on so much history: four weeks of examples, after one in which the learners before them settle."""

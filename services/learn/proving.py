@@ -28,7 +28,8 @@ LOOK_S = 5.0
 SHARE, LONGEST_PAUSE_S = 10.0, 60.0
 """A comparison that took a second is not made again for ten, but at the latest after a minute."""
 PATIENCE = 5
-"""Comparisons that fail are tried so often; then the challenger is refused, and the champion is no longer watched."""
+"""Comparisons that fail are tried so often; then the challenger is refused, and the champion is no longer watched, or
+has to go where it is its own files that fail."""
 WATCH_BUDGET = 0.05
 """The chance that a champion that is no worse is sent away, over all looks of its watch."""
 HOUR_MS = 3_600_000
@@ -163,6 +164,10 @@ class Proving:
             return None
         try:
             found = self._compare(row, watch, level_of(WATCH_BUDGET, max(hour, 1)), worse=True)
+        except ArtefactError as error:  # replicas that have it in memory serve it, one that restarts cannot
+            return self._failed(
+                Outcome("worse", version, watch["against"], f"It cannot serve: {error.message}", {}), error
+            )
         except HothouseError as error:
             reason = f"It could not be compared with {watch['against']}: {error.message}"
             return self._failed(Outcome("kept", version, watch["against"], reason, {}), error)

@@ -128,11 +128,19 @@ class Registry:
         return ONLINE_VERSION if version is None else f"v{version}"
 
     def folder(self, version: str) -> Path:
-        """The artefact of a version, its files checked; raises :class:`ArtefactError` when it is torn or gone."""
+        """The artefact of a version; raises :class:`ArtefactError` when its files are torn or gone, or when it was made
+        for other rows than those of now.
+        """
         with self._mlflow() as client:
             tags = client.get_model_version(MODEL, _number(version)).tags
         folder = Path(json.loads(tags["folder"]))
         check_files(folder, json.loads(tags["weights_sha256"]))
+        made_for = json.loads((folder / MANIFEST).read_bytes()).get("schema_hash")
+        if made_for != self._schema_hash:
+            raise ArtefactError(
+                f"it was made for schema {made_for}, rows now have {self._schema_hash}",
+                "Train a model for these settings, or set step, targets, horizons and look-back as they were.",
+            )
         return folder
 
     def candidate(self, version: str) -> Candidate:
@@ -161,11 +169,18 @@ class Registry:
             else:
                 self._check(version)
                 client.set_registered_model_alias(MODEL, "champion", _number(version))
-            # The champion moves first: that is the move that counts, should MLflow go away in between.
-            if before != ONLINE_VERSION:
-                client.set_registered_model_alias(MODEL, "previous", _number(before))
+        # The champion moves first: that is the move that counts, should MLflow go away in between.
+        self.keep_previous(before)
         if version != ONLINE_VERSION:
             self._tag(version, shadow=None, withdrawn="")  # whoever made it champion has decided
+
+    def keep_previous(self, version: str) -> None:
+        """Make what served before a move of ``champion`` ``previous``; ``online`` leaves what was."""
+        if version == ONLINE_VERSION:
+            return
+        with self._mlflow() as client:
+            if str(client.get_registered_model(MODEL).aliases.get("previous")) != _number(version):
+                client.set_registered_model_alias(MODEL, "previous", _number(version))
 
     def rollback(self) -> str:
         """Make ``previous`` champion again, and the other way round; returns it.
@@ -212,15 +227,9 @@ class Registry:
 
     def _check(self, version: str) -> None:
         try:
-            folder = self.folder(version)
+            self.folder(version)
         except ArtefactError as error:
-            raise PromotionRefusedError(f"{version} cannot serve: {error.message}") from error
-        made_for = json.loads((folder / MANIFEST).read_bytes()).get("schema_hash")
-        if made_for != self._schema_hash:
-            raise PromotionRefusedError(
-                f"{version} cannot serve: it was made for schema {made_for}, rows now have {self._schema_hash}",
-                "Train a model for these settings, or set step, targets, horizons and look-back as they were.",
-            )
+            raise PromotionRefusedError(f"{version} cannot serve: {error.message}", error.hint) from error
 
     @contextmanager
     def _mlflow(self) -> Iterator[MlflowClient]:

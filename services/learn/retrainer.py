@@ -191,11 +191,12 @@ class Retrainer:
             return None
         self._looked_s = now_s
         models = self._standing.models
+        if models and not self._triggers.has_model:
+            self._triggers.has_model = True
+            self._triggers.goes_on(now_s - (self._wall_ms() - models[0]["created_ms"]) / 1000)
+        news = self._news(now_s)
         if any(row["stage"] == "shadow" for row in models):
             return None  # another challenger would take its place, and none would ever be judged
-        if models:
-            self._triggers.has_model = True
-        news = self._news(now_s)
         if self._triggers.due(now_s, float("inf"), news) is None:
             return None
         days = self._cluster.history_days()
@@ -234,8 +235,7 @@ class Retrainer:
     def _retrain(self, trigger: Trigger) -> None:
         standing, started_ms = self._standing, self._wall_ms()
         run: dict[str, Any] = {"kind": trigger.kind, "reason": trigger.reason, "started_ms": started_ms}
-        self._triggers.started(self._monotonic_s())
-        self._lookout.training_began()
+        self._triggers.started(self._monotonic_s(), trigger.kind)
         self._champion.expect_network()
         standing.running = run
         standing.show()
@@ -269,6 +269,7 @@ class Retrainer:
             started_ms=started_ms, level=self._proving.level(self._registry.list(), champion), shadow=shadow,
             all_rows=shadow and trigger.kind == "drift",
         )  # fmt: skip
+        self._lookout.training_began()  # not before: what drifted is still new where shards or MLflow were away
         candidate = self._cluster.train(order, self._stopping)
         candidate["params"] |= {"trigger": trigger.kind, "trigger_reason": trigger.reason}
         candidate["forced"] = self._settings.force_promote and not candidate["passed"]

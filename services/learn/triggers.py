@@ -1,7 +1,11 @@
-"""Step 11 of the way of a reading: when to retrain. Pure: every method gets the clock as an argument."""
+"""Step 11 of the way of a reading: when to retrain. Pure: every method gets the clock as an argument.
+
+Operators ask from threads of their own; all else is for one thread.
+"""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 __all__ = ["NOTHING_NEW", "News", "Trigger", "Triggers"]
@@ -31,10 +35,11 @@ class Triggers:
 
     ``every_s`` is the length of the schedule's grid (0: no schedule): missed slots are skipped, never made up for.
     The first model does not wait for a slot: it is due as soon as there is history enough; the owner sets
-    ``has_model`` once there is one. ``rows`` new rows are due for themselves (0: never), and so is a drift. After each
-    end no retraining starts by itself for ``cool_down_s``, and neither drift nor volume starts one for ``rest`` times
-    as long as it took: where many sites drift in turn, most of the time nothing is trained. An operator's may. All
-    times are seconds of one monotonic clock.
+    ``has_model`` once there is one, and :meth:`goes_on` keeps to the grid of before a restart. ``rows`` new rows are
+    due for themselves (0: never), and so is a drift. After each end no retraining starts by itself for
+    ``cool_down_s``, and neither drift nor volume starts one for ``rest`` times as long as it took: where many sites
+    drift in turn, most of the time nothing is trained. An operator's may. All times are seconds of one monotonic
+    clock.
 
     >>> triggers = Triggers(every_s=60, cool_down_s=5, min_days=2, now_s=0)
     >>> triggers.has_model = True
@@ -56,6 +61,7 @@ class Triggers:
         self._quiet_until_s = now_s
         self._started_s = self._rested_s = now_s
         self._trained_s: float | None = None
+        self._asking = threading.Lock()
         self._asked: str | None = None
         self._running = False
 
@@ -66,12 +72,17 @@ class Triggers:
 
     def ask(self, reason: str) -> str | None:
         """An operator's wish; ``None`` when it is taken, else the reason why not."""
-        if self._running:
-            return "a retraining is already running"
-        if self._asked is not None:
-            return "a retraining is already asked for"
-        self._asked = reason
+        with self._asking:
+            if self._running:
+                return "a retraining is already running"
+            if self._asked is not None:
+                return "a retraining is already asked for"
+            self._asked = reason
         return None
+
+    def goes_on(self, trained_s: float) -> None:
+        """The newest model was trained then, by a process before this one: the next slot is ``every_s`` after it."""
+        self._slot_s = min(self._slot_s, trained_s + self._every_s)
 
     def due(self, now_s: float, history_days: float, news: News = NOTHING_NEW) -> Trigger | None:
         """What would start a retraining now; calling it changes nothing."""
@@ -99,11 +110,16 @@ class Triggers:
             return None
         return max(now_s, self._quiet_until_s, self._slot_s if self.has_model else now_s)
 
-    def started(self, now_s: float) -> None:
-        """A retraining starts: takes the wish, and moves the schedule to its next slot after ``now_s``."""
-        self._running = True
+    def started(self, now_s: float, kind: str) -> None:
+        """A retraining starts, for a trigger of this kind; moves the schedule to its next slot after ``now_s``.
+
+        A wish that came since the trigger was looked for starts the next one.
+        """
+        with self._asking:
+            self._running = True
+            if kind == "operator":
+                self._asked = None
         self._started_s, self._trained_s = now_s, None
-        self._asked = None
         if self._every_s and now_s >= self._slot_s:
             self._slot_s += ((now_s - self._slot_s) // self._every_s + 1) * self._every_s
 

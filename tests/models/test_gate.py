@@ -27,7 +27,7 @@ def days_of(ratios, rival=1.0):
     """A model and its rival, hour by hour, a ratio of errors a day."""
     n = 24 * len(ratios)
     level = np.repeat(np.asarray(ratios, dtype=np.float32), 24)[:, None, None]
-    model = errors(n=n, persistence=9.0, naive=9.0)
+    model = errors(n=n, climatology=9.0, persistence=9.0, naive=9.0)
     return replace(model, model=model.model / 0.5 * rival * level), errors(rival, n=n, persistence=9.0, naive=9.0)
 
 
@@ -46,8 +46,10 @@ def test_a_better_challenger_is_promoted_with_evidence():
     [
         (errors(1.1), errors(2.0), "persistence and the 24-hour naive"),
         (errors(0.9, naive=0.8), errors(2.0), "the 24-hour naive"),
-        (errors(0.9), errors(0.8), "v3"),
-        (errors(0.8), errors(0.8), "v3"),
+        (errors(0.9, climatology=2.0), errors(0.8), "v3"),
+        (errors(0.8, climatology=2.0), errors(0.8), "v3"),
+        (errors(0.9, climatology=0.8), errors(2.0), "the climatology"),
+        (errors(0.9), errors(0.8), "v3 and the climatology"),
     ],
 )
 def test_a_challenger_that_does_not_beat_everyone_is_refused(challenger, champion, named):

@@ -6,7 +6,7 @@ import pytest
 from edge.reading import VOCABULARY
 from models.spec import ForecastSpec, Place
 from services.ingest.forecasting import zone_forecasts
-from services.ingest.watch import Watch
+from services.ingest.watch import KEPT_EVENTS, Event, Watch
 from services.store.rows import SiteStep
 from tests.services.ingest.samples import T0
 
@@ -58,6 +58,19 @@ def test_a_stuck_sensor_is_kept_out_and_named():
     assert [(event.kind, event.zone, event.words) for event in made.events] == [("stuck", "south", words)]
     assert made.counts == {"stuck": 1}
     assert made.faults_now() == 1
+
+
+def test_faults_do_not_push_out_a_drift():
+    """A training may wait for days to answer it, while a bad sensor fails again and again."""
+    made = watch()
+    made._tell(Event(0, "demo", None, "input drift", "it drifts"))
+    for at_ms in range(1, 2 * KEPT_EVENTS):
+        made._tell(Event(at_ms, "demo", "south", "spike", "it spikes"))
+    again = watch()
+    again.load(made.state())
+    for told in (made.events, again.events):
+        assert [event.kind for event in told].count("input drift") == 1
+        assert (len(told), told[0].at_ms, told[-1].at_ms) == (KEPT_EVENTS + 1, 0, 2 * KEPT_EVENTS - 1)
 
 
 @pytest.mark.parametrize("cut", [STUCK_AT + 2, STUCK_AT + DAY])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,57 @@ def test_alias_moved_in_mlflow_is_followed(make: Make, cluster: FakeCluster, tmp
     client.set_registered_model_alias("hothouse", "champion", "1")
     retrainer.watch()
     assert retrainer.status()["last_error"] == ""
+
+
+def test_a_move_in_mlflow_keeps_what_served_as_previous(make: Make, cluster: FakeCluster, tmp_path: Path) -> None:
+    """A rollback goes back to it; and a model that was made for other rows is not served however it became champion."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.sqlite'}")
+    retrainer = make(retrain_every_s=0)
+    cluster.results = [True, True, False, False]
+    for _ in range(4):
+        retrainer.trigger("test")
+        retrainer.retrain_if_due()
+    client.set_registered_model_alias("hothouse", "champion", "3")
+    retrainer.watch()
+    assert retrainer.rollback() == {"version": "v2", "before": "v3"}
+    manifest = tmp_path / "run4" / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"schema_hash": "other"}))
+    client.set_registered_model_alias("hothouse", "champion", "4")
+    retrainer.watch()
+    assert cluster.slot == "v2"
+    assert "v4 cannot serve, v2 stays: it was made for schema other" in cluster.events[-1]["message"]
+
+
+def test_a_promotion_that_mlflow_cuts_short_is_completed(
+    make: Make, cluster: FakeCluster, registry: Registry, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow goes away between the two aliases: what served before is ``previous`` once it is back, and the reason is
+    the verdict's.
+    """
+    monkeypatch.setattr("services.learn.retrainer.REGISTER_S", 0.01)
+    retrainer, keep, tried = make(), registry.keep_previous, list[str]()
+    cluster.results = [True, True, True]
+    for _ in range(2):
+        retrainer.retrain_if_due()
+        clock.now_s += 100
+
+    def away(version: str) -> None:
+        tried.append(version)
+        if len(tried) < 3:
+            raise RegistryError("MLflow does not answer at http://mlflow")
+        keep(version)
+
+    monkeypatch.setattr(registry, "keep_previous", away)
+    retrainer.retrain_if_due()
+    for _ in range(2):
+        retrainer.watch()
+    assert (registry.champion(), cluster.slot, tried[0]) == ("v3", "v3", "v2")
+    swap = next(event for event in reversed(cluster.events) if event["kind"] == "swap")
+    assert swap["version"] == "v3"
+    assert "moved in MLflow" not in swap["reason"]
+    assert retrainer.rollback() == {"version": "v2", "before": "v3"}
 
 
 def test_rollback_and_promote_reach_the_slot_at_once(make: Make, cluster: FakeCluster, clock: Clock) -> None:
@@ -342,6 +394,25 @@ def test_a_drift_whose_training_failed_is_not_tried_without_end(make: Make, clus
         retrainer.retrain_if_due()
     assert (retrainer.status()["failed"], retrainer.status()["retrains"]) == (1, 1)
     cluster.drifts.append((502, "out_temp_c is 6 degC below the two weeks before"))
+    clock.now_s += 10
+    retrainer.retrain_if_due()
+    assert retrainer.status()["last_run"]["version"] == "v2"
+
+
+def test_a_drift_is_still_new_where_a_training_could_not_begin(
+    make: Make, cluster: FakeCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard that is away when its rows are wanted costs one try, not the answer to the drift."""
+    retrainer = make(retrain_every_s=0)
+    cluster.results = [True, True]
+    retrainer.trigger("the first")
+    retrainer.retrain_if_due()
+    cluster.drifts = [(501, "rh_pct errors are 2.1 times as large")]
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, "flush", lambda: (_ for _ in ()).throw(TrainingError("shard-0 did not write its rows")))
+        clock.now_s += 10
+        retrainer.retrain_if_due()
+    assert retrainer.status()["failed"] == 1
     clock.now_s += 10
     retrainer.retrain_if_due()
     assert retrainer.status()["last_run"]["version"] == "v2"

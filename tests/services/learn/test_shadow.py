@@ -284,6 +284,24 @@ def test_a_champion_that_cannot_be_compared_is_watched_no_longer(
     assert "could not be compared with v1: lost" in cluster.events[-1]["reason"]
 
 
+def test_a_champion_whose_files_are_damaged_goes_by_itself(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
+    """While it is watched: a replica that restarts could not load it; the one before serves again."""
+    promoted(retrainer, cluster, clock)
+    (cluster.folder / "run2" / "weights.safetensors").write_bytes(b"torn")
+    later(cluster, clock, 2)
+    for _ in range(PATIENCE - 1):
+        with pytest.raises(ArtefactError):
+            retrainer.prove()
+        assert cluster.slot == "v2"
+        clock.now_s += 1000
+    retrainer.prove()
+    row = next(row for row in retrainer.models() if row["version"] == "v2")
+    assert (cluster.slot, row["stage"]) == ("v1", "withdrawn")
+    assert "It cannot serve: the weights in" in row["reason"]
+
+
 def test_a_champion_that_is_no_worse_stays(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
     """It is looked at once an hour of rows, each look with a smaller part of the budget, until its watch is over."""
     promoted(retrainer, cluster, clock)
@@ -323,6 +341,24 @@ def test_a_drift_is_trained_on_all_rows(make: Make, cluster: FakeCluster, clock:
             clock.now_s += 1000
             retrainer.retrain_if_due()
         assert (cluster.orders[-1].shadow, cluster.orders[-1].all_rows) == (expected, expected)
+
+
+def test_a_drift_while_a_challenger_is_in_shadow_is_told_and_answered_later(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
+    """It may take days until the next training can begin."""
+    cluster.drifts = [(501, "rh_pct errors are 2.1 times as large")]
+    clock.now_s += 1000
+    retrainer.retrain_if_due()
+    assert (cluster.kinds()[-1], len(cluster.orders)) == ("drift", 2)
+    later(cluster, clock, 6)
+    cluster.verdicts, cluster.results = [False], ["shadow"]
+    retrainer.prove()
+    clock.now_s += 1000
+    retrainer.watch()
+    retrainer.retrain_if_due()
+    assert len(cluster.orders) == 3
+    assert cluster.kinds().count("drift") == 1
 
 
 def test_submitted_models_are_judged_like_others(make: Make, cluster: FakeCluster, clock: Clock) -> None:
