@@ -25,7 +25,6 @@ from services.errors import StartError
 from services.folder import FolderLock
 from services.interrupts import deferred_interrupts
 from services.log import gateway_options, open_settings_log
-from services.messages import NAMESPACE, shard_actor
 from services.supervise import ChildProcess
 
 __all__ = ["System"]
@@ -36,7 +35,6 @@ _log = logging.getLogger(__name__)
 
 REPORT_S = 1.0
 GATEWAY_QUIET_S = 10.0
-SHARD_CPUS = 0.1
 SHARD_START_S = 60.0
 SHARD_STOP_S = 4.0
 SHARD_ABANDON_S = 1.0
@@ -211,19 +209,10 @@ class System:
 def _start_shards(settings: Settings) -> list[Any]:
     """The shard actors, each with its share of the partitions."""
     with deferred_interrupts():
-        import ray
-
-        from services.ingest.actor import ShardActor
+        from services.ingest.actor import start_shard
 
     count, partitions = settings.stream.shards, range(settings.log.partitions)
-    start = ray.remote(ShardActor).options
-    return [
-        start(
-            name=shard_actor(index), namespace=NAMESPACE, num_cpus=SHARD_CPUS, max_restarts=-1, max_task_retries=0,
-            max_concurrency=8,
-        ).remote(settings, index, list(partitions[index::count]))
-        for index in range(count)
-    ]  # fmt: skip
+    return [start_shard(settings, index, list(partitions[index::count])) for index in range(count)]
 
 
 def _await_shards(shards: Sequence[Any]) -> None:

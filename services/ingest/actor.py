@@ -40,7 +40,7 @@ from services.messages import (
 )  # fmt: skip
 from services.observe.logs import log_to_file
 
-__all__ = ["BoardLink", "ShardActor"]
+__all__ = ["BoardLink", "ShardActor", "start_shard"]
 
 _log = logging.getLogger(__name__)
 
@@ -52,13 +52,17 @@ FIND_EVERY_S = 0.25
 BOARD_TIMEOUT_S = 5.0
 BOARD_RETRY_S = 0.5
 MAX_UNSENT = 2_000
+SHARD_CPUS = 0.1
+THREADS = QUESTION_THREADS = 8
+QUESTIONS = "questions"
+
+_question = ray.method(concurrency_group=QUESTIONS)
+"""For what never waits for a disk. ``stats`` and ``flush`` do, and callers that give up and ask again may leave a call
+in every thread; so questions have threads of their own."""
 
 
 class ShardActor:
-    """Started by the composition root as a named actor (``max_restarts=-1, max_task_retries=0``).
-
-    All calls are idempotent.
-    """
+    """A named actor, see :func:`start_shard`. All calls are idempotent."""
 
     def __init__(self, settings: Settings, index: int, partitions: Sequence[int]) -> None:
         log_to_file(settings.logs_dir, shard_actor(index))
@@ -74,6 +78,7 @@ class ShardActor:
         self._thread = threading.Thread(target=self._run, name="shard", daemon=True)
         self._thread.start()
 
+    @_question
     def ping(self) -> str:
         """``ok`` while the rounds go on; raises ``RuntimeError`` with the reason once they have ended."""
         if self._ended:
@@ -88,14 +93,17 @@ class ShardActor:
         """Make the history complete up to what was read; partition -> offset reached."""
         return {str(number): offset for number, offset in self._shard.flush().items()}
 
+    @_question
     def window(self, site: str, zone: str) -> Window | None:
         """See :meth:`Shard.window`."""
         return self._shard.window(site, zone)
 
+    @_question
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
         """See :meth:`Shard.baseline`."""
         return self._shard.baseline(site, zone, origin_ms, now)
 
+    @_question
     def refresh(self) -> None:
         """Compute the last step's forecasts again at once, as after a swap."""
         self._shard.refresh()
@@ -130,6 +138,16 @@ class ShardActor:
                 # The state in memory may be half changed. The snapshot is whole: Ray restarts this process from it.
                 _log.exception("the shard ends with an error and is restarted")
                 os._exit(1)
+
+
+def start_shard(settings: Settings, index: int, partitions: Sequence[int], kind: type[ShardActor] = ShardActor) -> Any:
+    """Start the shard of that index; returns its handle, with which it ends."""
+    # Ray takes groups here alone, not with the options of one actor, and writes into the dictionary.
+    actor: Any = ray.remote(
+        num_cpus=SHARD_CPUS, max_restarts=-1, max_task_retries=0, max_concurrency=THREADS,
+        concurrency_groups={QUESTIONS: QUESTION_THREADS},
+    )(kind)  # fmt: skip
+    return actor.options(name=shard_actor(index), namespace=NAMESPACE).remote(settings, index, partitions)
 
 
 class _ForecasterLink:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import ray
 from typer.testing import CliRunner
 
@@ -32,6 +31,7 @@ from services.runtime import RayRuntime, free_port
 from services.serve.deployment import start_actors, start_serving
 from tests.patience import patience_s
 from tests.ray.learning_shard import LearningShard
+from tests.ray.runtime import processes
 from tests.services.learn.synthetic import START_MS, write_history
 from tests.services.serve.fakes import zone_forecast
 
@@ -189,18 +189,6 @@ class Loop:
                 return found
             time.sleep(0.1)
         raise AssertionError(f"not within {limit_s:g} s: {what}; {self.status()}")
-
-
-def processes(title: str) -> list[psutil.Process]:
-    """Ours whose command line begins with ``title``."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if " ".join(process.cmdline()).startswith(title):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
 
 
 def save_network(folder: Path, network: QuantileNetwork, spec: ForecastSpec, to_ms: int) -> Path:

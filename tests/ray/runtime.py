@@ -1,4 +1,4 @@
-"""Ray for a test, started with patience and ended whatever happens."""
+"""Ray for a test, started with patience and ended whatever happens; and its processes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psutil
 import ray
 
 from services.runtime import NOT_IN_TIME
 
-__all__ = ["local_ray", "once_more"]
+__all__ = ["local_ray", "once_more", "processes"]
 
 
 @contextmanager
@@ -37,3 +38,15 @@ def once_more(start: Callable[[], Any]) -> Any:
         if NOT_IN_TIME not in str(error):
             raise
     return start()
+
+
+def processes(title: str) -> list[psutil.Process]:
+    """Ours whose command line begins with ``title``."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if " ".join(process.cmdline()).startswith(title):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,12 +19,14 @@ from models.features import build_inputs
 from models.network import QuantileNetwork
 from models.spec import Place
 from services.config import Settings, load_settings
+from services.demo.probe import Probe
 from services.forecast_spec import forecast_spec
 from services.messages import APP_NAME, FORECASTER_DEPLOYMENT, NAMESPACE, ForecastRequest, shard_actor
 from services.runtime import RayRuntime
 from services.serve.deployment import ServingActors, start_actors, start_serving
 from tests.patience import patience_s, until
 from tests.ray.fake_shard import FakeShard
+from tests.ray.runtime import processes
 from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -204,13 +205,45 @@ def test_a_corrupt_champion_leaves_the_old_one(serving: Serving) -> None:
     assert (report["version"], "altered" in report["error"]) == ("v20", True)
 
 
+def test_a_killed_controller_costs_no_request_and_stops_no_swap(serving: Serving) -> None:
+    """After kill -9 of Serve's controller requests are answered on, by the replicas that were there; a champion that is
+    set while it is away serves; and it comes back.
+    """
+    from ray import serve
+
+    serving.swap_to("v25", save_model(serving.settings, "v25"))
+    next_one = save_model(serving.settings, "v26")
+    zones = [("demo", "north-1")]
+    probes = {"GET": Probe(serving.url, zones), "POST": Probe(serving.url, zones, 5.0, {"vent_lee_pct": 30.0})}
+    replicas = {process.pid for process in processes("ray::ServeReplica:hothouse:")}
+    for probe in probes.values():
+        probe.start()
+    try:
+        until(lambda: probes["POST"].versions["v25"], "v25 answers")
+        (killed,) = processes("ray::ServeController")
+        killed.kill()
+        until(lambda: not live(killed), "the controller is gone")
+        serving.swap_to("v26", next_one)
+        until(lambda: probes["POST"].versions["v26"], "v26 answers")
+        until(lambda: processes("ray::ServeController"), "the controller is back")
+        until(lambda: serve.status().applications[APP_NAME].status == "RUNNING", "it knows the application again")
+        asked = len(probes["GET"].latencies_ms)
+        until(lambda: len(probes["GET"].latencies_ms) > asked + 100, "requests are answered on")
+    finally:
+        for probe in probes.values():
+            probe.stop()
+    # An answer that takes longer than a second says how busy the machine is, and is left out.
+    failed = {name: {kind for kind in probe.result()["failures"] if "Timeout" not in kind}
+              for name, probe in probes.items()}  # fmt: skip
+    assert not any(failed.values()), failed
+    assert {process.pid for process in processes("ray::ServeReplica:hothouse:")} == replicas
+
+
 def test_a_killed_forecaster_comes_back_with_the_champion(serving: Serving) -> None:
     """After kill -9 of the replica, /predict answers on, and a new replica serves the slot's champion."""
     serving.swap_to("v30", save_model(serving.settings, "v30"))
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess, ProcessLookupError):
-            if "ServeReplica:hothouse:Forecaster" in " ".join(process.cmdline()):
-                os.kill(process.pid, 9)
+    for process in processes("ray::ServeReplica:hothouse:Forecaster"):
+        process.kill()
     assert serving.http.get("/predict", params={"zone": "north-1"}).status_code == 200
 
     def answers() -> bool:

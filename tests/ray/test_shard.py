@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import ray
 from ray import serve
 
 from edge.log import SqliteLog
 from services.config import Settings, load_settings
-from services.ingest.actor import ShardActor
+from services.ingest.actor import THREADS, ShardActor, start_shard
 from services.messages import (
     APP_NAME,
     BOARD_ACTOR,
@@ -68,7 +69,7 @@ class BaselineForecaster:
 
 
 class PidShard(ShardActor):
-    """A shard that tells its process, so that a test can kill it, and whether it imported torch."""
+    """A shard that tells its process, so that a test can kill it, and whether it imported torch; its disk can hang."""
 
     def pid(self) -> int:
         return os.getpid()
@@ -77,6 +78,10 @@ class PidShard(ShardActor):
         import sys
 
         return [name for name in ("torch", "mlflow") if name in sys.modules]
+
+    def hang(self) -> None:
+        """As in a round that waits for a disk for ever."""
+        self._shard._round.acquire()
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +104,7 @@ def runtime() -> Iterator[Any]:
 
 
 def started(settings: Settings, index: int) -> Any:
-    options = {"namespace": NAMESPACE, "num_cpus": 0.1, "max_restarts": -1, "max_task_retries": 0}
-    actor = ray.remote(PidShard).options(name=shard_actor(index), max_concurrency=4, **options)
-    return actor.remote(settings, index, range(settings.log.partitions))
+    return start_shard(settings, index, range(settings.log.partitions), PidShard)
 
 
 def until(condition: Callable[[], Any]) -> Any:
@@ -183,5 +186,28 @@ def test_a_restarted_board_is_told_everything_again(runtime: Any, tmp_path: Path
     ray.kill(runtime, no_restart=False)
     until(lambda: told(first))
     ask(actor, "stop")
+    ray.kill(actor)
+    log.close()
+
+
+def test_questions_do_not_wait_behind_calls_that_wait_for_a_disk(runtime: Any, tmp_path: Path) -> None:
+    """While abandoned calls for figures hold every thread there is for them, a what-if finds its window."""
+    settings = load_settings(data_dir=tmp_path, log={"partitions": 1})
+    log = SqliteLog(settings.log_path, 1)
+    actor = started(settings, 8)
+    log.append(list(day(10)))
+    targets = len(settings.forecast.targets)
+    window = until(lambda: ray.get(actor.window.remote("demo", "z1"), timeout=patience_s(10)))
+    ask(actor, "hang")
+    abandoned = [actor.stats.remote() for _ in range(THREADS)] + [actor.flush.remote() for _ in range(THREADS)]
+    assert not ray.wait(abandoned, num_returns=1, timeout=1)[0]
+    found = ray.get_actor(shard_actor(8), NAMESPACE)  # as the API does
+    again = ray.get(found.window.remote("demo", "z1"), timeout=patience_s(10))
+    assert again["origin_ms"] == window["origin_ms"]
+    now = np.full((1, targets), 20.0, np.float32)
+    asked = found.baseline.remote("demo", "z1", window["origin_ms"], now)
+    assert ray.get(asked, timeout=patience_s(10)).shape[0] == 1
+    assert (ask(found, "refresh"), ask(found, "ping")) == (None, "ok")
+    assert not ray.wait(abandoned, num_returns=1, timeout=0)[0]
     ray.kill(actor)
     log.close()
