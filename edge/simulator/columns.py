@@ -36,7 +36,7 @@ import numpy.typing as npt
 
 from edge.reading import VOCABULARY, base_metric, is_name
 
-__all__ = ["Column", "Mapping", "RecordingError", "convert", "find_column", "is_valve_code", "load_mapping"]
+__all__ = ["Column", "Mapping", "RecordingError", "convert", "find_column", "load_mapping"]
 
 F64 = npt.NDArray[np.float64]
 
@@ -49,7 +49,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one column holds. ``device`` empty: the device that usually reports the metric.
 
     ``coding`` says what the numbers are: ``sectors``, a wind direction as a bit (1 north, 2 north-east … 128
-    north-west); ``dosing``, a CO₂ valve as 1 dosing / 2 off, as 0…1, or in per cent (see :func:`is_valve_code`).
+    north-west); ``dosing``, a CO₂ valve as 1 dosing / 2 off, as 0…1, or in per cent (see :func:`convert`).
     """
 
     metric: str
@@ -145,30 +145,24 @@ def find_column(name: str, mapping: Mapping) -> Column | None:
     return None
 
 
-def is_valve_code(values: F64) -> bool:
-    """Whether a CO₂ valve is recorded as 1 dosing / 2 off: every value lies between 1 and 2 (averages do too).
+def convert(column: Column, raw: F64, least: F64, most: F64) -> F64:
+    """The metric's values of a column's numbers ``raw [N]``.
 
-    All the zones of a recording are asked together, since one of them may have kept its valve shut throughout.
+    ``least`` and ``most``, ``[N]``, are the extremes that any zone had in that column until each row: what a number
+    means must not depend on numbers that come after it. A CO₂ valve that was always from 1 to 2 is a code (averages of
+    it, too); one that was never more than 1 is a share of time; else it is in per cent.
 
-    >>> is_valve_code(np.array([1, 2, 1.5, np.nan])), is_valve_code(np.array([0, 1, 1]))
-    (True, False)
-    """
-    given = values[np.isfinite(values)]
-    return bool(given.size) and bool(((given >= 1) & (given <= 2)).all())
-
-
-def convert(column: Column, raw: F64, everywhere: F64) -> F64:
-    """The metric's values of a column's numbers; ``everywhere`` holds that column of all zones, to tell its coding.
+    >>> valve, raw = Column("co2_dosing_pct", coding="dosing"), np.array([1, 2, 1.5])
+    >>> convert(valve, raw, np.full(3, 1.0), np.full(3, 2.0)).tolist()
+    [100.0, 0.0, 50.0]
+    >>> convert(valve, raw, np.full(3, 0.0), np.full(3, 2.0)).tolist()
+    [1.0, 2.0, 1.5]
 
     A metric that cannot be negative but is by at most 2 % of its range (the dark offset of a PAR sensor, a vent at
     −0.3 %) becomes 0. Whatever else is out of range stays as it is and is refused downstream, where that is counted.
     """
-    given = everywhere[np.isfinite(everywhere)]
     if column.coding == "dosing":
-        if is_valve_code(everywhere):
-            values = (2 - raw) * 100
-        else:
-            values = raw * 100 if given.size and given.max() <= 1 else raw.copy()
+        values = np.where((least >= 1) & (most <= 2), (2 - raw) * 100, np.where(most <= 1, raw * 100, raw))
     elif column.coding == "sectors":
         bits = np.log2(np.where(raw > 0, raw, np.nan))
         # The average of two bits is no direction: missing.

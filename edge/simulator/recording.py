@@ -2,7 +2,7 @@
 
 A file has a ``time`` column and one column a measurement (see :mod:`edge.simulator.columns`). ``time`` is what the
 site's clock showed (:mod:`edge.simulator.local_time` says how a clock that is put back and forth is read), or carries
-its UTC offset.
+its UTC offset. Hidden files are none of it. Beside recordings, a file without time or rows is left out, with a note.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from edge.simulator.columns import Mapping, RecordingError, convert, find_column
 from edge.simulator.local_time import to_utc_ms
 from edge.simulator.source import WEATHER, device_of
 
-__all__ = ["DeviceTable", "Recording", "RecordingError", "load_recording"]
+__all__ = ["DeviceTable", "Recording", "RecordingError", "Source", "load_recording"]
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
+_DAY_MS = 86_400_000
 _OPENERS: dict[str, Callable[..., Any]] = {".csv": Path.open, ".csv.xz": lzma.open, ".csv.gz": gzip.open}
 
 
@@ -47,14 +48,30 @@ class DeviceTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """A zone's file: ``name`` without its ending, column names as they stand there, first and last time.
+
+    ``is_utc``: its times carry a UTC offset; else they are a clock's.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    first_ms: int
+    last_ms: int
+    is_utc: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Recording:
     """A recording as its devices' tables; the weather station's comes first.
 
-    ``unmapped`` are the columns that no metric was found for; ``notes`` says, one sentence each, what was left out.
+    ``sources`` are the files of ``zones``; ``unmapped`` are the columns that no metric was found for; ``notes`` says,
+    one sentence each, what was left out.
     """
 
     site: str
     zones: tuple[str, ...]
+    sources: tuple[Source, ...]
     timezone: str
     latitude: float | None
     longitude: float | None
@@ -67,6 +84,7 @@ class Recording:
 @dataclass(frozen=True, slots=True)
 class _ZoneFile:
     zone: str
+    source: Source
     times_ms: I64
     columns: dict[str, F64]  # mapped columns only, as recorded
     unmapped: list[str]
@@ -97,7 +115,7 @@ def load_recording(
     paths = sorted(path for path in folder.iterdir() if _kind(path))
     if not paths:
         raise RecordingError(f"{folder} holds no recording: no file there ends in .csv, .csv.xz, .csv.gz or .parquet")
-    files = [_read_zone(path, said, zone_info) for path in paths]
+    files, left_out = _read_all(paths, said, zone_info)
     zones = [file.zone for file in files]
     if len(set(zones)) < len(zones):
         raise RecordingError(f"two files in {folder} are the same zone: {', '.join(p.name for p in paths)}")
@@ -105,40 +123,61 @@ def load_recording(
     if not tables:
         raise RecordingError(f"{folder} holds no value of a column that is understood")
     return Recording(
-        site=_name(site or said.site or folder.resolve().name),
+        site=_name(site or said.site or folder.resolve().name, "" if site or said.site else "site"),
         zones=tuple(zones),
+        sources=tuple(file.source for file in files),
         timezone=said.timezone,
         latitude=said.latitude if latitude is None else latitude,
         longitude=said.longitude if longitude is None else longitude,
         interval_ms=_interval_ms(files),
         tables=tuple(tables),
         unmapped=tuple(sorted({name for file in files for name in file.unmapped})),
-        notes=tuple(note for file in files for note in file.notes),
+        notes=(*left_out, *(note for file in files for note in file.notes)),
     )
 
 
 def _kind(path: Path) -> str:
     """The ending that says how to read a file, empty where it is not a recording."""
     name = path.name.lower()
-    return next((ending for ending in (*_OPENERS, ".parquet") if name.endswith(ending)), "") if path.is_file() else ""
+    if name.startswith(".") or not path.is_file():  # systems keep notes of their own beside files, as ._zone.csv
+        return ""
+    return next((ending for ending in (*_OPENERS, ".parquet") if name.endswith(ending)), "")
 
 
-def _name(text: str) -> str:
-    cleaned = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).lstrip("_.-")[:64]
+def _name(text: str, otherwise: str = "") -> str:
+    """``text`` as a name of a site or zone; ``otherwise`` where none of its letters may be in one."""
+    cleaned = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).lstrip("_.-")[:64] or otherwise
     if not is_name(cleaned):
         raise RecordingError(f"{text!r} cannot name a site or a zone: it needs a letter or digit")
     return cleaned
 
 
-def _read_zone(path: Path, said: Mapping, zone: zoneinfo.ZoneInfo) -> _ZoneFile:
+class _NoRecordingError(RecordingError):
+    """A file that may lie beside recordings, and is none."""
+
+
+def _read_all(paths: Sequence[Path], said: Mapping, zone: zoneinfo.ZoneInfo) -> tuple[list[_ZoneFile], list[str]]:
+    """The files that are recordings, and a sentence on each that is none; raises where all are none."""
+    files, left_out = [], []
+    for number, path in enumerate(paths, 1):
+        try:
+            files.append(_read_zone(path, said, zone, f"zone-{number}"))
+        except _NoRecordingError as error:
+            left_out.append(error)
+    if not files:
+        raise left_out[0]
+    return files, [f"{error}: left out" for error in left_out]
+
+
+def _read_zone(path: Path, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: str) -> _ZoneFile:
     kind = _kind(path)
     read = _read_parquet if kind == ".parquet" else _read_csv
     try:
-        times, is_utc, columns, unmapped = read(path, kind, said)
+        header, times, is_utc, columns, unmapped = read(path, kind, said)
     except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise RecordingError(f"{path.name} is damaged or cannot be read: {error}") from error
     if times.size == 0:
-        raise RecordingError(f"{path.name} holds a header and no row")
+        raise _NoRecordingError(f"{path.name} holds a header and no row")
     rows, utc_ms = to_utc_ms(times, zoneinfo.ZoneInfo("UTC") if is_utc else zone, said.clock)
     notes = []
     if rows.size < times.size:
@@ -148,45 +187,64 @@ def _read_zone(path: Path, said: Mapping, zone: zoneinfo.ZoneInfo) -> _ZoneFile:
             f"or is one that the clock never showed{hint}"
         )
     stem = path.name[: -len(kind)]
-    return _ZoneFile(_name(stem), utc_ms, {name: raw[rows] for name, raw in columns.items()}, unmapped, notes)
+    source = Source(stem, tuple(header), int(utc_ms[0]), int(utc_ms[-1]), is_utc)
+    values = {name: raw[rows] for name, raw in columns.items()}
+    return _ZoneFile(_name(stem, otherwise), source, utc_ms, values, unmapped, notes)
 
 
-def _read_csv(path: Path, kind: str, said: Mapping) -> tuple[I64, bool, dict[str, F64], list[str]]:
+_Read = tuple[list[str], I64, bool, dict[str, F64], list[str]]
+"""Header, times, whether they are UTC, columns by name, names of those without a meaning."""
+
+
+def _read_csv(path: Path, kind: str, said: Mapping) -> _Read:
     with _OPENERS[kind](path, mode="rt", encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file)
         header = next(reader, [])
         place, wanted, unmapped = _understand(path, header, said)
         rows, moments = [], []
         for row in reader:
-            if not row:
+            if not any(row):  # spreadsheets end in lines of commas
                 continue
             if len(row) != len(header):
                 raise RecordingError(
                     f"{path.name} is damaged: line {reader.line_num} has {len(row)} cells, its header {len(header)}"
                 )
             rows.append(row)
-            try:
-                moments.append(datetime.fromisoformat(row[place].strip()))
-            except ValueError as error:
-                wrong = f"{path.name}, line {reader.line_num}: {row[place][:40]!r} is no time"
-                raise RecordingError(f"{wrong} such as 2022-02-01 00:05") from error
+            moments.append(_moment(row[place], f"{path.name}, line {reader.line_num}"))
+    times, is_utc = _times(moments, path)
+    columns = {header[at].strip(): _numbers([row[at] for row in rows]) for at in wanted}
+    return [name.strip() for name in header], times, is_utc, columns, unmapped
+
+
+def _moment(text: str, where: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise RecordingError(f"{where}: {text[:40]!r} is no time such as 2022-02-01 00:05") from error
+
+
+def _times(moments: Sequence[datetime], path: Path) -> tuple[I64, bool]:
+    """Milliseconds since 1970, and whether they are UTC; else they are a clock's, read as if it showed UTC."""
     aware = {moment.tzinfo is not None for moment in moments}
     if len(aware) > 1:
         raise RecordingError(f"{path.name}: some times carry a UTC offset and some do not")
     seconds = [(moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() for moment in moments]
-    times = np.round(np.array(seconds, dtype=np.float64) * 1000).astype(np.int64)
-    columns = {header[at].strip(): np.array([_number(row[at]) for row in rows], dtype=np.float64) for at in wanted}
-    return times, aware == {True}, columns, unmapped
+    return np.round(np.array(seconds, dtype=np.float64) * 1000).astype(np.int64), aware == {True}
 
 
-def _number(cell: str) -> float:
-    try:
-        return float(cell) if cell else np.nan
-    except ValueError:
-        return np.nan  # a word in place of a number ("NULL", "#N/A") is a missing value
+def _numbers(cells: Sequence[str | None]) -> F64:
+    """Cells as numbers; a word in place of one ("NULL", "#N/A") is a missing value."""
+
+    def number(cell: str | None) -> float:
+        try:
+            return float(cell) if cell else np.nan
+        except ValueError:
+            return np.nan
+
+    return np.array([number(cell) for cell in cells], dtype=np.float64)
 
 
-def _read_parquet(path: Path, kind: str, said: Mapping) -> tuple[I64, bool, dict[str, F64], list[str]]:
+def _read_parquet(path: Path, kind: str, said: Mapping) -> _Read:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -196,29 +254,43 @@ def _read_parquet(path: Path, kind: str, said: Mapping) -> tuple[I64, bool, dict
         table = pq.read_table(path)
         header = list(table.column_names)
         place, wanted, unmapped = _understand(path, header, said)
-        times = table.column(place)
-        if pa.types.is_string(times.type) or pa.types.is_large_string(times.type):
-            times = times.cast(pa.timestamp("ms"))
-        if not pa.types.is_timestamp(times.type) or times.null_count:
+        times = _plain(table.column(place))
+        if pa.types.is_string(times.type) and not times.null_count:
+            shown, is_utc = _times([_moment(text, path.name) for text in times.to_pylist()], path)
+        elif pa.types.is_timestamp(times.type) and not times.null_count:
+            is_utc = times.type.tz is not None
+            shown = times.cast(pa.timestamp("ms", tz=times.type.tz), safe=False).cast(pa.int64()).to_numpy()
+        else:
             raise RecordingError(f"{path.name}: its {said.time} column is {times.type}, not a timestamp in every row")
-        is_utc = times.type.tz is not None
-        local = times.cast(pa.timestamp("ms", tz=times.type.tz), safe=False).cast(pa.int64()).to_numpy()
-        columns = {
-            header[at].strip(): np.array(
-                table.column(at).cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64
+        columns = {}
+        for at in wanted:
+            cells = _plain(table.column(at))
+            columns[header[at].strip()] = (
+                _numbers(cells.to_pylist())
+                if pa.types.is_string(cells.type)
+                else np.array(cells.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
             )
-            for at in wanted
-        }
     except pa.ArrowException as error:
         raise RecordingError(f"{path.name} is damaged or cannot be read: {error}") from error
-    return np.array(local, dtype=np.int64), is_utc, columns, unmapped
+    return [name.strip() for name in header], np.array(shown, dtype=np.int64), is_utc, columns, unmapped
+
+
+def _plain(column: Any) -> Any:
+    """A column of Parquet without dictionary, and text as one type."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    is_text = pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
+    return column.cast(pa.string()) if is_text else column
 
 
 def _understand(path: Path, header: Sequence[str], said: Mapping) -> tuple[int, list[int], list[str]]:
     """Where time stands, where columns with a meaning stand, and the names of the others."""
     names = [name.strip().lower() for name in header]
     if said.time not in names:
-        raise RecordingError(f"{path.name} has no column {said.time!r}; its columns are {', '.join(header[:6])} …")
+        shown = f"its columns are {', '.join(header[:6])} …" if header else "it is empty"
+        raise _NoRecordingError(f"{path.name} has no column {said.time!r}; {shown}")
     place = names.index(said.time)
     wanted, unmapped = [], []
     for at, name in enumerate(names):
@@ -233,10 +305,7 @@ def _understand(path: Path, header: Sequence[str], said: Mapping) -> tuple[int, 
 
 def _tables(files: Sequence[_ZoneFile], said: Mapping) -> list[DeviceTable]:
     """The devices' tables of all zones; a weather column is taken from the first zone that has it at an instant."""
-    everywhere = {
-        name: np.concatenate([file.columns[name] for file in files if name in file.columns])
-        for name in dict.fromkeys(name for file in files for name in file.columns)
-    }
+    extremes = {name: _extremes(files, name) for name in dict.fromkeys(n for file in files for n in file.columns)}
     times_ms = np.unique(np.concatenate([file.times_ms for file in files]))
     weather: dict[str, F64] = {}
     tables = []
@@ -245,7 +314,7 @@ def _tables(files: Sequence[_ZoneFile], said: Mapping) -> list[DeviceTable]:
         for name, raw in file.columns.items():
             column = find_column(name, said)
             assert column is not None
-            values = convert(column, raw, everywhere[name])
+            values = convert(column, raw, *extremes[name](file.times_ms))
             device = column.device or device_of(column.metric)
             if device == WEATHER:
                 metric = column.metric
@@ -258,6 +327,21 @@ def _tables(files: Sequence[_ZoneFile], said: Mapping) -> list[DeviceTable]:
         tables += [_table(file.zone, device, file.times_ms, metrics) for device, metrics in devices.items()]
     station = [_table(SITE_ZONE, WEATHER, times_ms, weather)] if weather else []
     return [table for table in station + tables if table.times_ms.size]
+
+
+def _extremes(files: Sequence[_ZoneFile], name: str) -> Callable[[I64], tuple[F64, F64]]:
+    """The least and the most that any zone had in a column until each of given times, or within the first day."""
+    having = [file for file in files if name in file.columns]
+    times_ms = np.concatenate([file.times_ms for file in having])
+    order = np.argsort(times_ms, kind="stable")
+    times_ms, values = times_ms[order], np.concatenate([file.columns[name] for file in having])[order]
+    least, most = np.fmin.accumulate(values), np.fmax.accumulate(values)
+
+    def until(when_ms: I64) -> tuple[F64, F64]:
+        at = np.searchsorted(times_ms, np.maximum(when_ms, times_ms[0] + _DAY_MS), side="right") - 1
+        return least[at], most[at]
+
+    return until
 
 
 def _free_name(metric: str, taken: dict[str, Any]) -> str:

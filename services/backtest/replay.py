@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.reading import VOCABULARY
+from models.drift import Drift
 from models.faults import SensorFaults
 from models.features import targets_of
 from models.forecaster import EXAMPLE_MS, OnlineForecaster
@@ -63,6 +65,7 @@ class Forecasts:
     persistence: F32  # [N, H, M]
     naive_24h: F32  # [N, H, M]
     version: tuple[str, ...]  # [N], the forecaster's, and that of the network that it asked
+    told: Counter[str]  # sensor faults that were found and kept out, and drifts, by kind
 
 
 def spec_of(table: Table) -> ForecastSpec:
@@ -88,14 +91,14 @@ def replay(
     ends, zones = table.end_ms, len(table.names)
     steps = np.array((0, *spec.horizon_steps), dtype=np.int64)
     ahead = np.concatenate([ends, ends[-1] + np.arange(1, steps[-1] + 1) * spec.step_ms])
-    sun = sun_sine(ahead, options.timezone, options.latitude, options.longitude)
+    sun = sun_sine(ahead, table.clock(options.timezone), options.latitude, options.longitude)
     day_bin = ends % _DAY_MS // spec.step_ms
     first_step = table.start_ms // spec.step_ms
     forecaster, sensors = OnlineForecaster(spec, zones), SensorFaults(spec.channels, spec.step_ms, zones)
-    grower = Grower(spec)
+    drift, grower, told = Drift(spec.channels, spec.targets, spec.step_ms, zones), Grower(spec), Counter[str]()
     for _ in range(zones):
-        forecaster.add_zone()
-        sensors.add_zone()
+        for part in (forecaster, sensors, drift):
+            part.add_zone()
     issue = [dict(_origins(table, z, options)) for z in range(zones)]
     asked = sorted({t for rows in issue for t in rows})
     network = _Network(table, spec, options, asked, train) if options.network else None
@@ -109,8 +112,11 @@ def replay(
             here = np.full(len(alive), day_bin[t])
             light = np.broadcast_to(sun[t + steps], (len(alive), len(steps)))
             hour = int(day_bin[t]) * 24 // spec.steps_per_day
-            rows, _ = sensors.learn(alive, first_step + t, table.values[alive, t], hour)
+            rows, faults = sensors.learn(alive, first_step + t, table.values[alive, t], hour)
             learned = forecaster.learn(alive, first_step + t, rows, here, light)
+            drifts = drift.update("", alive, first_step + t, rows, learned.errors)
+            told.update([fault.kind for fault in faults])
+            told.update(["error drift" if drifted.is_error else "input drift" for drifted in drifts])
             grower.add(learned.example)
             champion, old = network.answer(t) if network else (None, None)
             given = forecaster.predict(learned, None if champion is None else champion[alive])
@@ -135,7 +141,7 @@ def replay(
     truth, still, naive = _compared(table, spec, at, when)
     return Forecasts(
         spec, at, when, np.stack(quantiles), np.stack(climatology), np.stack(serving), np.stack(frozen), truth, still,
-        naive, tuple(version),
+        naive, tuple(version), told,
     )  # fmt: skip
 
 
@@ -147,7 +153,8 @@ class _Network:
     ) -> None:
         from services.backtest.network import RETRAIN_DAYS, Networks, train_here
 
-        place = Place(latitude=options.latitude, longitude=sun_longitude(table, options.timezone, options.longitude))
+        longitude = sun_longitude(table, table.clock(options.timezone), options.longitude)
+        place = Place(latitude=options.latitude, longitude=longitude)
         self._networks = Networks(table, spec, place, train or train_here)
         self._first = options.warmup_ms // spec.step_ms
         self._every = RETRAIN_DAYS * spec.steps_per_day
@@ -179,12 +186,16 @@ class _Network:
 
 
 def _origins(table: Table, zone: int, options: Options) -> Iterator[tuple[int, int]]:
-    """Row -> origin: the newest row that ends at the origin or before."""
+    """Row -> origin: the newest row that ends at the origin or before; one origin a row, the first."""
     first, last = table.spans[zone]
     if options.until_ms is not None:
         last = min(last, first + options.until_ms)
+    newest = -1
     for origin in range(first + options.warmup_ms, last + 1, options.every_ms):
-        yield (origin - table.start_ms) // table.step_ms, origin
+        row = (origin - table.start_ms) // table.step_ms
+        if row > newest:
+            yield row, origin
+        newest = row
 
 
 def _compared(table: Table, spec: ForecastSpec, zone: I64, origin_ms: I64) -> tuple[F32, F32, F32]:

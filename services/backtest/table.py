@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import zoneinfo
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +32,9 @@ _MAIN = (CLIMATE, CONTROL, WEATHER)
 class Table:
     """Rows of ``Z`` zones; row ``t`` holds what was said in the step that ends at ``start_ms + t * step_ms``.
 
-    Times are the recording's own clock, read as if it were UTC: days are days of that clock. ``names`` are the files'
-    names of zones, ``metrics`` metric -> the files' name of its column.
+    Times are the recording's own clock, read as if it were UTC: days are days of that clock. Times that carry an offset
+    are UTC, and so is then the clock (``is_utc``). ``names`` are the files' names of zones, ``metrics`` metric -> the
+    files' name of its column.
     """
 
     names: tuple[str, ...]
@@ -45,6 +44,11 @@ class Table:
     values: F32  # [Z, T, C], channels in vocabulary order
     spans: tuple[tuple[int, int], ...]  # first and last time of each zone's file, ms
     notes: tuple[str, ...]
+    is_utc: bool = False
+
+    def clock(self, timezone: str | None) -> str | None:
+        """The time zone of the table's clock, where ``timezone`` is the site's."""
+        return "UTC" if self.is_utc else timezone
 
     @property
     def end_ms(self) -> I64:
@@ -61,25 +65,25 @@ def read_table(folder: Path) -> Table:
         said = load_mapping(beside) if beside.exists() else Mapping()
     except RecordingError as error:
         raise HothouseError(str(error)) from error
-    files = [path for path in sorted(folder.iterdir()) if _stem(path)]
-    if len(files) != len(recording.zones):
-        raise HothouseError(f"{folder} has files that differ only in their ending")
-    headers = [_head(path, said.time) for path in files]
+    sources = recording.sources
+    if len({source.is_utc for source in sources}) > 1:
+        raise HothouseError(f"the times of some files in {folder} carry a UTC offset, those of others do not")
     step_ms = max((step for step in STEPS_MS if step <= recording.interval_ms), default=STEPS_MS[0])
-    start_ms = min(first for _, first, _ in headers)
-    end_ms = max(last for _, _, last in headers)
+    start_ms = min(source.first_ms for source in sources)
+    end_ms = max(source.last_ms for source in sources)
     length = -(-(end_ms - start_ms) // step_ms) + 1
-    values = np.full((len(files), length, len(VOCABULARY)), np.nan, dtype=np.float32)
+    values = np.full((len(sources), length, len(VOCABULARY)), np.nan, dtype=np.float32)
     _fill(values, recording, start_ms, step_ms)
     metrics: dict[str, str] = {}
-    for names, _, _ in headers:
-        for name in names:
+    for source in sources:
+        for name in source.columns:
             column = find_column(name, said)
             if column is not None and not column.device:
                 metrics.setdefault(column.metric, name)
     return Table(
-        names=tuple(_stem(path) for path in files), metrics=metrics, start_ms=start_ms, step_ms=step_ms, values=values,
-        spans=tuple((first, last) for _, first, last in headers), notes=recording.notes,
+        names=tuple(source.name for source in sources), metrics=metrics, start_ms=start_ms, step_ms=step_ms,
+        values=values, spans=tuple((source.first_ms, source.last_ms) for source in sources), notes=recording.notes,
+        is_utc=sources[0].is_utc,
     )  # fmt: skip
 
 
@@ -98,14 +102,13 @@ def sun_sine(local_ms: I64, timezone: str | None, latitude: float | None, longit
 def sun_longitude(table: Table, timezone: str | None, longitude: float | None) -> float | None:
     """Where the sun stands as it does at ``longitude``, for whoever takes the table's clock for UTC.
 
-    The clock is that of the middle of the recording: after a change to daylight saving it is an hour off.
+    The clock is that of the recording's first row: after a change to daylight saving it is an hour off.
     """
     if longitude is None:
         return None
     if timezone is None:
         return 0.0
-    middle = (table.start_ms + int(table.end_ms[-1])) // 2000
-    return (longitude - _offset_ms(middle, timezone) / 240_000 + 180) % 360 - 180
+    return (longitude - _offset_ms(table.start_ms // 1000, timezone) / 240_000 + 180) % 360 - 180
 
 
 def _fill(values: F32, recording: Recording, start_ms: int, step_ms: int) -> None:
@@ -127,44 +130,6 @@ def _fill(values: F32, recording: Recording, start_ms: int, step_ms: int) -> Non
                 np.add.at(sums[z, :, columns[metric]], at[good], said[good])
                 np.add.at(counts[z, :, columns[metric]], at[good], 1)
     values[...] = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-
-
-def _stem(path: Path) -> str:
-    """A zone's name as it stands in a file's name; empty where the file is no recording."""
-    lower = path.name.lower()
-    ending = next((e for e in (".csv.xz", ".csv.gz", ".csv", ".parquet") if lower.endswith(e)), "")
-    return path.name[: -len(ending)] if ending and path.is_file() else ""
-
-
-def _head(path: Path, time: str) -> tuple[list[str], int, int]:
-    """Column names, first and last time (ms of the recording's clock), also of rows that hold no value."""
-    import gzip
-    import lzma
-
-    if path.name.lower().endswith(".parquet"):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        table = pq.read_table(path)
-        names = [name.strip() for name in table.column_names]
-        column = table.column([name.lower() for name in names].index(time))
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            column = column.cast(pa.timestamp("ms"))
-        times = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False).cast(pa.int64()).to_numpy()
-        return names, int(times.min()), int(times.max())
-    openers: dict[str, Any] = {".xz": lzma.open, ".gz": gzip.open}
-    with openers.get(path.suffix.lower(), Path.open)(path, mode="rt", encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file)
-        names = [name.strip() for name in next(reader)]
-        at = [name.lower() for name in names].index(time)
-        moments = [row[at].strip() for row in reader if row]
-    ends = [_ms(moments[0]), _ms(moments[-1])]
-    return names, min(ends), max(ends)
-
-
-def _ms(text: str) -> int:
-    moment = datetime.fromisoformat(text)
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _offset_ms(local_s: int, timezone: str) -> int:

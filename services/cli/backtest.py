@@ -60,8 +60,11 @@ def backtest(
         raise ConfigError("latitude and longitude belong together", "Give both or neither.")
     if ray and not network:
         raise ConfigError("--ray trains the network", "Add --network.")
-    if len(recordings) > 1 and not out.suffix:
-        raise ConfigError(f"{out} has no ending", "Name a .parquet or .csv file.")
+    if out.suffix not in (".parquet", ".pq", ".csv") or out.is_dir():
+        raise ConfigError(f"{out} is no file for predictions", "Name a .parquet or .csv file.")
+    names = [folder.resolve().name for folder in recordings]
+    if len(set(names)) < len(names):
+        raise ConfigError("two of the recordings have one name, and so would their predictions", "Rename a folder.")
     with need_cluster("backtest"):
         from services.backtest.replay import Options
 
@@ -96,6 +99,8 @@ def _run(folder: Path, path: Path, options: Options, train: Trainer | None) -> N
     # Its own console: another one's width can only be made less.
     Console(width=max(console.width, WIDTH)).print(_shown(title, found))
     if found:
+        told = ", ".join(f"{count} {kind}" for kind, count in sorted(forecasts.told.items()))
+        console.print(f"sensor faults and drifts on the way: {told or 'none'}", highlight=False)
         mean = sum(1 - cell.skill for cell in found) / len(found)
         console.print(f"mean MAE / better of persistence and 24-h naive: {mean:.3f}", highlight=False)
 

@@ -79,6 +79,23 @@ def test_nothing_after_an_origin_is_used(real):
     assert before.quantiles[~old].tobytes() != after.quantiles[~old].tobytes()
 
 
+def test_nothing_after_an_origin_is_used_of_the_file(real, tmp_path):
+    """Every number in the file's second half is altered: what a number means in the first does not change."""
+    folder, table, forecasts = real
+    cut = 3 * DAY_MS
+    for path in folder.iterdir():
+        header, *lines = path.read_text().splitlines()
+        for i in range(3 * 288 + 1, len(lines)):
+            time, *cells = lines[i].split(",")
+            lines[i] = ",".join([time, *(cell and f"{float(cell) * 1.5 + 10:.3f}" for cell in cells)])
+        (tmp_path / path.name).write_text("\n".join([header, *lines]))
+    altered = replay(read_table(tmp_path), OPTIONS)
+    before = forecasts.origin_ms <= table.start_ms + cut
+    assert before.any()
+    assert not before.all()
+    np.testing.assert_array_equal(altered.quantiles[before], forecasts.quantiles[before])
+
+
 def test_trees_and_network_see_no_future_either(tmp_path, monkeypatch):
     """The same on rows long enough for trees to be grown, and the network to be trained, twice."""
     monkeypatch.setitem(trees.OPTIONS, "max_iter", 10)
@@ -149,6 +166,42 @@ def test_recordings_differ(tmp_path, world):
     assert table.names == tuple(world.get("zones", ("a", "b")))
     known = np.isfinite(forecasts.truth)
     assert known.any()
+
+
+def test_lines_in_any_order_are_the_same_recording(tmp_path):
+    """A file whose lines are shuffled, or have the beginning appended again, is read as its sorted one."""
+    sorted_one = read_table(made_up(tmp_path / "sorted"))
+    shuffled = made_up(tmp_path / "shuffled")
+    for number, path in enumerate(sorted(shuffled.iterdir())):
+        header, *lines = path.read_text().splitlines()
+        lines = list(np.random.default_rng(number).permutation(lines)) if number else lines + lines[:50]
+        path.write_text("\n".join([header, *lines]))
+    table = read_table(shuffled)
+    assert (table.spans, table.start_ms) == (sorted_one.spans, sorted_one.start_ms)
+    np.testing.assert_array_equal(table.values, sorted_one.values)
+
+
+def test_times_with_an_offset_have_the_sun_where_it_is(tmp_path):
+    """They come out in UTC, and the site's time zone does not move the sun of a UTC clock."""
+    naive, aware = made_up(tmp_path / "naive"), made_up(tmp_path / "aware")
+    for path in aware.iterdir():
+        header, *lines = path.read_text().splitlines()
+        path.write_text("\n".join([header, *(line.replace(",", "+00:00,", 1) for line in lines)]))
+    as_utc = replay(read_table(naive), replace(OPTIONS, timezone="UTC"))
+    given = replay(read_table(aware), OPTIONS)
+    np.testing.assert_array_equal(given.origin_ms, as_utc.origin_ms)
+    np.testing.assert_array_equal(given.quantiles, as_utc.quantiles)
+    (aware / "c.csv").write_text((naive / "a.csv").read_text())
+    with pytest.raises(HothouseError, match="carry a UTC offset, those of others do not"):
+        read_table(aware)
+
+
+def test_origins_that_share_a_row_are_one(tmp_path):
+    """Asked for more often than rows come, a forecast is issued at each row, and named after its end."""
+    table = read_table(made_up(tmp_path / "w"))
+    often = replay(table, replace(OPTIONS, every_ms=300_000))
+    assert not (often.origin_ms % 900_000).any()
+    assert len(often.origin_ms) == 2 * (4 * 96)
 
 
 def test_zones_that_start_late_and_say_nothing(tmp_path):

@@ -20,7 +20,7 @@ sp_vent_templee_vip,sp_heat_c,sp_vent_c,soil_vwc_pct,soil_t_c,soil_ec_uscm
 
 def converted(column: Column, *raw: float) -> list[float]:
     values = np.array(raw, dtype=float)
-    return convert(column, values, values).tolist()
+    return convert(column, values, np.full(len(raw), np.nanmin(values)), np.full(len(raw), np.nanmax(values))).tolist()
 
 
 @pytest.mark.parametrize("name", HEADER)

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from edge.simulator.recording import DeviceTable, Recording, RecordingError, load_recording
@@ -82,6 +84,54 @@ def test_the_valves_coding_is_that_of_all_zones(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("time,co2_valve\n2022-02-01 00:00,0\n2022-02-01 00:05,60\n")
     recording = load_recording(tmp_path)
     assert table(recording, "a", "control").values.tolist() == [[1], [1]]
+
+
+def test_the_valves_coding_does_not_depend_on_the_future(tmp_path: Path) -> None:
+    """What comes after the first day says what numbers mean from then on, and changes nothing before."""
+    lines = [f"2022-02-0{day} {hour:02}:00,{1 + hour % 2}\n" for day in (1, 2, 3) for hour in range(24)]
+    (tmp_path / "a.csv").write_text("time,co2_valve\n" + "".join(lines))
+    before = table(load_recording(tmp_path), "a", "control").values[:, 0]
+    assert before.tolist() == [100.0, 0.0] * 36
+    lines[60:] = [line.replace(",1", ",40").replace(",2", ",0") for line in lines[60:]]
+    (tmp_path / "a.csv").write_text("time,co2_valve\n" + "".join(lines))
+    after = table(load_recording(tmp_path), "a", "control").values[:, 0]
+    assert after[:60].tolist() == before[:60].tolist()
+    assert after[60:].tolist() == [40.0, 0.0] * 6
+
+
+def test_what_lies_beside_recordings_is_left_out_and_noted(tmp_path: Path) -> None:
+    """A list of columns, an empty export and what a system hides there do not stop the rest."""
+    (tmp_path / "a.csv").write_text("time,t_air_c\n2022-02-01 00:00,20\n,\n")
+    (tmp_path / "columns.csv").write_text("column,unit\nt_air_c,degC\n")
+    (tmp_path / "empty.csv").write_bytes(b"")
+    (tmp_path / "late.csv").write_text("time,t_air_c\n")
+    (tmp_path / "._a.csv").write_bytes(b"\x00\x05\x16\x07")
+    recording = load_recording(tmp_path)
+    assert [source.name for source in recording.sources] == ["a"]
+    assert [note.split()[0] for note in recording.notes] == ["columns.csv", "empty.csv", "late.csv"]
+
+
+def test_names_of_any_script_are_zones(tmp_path: Path) -> None:
+    """A name without a Latin letter becomes a number; the file's own name is kept beside it."""
+    folder = tmp_path / "温室"
+    folder.mkdir()
+    (folder / "北.csv").write_text("time,t_air_c\n2022-02-01 00:00,20\n")
+    recording = load_recording(folder)
+    assert (recording.site, recording.zones, recording.sources[0].name) == ("site", ("zone-1",), "北")
+
+
+def test_parquet_of_words_reads_as_csv_does(tmp_path: Path) -> None:
+    """Text and dictionaries of text, for times and for numbers."""
+    times, said = ["2022-02-01 00:00:00+01:00", "2022-02-01 00:05:00+01:00"], ["20", "NULL"]
+    columns = {
+        "time": pa.array(times).dictionary_encode(),
+        "t_air_c": pa.array(said, pa.large_string()),
+        "rh_pct": [7, 8],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    (found,) = load_recording(tmp_path).tables
+    assert found.times_ms.tolist() == [1643670000000, 1643670300000]
+    np.testing.assert_array_equal(found.values, [[20, 7], [np.nan, 8]])
 
 
 def test_two_columns_of_a_metric_keep_apart(tmp_path: Path) -> None:
