@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,7 @@ from tests.ray.runtime import processes
 from tests.services.learn.synthetic import START_MS, write_history
 from tests.services.serve.fakes import zone_forecast
 
-__all__ = ["Loop", "MlflowServer"]
+__all__ = ["Answers", "Loop", "MlflowServer"]
 
 WHAT_IF_HZ = 5.0
 WHAT_IF = {"vent_lee_pct": 30.0}
@@ -70,13 +72,20 @@ class MlflowServer:
             self._process = None
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Failures by reason, answers by the version that they name."""
+
+    failures: Counter[str]
+    versions: Counter[str]
+
+
 class Loop:
     """Everything but the stream: history is written by :meth:`rows`, drifts are told by :meth:`drift`."""
 
     def __init__(self, settings: Settings, mlflow: MlflowServer) -> None:
         self.settings, self.spec, self.mlflow = settings, forecast_spec(settings), mlflow
         self.days = 0.0
-        self.forecaster_died = False
         self._parts = ExitStack()
 
     def __enter__(self) -> Loop:
@@ -114,6 +123,13 @@ class Loop:
         except ray.exceptions.RayError:
             return False
         return True
+
+    def answers(self) -> dict[str, Answers]:
+        """What the probes have got so far, ``GET`` and ``POST``."""
+        return {
+            name: Answers(Counter(probe.result()["failures"]), Counter(probe.versions))
+            for name, probe in self.probes.items()
+        }
 
     def rows(self, days: float, changed_days: float = 1000.0) -> None:
         """Write rows up to so many days."""
