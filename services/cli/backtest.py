@@ -106,15 +106,21 @@ def _run(folder: Path, path: Path, options: Options, train: Trainer | None) -> N
 
 
 def _shown(title: str, found: list[Cell]) -> Shown:
+    columns = {
+        "MAE": [cell.mae for cell in found], "climatology": [cell.climatology for cell in found],
+        "frozen": [cell.frozen for cell in found], "persistence": [cell.persistence for cell in found],
+        "24-h naive": [cell.naive_24h for cell in found], "skill": [cell.skill for cell in found],
+        "pinball": [cell.pinball for cell in found], "coverage": [cell.coverage for cell in found],
+    }  # fmt: skip
+    columns = {name: said for name, said in columns.items() if not all(map(math.isnan, said))}  # no network: no frozen
     shown = Shown(title=title)
-    for column in ("target", "horizon", "MAE", "climatology", "frozen", "persistence", "24-h naive", "skill",
-                   "pinball", "coverage"):  # fmt: skip
-        shown.add_column(column, justify="left" if column == "target" else "right", no_wrap=column == "target")
-    for cell in found:
-        numbers = (cell.mae, cell.climatology, cell.frozen, cell.persistence, cell.naive_24h, cell.skill, cell.pinball)
+    shown.add_column("target", no_wrap=True)
+    for name in ("horizon", *columns):
+        shown.add_column(name, justify="right")
+    for i, cell in enumerate(found):
         minutes = f"{cell.horizon_min} min" if cell.horizon_min < 60 else f"{cell.horizon_min // 60} h"
-        texts = ("" if math.isnan(x) else f"{x:.3f}" for x in numbers)
-        shown.add_row(cell.metric, minutes, *texts, f"{cell.coverage:.2f}")
+        numbers = (f"{said[i]:.{2 if name == 'coverage' else 3}f}" for name, said in columns.items())
+        shown.add_row(cell.metric, minutes, *(number.replace("nan", "") for number in numbers))
     return shown
 
 
