@@ -100,7 +100,7 @@ def _run(folder: Path, path: Path, options: Options, train: Trainer | None) -> N
     Console(width=max(console.width, WIDTH)).print(_shown(title, found))
     if found:
         told = ", ".join(f"{count} {kind}" for kind, count in sorted(forecasts.told.items()))
-        console.print(f"sensor faults and drifts on the way: {told or 'none'}", highlight=False)
+        console.print(f"sensor faults and drifts on the way: {told or 'none'}", highlight=False, soft_wrap=True)
         mean = sum(1 - cell.skill for cell in found) / len(found)
         console.print(f"mean MAE / better of persistence and 24-h naive: {mean:.3f}", highlight=False)
 
