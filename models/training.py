@@ -21,7 +21,7 @@ from models.baselines import naive_24h, persistence
 from models.features import Inputs
 from models.network import QuantileNetwork, to_tensors
 from models.progress import Epoch, Progress
-from models.spec import QUANTILES
+from models.spec import QUANTILES, ForecastSpec
 from models.windows import Split, WindowSet, split
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "WindowSet",
     "evaluate",
     "fit",
+    "quantile_network",
     "split",
 ]
 
@@ -76,6 +77,11 @@ class FitResult:
     cost_s: list[tuple[float, float]] = field(default_factory=list)
 
 
+def quantile_network(spec: ForecastSpec, config: TrainingConfig) -> QuantileNetwork:
+    """A new network, as the configuration wants it."""
+    return QuantileNetwork(spec, config.hidden, config.mixes, config.dropout, config.silence)
+
+
 def fit(
     windows: WindowSet,
     origins: I64,
@@ -85,16 +91,18 @@ def fit(
     initial_state: Mapping[str, npt.NDArray[Any]] | None = None,
     progress: Progress | None = None,
     on_epoch: Callable[[Progress], None] | None = None,
+    make: Callable[[ForecastSpec, TrainingConfig], QuantileNetwork] = quantile_network,
     wrap: Callable[[nn.Module], nn.Module] = lambda network: network,
     device: torch.device | str = "cpu",
     steps_per_epoch: int | None = None,
 ) -> FitResult:
     """Train on ``origins`` (of :func:`split`), knowing nothing after ``cut_ms``, and return the last epoch's state.
 
-    ``initial_state`` continues an earlier network; ``progress``, which ``on_epoch`` was given, this very training. For
-    several workers: ``wrap`` makes the network distributed, and ``steps_per_epoch`` must then be the same number
-    everywhere. There is no early stopping: the days of a short history resemble each other too much for a tail of
-    them to judge; shrinking by ``trust_days`` does better. Raises ``ValueError`` without origins.
+    ``initial_state`` continues an earlier network; ``progress``, which ``on_epoch`` was given, this very training.
+    ``make`` gives the network its form. For several workers: ``wrap`` makes the network distributed, and
+    ``steps_per_epoch`` must then be the same number everywhere. There is no early stopping: the days of a short history
+    resemble each other too much for a tail of them to judge; shrinking by ``trust_days`` does better. Raises
+    ``ValueError`` without origins.
     """
     if not len(origins):
         raise ValueError("there is no origin to train on: the history is too short")
@@ -102,7 +110,7 @@ def fit(
     days = len(np.unique(windows.times(origins) // _DAY_MS))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        network = QuantileNetwork(windows.spec, config.hidden, config.mixes, config.dropout, config.silence)
+        network = make(windows.spec, config)
         drawn = None if progress else _draw(windows, origins, config, cut_ms, rng)
         if progress is not None:
             network.load_arrays(progress.state)
