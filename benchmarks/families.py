@@ -102,7 +102,7 @@ class World:
 def recorded(folder: Path, latitude: float | None, longitude: float | None, timezone: str | None) -> World:
     """A recording, with the sun of where it was made."""
     table = read_table(folder)
-    place = Place(latitude=latitude, longitude=sun_longitude(table, timezone, longitude))
+    place = Place(latitude=latitude, longitude=sun_longitude(table, table.clock(timezone), longitude))
     first_ms = table.start_ms - table.start_ms % table.step_ms
     windows = Planned(table.names, first_ms, table.values, [place] * len(table.names), spec_of(table))
     return World(folder.resolve().name, windows)

@@ -147,7 +147,7 @@ def fit(
                 optimiser.step()
                 schedule.step()
                 total += loss.detach()
-            history.append(Epoch(number, float(total) / steps))
+            history.append(Epoch(number, float(_mean_of_workers(total)) / steps))
             if on_epoch is not None:
                 on_epoch(Progress.of(_shrunken(network, days, config), history, network, optimiser, rng))
     return FitResult(_shrunken(network, days, config), history, resumed=progress is not None)
@@ -189,16 +189,17 @@ def pinball(forecast: Tensor, truth: Tensor, scale: Tensor) -> Tensor:
     error = torch.where(known, truth, 0)[..., None] - torch.where(known[..., None], forecast, 0)
     levels = torch.tensor(QUANTILES, device=forecast.device)
     loss = torch.maximum(levels * error, (levels - 1) * error).mean(-1) / scale
-    return torch.where(known, loss, 0).sum() / _known_a_worker(known)
+    count = _mean_of_workers(known.sum())
+    return torch.where(known, loss, 0).sum() / torch.where(count > 0, count, 1)
 
 
-def _known_a_worker(known: Tensor) -> Tensor:
-    """How many truths are known, the mean over all workers: so the mean of their gradients is that of all examples."""
-    count = known.sum()
+def _mean_of_workers(number: Tensor) -> Tensor:
+    """The mean of what all workers of a process group have, each of which calls this; without a group the number."""
     if not (distributed.is_available() and distributed.is_initialized()):
-        return count.clamp(min=1)
-    distributed.all_reduce(count)
-    return count.clamp(min=1) / distributed.get_world_size()
+        return number
+    total = number.clone()
+    distributed.all_reduce(total)
+    return total / distributed.get_world_size()
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,9 +159,11 @@ class _NoRecordingError(RecordingError):
 def _read_all(paths: Sequence[Path], said: Mapping, zone: zoneinfo.ZoneInfo) -> tuple[list[_ZoneFile], list[str]]:
     """The files that are recordings, and a sentence on each that is none; raises where all are none."""
     files, left_out = [], []
-    for number, path in enumerate(paths, 1):
+    unnamed = 0
+    for path in paths:
+        unnamed += not re.search("[A-Za-z0-9]", path.name[: -len(_kind(path))])
         try:
-            files.append(_read_zone(path, said, zone, f"zone-{number}"))
+            files.append(_read_zone(path, said, zone, f"zone-{unnamed}"))
         except _NoRecordingError as error:
             left_out.append(error)
     if not files:
@@ -179,6 +181,8 @@ def _read_zone(path: Path, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: st
     if times.size == 0:
         raise _NoRecordingError(f"{path.name} holds a header and no row")
     rows, utc_ms = to_utc_ms(times, zoneinfo.ZoneInfo("UTC") if is_utc else zone, said.clock)
+    if not rows.size:
+        raise _NoRecordingError(f"{path.name} holds no row of a time that the clock showed")
     notes = []
     if rows.size < times.size:
         hint = "" if is_utc or said.clock == "standard" else ' (set clock = "standard" if it knows no daylight saving)'
@@ -330,11 +334,14 @@ def _tables(files: Sequence[_ZoneFile], said: Mapping) -> list[DeviceTable]:
 
 
 def _extremes(files: Sequence[_ZoneFile], name: str) -> Callable[[I64], tuple[F64, F64]]:
-    """The least and the most that any zone had in a column until each of given times, or within the first day."""
+    """For any times: the least and the most of a column, in all zones, up to each; times of the first day use the whole
+    of that day.
+    """
     having = [file for file in files if name in file.columns]
     times_ms = np.concatenate([file.times_ms for file in having])
     order = np.argsort(times_ms, kind="stable")
     times_ms, values = times_ms[order], np.concatenate([file.columns[name] for file in having])[order]
+    values[~np.isfinite(values)] = np.nan
     least, most = np.fmin.accumulate(values), np.fmax.accumulate(values)
 
     def until(when_ms: I64) -> tuple[F64, F64]:

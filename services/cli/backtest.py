@@ -60,7 +60,7 @@ def backtest(
         raise ConfigError("latitude and longitude belong together", "Give both or neither.")
     if ray and not network:
         raise ConfigError("--ray trains the network", "Add --network.")
-    if out.suffix not in (".parquet", ".pq", ".csv") or out.is_dir():
+    if out.is_dir() or (len(recordings) > 1 and not out.suffix):
         raise ConfigError(f"{out} is no file for predictions", "Name a .parquet or .csv file.")
     names = [folder.resolve().name for folder in recordings]
     if len(set(names)) < len(names):

@@ -115,7 +115,7 @@ class Champion:
                 _log.warning("%s cannot serve again: %s", to, error.message)
                 to = ONLINE_VERSION
                 self._registry.promote(to)
-            self._why[to] = f"back from {version}, which is worse on live rows"
+            self._why[to] = f"back from {version}. {reason}"
             self._standing.counts.rollbacks += 1
             self._standing.tell("rollback", version=to, before=version, reason=reason)
             self.follow()
@@ -155,10 +155,12 @@ class Champion:
                 self._told = standing.serving = self._slot.serving()  # a start is no swap
                 if version == self._told:
                     return
-            folder = "" if version == ONLINE_VERSION else str(self._registry.folder(version))
+            # A move in MLflow's page leaves `previous` as it was, and so does a promotion that MLflow cut short.
+            with suppress(PromotionRefusedError):  # what served is no longer in the registry
+                self._registry.keep_previous(self._told)
+            folder = "" if version == ONLINE_VERSION else str(self._registry.servable(version))
             if folder and version not in self._why:  # somebody moved the alias in MLflow
                 self._registry.watch(version, _due(self._told))
-            self._registry.keep_previous(self._told)  # nor does MLflow move that one; or it went away in between
             self._slot.serve(version, folder)
         except ArtefactError as error:
             if version != self._broken:

@@ -163,19 +163,21 @@ class Proving:
         if hour <= looked_hour and not over:
             return None
         try:
-            found = self._compare(row, watch, level_of(WATCH_BUDGET, max(hour, 1)), worse=True)
+            self._registry.folder(version)
         except ArtefactError as error:  # replicas that have it in memory serve it, one that restarts cannot
-            return self._failed(
-                Outcome("worse", version, watch["against"], f"It cannot serve: {error.message}", {}), error
-            )
+            reason = f"It cannot serve: {error.message}"
+            return self._failed(Outcome("worse", version, watch["against"], reason, {}), error)
+        try:
+            found = self._compare(row, watch, level_of(WATCH_BUDGET, max(hour, 1)), worse=True)
         except HothouseError as error:
             reason = f"It could not be compared with {watch['against']}: {error.message}"
             return self._failed(Outcome("kept", version, watch["against"], reason, {}), error)
         self._watched_ms = newest_ms
         self._failures.pop(version, None)
-        kind = "worse" if found["promote"] else "kept"
-        decided = found["promote"] or over
-        return Outcome(kind, version, watch["against"], found["reason"], found["evidence"]) if decided else None
+        against, evidence = watch["against"], found["evidence"]
+        if found["promote"]:
+            return Outcome("worse", version, against, f"Worse than {against} on live rows. {found['reason']}", evidence)
+        return Outcome("kept", version, against, found["reason"], evidence) if over else None
 
     def _failed(self, last: Outcome, error: HothouseError) -> Outcome:
         """``last`` when patience is over; before, and where MLflow is what fails, ``error``."""

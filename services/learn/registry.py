@@ -128,13 +128,16 @@ class Registry:
         return ONLINE_VERSION if version is None else f"v{version}"
 
     def folder(self, version: str) -> Path:
-        """The artefact of a version; raises :class:`ArtefactError` when its files are torn or gone, or when it was made
-        for other rows than those of now.
-        """
+        """The artefact of a version, its files checked; raises :class:`ArtefactError` when it is torn or gone."""
         with self._mlflow() as client:
             tags = client.get_model_version(MODEL, _number(version)).tags
         folder = Path(json.loads(tags["folder"]))
         check_files(folder, json.loads(tags["weights_sha256"]))
+        return folder
+
+    def servable(self, version: str) -> Path:
+        """:meth:`folder` of a version that was made for the rows of now; raises :class:`ArtefactError` for others."""
+        folder = self.folder(version)
         made_for = json.loads((folder / MANIFEST).read_bytes()).get("schema_hash")
         if made_for != self._schema_hash:
             raise ArtefactError(
@@ -190,9 +193,10 @@ class Registry:
         with self._mlflow() as client:
             previous = client.get_registered_model(MODEL).aliases.get("previous")
             tags = {} if previous is None else client.get_model_version(MODEL, previous).tags
-        if json.loads(tags.get("withdrawn", '""')):
+        withdrawn = json.loads(tags.get("withdrawn", '""'))
+        if withdrawn:
             raise PromotionRefusedError(
-                f"v{previous} served before, and was taken back because it was worse",
+                f"v{previous} served before, and was taken back. {withdrawn}",
                 f"`hothouse models promote v{previous}` serves it all the same.",
             )
         if previous is None:
@@ -227,7 +231,7 @@ class Registry:
 
     def _check(self, version: str) -> None:
         try:
-            self.folder(version)
+            self.servable(version)
         except ArtefactError as error:
             raise PromotionRefusedError(f"{version} cannot serve: {error.message}", error.hint) from error
 

@@ -191,9 +191,7 @@ class Retrainer:
             return None
         self._looked_s = now_s
         models = self._standing.models
-        if models and not self._triggers.has_model:
-            self._triggers.has_model = True
-            self._triggers.goes_on(now_s - (self._wall_ms() - models[0]["created_ms"]) / 1000)
+        self._see_models(models, now_s)
         news = self._news(now_s)
         if any(row["stage"] == "shadow" for row in models):
             return None  # another challenger would take its place, and none would ever be judged
@@ -202,12 +200,18 @@ class Retrainer:
         days = self._cluster.history_days()
         trigger = self._triggers.due(now_s, days, news)
         if trigger is not None and not self._triggers.has_model:
-            self._triggers.has_model = bool(self._registry.list())
+            self._see_models(self._registry.list(), now_s)
             trigger = self._triggers.due(now_s, days, news)
         self._standing.errors.pop("schedule", None)
         if trigger is not None and any(row["stage"] == "shadow" for row in self._registry.list()):
             return None  # it was registered since the models were last shown
         return trigger
+
+    def _see_models(self, models: list[ModelRow], now_s: float) -> None:
+        """The first models that are seen are those of processes before this one."""
+        if models and not self._triggers.has_model:
+            self._triggers.has_model = True
+            self._triggers.goes_on(now_s, now_s - (self._wall_ms() - models[0]["created_ms"]) / 1000)
 
     def _news(self, now_s: float) -> News:
         """What the newest model does not know of; nothing while there is no model, while nobody wants to know, or

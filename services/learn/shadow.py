@@ -68,9 +68,8 @@ class Shadows:
 
     def _act(self, outcome: Outcome, row: ModelRow) -> None:
         if outcome.kind == "worse":
-            reason = f"Worse than {outcome.against} on live rows. {outcome.reason}"
             self._registry.keep_evidence(outcome.version, "watch", outcome.evidence)
-            self._champion.send_back(outcome.version, outcome.against, reason)
+            self._champion.send_back(outcome.version, outcome.against, outcome.reason)
         elif outcome.kind == "kept":
             self._registry.keep_evidence(outcome.version, "watch", outcome.evidence)
             self._registry.watch(outcome.version, None)

@@ -33,7 +33,7 @@ NOTHING_NEW = News()
 class Triggers:
     """Decides when a retraining starts; at most one is under way, and an operator's wish goes first.
 
-    ``every_s`` is the length of the schedule's grid (0: no schedule): missed slots are skipped, never made up for.
+    ``every_s`` is the length of the schedule's grid (0: no schedule): slots missed while this runs are skipped.
     The first model does not wait for a slot: it is due as soon as there is history enough; the owner sets
     ``has_model`` once there is one, and :meth:`goes_on` keeps to the grid of before a restart. ``rows`` new rows are
     due for themselves (0: never), and so is a drift. After each end no retraining starts by itself for
@@ -80,9 +80,13 @@ class Triggers:
             self._asked = reason
         return None
 
-    def goes_on(self, trained_s: float) -> None:
-        """The newest model was trained then, by a process before this one: the next slot is ``every_s`` after it."""
-        self._slot_s = min(self._slot_s, trained_s + self._every_s)
+    def goes_on(self, now_s: float, newest_s: float) -> None:
+        """The newest model came then, to a process before this one: the next slot is ``every_s`` after it.
+
+        Where that is over already it is after one cool-down: a training that takes the machine down must not be the
+        first thing that it does again.
+        """
+        self._slot_s = min(self._slot_s, max(newest_s + self._every_s, now_s + self._cool_down_s))
 
     def due(self, now_s: float, history_days: float, news: News = NOTHING_NEW) -> Trigger | None:
         """What would start a retraining now; calling it changes nothing."""

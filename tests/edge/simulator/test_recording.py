@@ -111,6 +111,13 @@ def test_what_lies_beside_recordings_is_left_out_and_noted(tmp_path: Path) -> No
     assert [note.split()[0] for note in recording.notes] == ["columns.csv", "empty.csv", "late.csv"]
 
 
+def test_times_that_no_clock_showed_are_no_recording(tmp_path: Path) -> None:
+    """A file of the hour alone that spring skips."""
+    (tmp_path / "a.csv").write_text("time,t_air_c\n2022-03-27 02:30,20\n")
+    with pytest.raises(RecordingError, match="no row of a time that the clock showed"):
+        load_recording(tmp_path, timezone="Europe/Amsterdam")
+
+
 def test_names_of_any_script_are_zones(tmp_path: Path) -> None:
     """A name without a Latin letter becomes a number; the file's own name is kept beside it."""
     folder = tmp_path / "温室"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,8 @@ def clock() -> Clock:
 def make(registry: Registry, cluster: FakeCluster, clock: Clock) -> Make:
     """Makes a retrainer on this registry and cluster; its threads are not started."""
 
-    def build(**learn: Any) -> Retrainer:
+    def build(wall_ms: Callable[[], int] = lambda: 5, **learn: Any) -> Retrainer:
         settings = LearnSettings(**{"retrain_every_s": 100, "cool_down_s": 0, **learn})
-        return Retrainer(settings, registry, cluster, wall_ms=lambda: 5, monotonic_s=clock)
+        return Retrainer(settings, registry, cluster, wall_ms=wall_ms, monotonic_s=clock)
 
     return build

@@ -165,6 +165,33 @@ def test_a_move_in_mlflow_keeps_what_served_as_previous(make: Make, cluster: Fak
     retrainer.watch()
     assert cluster.slot == "v2"
     assert "v4 cannot serve, v2 stays: it was made for schema other" in cluster.events[-1]["message"]
+    assert retrainer.rollback() == {"version": "v2", "before": "v4"}
+    assert (cluster.slot, retrainer.status()["last_error"]) == ("v2", "")
+
+
+def test_a_registry_that_lost_what_serves_stops_no_swap(make: Make, cluster: FakeCluster) -> None:
+    """The slot names a version that MLflow no longer has: the next promotion reaches it all the same."""
+    cluster.slot, cluster.results = "v9", [True]
+    retrainer = make()
+    retrainer.retrain_if_due()
+    assert (cluster.slot, retrainer.status()["last_error"]) == ("v1", "")
+
+
+def test_the_schedule_counts_from_the_models_of_before(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """A retrainer that is restarted more often than the schedule strikes trains all the same."""
+    cluster.results = [True, True]
+    make(retrain_every_s=3600).retrain_if_due()
+    made_ms = cluster.shown[0][0]["created_ms"]
+    again = make(retrain_every_s=3600, wall_ms=lambda: made_ms + 3_000_000)
+    again.watch()
+    again._follow()
+    again.retrain_if_due()
+    clock.now_s += 599
+    again.retrain_if_due()
+    assert len(cluster.orders) == 1
+    clock.now_s += 2
+    again.retrain_if_due()
+    assert len(cluster.orders) == 2
 
 
 def test_a_promotion_that_mlflow_cuts_short_is_completed(

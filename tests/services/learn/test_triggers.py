@@ -52,15 +52,16 @@ def test_a_wish_that_comes_as_another_training_starts_is_not_lost() -> None:
 def test_the_schedule_goes_on_after_a_restart() -> None:
     """Who restarts more often than the schedule strikes is retrained all the same; a slot that was missed is due."""
     triggers = _triggers()
-    triggers.goes_on(-50)
+    triggers.goes_on(0, -50)
     assert (triggers.next_due_s(0), triggers.due(9, history_days=9)) == (10, None)
-    triggers.goes_on(-200)
-    assert triggers.due(0, history_days=9) is not None
-    triggers.started(0, "schedule")
-    triggers.ended(0)
-    assert triggers.next_due_s(0) == 40
-    triggers.goes_on(30)
-    assert triggers.next_due_s(0) == 40
+    triggers.goes_on(0, -200)
+    assert triggers.due(4, history_days=9) is None  # not before one cool-down
+    assert triggers.due(5, history_days=9) is not None
+    triggers.started(5, "schedule")
+    triggers.ended(5)
+    assert triggers.next_due_s(5) == 65
+    triggers.goes_on(5, 30)
+    assert triggers.next_due_s(5) == 65
 
 
 def test_cool_down_holds_the_schedule_but_not_the_operator() -> None:
