@@ -309,7 +309,7 @@ def _understand(path: Path, header: Sequence[str], said: Mapping) -> tuple[int, 
 
 def _tables(files: Sequence[_ZoneFile], said: Mapping) -> list[DeviceTable]:
     """The devices' tables of all zones; a weather column is taken from the first zone that has it at an instant."""
-    extremes = {name: _extremes(files, name) for name in dict.fromkeys(n for file in files for n in file.columns)}
+    extremes: dict[str, Callable[[I64], tuple[F64, F64]]] = {}  # of columns whose coding these tell
     times_ms = np.unique(np.concatenate([file.times_ms for file in files]))
     weather: dict[str, F64] = {}
     tables = []
@@ -318,7 +318,9 @@ def _tables(files: Sequence[_ZoneFile], said: Mapping) -> list[DeviceTable]:
         for name, raw in file.columns.items():
             column = find_column(name, said)
             assert column is not None
-            values = convert(column, raw, *extremes[name](file.times_ms))
+            if column.coding == "dosing" and name not in extremes:
+                extremes[name] = _extremes(files, name)
+            values = convert(column, raw, *(extremes[name](file.times_ms) if name in extremes else (raw, raw)))
             device = column.device or device_of(column.metric)
             if device == WEATHER:
                 metric = column.metric

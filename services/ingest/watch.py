@@ -104,6 +104,8 @@ class Watch:
         self._faults.load_state_dict(state["faults"])
         self._drift.load_state_dict(state["drift"])
         self.counts = Counter(state["counts"])
+        for told in self._told.values():
+            told.clear()
         for event in state["events"]:
             self._keep(Event(**event))
 
