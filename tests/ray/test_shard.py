@@ -197,15 +197,21 @@ def test_questions_do_not_wait_behind_calls_that_wait_for_a_disk(runtime: Any, t
     actor = started(settings, 8)
     log.append(list(day(10)))
     targets = len(settings.forecast.targets)
-    window = until(lambda: ray.get(actor.window.remote("demo", "z1"), timeout=patience_s(10)))
+    origin_ms = until(lambda: (s := ask(actor, "stats"))["steps"] == 9 and not s["backlog"] and s["origin_ms"])
+
+    def newest() -> Any:
+        window = ray.get(actor.window.remote("demo", "z1"), timeout=patience_s(10))
+        return window if window is not None and window["origin_ms"] == origin_ms else None
+
+    until(newest)
     ask(actor, "hang")
     abandoned = [actor.stats.remote() for _ in range(THREADS)] + [actor.flush.remote() for _ in range(THREADS)]
     assert not ray.wait(abandoned, num_returns=1, timeout=1)[0]
     found = ray.get_actor(shard_actor(8), NAMESPACE)  # as the API does
     again = ray.get(found.window.remote("demo", "z1"), timeout=patience_s(10))
-    assert again["origin_ms"] == window["origin_ms"]
+    assert again["origin_ms"] == origin_ms
     now = np.full((1, targets), 20.0, np.float32)
-    asked = found.baseline.remote("demo", "z1", window["origin_ms"], now)
+    asked = found.baseline.remote("demo", "z1", origin_ms, now)
     assert ray.get(asked, timeout=patience_s(10)).shape[0] == 1
     assert (ask(found, "refresh"), ask(found, "ping")) == (None, "ok")
     assert not ray.wait(abandoned, num_returns=1, timeout=0)[0]
