@@ -47,7 +47,7 @@ class World:
     @property
     def end_ms(self) -> int:
         """The end of the last row."""
-        return self.start_ms + (self.values.shape[1] - 1) * self.step_ms
+        return self.start_ms + (int(self.values.shape[1]) - 1) * self.step_ms
 
 
 def main() -> None:

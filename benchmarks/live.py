@@ -14,7 +14,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -189,9 +189,9 @@ def _told(held: Held) -> str:
     )
 
 
-def _cpu() -> Counter[str]:
+def _cpu() -> defaultdict[str, float]:
     """CPU seconds by part, of our process and all below it."""
-    used: Counter[str] = Counter()
+    used: defaultdict[str, float] = defaultdict(float)
     me = psutil.Process()
     for process in [me, *me.children(recursive=True)]:
         try:

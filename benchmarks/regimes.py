@@ -89,7 +89,10 @@ class Run:
         zones = np.arange(len(values))
         bins = day_bins(self._place, np.full(len(values), end_ms), SPEC)
         times = end_ms + np.array([0, *HORIZONS.tolist()]) * SPEC.step_ms
-        light = np.sin(np.deg2rad(sun_elevation_deg(times, self._place.latitude, self._place.longitude)))
+        latitude, longitude = self._place.latitude, self._place.longitude
+        assert latitude is not None
+        assert longitude is not None
+        light = np.sin(np.deg2rad(sun_elevation_deg(times, latitude, longitude)))
         sun = np.broadcast_to(light.astype(np.float32), (len(values), len(times)))
         learned = self.forecaster.learn(zones, end_ms // SPEC.step_ms, values, bins, sun)
         if step % (HOUR // 2) == 0:
@@ -168,7 +171,7 @@ def _seed(job: tuple[int, int, int]) -> dict[str, F64]:
     _advance(site, 0, change, before)
     twin = before.fork(frozen=False)
     _advance(deepcopy(site), change, total, twin)
-    found = {}
+    found: dict[str, F64] = {}
     for regime in REGIMES:
         changed, online, frozen = deepcopy(site), before.fork(frozen=False), before.fork(frozen=True)
         changed.change(regime)

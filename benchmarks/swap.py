@@ -4,9 +4,9 @@
 
 Starts the whole system on three simulated zones and a week of history, registers two networks, and moves MLflow's alias
 ``champion`` between them, as a promotion does: so each swap goes alias, retrainer, slot, replicas, shards. Windows
-without swaps and windows with ``--swaps`` of them take turns. ``GET /predict`` is asked at ``--rate`` a second all the
-time and ``POST /predict``, which runs the model, five times a second, each with a time-out of 1 s; every answer must
-name one version. Exit code 1 where a budget is missed:
+without swaps and windows with ``--swaps`` of them take turns. Another process asks ``GET /predict`` at ``--rate`` a
+second all the time and ``POST /predict``, which runs the model, five times a second, each with a time-out of 1 s; every
+answer must name one version. Exit code 1 where a budget is missed:
 
 - no request fails;
 - p99 of GET with swaps at most 10 ms above that without (median of the windows);
@@ -23,7 +23,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -32,6 +31,7 @@ import httpx
 import numpy as np
 import psutil
 
+from benchmarks._asking import Asked, Asking
 from edge.log import Log
 from edge.simulator.site import SimulatedSite
 from edge.simulator.source import SimulatorSource
@@ -42,7 +42,6 @@ from models.network import QuantileNetwork
 from models.spec import Place
 from services.app import System
 from services.config import Settings, load_settings
-from services.demo.probe import Probe
 from services.forecast_spec import forecast_spec
 from services.learn.records import Candidate
 from services.learn.registry import Registry, open_registry
@@ -50,23 +49,10 @@ from services.learn.registry import Registry, open_registry
 START_MS = 1_646_092_800_000
 WARM_DAYS = 7
 ZONES = 3
-PROBES = 4  # each waits for its answer before it asks again
-WHAT_IF_HZ = 5.0
 WHAT_IF = {"vent_lee_pct": 30.0}
 MOST_SLOWER_MS, MOST_SWAP_S, MOST_GROWN_MB = 10.0, 3.0, 10.0
 SETTLED = 10
 """Swaps before memory is first looked at: caches and allocator pools fill."""
-
-
-@dataclass
-class Window:
-    """What one window saw."""
-
-    p50_ms: float
-    p99_ms: float
-    sent: int
-    failures: Counter[str]
-    versions: set[str] = field(default_factory=set)
 
 
 def main() -> int:
@@ -103,29 +89,29 @@ def _measure(
         swaps_s.append(time.monotonic() - began_s)
         memory_mb.append(_forecasters_mb())
 
-    calm: list[Window] = []
-    stirred: list[Window] = []
-    what_if = Probe(url, zones, WHAT_IF_HZ, WHAT_IF)
-    what_if.start()
-    for number in range(asked.windows):
-        calm.append(_window(asked, url, zones, 0, swap))
-        stirred.append(_window(asked, url, zones, asked.swaps, swap))
-        print(f"window {number + 1}: p99 {calm[-1].p99_ms:.1f} ms without, {stirred[-1].p99_ms:.1f} ms with swaps")
-    what_if.stop()
-    posted = what_if.result()
-    failures = sum((window.failures for window in calm + stirred), Counter(posted["failures"]))
-    failed, sent = failures.total(), sum(window.sent for window in calm + stirred) + posted["sent"]
-    slower_ms = median(w.p99_ms for w in stirred) - median(w.p99_ms for w in calm)
+    calm: list[Asked] = []
+    stirred: list[Asked] = []
+    with Asking(url, zones, asked.rate, WHAT_IF) as asking:
+        for number in range(asked.windows):
+            calm.append(_window(asking, asked.seconds, 0, swap))
+            stirred.append(_window(asking, asked.seconds, asked.swaps, swap))
+            without_ms, with_ms = (window.percentiles_ms[1] for window in (calm[-1], stirred[-1]))
+            print(f"window {number + 1}: p99 {without_ms:.1f} ms without, {with_ms:.1f} ms with swaps")
+    windows = calm + stirred
+    failures = sum((window.failures for window in windows), Counter[str]())
+    sent, posted = sum(window.sent for window in windows), sum(window.posted for window in windows)
     settled_mb = memory_mb[min(SETTLED, len(memory_mb) - 1)]
     grown_mb = max(mb - settled_mb.get(pid, 0.0) for pid, mb in memory_mb[-1].items())
-    named = set(what_if.versions).union(*(window.versions for window in calm + stirred))
-    for name, windows in (("without", calm), ("with swaps", stirred)):
-        p50, p99 = (median(figures) for figures in zip(*((w.p50_ms, w.p99_ms) for w in windows), strict=True))
-        print(f"{name:10}  p50 {p50:6.2f} ms   p99 {p99:6.2f} ms   {sum(w.sent for w in windows):,} requests")
+    named = set[str]().union(*(window.versions for window in windows))
+    p99_ms = {}
+    for name, kind in (("without", calm), ("with swaps", stirred)):
+        p50, p99_ms[name] = (median(figures) for figures in zip(*(w.percentiles_ms for w in kind), strict=True))
+        print(f"{name:10}  p50 {p50:6.2f} ms   p99 {p99_ms[name]:6.2f} ms   {sum(w.sent for w in kind):,} requests")
+    slower_ms = p99_ms["with swaps"] - p99_ms["without"]
     worst_s, later_s = max(swaps_s), max(swaps_s[1:], default=0.0)
     taken = f"{median(swaps_s):.2f} s, at most {worst_s:.2f}; {later_s:.2f} after the first, which imports torch"
     budgets = [
-        (not failed, f"{failed} requests failed of {sent:,}, {posted['sent']:,} of them POST {dict(failures) or ''}"),
+        (not failures, f"{failures.total()} of {sent:,} requests failed, {posted:,} were POST {dict(failures) or ''}"),
         (slower_ms <= MOST_SLOWER_MS, f"p99 {slower_ms:+.1f} ms with swaps, {MOST_SLOWER_MS:g} allowed"),
         (worst_s <= MOST_SWAP_S, f"{len(swaps_s)} swaps, alias to all replicas ({asked.replicas}) {taken}"),
         (grown_mb <= MOST_GROWN_MB, f"{grown_mb:+.1f} MB a replica after the tenth swap, {MOST_GROWN_MB:g} allowed"),
@@ -136,25 +122,14 @@ def _measure(
     return 0 if all(holds for holds, _ in budgets) else 1
 
 
-def _window(
-    asked: argparse.Namespace, url: str, zones: list[tuple[str, str]], swaps: int, swap: Callable[[], None]
-) -> Window:
-    probes = [Probe(url, zones, asked.rate / PROBES) for _ in range(PROBES)]
+def _window(asking: Asking, seconds: float, swaps: int, swap: Callable[[], None]) -> Asked:
+    asking.begin()
     began_s = time.monotonic()
-    for probe in probes:
-        probe.start()
     for number in range(swaps):
         swap()
-        time.sleep(max(0.0, began_s + (number + 1) * asked.seconds / swaps - time.monotonic()))
-    time.sleep(max(0.0, began_s + asked.seconds - time.monotonic()))
-    for probe in probes:
-        probe.stop()
-    taken = np.concatenate([probe.latencies_ms for probe in probes])
-    failures = sum((Counter(probe.result()["failures"]) for probe in probes), Counter())
-    p50, p99 = np.percentile(taken, [50, 99]).tolist()
-    return Window(
-        p50, p99, len(taken) + failures.total(), failures, {version for probe in probes for version in probe.versions}
-    )
+        time.sleep(max(0.0, began_s + (number + 1) * seconds / swaps - time.monotonic()))
+    time.sleep(max(0.0, began_s + seconds - time.monotonic()))
+    return asking.end()
 
 
 def _warm_up(log: Log) -> None:

@@ -10,10 +10,21 @@ from __future__ import annotations
 import os
 import tomllib
 import zoneinfo
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from cronsim import CronSim, CronSimError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from edge.reading import VOCABULARY, is_name
@@ -24,6 +35,36 @@ __all__ = [
     "MqttSettings", "RaySettings", "Settings", "SiteSettings", "StreamSettings", "UplinkSettings", "environment",
     "load_settings",
 ]  # fmt: skip
+
+
+CRON_FIELDS = 5
+
+
+def _time_zone(value: str) -> str:
+    try:
+        zoneinfo.ZoneInfo(value)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
+        raise ValueError("must be an IANA time zone such as Europe/Amsterdam") from error
+    return value
+
+
+def _cron_expression(value: str) -> str:
+    """Empty, or five fields that some minute of the next fifty years fits."""
+    words = "must be minute, hour, day of the month, month and day of the week, such as 0 3 * * * for three each night"
+    if not value:
+        return value
+    if len(value.split()) != CRON_FIELDS:  # CronSim takes seconds, too
+        raise ValueError(words)
+    try:
+        if next(CronSim(value, datetime.now(UTC)), None) is None:
+            raise ValueError("names no day that there is")
+    except CronSimError as error:
+        raise ValueError(f"{words} ({str(error).lower()})") from error
+    return value
+
+
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
+CronExpression = Annotated[str, AfterValidator(_cron_expression)]
 
 
 class _Section(BaseModel):
@@ -152,6 +193,10 @@ class LearnSettings(_Section):
     retrain_every_s: float = Field(
         6 * 3600, ge=0, description="Wall seconds between retrainings; 0: no schedule, and no first model by itself."
     )
+    retrain_cron: CronExpression = Field(
+        "", description="Cron expression of five fields, such as `0 3 * * *`, instead of `learn.retrain_every_s`."
+    )
+    retrain_timezone: TimeZone = Field("UTC", description="IANA time zone of `learn.retrain_cron`.")
     retrain_on_drift: Literal["never", "site", "zone"] = Field(
         "site", description="Retrain when a site as a whole drifts, or also when a single zone does."
     )
@@ -241,7 +286,7 @@ class SiteSettings(_Section):
     """One site; a site that is not listed gets UTC and no sun position."""
 
     name: str = Field(description="As in the topic.")
-    timezone: str = Field("UTC", description="IANA time zone.")
+    timezone: TimeZone = Field("UTC", description="IANA time zone.")
     latitude: float | None = Field(None, ge=-90, le=90, description="Degrees north.")
     longitude: float | None = Field(None, ge=-180, le=180, description="Degrees east.")
     clock: Literal["civil", "standard"] = Field("civil", description="Which clock its climate control follows.")
@@ -260,15 +305,6 @@ class SiteSettings(_Section):
         unknown = sorted(set(value) - set(VOCABULARY))
         if unknown:
             raise ValueError(f"names {', '.join(unknown)}, which is not in the vocabulary")
-        return value
-
-    @field_validator("timezone")
-    @classmethod
-    def _known_zone(cls, value: str) -> str:
-        try:
-            zoneinfo.ZoneInfo(value)
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
-            raise ValueError("must be an IANA time zone such as Europe/Amsterdam") from error
         return value
 
 

@@ -300,6 +300,7 @@ def _settings(options: DemoOptions, data_dir: Path, source: SampleSource) -> Set
         forecast={"stale_after_s": max(1800, round(options.speed * STALE_AFTER_WALL_S))},
         learn={
             "retrain_every_s": options.retrain_every,
+            "retrain_cron": "",
             "force_promote": options.promote == "always",
             # A quarter of a day is 24 s here: a challenger in shadow, or a champion under watch, is seen to its end.
             "shadow_hours": SHADOW_HOURS,

@@ -22,6 +22,7 @@ from services.learn.lookout import Lookout
 from services.learn.proving import Prover, Proving
 from services.learn.records import Candidate, ModelRow, Order, refused_candidate
 from services.learn.registry import Registry
+from services.learn.schedule import Cron, Every, Schedule
 from services.learn.shadow import Shadows
 from services.learn.standing import Shown, Standing
 from services.learn.triggers import NOTHING_NEW, News, Trigger, Triggers
@@ -91,7 +92,7 @@ class Retrainer:
         self._shown_s = float("-inf")
         self._looked_s = float("-inf")
         self._triggers = Triggers(
-            settings.retrain_every_s, settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows,
+            self._schedule(), settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows,
             settings.rest,
         )  # fmt: skip
         self._lookout = Lookout(cluster.news)
@@ -179,6 +180,15 @@ class Retrainer:
         trigger = trigger or self._scheduled(now_s)
         if trigger is not None:
             self._retrain(trigger)
+
+    def _schedule(self) -> Schedule | None:
+        settings, now_s = self._settings, self._monotonic_s()
+        if settings.retrain_cron:
+            return Cron(
+                settings.retrain_cron, settings.retrain_timezone, now_s,
+                lambda: self._wall_ms() / 1000 - self._monotonic_s(),
+            )  # fmt: skip
+        return Every(settings.retrain_every_s, now_s) if settings.retrain_every_s else None
 
     def _next_due_s(self) -> float | None:
         now_s = self._monotonic_s()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from services.learn.schedule import Schedule
+
 __all__ = ["NOTHING_NEW", "News", "Trigger", "Triggers"]
 
 
@@ -33,15 +35,16 @@ NOTHING_NEW = News()
 class Triggers:
     """Decides when a retraining starts; at most one is under way, and an operator's wish goes first.
 
-    ``every_s`` is the length of the schedule's grid (0: no schedule): slots missed while this runs are skipped.
-    The first model does not wait for a slot: it is due as soon as there is history enough; the owner sets
-    ``has_model`` once there is one, and :meth:`goes_on` keeps to the grid of before a restart. ``rows`` new rows are
-    due for themselves (0: never), and so is a drift. After each end no retraining starts by itself for
+    Slots of the ``schedule`` that are missed while a retraining runs are skipped; without one nothing is due but what
+    happens. With one the first model does not wait for a slot: it is due as soon as there is history enough; the owner
+    sets ``has_model`` once there is one, and :meth:`goes_on` keeps to the slots of before a restart. ``rows`` new rows
+    are due for themselves (0: never), and so is a drift. After each end no retraining starts by itself for
     ``cool_down_s``, and neither drift nor volume starts one for ``rest`` times as long as it took: where many sites
     drift in turn, most of the time nothing is trained. An operator's may. All times are seconds of one monotonic
     clock.
 
-    >>> triggers = Triggers(every_s=60, cool_down_s=5, min_days=2, now_s=0)
+    >>> from services.learn.schedule import Every
+    >>> triggers = Triggers(Every(60, now_s=0), cool_down_s=5, min_days=2, now_s=0)
     >>> triggers.has_model = True
     >>> triggers.due(59, history_days=10), triggers.due(60, history_days=10).kind
     (None, 'schedule')
@@ -50,14 +53,14 @@ class Triggers:
     """
 
     def __init__(
-        self, every_s: float, cool_down_s: float, min_days: float, now_s: float, rows: int = 0, rest: float = 10.0
-    ) -> None:
-        self._every_s = every_s
+        self, schedule: Schedule | None, cool_down_s: float, min_days: float, now_s: float, rows: int = 0,
+        rest: float = 10.0,
+    ) -> None:  # fmt: skip
+        self._schedule = schedule
         self._rows = rows
         self._cool_down_s, self._rest = cool_down_s, rest
         self._min_days = min_days
         self.has_model = False
-        self._slot_s = now_s + every_s
         self._quiet_until_s = now_s
         self._started_s = self._rested_s = now_s
         self._trained_s: float | None = None
@@ -81,12 +84,16 @@ class Triggers:
         return None
 
     def goes_on(self, now_s: float, newest_s: float) -> None:
-        """The newest model came then, to a process before this one: the next slot is ``every_s`` after it.
+        """The newest model came then, to a process before this one: the next slot is the first one after it.
 
-        Where that is over already it is after one cool-down: a training that takes the machine down must not be the
-        first thing that it does again.
+        Where that is over already it is due after one cool-down: a training that takes the machine down must not be
+        the first thing that it does again.
         """
-        self._slot_s = min(self._slot_s, max(newest_s + self._every_s, now_s + self._cool_down_s))
+        if self._schedule is None:
+            return
+        self._schedule.goes_on(newest_s)
+        if self._schedule.slot_s() <= now_s:
+            self._quiet_until_s = max(self._quiet_until_s, now_s + self._cool_down_s)
 
     def due(self, now_s: float, history_days: float, news: News = NOTHING_NEW) -> Trigger | None:
         """What would start a retraining now; calling it changes nothing."""
@@ -98,21 +105,21 @@ class Triggers:
             return None
         if not self.has_model:
             first = Trigger("first", f"{history_days:.1f} days of history, no model yet")
-            return first if self._every_s else None
+            return first if self._schedule is not None else None
         rested = now_s >= self._rested_s
         if news.drift and rested:
             return Trigger("drift", news.drift)
         if self._rows and news.rows >= self._rows and rested:
             return Trigger("volume", f"{news.rows:,} new rows")
-        if self._every_s and now_s >= self._slot_s:
-            return Trigger("schedule", f"every {self._every_s:g} s")
+        if self._schedule is not None and now_s >= self._schedule.slot_s():
+            return Trigger("schedule", self._schedule.words)
         return None
 
     def next_due_s(self, now_s: float) -> float | None:
         """When the schedule strikes next, ``None`` when it never does."""
-        if not self._every_s:
+        if self._schedule is None:
             return None
-        return max(now_s, self._quiet_until_s, self._slot_s if self.has_model else now_s)
+        return max(now_s, self._quiet_until_s, self._schedule.slot_s() if self.has_model else now_s)
 
     def started(self, now_s: float, kind: str) -> None:
         """A retraining starts, for a trigger of this kind; moves the schedule to its next slot after ``now_s``.
@@ -124,8 +131,8 @@ class Triggers:
             if kind == "operator":
                 self._asked = None
         self._started_s, self._trained_s = now_s, None
-        if self._every_s and now_s >= self._slot_s:
-            self._slot_s += ((now_s - self._slot_s) // self._every_s + 1) * self._every_s
+        if self._schedule is not None:
+            self._schedule.use(now_s)
 
     def trained(self, now_s: float) -> None:
         """A retraining has its challenger; what it waits for now is no work to rest from."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.learn.schedule import Every
 from services.learn.triggers import News, Triggers
 
 
 def _triggers(every_s: float = 60, cool_down_s: float = 5, has_model: bool = True) -> Triggers:
-    triggers = Triggers(every_s=every_s, cool_down_s=cool_down_s, min_days=2, now_s=0)
+    schedule = Every(every_s, now_s=0) if every_s else None
+    triggers = Triggers(schedule, cool_down_s=cool_down_s, min_days=2, now_s=0)
     triggers.has_model = has_model
     return triggers
 
@@ -59,9 +61,9 @@ def test_the_schedule_goes_on_after_a_restart() -> None:
     assert triggers.due(5, history_days=9) is not None
     triggers.started(5, "schedule")
     triggers.ended(5)
-    assert triggers.next_due_s(5) == 65
+    assert triggers.next_due_s(5) == 40
     triggers.goes_on(5, 30)
-    assert triggers.next_due_s(5) == 65
+    assert triggers.next_due_s(5) == 40
 
 
 def test_cool_down_holds_the_schedule_but_not_the_operator() -> None:
@@ -87,7 +89,7 @@ def test_failed_first_training_is_tried_again_after_the_cool_down() -> None:
 
 def test_drift_and_volume_rest_ten_times_as_long_as_a_training_took() -> None:
     """Where drift follows drift, at most one eleventh of the time is spent on trainings; the schedule does not rest."""
-    triggers = Triggers(every_s=1000, cool_down_s=5, min_days=2, now_s=0, rows=100)
+    triggers = Triggers(Every(1000, now_s=0), cool_down_s=5, min_days=2, now_s=0, rows=100)
     triggers.has_model = True
     news = [News(drift="rh_pct errors are twice as large"), News(rows=100)]
     triggers.started(10, "schedule")
@@ -99,8 +101,8 @@ def test_drift_and_volume_rest_ten_times_as_long_as_a_training_took() -> None:
     assert [due.kind for new in news if (due := triggers.due(1005, 9, new))] == ["schedule", "schedule"]
 
 
-def test_zero_interval_never_retrains_by_itself() -> None:
-    """With every_s = 0 only an operator starts a training."""
+def test_without_a_schedule_nothing_retrains_by_itself() -> None:
+    """Only an operator starts a training."""
     triggers = _triggers(every_s=0, has_model=False)
     assert triggers.due(1e9, history_days=99) is None
     assert triggers.next_due_s(5) is None
