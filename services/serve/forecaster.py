@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,8 +30,6 @@ _log = logging.getLogger(__name__)
 WARM_EXAMPLES = (1, 16)
 FIRST_RETRY_S = 5.0
 LONGEST_RETRY_S = 300.0
-LOAD_NICE = 5
-"""Loading takes a core for a third of a second: it gives way to requests, as trainings do (10 and more) to it."""
 
 
 class LoadedModel(Protocol):
@@ -86,7 +81,6 @@ class Forecaster:
         self._prepare_imports: Callable[[], None] | None = prepare
         self._retry_s = self._pause_s = 0.0
         self._inference = ThreadPoolExecutor(1, thread_name_prefix="inference")
-        self._loading = ThreadPoolExecutor(1, thread_name_prefix="load", initializer=_give_way)
         self._follower: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -101,7 +95,6 @@ class Forecaster:
         if self._follower is not None:
             self._follower.cancel()
         self._inference.shutdown(wait=False)
-        self._loading.shutdown(wait=False)
 
     def check_health(self) -> None:
         """Raises when the follower has died: this replica would serve an old model for ever."""
@@ -145,7 +138,7 @@ class Forecaster:
         if champion["network_soon"] and self._prepare_imports is not None:
             prepare, self._prepare_imports = self._prepare_imports, None
             try:
-                await asyncio.get_running_loop().run_in_executor(self._loading, prepare)
+                await asyncio.to_thread(prepare)
             except Exception:  # the first load will say what is wrong
                 _log.warning("what a network needs could not be imported", exc_info=True)
 
@@ -154,8 +147,7 @@ class Forecaster:
         try:
             model: LoadedModel | None = None
             if champion["version"] != ONLINE_VERSION:
-                loading = asyncio.get_running_loop().run_in_executor(self._loading, self._prepare, champion["folder"])
-                model = await loading
+                model = await asyncio.to_thread(self._prepare, champion["folder"])
         except Exception as error:  # a bad artefact of any kind must not end the replica
             _log.warning("champion %s cannot be served", champion["version"], exc_info=True)
             self._retry_s = self._clock_s() + self._pause_s
@@ -176,13 +168,6 @@ class Forecaster:
         model = self._load(folder, self._spec.hash)
         warm_up(model, self._spec)
         return model
-
-
-def _give_way() -> None:
-    """Lower the priority of this thread, where a thread has one of its own."""
-    if sys.platform == "linux":
-        thread = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + LOAD_NICE)
 
 
 def warm_up(model: LoadedModel, spec: ForecastSpec) -> None:

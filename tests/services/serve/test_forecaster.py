@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +14,7 @@ import pytest
 from models.spec import Place
 from services.errors import ArtefactError
 from services.messages import ASK_AGAIN, F32, I64, Champion, ForecastRequest
-from services.serve.forecaster import LOAD_NICE, Forecaster, warm_up
+from services.serve.forecaster import Forecaster, warm_up
 from services.serve.slot import ModelSlot
 from tests.services.serve.fakes import ORIGIN_MS, SPEC
 
@@ -234,31 +232,6 @@ def test_requests_are_answered_while_a_model_loads(tmp_path: Path) -> None:
         await replica.stop()
 
     asyncio.run(run())
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="a thread has a priority of its own on Linux only")
-def test_loading_gives_way_to_requests(tmp_path: Path) -> None:
-    """What loads has a lower priority than what answers, which keeps that of the process."""
-    nice: dict[str, int] = {}
-
-    def priority() -> int:
-        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-
-    class Told(Constant):
-        def predict(self, values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32) -> F32:
-            nice[threading.current_thread().name.split("_")[0]] = priority()
-            return super().predict(values, origin_ms, places, baseline)
-
-    async def run() -> None:
-        link = Link(tmp_path)
-        await link.slot.set("v1", "1")
-        forecaster = Forecaster(SPEC, lambda site: Place(), lambda folder, schema: Told(1), link)
-        await forecaster.start()
-        await forecaster.forecast(request())
-        await forecaster.stop()
-
-    asyncio.run(run())
-    assert nice == {"load": min(priority() + LOAD_NICE, 19), "inference": priority()}
 
 
 def test_health_fails_when_the_follower_has_ended(tmp_path: Path) -> None:
