@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from edge.reading import SITE_ZONE, VOCABULARY, base_metric
 from edge.simulator.columns import Mapping, find_column, load_mapping
-from edge.simulator.recording import Recording, RecordingError, load_recording
-from edge.simulator.source import CLIMATE, CONTROL, WEATHER
+from edge.simulator.recording import RecordingError, load_recording
 from models.features import sun_elevation_deg
+from services.backtest.rows import zone_rows
 from services.errors import HothouseError
 
 __all__ = ["Table", "read_table"]
@@ -24,8 +23,6 @@ I64 = npt.NDArray[np.int64]
 
 STEPS_MS = (300_000, 600_000, 900_000, 1_800_000)
 """A row's length is the longest of these that the recording's interval fills."""
-
-_MAIN = (CLIMATE, CONTROL, WEATHER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +69,6 @@ def read_table(folder: Path) -> Table:
     start_ms = min(source.first_ms for source in sources)
     end_ms = max(source.last_ms for source in sources)
     length = -(-(end_ms - start_ms) // step_ms) + 1
-    values = np.full((len(sources), length, len(VOCABULARY)), np.nan, dtype=np.float32)
-    _fill(values, recording, start_ms, step_ms)
     metrics: dict[str, str] = {}
     for source in sources:
         for name in source.columns:
@@ -82,7 +77,8 @@ def read_table(folder: Path) -> Table:
                 metrics.setdefault(column.metric, name)
     return Table(
         names=tuple(source.name for source in sources), metrics=metrics, start_ms=start_ms, step_ms=step_ms,
-        values=values, spans=tuple((source.first_ms, source.last_ms) for source in sources), notes=recording.notes,
+        values=zone_rows(recording, start_ms, step_ms, length),
+        spans=tuple((source.first_ms, source.last_ms) for source in sources), notes=recording.notes,
         is_utc=sources[0].is_utc,
     )  # fmt: skip
 
@@ -109,27 +105,6 @@ def sun_longitude(table: Table, timezone: str | None, longitude: float | None) -
     if timezone is None:
         return 0.0
     return (longitude - _offset_ms(table.start_ms // 1000, timezone) / 240_000 + 180) % 360 - 180
-
-
-def _fill(values: F32, recording: Recording, start_ms: int, step_ms: int) -> None:
-    """Mean of what each step's samples said; where a zone has several devices of a metric, its main one's."""
-    zones, columns = {zone: z for z, zone in enumerate(recording.zones)}, {name: c for c, name in enumerate(VOCABULARY)}
-    sums, counts = np.zeros(values.shape, dtype=np.float64), np.zeros(values.shape, dtype=np.int32)
-    main = {(t.zone, metric) for t in recording.tables if t.device in _MAIN for metric in t.metrics}
-    for table in recording.tables:
-        at = -(-(table.times_ms - start_ms) // step_ms)
-        where = range(len(zones)) if table.zone == SITE_ZONE else [zones[table.zone]]
-        for k, name in enumerate(table.metrics):
-            metric = base_metric(name)
-            if name != metric or (table.device not in _MAIN and (table.zone, metric) in main):
-                continue
-            meaning, said = VOCABULARY[metric], table.values[:, k]
-            good = np.isfinite(said) & (said >= meaning.low) & (said <= (meaning.clip_from or meaning.high))
-            said = np.minimum(np.where(good, said, 0), meaning.high)
-            for z in where:
-                np.add.at(sums[z, :, columns[metric]], at[good], said[good])
-                np.add.at(counts[z, :, columns[metric]], at[good], 1)
-    values[...] = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def _offset_ms(local_s: int, timezone: str) -> int:

@@ -10,6 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from edge.log import MemoryLog
+from edge.reading import VOCABULARY
+from edge.simulator.replay import RecordingSource
+from edge.simulator.warm import import_samples
 from models.training import TrainingConfig
 from services.backtest import network
 from services.backtest.replay import Options, replay
@@ -17,6 +21,7 @@ from services.backtest.report import cells, write
 from services.backtest.table import read_table, sun_sine
 from services.cli import app
 from services.errors import HothouseError
+from services.ingest.windows import PartitionWindows
 from services.learn import trees
 
 RECORDING = Path(__file__).parent.parent / "data" / "lettuce_2022"
@@ -44,7 +49,12 @@ def made_up(
                 day, minute = divmod(i * step_min, 1440)
                 if day not in leave_out:
                     value = hourly(day, minute / 60) + z
-                    row = {"t_air_c": value, "rh_pct": 100 - 2 * value, "co2_ppm": 500 - value}
+                    row = {
+                        "t_air_c": value,
+                        "rh_pct": 100 - 2 * value,
+                        "co2_ppm": 500 - value,
+                        "sp_heat_c": 20 + hourly(day, minute // 60),
+                    }
                     out.writerow([str(first + i * step_min).replace("T", " "), *(round(row[c], 3) for c in columns)])
     return folder
 
@@ -58,6 +68,34 @@ def real(tmp_path_factory):
             (folder / f"{zone}.csv").write_text("".join(file.readlines()[: 4 * 288 + 1]))
     table = read_table(folder)
     return folder, table, replay(table, OPTIONS)
+
+
+def test_its_rows_are_those_of_a_stream(real):
+    """The same files, published, logged and windowed, give the same rows, bit for bit."""
+    folder, table, _ = real
+    source, log = RecordingSource(folder, timezone="UTC"), MemoryLog()
+    import_samples(source, log, source.end_ms)
+    windows = PartitionWindows(table.step_ms, 0, 60_000, VOCABULARY, {source.site: source.primary})
+    steps = [step for number in range(log.partitions) for step in windows.feed(log.read(number, 0, 10**6)).steps]
+    assert len(steps) > 1000
+    for step in steps:
+        zones = [source.zones.index(zone) for zone in step.zones]
+        np.testing.assert_array_equal(step.values, table.values[zones, (step.end_ms - table.start_ms) // table.step_ms])
+
+
+def test_what_is_sent_once_holds(tmp_path):
+    """A setpoint that stands in the file once an hour is that of all rows until the next; a measurement is not."""
+    folder = made_up(tmp_path / "r", days=1, columns=("t_air_c", "rh_pct", "sp_heat_c"))
+    for path in folder.iterdir():
+        header, *lines = path.read_text().splitlines()
+        thinned = [line if i % 4 == 0 else line.rsplit(",", 2)[0] + ",," for i, line in enumerate(lines)]
+        path.write_text("\n".join([header, *thinned]))
+    values = read_table(folder).values
+    columns = list(VOCABULARY)
+    setpoint, humidity = (values[0, :, columns.index(name)] for name in ("sp_heat_c", "rh_pct"))
+    np.testing.assert_array_equal(setpoint.reshape(-1, 4), np.repeat(setpoint[::4, None], 4, axis=1))
+    assert np.isfinite(setpoint).all()
+    assert np.isfinite(humidity).mean() == 0.25
 
 
 def shortened(table, rows):
