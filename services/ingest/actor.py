@@ -203,7 +203,7 @@ class BoardLink:
         self._component = component
         self._shard: Shard | None = None
         self._board: Any = None
-        self._board_first: int | None = None  # first version of the board that has what was sent; None: not known yet
+        self._board_identity = 0  # of the board that has what was sent
         self._changed = threading.Condition()
         self._forecasts: list[ZoneForecast] = []
         self._newest: dict[tuple[str, str], ZoneForecast] = {}
@@ -255,7 +255,7 @@ class BoardLink:
                 self._send(forecasts, past, stats)
             except Exception as error:  # whatever Ray raises while the board is away
                 _log.info("the board does not answer: %s", error)
-                self._board = self._board_first = None
+                self._board = None
                 with self._changed:
                     self._past = {**past, **self._past}
                     waiting = {id(f) for f in forecasts} | {id(f) for f in self._forecasts}
@@ -273,7 +273,9 @@ class BoardLink:
         self, forecasts: list[ZoneForecast], past: dict[tuple[str, str], Any], stats: dict[str, Any] | None
     ) -> None:
         if self._board is None:
-            self._board = ray.get_actor(BOARD_ACTOR, namespace=NAMESPACE)
+            board = ray.get_actor(BOARD_ACTOR, namespace=NAMESPACE)
+            self._board_identity = ray.get(board.identity.remote(), timeout=BOARD_TIMEOUT_S)
+            self._board = board
         if forecasts:
             asked = ray.get(self._board.publish.remote(forecasts), timeout=BOARD_TIMEOUT_S) or []
             for site, zone in map(tuple, asked):
@@ -284,7 +286,5 @@ class BoardLink:
         if stats is not None:
             calls.append(self._board.put_stats.remote(self._component, stats))
         answers = ray.get(calls, timeout=BOARD_TIMEOUT_S)
-        if stats is not None:
-            first, self._board_first = self._board_first, answers[-1]
-            if first not in (None, self._board_first):
-                raise ConnectionResetError("it was restarted since the last call")
+        if stats is not None and answers[-1] != self._board_identity:
+            raise ConnectionResetError("it was restarted since the last call")

@@ -93,8 +93,12 @@ class Board:
         track = self._past.get((site, zone))
         return track.past() if track is not None else Past(end_ms=[], values={})
 
+    async def identity(self) -> int:
+        """The first version, by which who sends knows this board from a later one."""
+        return self._first_version
+
     async def put_stats(self, component: str, stats: Mapping[str, Any]) -> int:
-        """Replace a component's figures; the first version, by which the caller knows this board from a later one."""
+        """Replace a component's figures; the board's :meth:`identity`."""
         async with self._changed:
             self._version += 1
             self._stats[component] = (self._version, dict(stats))

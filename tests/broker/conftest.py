@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import pytest
 
+from edge import broker as brokers
 from edge.broker import LocalBroker
 from edge.log import SqliteLog, partition_of
 from edge.mqtt import MqttAddress, new_client, open_connection
@@ -29,11 +30,14 @@ BOOT = "9f3c62d1a07be845"
 
 @contextmanager
 def local_broker(folder: Path, kind: str) -> Iterator[LocalBroker]:
-    """A LocalBroker of one kind."""
+    """A LocalBroker of one kind, however long its start and a login take."""
     if kind == "mosquitto":
         require_program("mosquitto")
-    with LocalBroker(folder, "mosquitto" if kind == "mosquitto" else "amqtt") as broker:
-        yield broker
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(brokers, "_START_S", patience_s(60))
+        patch.setattr(brokers, "_LOGIN_S", patience_s(10))
+        with LocalBroker(folder, "mosquitto" if kind == "mosquitto" else "amqtt") as broker:
+            yield broker
 
 
 @pytest.fixture(params=["server", "mosquitto", "amqtt"])

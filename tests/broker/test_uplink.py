@@ -251,7 +251,8 @@ def test_a_full_buffer_stops_acknowledging_and_recovers(tmp_path: Path, caplog: 
             publisher = GatewayProcess(broker.address, tmp_path)  # for its messages
             with device(broker.address) as publish:
                 publish(publisher.messages(range(12_000)))
-                full = until(lambda: failing(gateway, "no room", "central log is away"))
+                until(lambda: failing(gateway, "no room", "central log is away"))
+                full = gateway.status()  # nothing is appended any more
                 assert full.bytes_free < 16_384
                 assert full.buffered_bytes <= 256 * 1024
                 assert full.queued + full.records > 0

@@ -10,12 +10,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import ray
 from typer.testing import CliRunner
 
@@ -194,7 +195,8 @@ class Loop:
         """SIGKILL for our process of that title."""
         self.until(lambda: bool(processes(title)), f"{title} runs")
         for process in processes(title):
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # it has ended by itself
+                process.kill()
 
     def until(self, claim: Callable[[], Any], what: str, limit_s: float = 90) -> Any:
         """Wait until ``claim`` holds; what it gave."""

@@ -8,6 +8,7 @@ import random
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ class System:
         """Do one of :attr:`kinds`; returns when what nobody else starts again was started."""
         pause_s = rng.uniform(0.0, 3.0)
         if kind in ("gateway", "gateway and broker"):
-            os.kill(self._pid("gateway", rng), signal.SIGKILL)
+            _kill(self._pid("gateway", rng))
         if kind in ("broker", "gateway and broker"):
             self.broker.kill()
             time.sleep(pause_s)
@@ -100,10 +101,10 @@ class System:
             # A row closes while InfluxDB is away: the shard that is killed then has its points in memory only.
             time.sleep(pause_s if kind == "kafka" else pause_s + STEP_S)
             if name == "influxdb":
-                os.kill(self._pid("shard", rng), signal.SIGKILL)
+                _kill(self._pid("shard", rng))
             self._servers.start(name)
         if kind in ("shard", "forecaster"):
-            os.kill(self._pid(kind, rng), signal.SIGKILL)
+            _kill(self._pid(kind, rng))
         if kind.startswith("disk of"):
             _fill_disk(self._pid("shard" if kind == "disk of a shard full" else "gateway", rng), FULL_S + pause_s)
 
@@ -226,10 +227,16 @@ class WholeSystem(System):
         return running
 
 
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):  # it has ended by itself
+        os.kill(pid, signal.SIGKILL)
+
+
 def _fill_disk(pid: int, seconds: float) -> None:
     """Let no file that the process writes grow beyond a page, for so long: what it sees is a full disk."""
     seen = psutil.Process(pid)
     _, hard = seen.rlimit(psutil.RLIMIT_FSIZE)
     seen.rlimit(psutil.RLIMIT_FSIZE, (4096, hard))
     time.sleep(seconds)
-    seen.rlimit(psutil.RLIMIT_FSIZE, (hard, hard))
+    with suppress(psutil.NoSuchProcess):  # the full disk has ended it
+        seen.rlimit(psutil.RLIMIT_FSIZE, (hard, hard))

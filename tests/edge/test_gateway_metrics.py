@@ -10,6 +10,7 @@ import pytest
 
 from edge.gateway import GatewayStatus
 from edge.gateway.metrics import METRICS, MetricsServer, exposition
+from tests.patience import patience_s
 
 STATUS = GatewayStatus(
     pid=1, updated_ms=7, connected=True, connects=2, messages=30, samples=25, refused=5, records=4, queued=3,
@@ -32,10 +33,10 @@ def test_metrics_are_answered_and_nothing_else() -> None:
     """GET /metrics gives the figures of now; any other path is 404."""
     server = MetricsServer("127.0.0.1", 0, lambda: STATUS)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=patience_s(5)) as answer:
             assert answer.read().decode() == exposition(STATUS)
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=5)
+            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=patience_s(5))
     finally:
         server.close()

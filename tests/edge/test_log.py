@@ -22,6 +22,7 @@ from edge.log import (
     partition_of,
 )
 from tests.edge.test_uplink import to_format_1
+from tests.patience import patience_s
 
 PARTITION = partition_of("demo", 4)
 ROOT = Path(__file__).parents[2]
@@ -119,7 +120,7 @@ def test_another_process_reads_while_one_appends(tmp_path: Path) -> None:
     assert process.stdout.readline() == "ready\n"
     for n in range(300):
         log.append([_new(payload=str(n).encode())])
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=patience_s(30))
     assert out == "300\n"
     log.close()
 
@@ -321,7 +322,7 @@ def test_a_failing_disk_appends_nothing(tmp_path: Path) -> None:
         "    print(type(error).__name__, log.end_offset(int(sys.argv[2])))"
     )
     process = _python(code, str(tmp_path / "log.sqlite"), str(PARTITION))
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=patience_s(30))
     assert out.split()[1] == "1"
     log = SqliteLog(tmp_path / "log.sqlite")
     assert [r.payload for r in log.read(PARTITION, 0, 10)] == [b"x"]

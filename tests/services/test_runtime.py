@@ -15,6 +15,7 @@ import pytest
 
 from services import runtime
 from services.runtime import free_port, probe_ingress, write_secret
+from tests.patience import patience_s
 
 linux = pytest.mark.skipif(platform.system() != "Linux", reason="HAProxy and /proc are there on Linux only")
 
@@ -70,7 +71,7 @@ def test_what_a_killed_run_left_is_ended(tmp_path: Path) -> None:
     record = tmp_path / "runtime.json"
     record.write_text(json.dumps({"pid": 1, "folder": str(folder)}))
     runtime.end_left_over(record.parent)
-    assert left.wait(5) != 0
+    assert left.wait(patience_s(5)) != 0
     assert other.poll() is None
     assert not folder.exists()
     assert not record.exists()

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.serve.board import PAST_HOURS, Board
+from tests.patience import patience_s
 from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
 
 STEP_MS = 300_000
@@ -39,10 +40,10 @@ def test_a_waiting_follower_hears_at_once() -> None:
 
     async def run() -> None:
         shown = board()
-        waiting = asyncio.create_task(shown.wait(1000, 10))
+        waiting = asyncio.create_task(shown.wait(1000, patience_s(60)))
         await asyncio.sleep(0)
         await shown.put_stats("shard-0", {"late": 3})
-        assert (await asyncio.wait_for(waiting, 1))["stats"] == {"shard-0": {"late": 3}}
+        assert (await asyncio.wait_for(waiting, patience_s(10)))["stats"] == {"shard-0": {"late": 3}}
 
     asyncio.run(run())
 

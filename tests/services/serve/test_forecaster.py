@@ -16,6 +16,7 @@ from services.errors import ArtefactError
 from services.messages import ASK_AGAIN, F32, I64, Champion, ForecastRequest
 from services.serve.forecaster import Forecaster, warm_up
 from services.serve.slot import ModelSlot
+from tests.patience import patience_s
 from tests.services.serve.fakes import ORIGIN_MS, SPEC
 
 SHAPE = (len(SPEC.horizons_min), len(SPEC.targets), 3)
@@ -51,7 +52,7 @@ class Link:
 
     async def news(self) -> tuple[str, str, bool]:
         """The next announcement."""
-        await asyncio.wait_for(self.told.wait(), 5)
+        await asyncio.wait_for(self.told.wait(), patience_s(60))
         self.told.clear()
         return self.announced[-1]
 
@@ -217,16 +218,18 @@ def test_requests_are_answered_while_a_model_loads(tmp_path: Path) -> None:
 
         def slowly(folder: str, schema_hash: str) -> Constant:
             begun.set()
-            go_on.wait(5)
+            go_on.wait()
             return load(folder, schema_hash)
 
         replica = Forecaster(SPEC, lambda _: Place(), slowly, link)
         await replica.start()
         await link.news()
         await link.slot.set("v1", "1")
-        assert await asyncio.to_thread(begun.wait, 5)
-        assert (await replica.forecast(request()))["version"] == "online"
-        go_on.set()
+        try:
+            assert await asyncio.to_thread(begun.wait, patience_s(60))
+            assert (await replica.forecast(request()))["version"] == "online"
+        finally:
+            go_on.set()
         await link.news()
         assert (await replica.forecast(request()))["version"] == "v1"
         await replica.stop()

@@ -10,6 +10,7 @@ import pytest
 from services.errors import ArtefactError
 from services.messages import ONLINE_VERSION
 from services.serve.slot import ModelSlot
+from tests.patience import patience_s
 
 
 def test_begins_with_the_climatology(tmp_path: Path) -> None:
@@ -45,10 +46,10 @@ def test_a_waiting_replica_hears_at_once(tmp_path: Path) -> None:
         slot = ModelSlot(tmp_path / "slot.json")
         assert (await slot.wait(0, 10))["generation"] == 1
         assert (await slot.wait(1, 0.01))["generation"] == 1
-        waiting = asyncio.create_task(slot.wait(1, 10))
+        waiting = asyncio.create_task(slot.wait(1, patience_s(60)))
         await asyncio.sleep(0)
         await slot.set("v1", "a")
-        assert (await asyncio.wait_for(waiting, 1))["version"] == "v1"
+        assert (await asyncio.wait_for(waiting, patience_s(10)))["version"] == "v1"
 
     asyncio.run(run())
 

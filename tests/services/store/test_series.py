@@ -15,7 +15,7 @@ from services.messages import ZoneForecast
 from services.store.rows import SiteStep
 from services.store.series import InfluxWriter, NullSeries, SeriesWriter
 from tests.conftest import require_env
-from tests.patience import until
+from tests.patience import patience_s, until
 
 CHANNELS = ("air_temp_c", "rh_pct")
 T0 = 1_646_092_800_000
@@ -44,7 +44,7 @@ def test_lines_carry_tags_fields_and_time() -> None:
     series = writer(lines.extend)
     series.rows([site_step(T0)])
     series.forecasts([zone_forecast()])
-    series.close()
+    series.close(patience_s(30))
     assert lines == [
         f"zone_climate,site=demo,zone=z1 air_temp_c=21.5 {T0}",
         f"forecast,site=demo,zone=z\\ 1,target=air_temp_c,horizon_min=5,model_version=v1"
@@ -70,7 +70,7 @@ def test_away_means_tried_again_and_nothing_lost_within_the_bound() -> None:
     assert "away" in series.stats()["last_error"]
     away.clear()
     until(lambda: series.stats()["sent"] == 10)
-    series.close()
+    series.close(patience_s(30))
     assert [int(line.split()[-1]) for line in lines] == [T0 + n for n in range(10)]
 
 
@@ -89,7 +89,7 @@ def test_beyond_the_bound_the_oldest_are_dropped_and_counted() -> None:
     series.rows([site_step(T0 + n) for n in range(1, 11)])
     assert series.stats()["dropped"] == 5
     leave.set()
-    series.close()
+    series.close(patience_s(30))
     assert [int(line.split()[-1]) for line in lines] == [T0, *(T0 + n for n in range(6, 11))]
 
 
@@ -110,7 +110,7 @@ def test_a_refused_batch_does_not_hold_up_the_next() -> None:
     series.rows([site_step(T0)])
     until(lambda: series.stats()["refused"] == 1)
     series.rows([site_step(T0 + 1)])
-    series.close()
+    series.close(patience_s(30))
     assert (series.stats()["refused"], series.stats()["sent"]) == (1, 1)
 
 
@@ -129,7 +129,7 @@ def test_an_error_is_shown_until_points_are_taken_again() -> None:
     away.clear()
     until(lambda: series.stats()["sent"] == 1)
     assert series.stats()["last_error"] == ""
-    series.close()
+    series.close(patience_s(30))
 
 
 def test_the_real_client_survives_a_port_that_refuses() -> None:
@@ -149,7 +149,7 @@ def test_without_a_series_store_nothing_happens() -> None:
     series: SeriesWriter = NullSeries()
     series.rows([site_step(T0)])
     series.forecasts([zone_forecast()])
-    series.close()
+    series.close(patience_s(30))
     assert series.stats()["sent"] == 0
 
 
@@ -201,7 +201,7 @@ def test_a_row_is_told_as_delivered_only_when_nothing_before_it_waits() -> None:
     assert not told
     away.clear()
     until(lambda: series.stats()["sent"] == 3)
-    series.close()
+    series.close(patience_s(30))
     newest: dict[str, int] = {}
     for some in told:
         newest |= some
