@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -107,6 +109,7 @@ def start(job: Job, node: str, soft: bool) -> Any:
         "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
         # Ray Train's controller looks every two seconds which checkpoints are there: too late for epochs of one.
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+        "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "0.2",
     }
     where = NodeAffinitySchedulingStrategy(node, soft=soft)
     return run_job.options(runtime_env={"env_vars": variables}, scheduling_strategy=where).remote(job)
@@ -248,3 +251,30 @@ def test_training_node_killed(nodes: Nodes, settings: Settings, whole: bool) -> 
         lambda: {group["state"] for group in placement_group_table().values()} == {"REMOVED"},
         "no CPUs are held for workers that are gone",
     )
+
+
+def test_training_node_reclaimed(nodes: Nodes, settings: Settings) -> None:
+    """The node that trains is reclaimed, with notice, as spot instances are: training goes on from its newest epoch on
+    the other node when the notice is over, and the node is not needed any more.
+    """
+    on_first = NodeAffinitySchedulingStrategy(nodes.first, soft=False)
+    busy = _Busy.options(scheduling_strategy=on_first).remote()
+    assert ray.get(busy.there.remote(), timeout=patience_s(60))
+    job = job_of(settings, "reclaimed", workers=1)
+    running = start(job, nodes.first, soft=False)
+
+    def reclaim() -> None:
+        assert processes_of(nodes.raylet, "RayTrainWorker"), "the worker is not on the node that is reclaimed"
+        ray.kill(busy)  # from now on there is room on the other one
+        told = subprocess.run(
+            [sys.executable, "-m", "ray.scripts.scripts", "drain-node",
+             "--address", ray.get_runtime_context().gcs_address, "--node-id", nodes.second,
+             "--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "reclaimed",
+             "--deadline-remaining-seconds", "2"],
+            capture_output=True, text=True, timeout=patience_s(60), check=False,
+        )  # fmt: skip
+        assert told.returncode == 0, told.stderr
+
+    before = kill_mid_epoch(job, running, reclaim)
+    until(lambda: not processes_of(nodes.raylet, "RayTrainWorker"), "the node is left", 60)
+    assert_went_on(job, running, before)
