@@ -134,6 +134,25 @@ def test_the_schedule_counts_from_the_models_of_before(make: Make, cluster: Fake
     assert len(cluster.orders) == 2
 
 
+def test_a_cron_expression_in_place_of_the_interval(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """The first model does not wait; then it strikes at three by the zone's clock, whatever the interval says."""
+    cluster.results = [True, True]
+    began_ms = 1_646_092_800_000 - round(clock.now_s * 1000)  # 2022-03-01T00:00Z, an hour later in Amsterdam
+    retrainer = make(
+        wall_ms=lambda: began_ms + round(clock.now_s * 1000), retrain_every_s=100, retrain_cron="0 3 * * *",
+        retrain_timezone="Europe/Amsterdam",
+    )  # fmt: skip
+    retrainer.retrain_if_due()
+    assert (len(cluster.orders), retrainer.status()["next_due_s"]) == (1, 7200)
+    clock.now_s += 7199
+    retrainer.retrain_if_due()
+    assert len(cluster.orders) == 1
+    clock.now_s += 2
+    retrainer.retrain_if_due()
+    assert len(cluster.orders) == 2
+    assert retrainer.status()["last_run"]["reason"] == "0 3 * * * (Europe/Amsterdam)"
+
+
 def test_restarted_retrainer_goes_on_from_mlflow(make: Make, cluster: FakeCluster, clock: Clock) -> None:
     """A retrainer that is started again swaps nothing, warm-starts from the champion and waits for its slot."""
     cluster.results = [True, True]
