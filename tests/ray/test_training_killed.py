@@ -278,3 +278,20 @@ def test_training_node_reclaimed(nodes: Nodes, settings: Settings) -> None:
     before = kill_mid_epoch(job, running, reclaim)
     until(lambda: not processes_of(nodes.raylet, "RayTrainWorker"), "the node is left", 60)
     assert_went_on(job, running, before)
+
+
+def test_training_goes_on_with_fewer_workers(nodes: Nodes, settings: Settings) -> None:
+    """Three workers have no room on one node. Of the two nodes one is killed: with ``learn.min_workers`` those that
+    there is room for on the other go on.
+    """
+    elastic = settings.model_copy(update={"learn": settings.learn.model_copy(update={"min_workers": 1})})
+    job = job_of(elastic, "fewer", workers=3)
+    running = start(job, nodes.first, soft=False)
+
+    def kill() -> None:
+        assert processes_of(nodes.raylet, "RayTrainWorker"), "no worker is on the node that is killed"
+        kill_node(nodes)
+
+    before = kill_mid_epoch(job, running, kill)
+    assert_went_on(job, running, before)
+    assert [node["NodeID"] for node in ray.nodes() if node["Alive"]] == [nodes.first]
