@@ -86,7 +86,8 @@ def write(path: Path, table: Table, forecasts: Forecasts) -> int:
     order = np.lexsort((f.origin_ms, f.zone))
     origin = np.repeat(f.origin_ms[order], horizons * targets)
     target = (f.origin_ms[order][:, None] + ahead).repeat(targets)
-    q = f.quantiles[order].reshape(-1, len(QUANTILES))
+    # Doubles in Parquet: who puts measurements beside them, which are doubles elsewhere, need not convert them.
+    q = f.quantiles[order].reshape(-1, len(QUANTILES)).astype(np.float32 if path.suffix == ".csv" else np.float64)
     columns = {
         "zone": names[f.zone[order]].repeat(horizons * targets),
         "origin": origin.astype("datetime64[ms]"),

@@ -110,6 +110,8 @@ def start(job: Job, node: str, soft: bool) -> Any:
         # Ray Train's controller looks every two seconds which checkpoints are there: too late for epochs of one.
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
         "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "0.2",
+        # A group of more workers than there is room for, while the death of a node spreads, is waited for so long.
+        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "25",
     }
     where = NodeAffinitySchedulingStrategy(node, soft=soft)
     return run_job.options(runtime_env={"env_vars": variables}, scheduling_strategy=where).remote(job)

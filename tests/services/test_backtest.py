@@ -168,6 +168,7 @@ def test_the_file_names_things_as_the_recording_does(real, tmp_path):
     assert set(written.zone) == {"Koala", "Reference"}
     assert set(written.metric) == {"t_air_c", "rh_pct", "co2_ppm"}
     assert not written.duplicated(["zone", "metric", "origin", "target_time"]).any()
+    assert {written[name].dtype for name in ("q10", "q50", "q90")} == {np.dtype(float)}
     assert (written.q10 <= written.q50).all()
     assert (written.q50 <= written.q90).all()
     with lzma.open(RECORDING / "Koala.csv.xz", "rt") as file:
