@@ -17,6 +17,7 @@ __all__ = ["zone_rows"]
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 
+LONGEST_HOLD_MS = max(metric.hold_s or 0 for metric in VOCABULARY.values()) * 1000
 _MAIN = (CLIMATE, CONTROL, WEATHER)
 
 
@@ -51,7 +52,12 @@ def zone_rows(recording: Recording, start_ms: int, step_ms: int, length: int) ->
     sensors = Sensors(VOCABULARY, {}, SiteSettings(step_ms, 0, 0))
     place = {zone: z for z, zone in enumerate(recording.zones)}
     rows = np.full((len(place), length, len(VOCABULARY)), np.nan, np.float32)
+    spoken_t = 0  # the newest row with samples
     for t in range(length):
+        if first[t] < first[t + 1]:
+            spoken_t = t
+        elif (t - spoken_t) * step_ms > LONGEST_HOLD_MS:
+            continue  # a gap of days, or of years where a date is mistyped
         part, of_values = slice(*first[t : t + 2]), slice(*first_value[t : t + 2])
         step = OpenSamples(
             samples.device[part], samples.metric_set[part], samples.seq[part], samples.ts_ms[part],

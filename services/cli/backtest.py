@@ -87,7 +87,9 @@ def _run(folder: Path, path: Path, options: Options, train: Trainer | None) -> N
     from services.backtest.report import cells, write
     from services.backtest.table import read_table
 
-    name, table = folder.resolve().name, read_table(folder)
+    name = folder.resolve().name
+    with errors.status(f"reading {name} ..."):
+        table = read_table(folder)
     for note in table.notes:
         errors.print(f"[dim]{note}[/]", highlight=False)
     columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

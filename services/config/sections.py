@@ -23,7 +23,7 @@ CRON_FIELDS = 5
 def _time_zone(value: str) -> str:
     try:
         zoneinfo.ZoneInfo(value)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ValueError("must be an IANA time zone such as Europe/Amsterdam") from error
     return value
 
@@ -171,11 +171,13 @@ class LearnSettings(_Section):
     """Periodic retraining."""
 
     retrain_every_s: float = Field(
-        6 * 3600, ge=0, description="Wall seconds between retrainings; 0: no schedule, and no first model by itself."
-    )
+        6 * 3600, ge=0, description="Wall seconds between retrainings; 0: no schedule, and no first model by itself, "
+        "unless `learn.retrain_cron` is set.",
+    )  # fmt: skip
     retrain_cron: CronExpression = Field(
-        "", description="Cron expression of five fields, such as `0 3 * * *`, instead of `learn.retrain_every_s`."
-    )
+        "", description="Cron expression of five fields, such as `0 3 * * *`, instead of `learn.retrain_every_s`. A "
+        "time at which no training can begin, nor within the next hour, is left out.",
+    )  # fmt: skip
     retrain_timezone: TimeZone = Field("UTC", description="IANA time zone of `learn.retrain_cron`.")
     retrain_on_drift: Literal["never", "site", "zone"] = Field(
         "site", description="Retrain when a site as a whole drifts, or also when a single zone does."

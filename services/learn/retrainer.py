@@ -184,10 +184,7 @@ class Retrainer:
     def _schedule(self) -> Schedule | None:
         settings, now_s = self._settings, self._monotonic_s()
         if settings.retrain_cron:
-            return Cron(
-                settings.retrain_cron, settings.retrain_timezone, now_s,
-                lambda: self._wall_ms() / 1000 - self._monotonic_s(),
-            )  # fmt: skip
+            return Cron(settings.retrain_cron, settings.retrain_timezone, lambda: self._wall_ms() / 1000)
         return Every(settings.retrain_every_s, now_s) if settings.retrain_every_s else None
 
     def _next_due_s(self) -> float | None:

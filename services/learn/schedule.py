@@ -12,31 +12,36 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
-__all__ = ["Cron", "Every", "Schedule"]
+__all__ = ["GRACE_S", "Cron", "Every", "Schedule"]
+
+GRACE_S = 3600.0
+"""What a cron expression asks for is left out when it could not begin within this time."""
+SET_BACK_S = 3 * 3600.0
+"""A clock that is set back by less shows hours again that it has shown: what was used in them is used."""
 
 
 class Schedule(Protocol):
-    """Slots; those that were missed are one."""
+    """Slots, each for one retraining."""
 
     words: str
     """What people see."""
 
-    def slot_s(self) -> float:
-        """The oldest slot that was not used: the next one, or one in the past."""
+    def slot_s(self, now_s: float) -> float:
+        """The slot that may be used next; it is due where it is not after ``now_s``."""
 
     def use(self, now_s: float) -> None:
-        """Slots up to now are used, or skipped."""
+        """Slots up to now are used."""
 
-    def goes_on(self, used_s: float) -> None:
-        """The newest slot that was used, by a process before this one, was not after this."""
+    def goes_on(self, now_s: float, used_s: float) -> None:
+        """A process before this one used a slot for the last time at ``used_s``."""
 
 
 class Every:
-    """A grid of so many seconds, from ``now_s`` on.
+    """A grid of so many seconds, from ``now_s`` on. Slots that could not be used when they came are one that is due.
 
     >>> schedule = Every(60, now_s=0)
     >>> schedule.use(150)
-    >>> schedule.slot_s()
+    >>> schedule.slot_s(200)
     180
     """
 
@@ -45,7 +50,7 @@ class Every:
         self._every_s = every_s
         self._slot_s = now_s + every_s
 
-    def slot_s(self) -> float:
+    def slot_s(self, now_s: float) -> float:
         """See :class:`Schedule`."""
         return self._slot_s
 
@@ -54,38 +59,43 @@ class Every:
         if now_s >= self._slot_s:
             self._slot_s += ((now_s - self._slot_s) // self._every_s + 1) * self._every_s
 
-    def goes_on(self, used_s: float) -> None:
+    def goes_on(self, now_s: float, used_s: float) -> None:
         """See :class:`Schedule`."""
         self._slot_s = min(self._slot_s, used_s + self._every_s)
 
 
 class Cron:
-    """A cron expression of five fields, on the clock of a time zone; switches to and from daylight saving time are as
-    in Debian's cron.
+    """A cron expression of five fields, on the clock of a time zone. As with cron, a slot that could not be used within
+    an hour is left out: nothing begins at noon that was meant for the night.
 
-    ``ahead_s`` is how far Unix time is ahead of the monotonic clock: it is asked anew each time, so that a clock which
-    is set, as on a machine that learns the time after it has started, moves the next slot.
+    ``unix_s`` is asked anew each time, so that a clock which is set, as on a machine that learns the time after it has
+    started, moves the slots.
 
-    >>> schedule = Cron("30 3 * * *", "Europe/Amsterdam", now_s=0, ahead_s=lambda: 1_646_092_800)  # 2022-03-01T00:00Z
-    >>> schedule.slot_s() / 3600
+    >>> schedule = Cron("30 3 * * *", "Europe/Amsterdam", unix_s=lambda: 1_646_092_800)  # 2022-03-01T00:00Z
+    >>> schedule.slot_s(0) / 3600
     2.5
     """
 
-    def __init__(self, expression: str, timezone: str, now_s: float, ahead_s: Callable[[], float]) -> None:
+    def __init__(self, expression: str, timezone: str, unix_s: Callable[[], float]) -> None:
         self.words = f"{expression} ({timezone})"
         self._expression, self._timezone = expression, ZoneInfo(timezone)
-        self._ahead_s = ahead_s
-        self._used_unix_s = now_s + ahead_s()
+        self._unix_s = unix_s
+        self._used_unix_s = unix_s()
 
-    def slot_s(self) -> float:
+    def slot_s(self, now_s: float) -> float:
         """See :class:`Schedule`."""
-        used = datetime.fromtimestamp(self._used_unix_s, self._timezone)
-        return next(CronSim(self._expression, used)).timestamp() - self._ahead_s()
+        now_unix_s = self._unix_s()
+        since_s = now_unix_s - GRACE_S
+        if self._used_unix_s < now_unix_s + SET_BACK_S:
+            since_s = max(since_s, self._used_unix_s)
+        slots = map(datetime.timestamp, CronSim(self._expression, datetime.fromtimestamp(since_s, self._timezone)))
+        # In the hour that a clock shows twice CronSim begins with the first of them.
+        return next(slot for slot in slots if slot > since_s) - now_unix_s + now_s
 
     def use(self, now_s: float) -> None:
         """See :class:`Schedule`."""
-        self._used_unix_s = now_s + self._ahead_s()
+        self._used_unix_s = self._unix_s()
 
-    def goes_on(self, used_s: float) -> None:
+    def goes_on(self, now_s: float, used_s: float) -> None:
         """See :class:`Schedule`."""
-        self._used_unix_s = min(self._used_unix_s, used_s + self._ahead_s())
+        self._used_unix_s = self._unix_s() - (now_s - used_s)

@@ -35,9 +35,9 @@ NOTHING_NEW = News()
 class Triggers:
     """Decides when a retraining starts; at most one is under way, and an operator's wish goes first.
 
-    Slots of the ``schedule`` that are missed while a retraining runs are skipped; without one nothing is due but what
-    happens. With one the first model does not wait for a slot: it is due as soon as there is history enough; the owner
-    sets ``has_model`` once there is one, and :meth:`goes_on` keeps to the slots of before a restart. ``rows`` new rows
+    Without a ``schedule`` nothing is due but what happens. With one the first model does not wait for a slot: it is due
+    as soon as there is history enough; the owner sets ``has_model`` once there is one, and :meth:`goes_on` keeps to the
+    slots of before a restart. ``rows`` new rows
     are due for themselves (0: never), and so is a drift. After each end no retraining starts by itself for
     ``cool_down_s``, and neither drift nor volume starts one for ``rest`` times as long as it took: where many sites
     drift in turn, most of the time nothing is trained. An operator's may. All times are seconds of one monotonic
@@ -61,7 +61,7 @@ class Triggers:
         self._cool_down_s, self._rest = cool_down_s, rest
         self._min_days = min_days
         self.has_model = False
-        self._quiet_until_s = now_s
+        self._quiet_until_s = self._scheduled_from_s = now_s
         self._started_s = self._rested_s = now_s
         self._trained_s: float | None = None
         self._asking = threading.Lock()
@@ -84,16 +84,12 @@ class Triggers:
         return None
 
     def goes_on(self, now_s: float, newest_s: float) -> None:
-        """The newest model came then, to a process before this one: the next slot is the first one after it.
-
-        Where that is over already it is due after one cool-down: a training that takes the machine down must not be
-        the first thing that it does again.
+        """The newest model came then, to a process before this one: the next slot is the first one after it, but not
+        within a cool-down: a training that takes the machine down must not be the first thing that it does again.
         """
-        if self._schedule is None:
-            return
-        self._schedule.goes_on(newest_s)
-        if self._schedule.slot_s() <= now_s:
-            self._quiet_until_s = max(self._quiet_until_s, now_s + self._cool_down_s)
+        if self._schedule is not None:
+            self._schedule.goes_on(now_s, newest_s)
+            self._scheduled_from_s = now_s + self._cool_down_s
 
     def due(self, now_s: float, history_days: float, news: News = NOTHING_NEW) -> Trigger | None:
         """What would start a retraining now; calling it changes nothing."""
@@ -111,7 +107,7 @@ class Triggers:
             return Trigger("drift", news.drift)
         if self._rows and news.rows >= self._rows and rested:
             return Trigger("volume", f"{news.rows:,} new rows")
-        if self._schedule is not None and now_s >= self._schedule.slot_s():
+        if self._schedule is not None and now_s >= max(self._schedule.slot_s(now_s), self._scheduled_from_s):
             return Trigger("schedule", self._schedule.words)
         return None
 
@@ -119,7 +115,8 @@ class Triggers:
         """When the schedule strikes next, ``None`` when it never does."""
         if self._schedule is None:
             return None
-        return max(now_s, self._quiet_until_s, self._schedule.slot_s() if self.has_model else now_s)
+        slot_s = max(self._schedule.slot_s(now_s), self._scheduled_from_s) if self.has_model else now_s
+        return max(now_s, self._quiet_until_s, slot_s)
 
     def started(self, now_s: float, kind: str) -> None:
         """A retraining starts, for a trigger of this kind; moves the schedule to its next slot after ``now_s``.

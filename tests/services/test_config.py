@@ -61,6 +61,7 @@ def test_overrides_win_over_the_file() -> None:
         ("[learn]\nretrain_cron = '0 0 3 * * *'\n", ("learn.retrain_cron", "minute, hour", "0 3 * * *")),
         ("[learn]\nretrain_cron = '0 3 30 2 *'\n", ("learn.retrain_cron", "0 3 30 2 *")),
         ("[learn]\nretrain_timezone = 'Mars/Olympus'\n", ("learn.retrain_timezone", "Europe/Amsterdam")),
+        ("[learn]\nretrain_timezone = 'Europe'\n", ("learn.retrain_timezone", "Europe/Amsterdam")),
         ("[influx]\ntoken = 'secret'\n", ("influx.token", "HOTHOUSE_INFLUX__TOKEN")),
         ("[stream\n", ("h.toml", "TOML")),
         ("[forecast]\ntargets = ['air_temp']\n", ("forecast.targets", "air_temp", "vocabulary")),

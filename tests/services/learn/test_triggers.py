@@ -64,6 +64,9 @@ def test_the_schedule_goes_on_after_a_restart() -> None:
     assert triggers.next_due_s(5) == 40
     triggers.goes_on(5, 30)
     assert triggers.next_due_s(5) == 40
+    triggers.goes_on(38, 30)
+    assert triggers.next_due_s(38) == 43  # a slot of soon after the restart neither
+    assert triggers.due(38, history_days=9, news=News(drift="it drifts")) is not None
 
 
 def test_cool_down_holds_the_schedule_but_not_the_operator() -> None:
