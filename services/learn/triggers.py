@@ -37,11 +37,11 @@ class Triggers:
 
     Without a ``schedule`` nothing is due but what happens. With one the first model does not wait for a slot: it is due
     as soon as there is history enough; the owner sets ``has_model`` once there is one, and :meth:`goes_on` keeps to the
-    slots of before a restart. ``rows`` new rows
-    are due for themselves (0: never), and so is a drift. After each end no retraining starts by itself for
-    ``cool_down_s``, and neither drift nor volume starts one for ``rest`` times as long as it took: where many sites
-    drift in turn, most of the time nothing is trained. An operator's may. All times are seconds of one monotonic
-    clock.
+    slots of before a restart. ``rows`` new rows are due for themselves (0: never), and so is a drift.
+
+    After each end no retraining starts by itself for ``cool_down_s``, and neither drift nor volume starts one for
+    ``rest`` times as long as it took: where many sites drift in turn, most of the time nothing is trained. An
+    operator's may. All times are seconds of one monotonic clock.
 
     >>> from services.learn.schedule import Every
     >>> triggers = Triggers(Every(60, now_s=0), cool_down_s=5, min_days=2, now_s=0)
