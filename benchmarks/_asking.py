@@ -1,20 +1,16 @@
-"""A load generator: ``GET`` and ``POST /predict`` at a steady rate, from a process of its own.
-
-Threads beside other work in one interpreter would wait for its lock, up to 5 ms at a time, and count that as latency.
-"""
+"""A load generator: ``GET`` and ``POST /predict`` at a steady rate."""
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
+from benchmarks._child import Child
 from services.demo.probe import Probe
 
 __all__ = ["Asked", "Asking"]
@@ -45,15 +41,15 @@ class Asked:
         return float(p50), float(p99)
 
 
-class Asking:
+class Asking(Child):
     """A process that asks at ``rate_hz`` (GET) and 5 times a second (POST, with ``changes``), when it is told to."""
 
     def __init__(
         self, url: str, zones: Sequence[tuple[str, str]], rate_hz: float, changes: Mapping[str, float]
     ) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, other = context.Pipe()
-        self._process = context.Process(target=_ask, args=(url, zones, rate_hz, changes, other), daemon=True)
+        super().__init__()
+        self._pipe, other = self.spawn.Pipe()
+        self.runs(_ask, url, zones, rate_hz, changes, other)
 
     def begin(self) -> None:
         """Returns once requests are being sent."""
@@ -65,16 +61,6 @@ class Asking:
         self._pipe.send("end")
         asked: Asked = self._pipe.recv()
         return asked
-
-    def __enter__(self) -> Self:
-        self._process.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.terminate()
-        self._process.join()
 
 
 def _ask(

@@ -5,15 +5,14 @@ It writes MQTT 3.1.1 packets itself, because a client library would cost more th
 
 from __future__ import annotations
 
-import multiprocessing
 import socket
 import struct
 import threading
 import time
 from ctypes import c_double, c_int64
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from benchmarks._child import Child
 from edge.broker import LocalBroker
 from edge.mqtt import MqttAddress
 from edge.reading import sample_topic
@@ -29,15 +28,14 @@ MOST_UNACKED = 20_000
 """Messages; beyond it the generator waits, so that the stated rate is not reached."""
 
 
-class Load:
+class Load(Child):
     """A process that publishes :attr:`rate` samples a second, from ``with`` to its end. It begins with 0."""
 
     def __init__(self, broker: LocalBroker, samples_a_message: int, zones: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._rate: Any = context.Value(c_double, 0.0)
-        self._published: Any = context.Value(c_int64, 0)
-        arguments = (broker.address, samples_a_message, zones, self._rate, self._published)
-        self._process = context.Process(target=_publish, args=arguments, daemon=True)
+        super().__init__()
+        self._rate: Any = self.spawn.Value(c_double, 0.0)
+        self._published: Any = self.spawn.Value(c_int64, 0)
+        self.runs(_publish, broker.address, samples_a_message, zones, self._rate, self._published)
 
     @property
     def rate(self) -> float:
@@ -52,16 +50,6 @@ class Load:
     def published(self) -> int:
         """Samples handed to the broker so far."""
         return int(self._published.value)
-
-    def __enter__(self) -> Self:
-        self._process.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.terminate()
-        self._process.join()
 
 
 def _publish(address: MqttAddress, samples_a_message: int, zones: int, rate: Any, published: Any) -> None:

@@ -15,19 +15,7 @@ from typing import Any
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from services.config.sections import (
-    ApiSettings,
-    ForecastSettings,
-    InfluxSettings,
-    KafkaSettings,
-    LearnSettings,
-    LogSettings,
-    MqttSettings,
-    RaySettings,
-    SiteSettings,
-    StreamSettings,
-    UplinkSettings,
-)
+from services.config import sections
 from services.errors import ConfigError
 
 __all__ = ["Settings", "environment", "load_settings"]
@@ -45,17 +33,17 @@ class Settings(BaseSettings):
     )
 
     data_dir: Path = Field(Path("hothouse-data"), description="Folder for the log, history, models and snapshots.")
-    mqtt: MqttSettings = MqttSettings()
-    log: LogSettings = LogSettings()
-    kafka: KafkaSettings = KafkaSettings()
-    uplink: UplinkSettings = UplinkSettings()
-    stream: StreamSettings = StreamSettings()
-    forecast: ForecastSettings = ForecastSettings()
-    learn: LearnSettings = LearnSettings()
-    influx: InfluxSettings = InfluxSettings()
-    api: ApiSettings = ApiSettings()
-    ray: RaySettings = RaySettings()
-    sites: tuple[SiteSettings, ...] = ()
+    mqtt: sections.MqttSettings = sections.MqttSettings()
+    log: sections.LogSettings = sections.LogSettings()
+    kafka: sections.KafkaSettings = sections.KafkaSettings()
+    uplink: sections.UplinkSettings = sections.UplinkSettings()
+    stream: sections.StreamSettings = sections.StreamSettings()
+    forecast: sections.ForecastSettings = sections.ForecastSettings()
+    learn: sections.LearnSettings = sections.LearnSettings()
+    influx: sections.InfluxSettings = sections.InfluxSettings()
+    api: sections.ApiSettings = sections.ApiSettings()
+    ray: sections.RaySettings = sections.RaySettings()
+    sites: tuple[sections.SiteSettings, ...] = ()
 
     @classmethod
     def settings_customise_sources(
@@ -98,10 +86,12 @@ class Settings(BaseSettings):
         """Where history, snapshots and artefacts live."""
         return self.data_dir / "storage"
 
-    def site(self, name: str) -> SiteSettings:
+    def site(self, name: str) -> sections.SiteSettings:
         """The settings of a site, defaults for one that is not listed."""
         # Not validated: the defaults are wanted for a site that no device could have, too.
-        return next((site for site in self.sites if site.name == name), SiteSettings.model_construct(name=name))
+        return next(
+            (site for site in self.sites if site.name == name), sections.SiteSettings.model_construct(name=name)
+        )
 
 
 def environment() -> dict[str, str]:
