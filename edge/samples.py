@@ -1,14 +1,17 @@
 """Steps 2 to 5 of the way of a reading: how one log record holds many samples: in columns.
 
-The gateway decodes a sample once; from there on a record's samples are arrays. A record's payload is the byte
-``ENCODING``, then MessagePack of its columns, little-endian. Records that older versions wrote, a MessagePack list of
-samples, begin with another byte and stay readable.
+The gateway decodes a sample once; from there on a record's samples are arrays. A payload is the header, then the
+*head*, MessagePack of site, devices and metric sets, then the columns, all little-endian: device and metric set (two
+unsigned 32-bit indices a sample), ``seq``, ``ts_ms``, values. A device that sends one sample a message has the same
+head each time, so writer and reader keep what they have met. Payloads of older versions begin with another byte and
+stay readable.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
-from itertools import chain
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -17,42 +20,59 @@ import numpy.typing as npt
 
 from edge.reading import Sample
 
-__all__ = ["ENCODING", "DeviceBoot", "SampleColumns", "decode_device", "decode_samples", "encode_samples"]
+__all__ = [
+    "ENCODING",
+    "HEADER",
+    "DeviceBoot",
+    "Head",
+    "MetricSet",
+    "SampleColumns",
+    "decode_device",
+    "decode_head",
+    "decode_samples",
+    "encode_samples",
+]
 
-ENCODING = 2
-"""First byte of a payload in columns. MessagePack lists begin with 0x90 or above, so it tells the encodings apart."""
+ENCODING = 3
+"""First byte of a payload. MessagePack lists, the first version, begin with 0x90 or above."""
 
-_I32, _I64, _F64 = np.dtype("<i4"), np.dtype("<i8"), np.dtype("<f8")
+HEADER = np.dtype([("encoding", "u1"), ("head_bytes", "<u4"), ("samples", "<u4"), ("values", "<u4")])
+"""What a payload begins with: the encoding, then how long the head is and how many samples and values follow."""
 
+_KNOWN_HEADS = 10_000
+_PACKED_HEADER = struct.Struct("<BIII")
+_WORD = np.dtype("<i8")
 
 DeviceBoot = tuple[str, str, str]
 """Zone, device, boot: what counts its samples up."""
 
+MetricSet = tuple[str, ...]
+"""The metrics that a sample carries, in their order."""
 
-class _Encoded(msgspec.Struct, array_like=True):
-    site: str
-    devices: list[bytes]
-    metric_sets: list[tuple[str, ...]]
-    device: bytes
-    metric_set: bytes
-    seq: bytes
-    ts_ms: bytes
-    values: bytes
+I64 = npt.NDArray[np.int64]
 
 
-class SampleColumns(msgspec.Struct, frozen=True, eq=False):
-    """``n`` samples of one site. ``devices`` are MessagePack of a :data:`DeviceBoot` each, so that a reader that has
-    met one before need not decode it; ``metric_sets`` are the metrics that samples carry, in their order.
+class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What the columns of a payload count. ``devices`` are MessagePack of a :data:`DeviceBoot` each, so that a reader
+    that has met one before need not decode it; ``metric_sets`` are the metrics that samples carry, in their order.
     """
 
     site: str
-    devices: list[bytes]
-    metric_sets: list[tuple[str, ...]]
-    device: npt.NDArray[np.int32]  # [n], index into devices
-    metric_set: npt.NDArray[np.int32]  # [n], index into metric_sets
-    seq: npt.NDArray[np.int64]  # [n]
-    ts_ms: npt.NDArray[np.int64]  # [n]
-    lengths: npt.NDArray[np.int64]  # [n], how many values each sample carries
+    devices: tuple[bytes, ...]
+    metric_sets: tuple[MetricSet, ...]
+
+
+class SampleColumns(msgspec.Struct, frozen=True, eq=False):
+    """``n`` samples of one site; see :class:`Head`."""
+
+    site: str
+    devices: tuple[bytes, ...]
+    metric_sets: tuple[MetricSet, ...]
+    device: I64  # [n], index into devices
+    metric_set: I64  # [n], index into metric_sets
+    seq: I64  # [n]
+    ts_ms: I64  # [n]
+    lengths: I64  # [n], how many values each sample carries
     values: npt.NDArray[np.float64]  # [sum of lengths], sample after sample
 
     def __len__(self) -> int:
@@ -60,23 +80,43 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, payload: bytes) -> SampleColumns:
-        """Decode a record's payload; raises ``msgspec.DecodeError`` on a torn one."""
+        """Decode a record's payload, of whatever version; raises ``msgspec.DecodeError`` on a torn one."""
+        if payload[:1] == b"\x02":
+            return cls._of_columns(*_of_version_2(payload))
         if payload[:1] != bytes([ENCODING]):
-            payload = encode_samples(_OLD.decode(payload))
-        found = _COLUMNS.decode(memoryview(payload)[1:])
-        try:
-            device, metric_set = np.frombuffer(found.device, _I32), np.frombuffer(found.metric_set, _I32)
-            seq, ts_ms = np.frombuffer(found.seq, _I64), np.frombuffer(found.ts_ms, _I64)
-            values = np.frombuffer(found.values, _F64)
-        except ValueError as error:
-            raise msgspec.DecodeError(f"a column is torn: {error}") from error
+            payload = encode_samples(_VERSION_1.decode(payload))
+        if len(payload) < HEADER.itemsize:
+            raise msgspec.DecodeError("the payload is cut off in its header")
+        _, head_bytes, samples, values = _PACKED_HEADER.unpack_from(payload)
+        begin = HEADER.itemsize + head_bytes
+        if len(payload) != begin + _WORD.itemsize * (3 * samples + values):
+            raise msgspec.DecodeError(f"{len(payload)} bytes do not hold {samples} samples and {values} values")
+        words = np.frombuffer(payload, _WORD, offset=begin)
+        pairs = words[:samples].view("<u4").reshape(-1, 2)
+        head = decode_head(payload[HEADER.itemsize : begin])
+        return cls._of_columns(
+            head, pairs[:, 0].astype(np.int64), pairs[:, 1].astype(np.int64), words[samples : 2 * samples],
+            words[2 * samples : 3 * samples], words[3 * samples :].view("<f8"),
+        )  # fmt: skip
+
+    @classmethod
+    def _of_columns(
+        cls, head: Head, device: I64, metric_set: I64, seq: I64, ts_ms: I64, values: npt.NDArray[np.float64]
+    ) -> SampleColumns:
         fits = len(device) == len(metric_set) == len(seq) == len(ts_ms)
-        if not (fits and _within(device, found.devices) and _within(metric_set, found.metric_sets)):
+        if not (fits and _within(device, head.devices) and _within(metric_set, head.metric_sets)):
             raise msgspec.DecodeError("columns do not fit each other")
-        lengths = np.array([*map(len, found.metric_sets)], np.int64)[metric_set]
+        lengths = np.array([*map(len, head.metric_sets)], np.int64)[metric_set]
         if lengths.sum() != len(values):
             raise msgspec.DecodeError("values do not fit the other columns")
-        return cls(found.site, found.devices, found.metric_sets, device, metric_set, seq, ts_ms, lengths, values)
+        return cls(head.site, head.devices, head.metric_sets, device, metric_set, seq, ts_ms, lengths, values)
+
+    def payload(self) -> bytes:
+        """The payload of one log record."""
+        head = msgspec.msgpack.encode(Head(self.site, self.devices, self.metric_sets))
+        pairs = np.stack([self.device, self.metric_set], axis=1).astype("<u4")
+        columns = (pairs, self.seq.astype(_WORD), self.ts_ms.astype(_WORD), self.values.astype("<f8"))
+        return b"".join([_header(head, len(self), len(self.values)), head, *(column.tobytes() for column in columns)])
 
     def samples(self, chosen: npt.NDArray[np.intp] | None = None) -> list[Sample]:
         """The samples as objects; only those at the indices ``chosen`` where given."""
@@ -90,13 +130,30 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
         return made
 
 
-_COLUMNS = msgspec.msgpack.Decoder(_Encoded)
-_OLD = msgspec.msgpack.Decoder(list[Sample])
+class _Version2(msgspec.Struct, array_like=True):
+    site: str
+    devices: tuple[bytes, ...]
+    metric_sets: tuple[MetricSet, ...]
+    device: bytes
+    metric_set: bytes
+    seq: bytes
+    ts_ms: bytes
+    values: bytes
+
+
+_HEAD = msgspec.msgpack.Decoder(Head)
+_VERSION_2 = msgspec.msgpack.Decoder(_Version2)
+_VERSION_1 = msgspec.msgpack.Decoder(list[Sample])
 _DEVICE = msgspec.msgpack.Decoder(DeviceBoot)
 
 
+def decode_head(encoded: bytes) -> Head:
+    """The head of a payload; raises ``msgspec.DecodeError``."""
+    return _HEAD.decode(encoded)
+
+
 def decode_device(encoded: bytes) -> DeviceBoot:
-    """One of :attr:`SampleColumns.devices`; raises ``msgspec.DecodeError``."""
+    """One of :attr:`Head.devices`; raises ``msgspec.DecodeError``."""
     device: DeviceBoot = _DEVICE.decode(encoded)
     return device
 
@@ -109,16 +166,19 @@ def encode_samples(samples: Sequence[Sample]) -> bytes:
     True
     """
     devices: dict[DeviceBoot, int] = {}
-    metric_sets: dict[tuple[str, ...], int] = {}
-    device = [devices.setdefault((s.zone, s.device, s.boot), len(devices)) for s in samples]
-    metric_set = [metric_sets.setdefault(tuple(s.values), len(metric_sets)) for s in samples]
-    encoded = _Encoded(
-        samples[0].site if samples else "", [*map(msgspec.msgpack.encode, devices)], list(metric_sets),
-        _bytes(device, _I32), _bytes(metric_set, _I32), _bytes([s.seq for s in samples], _I64),
-        _bytes([s.ts_ms for s in samples], _I64),
-        _bytes(list(chain.from_iterable([s.values.values() for s in samples])), _F64),
-    )  # fmt: skip
-    return bytes([ENCODING]) + msgspec.msgpack.encode(encoded)
+    metric_sets: dict[MetricSet, int] = {}
+    pairs: list[int] = []
+    values: list[float] = []
+    for sample in samples:
+        pairs.append(devices.setdefault((sample.zone, sample.device, sample.boot), len(devices)))
+        pairs.append(metric_sets.setdefault(tuple(sample.values), len(metric_sets)))
+        values.extend(sample.values.values())
+    encode = _encode_head if len(samples) == 1 else _encode_head.__wrapped__
+    head = encode(samples[0].site if samples else "", tuple(devices), tuple(metric_sets))
+    columns = _packing(len(samples), len(values)).pack(
+        *pairs, *[sample.seq for sample in samples], *[sample.ts_ms for sample in samples], *values
+    )
+    return _header(head, len(samples), len(values)) + head + columns
 
 
 def decode_samples(payload: bytes) -> list[Sample]:
@@ -126,9 +186,31 @@ def decode_samples(payload: bytes) -> list[Sample]:
     return SampleColumns.of(payload).samples()
 
 
-def _within(index: npt.NDArray[np.int32], items: Sequence[object]) -> bool:
+@lru_cache(_KNOWN_HEADS)
+def _encode_head(site: str, devices: tuple[DeviceBoot, ...], metric_sets: tuple[MetricSet, ...]) -> bytes:
+    return msgspec.msgpack.encode(Head(site, tuple(map(msgspec.msgpack.encode, devices)), metric_sets))
+
+
+@lru_cache(1024)
+def _packing(samples: int, values: int) -> struct.Struct:
+    return struct.Struct(f"<{2 * samples}I{2 * samples}q{values}d")
+
+
+def _header(head: bytes, samples: int, values: int) -> bytes:
+    return _PACKED_HEADER.pack(ENCODING, len(head), samples, values)
+
+
+def _of_version_2(payload: bytes) -> tuple[Any, ...]:
+    found = _VERSION_2.decode(memoryview(payload)[1:])
+    try:
+        device, metric_set = np.frombuffer(found.device, "<i4"), np.frombuffer(found.metric_set, "<i4")
+        seq, ts_ms = np.frombuffer(found.seq, _WORD), np.frombuffer(found.ts_ms, _WORD)
+        values = np.frombuffer(found.values, "<f8")
+    except ValueError as error:
+        raise msgspec.DecodeError(f"a column is torn: {error}") from error
+    head = Head(found.site, found.devices, found.metric_sets)
+    return head, device.astype(np.int64), metric_set.astype(np.int64), seq, ts_ms, values
+
+
+def _within(index: I64, items: Sequence[object]) -> bool:
     return not len(index) or bool(index.min() >= 0 and index.max() < len(items))
-
-
-def _bytes(values: list[Any], dtype: np.dtype[Any]) -> bytes:
-    return np.array(values, dtype).tobytes()

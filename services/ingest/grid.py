@@ -31,6 +31,11 @@ class Grid:
         """The step of the rows to come."""
         return self._parts[-1][1]
 
+    @property
+    def only_step_ms(self) -> int | None:
+        """The step of all rows, where that is one."""
+        return self._parts[0][1] if len(self._parts) == 1 else None
+
     def change(self, step_ms: int, after_ms: int) -> int:
         """Let rows have another step from the first instant at or after ``after_ms`` that ends a row of both steps,
         and of no change before this one; gives that instant.
@@ -48,6 +53,8 @@ class Grid:
 
     def step_ms(self, end_ms: int) -> int:
         """The length of the row that ends at ``end_ms``."""
+        if len(self._parts) == 1:
+            return self._parts[0][1]
         return next((step for since, step in reversed(self._parts) if since < end_ms), self._parts[0][1])
 
     def end_of(self, ts_ms: int) -> int:

@@ -254,10 +254,10 @@ def test_rows_do_not_depend_on_order_batching_or_repetition(
     small: bool, monkeypatch: pytest.MonkeyPatch, stream: tuple[list[Sample], random.Random]
 ) -> None:
     """Within the lateness any order, batching and repetition gives byte-identical rows, also through a snapshot, and
-    also where keys settle, chunks are joined and names are forgotten all the time.
+    also where keys settle, columns grow and names are forgotten all the time.
     """
     if small:
-        for name, size in (("_RECENT", 2), ("_CHUNKS", 2), ("_SPARE_NAMES", -3)):
+        for name, size in (("_RECENT", 2), ("_FIRST_ROOM", 1), ("_SPARE_NAMES", -3)):
             monkeypatch.setattr(open_rows, name, size)
     samples, rng = stream
     end = max(s.ts_ms for s in samples) + 10 * STEP
