@@ -82,11 +82,40 @@ def test_predict_answers_the_newest_forecast(system: System) -> None:
         ("GET", "/history?zone=north-3", 404, "there is no zone north-3"),
         ("POST", "/models/%20/promote", 422, "path.version"),
         ("POST", "/models/retrain", 401, "needs a key"),
+        ("GET", "/predict?zon=north-1", 422, "query.zon: there is no such parameter; did you mean zone?"),
+        (
+            "GET",
+            "/predict?zone=north-1&horizon=60",
+            422,
+            "query.horizon: there is no such parameter; known are zone, site",
+        ),
+        ("POST", "/models/retrain?force=1", 422, "query.force: /models/retrain takes no parameters"),
     ],
 )
 def test_errors_are_problems(system: System, method: str, path: str, status: int, says: str) -> None:
     """Each refusal has its status and one clear sentence."""
     assert_problem(system.client.request(method, path), status, says)
+
+
+def test_every_route_refuses_an_unknown_parameter(system: System) -> None:
+    """What was misspelled must not pass for what was meant, wherever; known parameters are never the ones refused."""
+    described = system.client.get("/openapi.json").json()["paths"]
+    calls = [(method.upper(), path, said) for path, methods in described.items() for method, said in methods.items()]
+    assert len(calls) >= 12
+    for method, path, said in calls:
+        known = {one["name"]: "x" for one in said.get("parameters", []) if one["in"] == "query"}
+        answer = system.client.request(method, path.format(version="v1"), params={**known, "nonsense": "1"})
+        assert_problem(answer, 422, "query.nonsense: ")
+        assert [error["where"] for error in answer.json()["errors"]] == ["query.nonsense"], f"{method} {path}"
+        assert "application/problem+json" in said["responses"]["422"]["content"], f"{method} {path} does not declare it"
+        assert "query" not in system.client.request(method, path.format(version="v1"), params=known).text
+    assert system.backend.orders == []
+
+
+def test_the_page_and_the_description_do_not_mind(system: System) -> None:
+    """Who adds a parameter to a file's address, to get it anew, gets it."""
+    for path in ("/", "/page/app.js", "/openapi.json"):
+        assert system.client.get(f"{path}?v=2").status_code == 200
 
 
 @pytest.mark.parametrize(
