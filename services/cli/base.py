@@ -30,6 +30,8 @@ class Options:
     config: Path | None = None
     data_dir: Path | None = None
     debug: bool = False
+    url: str | None = None
+    key_file: Path | None = None
 
     def settings(self, **overrides: Any) -> Settings:
         """The settings of this command; ``overrides`` (sections as dicts) are its own options."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from services.errors import ConfigError
 from services.ingest.forecasting import zone_forecasts
 from services.serve.api import MAX_BODY_BYTES, create_app
 from services.serve.auth import Keys
@@ -19,6 +21,7 @@ from services.store.rows import SiteStep
 from tests.services.serve.fakes import ISSUED, ORIGIN_MS, SPEC, FakeBackend, zone_forecast
 
 OPERATOR = {"Authorization": "Bearer op-key"}
+ASK_FOR_A_ZONE = ("/predict", "/history")
 
 
 class System:
@@ -232,6 +235,41 @@ def test_reading_may_need_a_key_too() -> None:
     assert system.client.get("/health/live").status_code == 200
 
 
+def test_a_readers_key_guards_all_data_and_no_file_of_the_page() -> None:
+    """The page must come without a key, for it asks for one; whatever it then shows needs it."""
+    system = System(Keys("op-key", "read-key"))
+    for path in ("/", "/page/app.js", "/page/key.js", "/page/style.css", "/page/plotly.js", "/openapi.json"):
+        assert system.client.get(path).status_code == 200
+    described = system.client.get("/openapi.json").json()["paths"]
+    reading = [path for path, methods in described.items() if "get" in methods and not path.startswith("/health/")]
+    assert len(reading) >= 6
+    for path in reading:
+        for headers, status in (({}, 401), ({"Authorization": "Bearer no"}, 403)):
+            assert_problem(system.client.get(path, params={"zone": "north-1"} if path in ASK_FOR_A_ZONE else {},
+                                             headers=headers), status, "reading")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "cannot be read"),
+        (b" \n", "is empty"),
+        ("schlüssel".encode(), "other characters"),
+        (b"two\nlines", "other characters"),
+        (b"\xff\xfe", "cannot be read: it is no text"),
+    ],
+)
+def test_a_key_file_that_no_reader_could_match_stops_the_start(
+    tmp_path: Path, content: bytes | None, says: str
+) -> None:
+    """A key that no header can carry, or none at all, is told at the start and names its file."""
+    (tmp_path / "operator.key").write_text("op-key\n")
+    if content is not None:
+        (tmp_path / "reader.key").write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"reader\.key .*{says}"):
+        Keys.load(tmp_path, tmp_path / "reader.key")
+
+
 def test_ready_only_after_a_first_forecast() -> None:
     """503 with the reason before any zone has a forecast, 200 after."""
     system = System(Keys("op-key"), published=False)
@@ -304,7 +342,14 @@ def test_the_page_is_served_whole_and_allows_nothing_foreign(system: System) -> 
     page = system.client.get("/")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "://" not in page.text
-    for path in ("/page/app.js", "/page/chart.js", "/page/intake.js", "/page/style.css", "/page/plotly.js"):
+    for path in (
+        "/page/app.js",
+        "/page/chart.js",
+        "/page/intake.js",
+        "/page/key.js",
+        "/page/style.css",
+        "/page/plotly.js",
+    ):
         assert system.client.get(path).status_code == 200
 
 
