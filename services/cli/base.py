@@ -18,7 +18,7 @@ from services.errors import ConfigError, HothouseError
 
 __all__ = ["CLUSTER_MODULES", "Group", "Options", "console", "errors", "need_cluster", "options_of", "print_json"]
 
-CLUSTER_MODULES = ("ray", "torch", "mlflow", "fastapi", "pyarrow")
+CLUSTER_MODULES = ("ray", "torch", "mlflow", "fastapi", "pandas", "pyarrow")
 console = Console()
 errors = Console(stderr=True)
 
