@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli import ask, backtest, change, house, learn, letters, site, system, tune
+from services.cli import ask, backtest, change, export, house, learn, letters, site, system, tune
 from services.cli.base import Group, Options
 
 __all__ = ["app", "main"]
@@ -62,6 +62,7 @@ change.register(app)
 ask.register(app)
 backtest.register(app)
 letters.register(app)
+export.register(app)
 learn.register(app)
 tune.register(app)
 house.register(app)
