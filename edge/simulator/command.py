@@ -38,7 +38,7 @@ _EXAMPLES = """examples:
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "python -m edge.simulator.publisher") -> int:
-    """Run the command and return its exit code; help and usage call it ``prog``.
+    """Run the command, say what was published, and return the exit code; help and usage call it ``prog``.
 
     0: all was published, or it was stopped; 1: not all was acknowledged; 2: a wrong argument.
     """
@@ -78,6 +78,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m edge.sim
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     publisher.run()
+    sys.stdout.write(f"{ledger.summary}\n")
     return 0 if is_stopped or ledger.status["complete"] else 1
 
 

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -66,6 +67,23 @@ class Ledger:
                 "done": self._is_done,
                 "complete": self._is_complete,
             }
+
+    @property
+    def summary(self) -> str:
+        """What was published, and what the broker said to it, in one sentence for a person."""
+        found = self.status
+        if found["first_ms"] is None:
+            return "published nothing: there was no sample in that time"
+        first, last = (datetime.fromtimestamp(found[name] / 1000, UTC) for name in ("first_ms", "now_ms"))
+        until = f"{last:%H:%M}" if first.date() == last.date() else f"{last:%Y-%m-%d %H:%M}"
+        what = f"{found['published']:,} samples of {found['instants']:,} instants"
+        some = {"disturbances": sum(found["disturbances"].values()), "sent again": found["resent"]}
+        extra = ", ".join(f"{count:,} {name}" for name, count in some.items() if count)
+        if found["refused"]:
+            end = f"{found['refused']:,} refused, last error: {found['last_error']}"
+        else:
+            end = "the broker acknowledged all" if found["complete"] else "stopped before the end"
+        return f"published {what}, {first:%Y-%m-%d %H:%M} to {until} UTC{extra and f' ({extra})'}; {end}"
 
     def identify(self, sample: Sample) -> None:
         """A true sample is about to be sent for the first time."""

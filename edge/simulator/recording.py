@@ -27,7 +27,7 @@ from edge.simulator.columns import Mapping, RecordingError, convert, find_column
 from edge.simulator.local_time import to_utc_ms
 from edge.simulator.source import WEATHER, device_of
 
-__all__ = ["DeviceTable", "Recording", "RecordingError", "Source", "load_recording"]
+__all__ = ["DeviceTable", "Recording", "RecordingError", "Source", "load_recording", "recording_of"]
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -84,6 +84,7 @@ class Recording:
 @dataclass(frozen=True, slots=True)
 class _ZoneFile:
     zone: str
+    label: str  # what a sentence calls it
     source: Source
     times_ms: I64
     columns: dict[str, F64]  # mapped columns only, as recorded
@@ -107,28 +108,59 @@ def load_recording(
     beside = folder / "recording.toml"
     said = load_mapping(mapping) if mapping else load_mapping(beside) if beside.exists() else Mapping()
     said = replace(said, timezone=timezone or said.timezone or "UTC")
-    assert said.timezone is not None
-    try:
-        zone_info = zoneinfo.ZoneInfo(said.timezone)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise RecordingError(f"{said.timezone!r} is not an IANA time zone such as Europe/Amsterdam") from error
+    zone_info = _zone_info(said)
     paths = sorted(path for path in folder.iterdir() if _kind(path))
     if not paths:
         raise RecordingError(f"{folder} holds no recording: no file there ends in .csv, .csv.xz, .csv.gz or .parquet")
     files, left_out = _read_all(paths, said, zone_info)
+    if latitude is not None:
+        said = replace(said, latitude=latitude)
+    if longitude is not None:
+        said = replace(said, longitude=longitude)
+    named = _name(site or said.site or folder.resolve().name, "" if site or said.site else "site")
+    return _recording(files, left_out, said, named, str(folder))
+
+
+def recording_of(zones: dict[str, Any], said: Mapping | None = None) -> Recording:
+    """The recording that Arrow tables hold, zone -> table: what :func:`load_recording` reads of Parquet files of them.
+
+    Raises :class:`RecordingError` in one sentence.
+    """
+    if not zones:
+        raise RecordingError("there is no zone")
+    said = replace(said or Mapping(), timezone=(said and said.timezone) or "UTC")
+    zone_info = _zone_info(said)
+    files = [
+        _zone_file(name, name, _read_arrow(table, name, said), said, zone_info, f"zone-{number}")
+        for number, (name, table) in enumerate(zones.items(), 1)
+    ]
+    return _recording(files, [], said, _name(said.site or "recording"), "the recording")
+
+
+def _zone_info(said: Mapping) -> zoneinfo.ZoneInfo:
+    assert said.timezone is not None
+    try:
+        return zoneinfo.ZoneInfo(said.timezone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise RecordingError(f"{said.timezone!r} is not an IANA time zone such as Europe/Amsterdam") from error
+
+
+def _recording(files: Sequence[_ZoneFile], left_out: Sequence[str], said: Mapping, site: str, where: str) -> Recording:
     zones = [file.zone for file in files]
     if len(set(zones)) < len(zones):
-        raise RecordingError(f"two files in {folder} are the same zone: {', '.join(p.name for p in paths)}")
+        names = ", ".join(file.label for file in files)
+        raise RecordingError(f"two files in {where} are the same zone: {names}")
     tables = _tables(files, said)
     if not tables:
-        raise RecordingError(f"{folder} holds no value of a column that is understood")
+        raise RecordingError(f"{where} holds no value of a column that is understood")
+    assert said.timezone is not None
     return Recording(
-        site=_name(site or said.site or folder.resolve().name, "" if site or said.site else "site"),
+        site=site,
         zones=tuple(zones),
         sources=tuple(file.source for file in files),
         timezone=said.timezone,
-        latitude=said.latitude if latitude is None else latitude,
-        longitude=said.longitude if longitude is None else longitude,
+        latitude=said.latitude,
+        longitude=said.longitude,
         interval_ms=_interval_ms(files),
         tables=tuple(tables),
         unmapped=tuple(sorted({name for file in files for name in file.unmapped})),
@@ -175,25 +207,31 @@ def _read_zone(path: Path, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: st
     kind = _kind(path)
     read = _read_parquet if kind == ".parquet" else _read_csv
     try:
-        header, times, is_utc, columns, unmapped = read(path, kind, said)
+        found = read(path, kind, said)
     except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise RecordingError(f"{path.name} is damaged or cannot be read: {error}") from error
+    return _zone_file(path.name, path.name[: -len(kind)], found, said, zone, otherwise)
+
+
+def _zone_file(
+    label: str, name: str, found: _Read, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: str
+) -> _ZoneFile:
+    header, times, is_utc, columns, unmapped = found
     if times.size == 0:
-        raise _NoRecordingError(f"{path.name} holds a header and no row")
+        raise _NoRecordingError(f"{label} holds a header and no row")
     rows, utc_ms = to_utc_ms(times, zoneinfo.ZoneInfo("UTC") if is_utc else zone, said.clock)
     if not rows.size:
-        raise _NoRecordingError(f"{path.name} holds no row of a time that the clock showed")
+        raise _NoRecordingError(f"{label} holds no row of a time that the clock showed")
     notes = []
     if rows.size < times.size:
         hint = "" if is_utc or said.clock == "standard" else ' (set clock = "standard" if it knows no daylight saving)'
         notes.append(
-            f"{path.name}: {times.size - rows.size} of {times.size} rows left out: their time is there twice, "
+            f"{label}: {times.size - rows.size} of {times.size} rows left out: their time is there twice, "
             f"or is one that the clock never showed{hint}"
         )
-    stem = path.name[: -len(kind)]
-    source = Source(stem, tuple(header), int(utc_ms[0]), int(utc_ms[-1]), is_utc)
+    source = Source(name, tuple(header), int(utc_ms[0]), int(utc_ms[-1]), is_utc)
     values = {name: raw[rows] for name, raw in columns.items()}
-    return _ZoneFile(_name(stem, otherwise), source, utc_ms, values, unmapped, notes)
+    return _ZoneFile(_name(name, otherwise), label, source, utc_ms, values, unmapped, notes)
 
 
 _Read = tuple[list[str], I64, bool, dict[str, F64], list[str]]
@@ -204,7 +242,7 @@ def _read_csv(path: Path, kind: str, said: Mapping) -> _Read:
     with _OPENERS[kind](path, mode="rt", encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file)
         header = next(reader, [])
-        place, wanted, unmapped = _understand(path, header, said)
+        place, wanted, unmapped = _understand(path.name, header, said)
         rows, moments = [], []
         for row in reader:
             if not any(row):  # spreadsheets end in lines of commas
@@ -215,7 +253,7 @@ def _read_csv(path: Path, kind: str, said: Mapping) -> _Read:
                 )
             rows.append(row)
             moments.append(_moment(row[place], f"{path.name}, line {reader.line_num}"))
-    times, is_utc = _times(moments, path)
+    times, is_utc = _times(moments, path.name)
     columns = {header[at].strip(): _numbers([row[at] for row in rows]) for at in wanted}
     return [name.strip() for name in header], times, is_utc, columns, unmapped
 
@@ -227,11 +265,11 @@ def _moment(text: str, where: str) -> datetime:
         raise RecordingError(f"{where}: {text[:40]!r} is no time such as 2022-02-01 00:05") from error
 
 
-def _times(moments: Sequence[datetime], path: Path) -> tuple[I64, bool]:
+def _times(moments: Sequence[datetime], label: str) -> tuple[I64, bool]:
     """Milliseconds since 1970, and whether they are UTC; else they are a clock's, read as if it showed UTC."""
     aware = {moment.tzinfo is not None for moment in moments}
     if len(aware) > 1:
-        raise RecordingError(f"{path.name}: some times carry a UTC offset and some do not")
+        raise RecordingError(f"{label}: some times carry a UTC offset and some do not")
     seconds = [(moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() for moment in moments]
     return np.round(np.array(seconds, dtype=np.float64) * 1000).astype(np.int64), aware == {True}
 
@@ -256,16 +294,25 @@ def _read_parquet(path: Path, kind: str, said: Mapping) -> _Read:
         raise RecordingError(f"{path.name} is Parquet, which needs pyarrow: pip install pyarrow") from error
     try:
         table = pq.read_table(path)
+    except pa.ArrowException as error:
+        raise RecordingError(f"{path.name} is damaged or cannot be read: {error}") from error
+    return _read_arrow(table, path.name, said)
+
+
+def _read_arrow(table: Any, label: str, said: Mapping) -> _Read:
+    import pyarrow as pa
+
+    try:
         header = list(table.column_names)
-        place, wanted, unmapped = _understand(path, header, said)
+        place, wanted, unmapped = _understand(label, header, said)
         times = _plain(table.column(place))
         if pa.types.is_string(times.type) and not times.null_count:
-            shown, is_utc = _times([_moment(text, path.name) for text in times.to_pylist()], path)
+            shown, is_utc = _times([_moment(text, label) for text in times.to_pylist()], label)
         elif pa.types.is_timestamp(times.type) and not times.null_count:
             is_utc = times.type.tz is not None
             shown = times.cast(pa.timestamp("ms", tz=times.type.tz), safe=False).cast(pa.int64()).to_numpy()
         else:
-            raise RecordingError(f"{path.name}: its {said.time} column is {times.type}, not a timestamp in every row")
+            raise RecordingError(f"{label}: its {said.time} column is {times.type}, not a timestamp in every row")
         columns = {}
         for at in wanted:
             cells = _plain(table.column(at))
@@ -275,7 +322,7 @@ def _read_parquet(path: Path, kind: str, said: Mapping) -> _Read:
                 else np.array(cells.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
             )
     except pa.ArrowException as error:
-        raise RecordingError(f"{path.name} is damaged or cannot be read: {error}") from error
+        raise RecordingError(f"{label} is damaged or cannot be read: {error}") from error
     return [name.strip() for name in header], np.array(shown, dtype=np.int64), is_utc, columns, unmapped
 
 
@@ -289,12 +336,12 @@ def _plain(column: Any) -> Any:
     return column.cast(pa.string()) if is_text else column
 
 
-def _understand(path: Path, header: Sequence[str], said: Mapping) -> tuple[int, list[int], list[str]]:
+def _understand(label: str, header: Sequence[str], said: Mapping) -> tuple[int, list[int], list[str]]:
     """Where time stands, where columns with a meaning stand, and the names of the others."""
     names = [name.strip().lower() for name in header]
     if said.time not in names:
         shown = f"its columns are {', '.join(header[:6])} …" if header else "it is empty"
-        raise _NoRecordingError(f"{path.name} has no column {said.time!r}; {shown}")
+        raise _NoRecordingError(f"{label} has no column {said.time!r}; {shown}")
     place = names.index(said.time)
     wanted, unmapped = [], []
     for at, name in enumerate(names):

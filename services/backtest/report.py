@@ -1,103 +1,105 @@
-"""How good forecasts were: the predictions as a file, and a table beside the baselines."""
+"""How good forecasts were, as frames: the predictions, their file, and a table beside the baselines."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from models.spec import QUANTILES
 from services.backtest.replay import Forecasts
 from services.backtest.table import Table
 from services.errors import HothouseError
 
-__all__ = ["Cell", "cells", "write"]
+if TYPE_CHECKING:
+    import pandas as pd
 
-F32 = npt.NDArray[np.float32]
+__all__ = ["predictions", "scores", "write"]
 
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One target and horizon: errors are means over zones; ``skill`` is 1 − MAE / ``base``."""
-
-    metric: str
-    horizon_min: int
-    cases: int
-    mae: float
-    climatology: float
-    frozen: float  # the network as it was after the warm-up, on the cases that it answered; NaN where there was none
-    persistence: float
-    naive_24h: float
-    base: float  # the better of persistence and naive in each zone, in hindsight
-    pinball: float
-    coverage: float
-
-    @property
-    def skill(self) -> float:
-        """How much better than the base; 0 is no better."""
-        return 1 - self.mae / self.base if self.base > 0 else 0.0
+RIVALS = ("climatology", "persistence", "naive_24h")
 
 
-def cells(table: Table, forecasts: Forecasts) -> list[Cell]:
-    """The closing table, targets then horizons; cells without a truth are left out."""
-    f = forecasts
-    found = []
-    for m, target in enumerate(f.spec.targets):
-        for h, horizon in enumerate(f.spec.horizons_min):
-            truth, q = f.truth[:, h, m], f.quantiles[:, h, m]
-            known = np.isfinite(truth) & np.isfinite(q).all(axis=-1)
-            rivals = (q[:, 1], f.climatology[:, h, m], f.persistence[:, h, m], f.naive_24h[:, h, m])
-            known &= np.isfinite(np.stack(rivals)).all(axis=0)
-            zones = [known & (f.zone == z) for z in np.unique(f.zone[known])]
-            if not zones:
-                continue
-            mae = np.array([[np.abs(rival - truth)[at].mean(dtype=np.float64) for rival in rivals] for at in zones])
-            error = truth[:, None] - q
-            level = np.array(QUANTILES)
-            loss = np.maximum(level * error, (level - 1) * error)[known].mean()
-            inside = ((truth >= q[:, 0]) & (truth <= q[:, 2]))[known].mean()
-            means = mae.mean(axis=0)
-            frozen = [np.abs(f.frozen[at, h, m] - truth[at]) for at in zones]
-            frozen = [errors[np.isfinite(errors)] for errors in frozen]
-            old = [errors.mean(dtype=np.float64) for errors in frozen if len(errors)]
-            found.append(
-                Cell(
-                    table.metrics[target], horizon, int(known.sum()), mae=float(means[0]), climatology=float(means[1]),
-                    frozen=float(np.mean(old)) if old else float("nan"),
-                    persistence=float(means[2]), naive_24h=float(means[3]),
-                    base=float(mae[:, 2:].min(axis=1).mean()), pinball=float(loss), coverage=float(inside),
-                )
-            )  # fmt: skip
-    return found
+def predictions(table: Table, forecasts: Forecasts) -> pd.DataFrame:
+    """What was forecast, a row a zone, origin, horizon and target in that order; named and timed as in the recording.
 
-
-def write(path: Path, table: Table, forecasts: Forecasts) -> int:
-    """Write the predictions as Parquet or CSV, in a fixed order; returns the number of rows."""
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet as pq
+    Columns: ``zone, origin, target_time, metric, q10, q50, q90, model_version``.
+    """
+    import pandas as pd
 
     f = forecasts
     n, horizons, targets, _ = f.quantiles.shape
     names, metrics = np.array(table.names), np.array([table.metrics[name] for name in f.spec.targets])
-    ahead = np.array(f.spec.horizons_min, dtype=np.int64) * 60_000
     order = np.lexsort((f.origin_ms, f.zone))
-    origin = np.repeat(f.origin_ms[order], horizons * targets)
-    target = (f.origin_ms[order][:, None] + ahead).repeat(targets)
-    # Doubles in Parquet: who puts measurements beside them, which are doubles elsewhere, need not convert them.
-    q = f.quantiles[order].reshape(-1, len(QUANTILES)).astype(np.float32 if path.suffix == ".csv" else np.float64)
-    columns = {
+    q = f.quantiles[order].reshape(-1, len(QUANTILES))
+    frame = pd.DataFrame({
         "zone": names[f.zone[order]].repeat(horizons * targets),
-        "origin": origin.astype("datetime64[ms]"),
-        "target_time": target.astype("datetime64[ms]"),
+        "origin": f.origin_ms[order].repeat(horizons * targets).astype("datetime64[ms]"),
+        "target_time": (f.origin_ms[order][:, None] + _ahead_ms(f)).repeat(targets).astype("datetime64[ms]"),
         "metric": np.tile(metrics, n * horizons),
         "q10": q[:, 0], "q50": q[:, 1], "q90": q[:, 2],
         "model_version": np.array(f.version)[order].repeat(horizons * targets),
-    }  # fmt: skip
-    given = np.isfinite(q).all(axis=1)
-    written = pa.table({name: column[given] for name, column in columns.items()})
+    })  # fmt: skip
+    return frame.loc[np.flatnonzero(np.isfinite(q).all(axis=1))].reset_index(drop=True)
+
+
+def _ahead_ms(forecasts: Forecasts) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array(forecasts.spec.horizons_min, dtype=np.int64) * 60_000
+
+
+def scores(table: Table, forecasts: Forecasts) -> pd.DataFrame:
+    """How good that was: a row a target and horizon, in their order; those without a known truth are left out.
+
+    ``mae`` and those of ``climatology``, ``persistence`` and ``naive_24h`` are means over zones of each zone's mean, of
+    the ``cases`` that all of them answered; ``frozen`` is that of the network as it was after the warm-up, on those it
+    answered, NaN where there was none. ``base`` is the better of persistence and naive in each zone, in hindsight,
+    and ``skill`` is 1 - ``mae`` / ``base``. ``pinball`` and ``coverage`` are means over cases.
+    """
+    import pandas as pd
+
+    f = forecasts
+    cell = pd.MultiIndex.from_product(
+        [[table.metrics[name] for name in f.spec.targets], f.spec.horizons_min], names=["metric", "horizon_min"]
+    )
+    said = {"mae": f.quantiles[..., 1], "frozen": f.frozen} | {name: getattr(f, name) for name in RIVALS}
+    error = f.truth[..., None] - f.quantiles
+    level = np.array(QUANTILES)
+    inside = (f.truth >= f.quantiles[..., 0]) & (f.truth <= f.quantiles[..., 2])
+    cases = pd.DataFrame(
+        {name: _column(np.abs(one - f.truth)) for name, one in said.items()}
+        | {
+            "pinball": _column(np.maximum(level * error, (level - 1) * error).mean(axis=-1)),
+            "coverage": _column(inside.astype(np.float32)),
+            "cell": np.repeat(np.arange(len(cell)), len(f.zone)),
+            "zone": np.tile(f.zone, len(cell)),
+        }
+    )
+    cases = cases.dropna(subset=["mae", "pinball", *RIVALS])
+    by_zone = cases.groupby(["cell", "zone"])[list(said)].mean()
+    by_zone["base"] = by_zone[["persistence", "naive_24h"]].min(axis=1)
+    found = by_zone.groupby("cell").mean().join(cases.groupby("cell")[["pinball", "coverage"]].mean())
+    found.insert(0, "cases", cases.groupby("cell").size())
+    found["skill"] = (1 - found["mae"] / found["base"]).where(found["base"] > 0, 0.0)
+    return found.set_index(cell[found.index]).reset_index()
+
+
+def _column(values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """``[N, H, M]`` as a column of cases: by target, then horizon, then origin."""
+    return values.transpose(2, 1, 0).ravel().astype(np.float64)
+
+
+def write(path: Path, frame: pd.DataFrame) -> None:
+    """Write predictions as Parquet or CSV; raises :class:`HothouseError` where that cannot be."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    # Doubles in Parquet: who puts measurements beside them, which are doubles elsewhere, need not convert them.
+    number = pa.float32() if path.suffix == ".csv" else pa.float64()
+    kinds = {"zone": pa.string(), "metric": pa.string(), "model_version": pa.string()}
+    kinds |= dict.fromkeys(("origin", "target_time"), pa.timestamp("ms")) | dict.fromkeys(("q10", "q50", "q90"), number)
+    schema = pa.schema([(name, kinds[name]) for name in frame.columns])
+    written = pa.Table.from_pandas(frame, schema, preserve_index=False).replace_schema_metadata()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".csv":
@@ -106,4 +108,3 @@ def write(path: Path, table: Table, forecasts: Forecasts) -> int:
             pq.write_table(written, path)
     except OSError as error:
         raise HothouseError(f"{path} cannot be written: {error.strerror or error}") from error
-    return int(written.num_rows)

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.simulator.columns import Mapping, find_column, load_mapping
-from edge.simulator.recording import RecordingError, load_recording
+from edge.simulator.recording import Recording, RecordingError, load_recording
 from models.features import sun_elevation_deg
 from services.backtest.rows import zone_rows
 from services.errors import HothouseError
 
-__all__ = ["Table", "read_table"]
+__all__ = ["Table", "read_table", "table_of"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -62,9 +62,14 @@ def read_table(folder: Path) -> Table:
         said = load_mapping(beside) if beside.exists() else Mapping()
     except RecordingError as error:
         raise HothouseError(str(error)) from error
+    return table_of(recording, said)
+
+
+def table_of(recording: Recording, said: Mapping) -> Table:
+    """A recording's rows; ``said`` is what its columns mean. Raises :class:`HothouseError` in one sentence."""
     sources = recording.sources
     if len({source.is_utc for source in sources}) > 1:
-        raise HothouseError(f"the times of some files in {folder} carry a UTC offset, those of others do not")
+        raise HothouseError("the times of some zones carry a UTC offset, those of others do not")
     step_ms = max((step for step in STEPS_MS if step <= recording.interval_ms), default=STEPS_MS[0])
     start_ms = min(source.first_ms for source in sources)
     end_ms = max(source.last_ms for source in sources)

@@ -14,9 +14,14 @@ from services.cli.tables import component_table, forecast_view, model_view
 from services.errors import HothouseError
 from services.observe.timeline import event_line
 
-__all__ = ["register"]
+__all__ = ["COMMANDS", "KeyFile", "Url", "register"]
 
-Url = Annotated[str | None, typer.Option(help="Address of the system; else the one that runs on the data folder.")]
+COMMANDS = ("predict", "status", "timeline", "models", "retrain")
+
+Url = Annotated[
+    str | None, typer.Option(help="Address of a running system to ask; else client.url, or the one on the data folder.")
+]
+KeyFile = Annotated[Path | None, typer.Option(help="File with the key for it; else client.key_file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
 PANEL = "Ask a running system"
@@ -33,8 +38,10 @@ def register(app: typer.Typer) -> None:
     app.add_typer(models_app, name="models", rich_help_panel=PANEL)
 
 
-def _client(ctx: typer.Context, url: str | None, timeout_s: float = 10.0) -> Client:
-    return connect(options_of(ctx).settings(), url, timeout_s)
+def _client(ctx: typer.Context, url: str | None, key_file: Path | None, timeout_s: float = 10.0) -> Client:
+    """What a command asks: its own options come before those that stand before its name."""
+    options = options_of(ctx)
+    return connect(options.settings(), url or options.url, key_file or options.key_file, timeout_s)
 
 
 def predict(
@@ -42,10 +49,11 @@ def predict(
     zone: Annotated[str | None, typer.Argument(help="Zone; all zones where none is named.")] = None,
     site: Annotated[str | None, typer.Option(help="Site, where two sites have a zone of that name.")] = None,
     url: Url = None,
+    key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what is forecast: now, in 30 minutes, in 2 hours, in 24 hours, with the p10-p90 band."""
-    client = _client(ctx, url)
+    client = _client(ctx, url, key_file)
     wanted = [(site, zone)] if zone else [(row["site"], row["zone"]) for row in client.get("/zones")["zones"]]
     answers = []
     for in_site, name in wanted:
@@ -59,9 +67,9 @@ def predict(
         console.print(forecast_view(answers))
 
 
-def status(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
+def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_json: AsJson = False) -> None:
     """Say whether the system is ready, which model serves, what the parts count, and what went wrong last."""
-    client = _client(ctx, url)
+    client = _client(ctx, url, key_file)
     answer = client.get("/status")
     if as_json:
         print_json({"url": client.url, **answer})
@@ -77,12 +85,12 @@ def status(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None
         errors.print(f"last error of {error}", markup=False, highlight=False)
 
 
-def timeline(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
+def timeline(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_json: AsJson = False) -> None:
     """Show what the learning loop did, oldest first: drifts that may start a training, trainings and why, swaps.
 
     The system keeps the newest 200 events, and none over a restart of its board.
     """
-    events = _client(ctx, url).get("/status")["events"]
+    events = _client(ctx, url, key_file).get("/status")["events"]
     if as_json:
         print_json(events)
     elif events:
@@ -93,11 +101,11 @@ def timeline(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> No
 
 
 @models_app.command("list", epilog="Example: hothouse models list")
-def list_models(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
+def list_models(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_json: AsJson = False) -> None:
     """List the registered models, newest first, with their held-back error and what the gate or the watch said; what
     fails in training or registry now goes to standard error.
     """
-    answer = _client(ctx, url).get("/models")
+    answer = _client(ctx, url, key_file).get("/models")
     for error in () if as_json else answer["errors"]:
         errors.print(error, markup=False, highlight=False, soft_wrap=True)
     if as_json:
@@ -113,9 +121,10 @@ def promote(
     ctx: typer.Context,
     version: Annotated[str, typer.Argument(help="Version, as `hothouse models list` shows it.")],
     url: Url = None,
+    key_file: KeyFile = None,
 ) -> None:
     """Make a registered model the champion; the replicas swap to it without a pause."""
-    answer = _order(_client(ctx, url), f"/models/{urllib.parse.quote(version, safe='')}/promote")
+    answer = _order(_client(ctx, url, key_file), f"/models/{urllib.parse.quote(version, safe='')}/promote")
     console.print(f"{answer['version']} is the champion, {answer['before']} was")
 
 
@@ -124,25 +133,26 @@ def submit(
     ctx: typer.Context,
     folder: Annotated[Path, typer.Argument(help="An artefact's folder, on the machine of the retrainer.")],
     url: Url = None,
+    key_file: KeyFile = None,
 ) -> None:
     """Register a model that was made elsewhere. It is compared with the champion on live rows, and serves if it wins.
 
     The folder holds manifest.json, weights.safetensors and golden.safetensors, as the storage's models do.
     """
-    answer = _order(_client(ctx, url, timeout_s=120), "/models/submit", {"folder": str(folder.absolute())})
+    answer = _order(_client(ctx, url, key_file, timeout_s=120), "/models/submit", {"folder": str(folder.absolute())})
     console.print(f"{answer['version']} is compared with {answer['against']}; `hothouse timeline` shows the outcome")
 
 
 @models_app.command(epilog="Example: hothouse models rollback")
-def rollback(ctx: typer.Context, url: Url = None) -> None:
+def rollback(ctx: typer.Context, url: Url = None, key_file: KeyFile = None) -> None:
     """Go back to the model that served before the present one."""
-    answer = _order(_client(ctx, url), "/models/rollback")
+    answer = _order(_client(ctx, url, key_file), "/models/rollback")
     console.print(f"{answer['version']} is the champion again, {answer['before']} was")
 
 
-def retrain(ctx: typer.Context, url: Url = None) -> None:
+def retrain(ctx: typer.Context, url: Url = None, key_file: KeyFile = None) -> None:
     """Ask for a retraining now; `hothouse models list` shows its outcome."""
-    _order(_client(ctx, url), "/models/retrain")
+    _order(_client(ctx, url, key_file), "/models/retrain")
     console.print("a retraining begins; `hothouse models list` shows its outcome", highlight=False)
 
 

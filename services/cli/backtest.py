@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,16 +15,21 @@ from services.cli.base import console, errors, need_cluster
 from services.errors import ConfigError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from services.backtest.network import Trainer
     from services.backtest.replay import Options
-    from services.backtest.report import Cell
 
 __all__ = ["register"]
 
 WIDTH = 112
 """The table's numbers are not cut where a terminal is narrower, or there is none."""
 
-_UNITS_MS = {"min": 60_000, "h": 3_600_000, "d": 86_400_000}
+COLUMNS = {
+    "mae": "MAE", "climatology": "climatology", "frozen": "frozen", "persistence": "persistence",
+    "naive_24h": "24-h naive", "skill": "skill", "pinball": "pinball", "coverage": "coverage",
+}  # fmt: skip
+"""Of the scores -> headings."""
 
 
 def register(app: typer.Typer) -> None:
@@ -48,16 +51,6 @@ def backtest(
     ray: Annotated[bool, typer.Option("--ray", help="Train it on Ray, as the live system does.")] = False,
 ) -> None:
     """Replay recordings through the live forecaster, prequentially, and measure it beside every baseline."""
-    import zoneinfo
-
-    every_ms, warmup_ms = _duration_ms("every", every), _duration_ms("warmup", warmup)
-    until_ms = None if until is None else _duration_ms("until", until)
-    if until_ms is not None and until_ms < warmup_ms:
-        raise ConfigError(f"--until {until} ends before --warmup {warmup}", "Set --until to more, or --warmup to less.")
-    if timezone is not None and timezone not in zoneinfo.available_timezones():
-        raise ConfigError(f"{timezone!r} is not a time zone", "Give an IANA name such as Europe/Amsterdam.")
-    if (latitude is None) != (longitude is None):
-        raise ConfigError("latitude and longitude belong together", "Give both or neither.")
     if ray and not network:
         raise ConfigError("--ray trains the network", "Add --network.")
     if out.is_dir() or (len(recordings) > 1 and not out.suffix):
@@ -66,15 +59,12 @@ def backtest(
     if len(set(names)) < len(names):
         raise ConfigError("two of the recordings have one name, and so would their predictions", "Rename a folder.")
     with need_cluster("backtest"):
-        from services.backtest.replay import Options
+        from services.backtest.frames import options_of
 
         if ray:
             from services.backtest.cluster import training_on_ray
 
-    options = Options(
-        every_ms=every_ms, warmup_ms=warmup_ms, latitude=latitude, longitude=longitude, timezone=timezone,
-        network=network, until_ms=until_ms,
-    )  # fmt: skip
+    options = options_of(every, warmup, until, latitude, longitude, timezone, network)
     with training_on_ray() if ray else nullcontext() as train:
         for folder in recordings:
             several = out.with_name(f"{out.stem}-{folder.resolve().name}{out.suffix}")
@@ -84,7 +74,7 @@ def backtest(
 def _run(folder: Path, path: Path, options: Options, train: Trainer | None) -> None:
     """Replay one recording, write what was forecast, and show how good that was."""
     from services.backtest.replay import replay
-    from services.backtest.report import cells, write
+    from services.backtest.report import predictions, scores, write
     from services.backtest.table import read_table
 
     name = folder.resolve().name
@@ -96,38 +86,25 @@ def _run(folder: Path, path: Path, options: Options, train: Trainer | None) -> N
     with Progress(*columns, console=errors, transient=True) as bar:
         task = bar.add_task("", total=None)
         forecasts = replay(table, options, lambda done, total: bar.update(task, completed=done, total=total), train)
-    rows, found = write(path, table, forecasts), cells(table, forecasts)
-    title = f"{name}: {len(table.names)} zones, {rows} forecasts in {path}"
+    made, found = predictions(table, forecasts), scores(table, forecasts)
+    write(path, made)
+    title = f"{name}: {len(table.names)} zones, {len(made)} forecasts in {path}"
     # Its own console: another one's width can only be made less.
     Console(width=max(console.width, WIDTH)).print(_shown(title, found))
-    if found:
+    if len(found):
         told = ", ".join(f"{count} {kind}" for kind, count in sorted(forecasts.told.items()))
         console.print(f"sensor faults and drifts on the way: {told or 'none'}", highlight=False, soft_wrap=True)
-        mean = sum(1 - cell.skill for cell in found) / len(found)
+        mean = 1 - found["skill"].mean()
         console.print(f"mean MAE / better of persistence and 24-h naive: {mean:.3f}", highlight=False)
 
 
-def _shown(title: str, found: list[Cell]) -> Shown:
-    columns = {
-        "MAE": [cell.mae for cell in found], "climatology": [cell.climatology for cell in found],
-        "frozen": [cell.frozen for cell in found], "persistence": [cell.persistence for cell in found],
-        "24-h naive": [cell.naive_24h for cell in found], "skill": [cell.skill for cell in found],
-        "pinball": [cell.pinball for cell in found], "coverage": [cell.coverage for cell in found],
-    }  # fmt: skip
-    columns = {name: said for name, said in columns.items() if not all(map(math.isnan, said))}  # no network: no frozen
+def _shown(title: str, found: pd.DataFrame) -> Shown:
     shown = Shown(title=title)
     shown.add_column("target", no_wrap=True)
-    for name in ("horizon", *columns):
+    for name in ("horizon", *(heading for name, heading in COLUMNS.items() if found[name].notna().any())):
         shown.add_column(name, justify="right")
-    for i, cell in enumerate(found):
-        minutes = f"{cell.horizon_min} min" if cell.horizon_min < 60 else f"{cell.horizon_min // 60} h"
-        numbers = (f"{said[i]:.{2 if name == 'coverage' else 3}f}" for name, said in columns.items())
-        shown.add_row(cell.metric, minutes, *(number.replace("nan", "") for number in numbers))
+    for cell in found.dropna(axis="columns", how="all").to_dict("records"):  # no network: no column `frozen`
+        minutes = f"{cell['horizon_min']} min" if cell["horizon_min"] < 60 else f"{cell['horizon_min'] // 60} h"
+        numbers = (f"{cell[name]:.{2 if name == 'coverage' else 3}f}" for name in COLUMNS if name in cell)
+        shown.add_row(cell["metric"], minutes, *(number.replace("nan", "") for number in numbers))
     return shown
-
-
-def _duration_ms(name: str, text: str) -> int:
-    match = re.fullmatch(r"(\d+)\s*(min|h|d)", text.strip())
-    if match is None or int(match[1]) == 0:
-        raise ConfigError(f"--{name} {text!r} is no duration", "Write it as 30min, 1h or 14d.")
-    return int(match[1]) * _UNITS_MS[match[2]]

@@ -18,7 +18,7 @@ from services.errors import ConfigError, HothouseError
 
 __all__ = ["CLUSTER_MODULES", "Group", "Options", "console", "errors", "need_cluster", "options_of", "print_json"]
 
-CLUSTER_MODULES = ("ray", "torch", "mlflow", "fastapi", "pyarrow")
+CLUSTER_MODULES = ("ray", "torch", "mlflow", "fastapi", "pandas", "pyarrow")
 console = Console()
 errors = Console(stderr=True)
 
@@ -30,6 +30,8 @@ class Options:
     config: Path | None = None
     data_dir: Path | None = None
     debug: bool = False
+    url: str | None = None
+    key_file: Path | None = None
 
     def settings(self, **overrides: Any) -> Settings:
         """The settings of this command; ``overrides`` (sections as dicts) are its own options."""

@@ -1,8 +1,9 @@
-"""HTTP to the running system: its address from the data folder, its problem details as our errors."""
+"""HTTP to a running system: which one, with which key, and its problem details as our errors."""
 
 from __future__ import annotations
 
 import json
+import re
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -10,9 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from services.config import Settings
-from services.errors import HothouseError
+from services.errors import ConfigError, HothouseError
+from services.key_file import read_key
 
 __all__ = ["Client", "connect"]
+
+KEY_HINT = (
+    "Name the file that holds the key: --key-file FILE, or client.key_file. "
+    "The operator's key is in operator.key in the data folder."
+)
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the key is for the address that was named."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Nothing to ask instead; the answer becomes an error."""
 
 
 class Client:
@@ -23,7 +37,7 @@ class Client:
         self._key = key
         self._timeout_s = timeout_s
         # No proxy: the address is ours, and a proxy of the environment would not know loopback.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stay)
 
     def get(self, path: str, **query: str) -> Any:
         """The JSON answer of a GET; raises :class:`HothouseError` with the sentence of a problem answer."""
@@ -60,32 +74,53 @@ class Client:
 
 def _problem(error: urllib.error.HTTPError) -> HothouseError:
     """An RFC 9457 problem as our error; any other body is only counted as its status."""
+    elsewhere = error.headers.get("Location")
+    if 300 <= error.code < 400 and elsewhere:
+        return HothouseError(
+            f"{error.url} sends to {elsewhere}", "Name that address with --url, if it is the right one."
+        )
     try:
         content = json.loads(error.read())
         detail = str(content.get("detail") or content.get("title") or "")
     except (ValueError, AttributeError):
         detail = ""
-    hint = "The operator's key is in operator.key in the data folder." if error.code in (401, 403) else ""
-    return HothouseError(detail or f"the server answered {error.code} {error.reason}", hint)
+    return HothouseError(
+        detail or f"the server answered {error.code} {error.reason}", KEY_HINT if error.code in (401, 403) else ""
+    )
 
 
-def connect(settings: Settings, url: str | None, timeout_s: float = 10.0) -> Client:
-    """A client of ``url``, else of the system that runs on this data folder, else of the demo that runs in it.
+def connect(settings: Settings, url: str | None, key_file: Path | None = None, timeout_s: float = 10.0) -> Client:
+    """A client of ``url``, else of ``client.url``, else of the system that runs on this data folder, else of the demo
+    that runs in it; with the key of ``key_file``, else of ``client.key_file``.
 
-    Raises :class:`HothouseError` when none runs here. An operator's key is sent only to the system that made it,
-    never to another ``url``.
+    Raises :class:`HothouseError` when none runs here, :class:`ConfigError` for a wrong address or key file. Without a
+    key file an operator's key is sent, and only to the system that made it; ``client.key_file`` goes to ``client.url``
+    only, where that is set.
     """
     folders = {_address(folder): folder for folder in (settings.data_dir / "demo", settings.data_dir)}
     folders.pop("", None)
-    address = url or next(reversed(folders), "")
+    configured = settings.client.url
+    address = url or configured or next(reversed(folders), "")
     if not address:
         raise HothouseError(
             f"no Hothouse runs on the data folder {settings.data_dir}",
             "Start one with `hothouse up` or `hothouse demo`, or name another with --data-dir or --url.",
         )
-    key_file = folders[address] / "operator.key" if address in folders else None
-    key = key_file.read_text().strip() if key_file is not None and key_file.exists() else ""
-    return Client(address, key, timeout_s)
+    if not re.match(r"https?://[^/]", address):
+        raise ConfigError(
+            f"{address!r} is no address of a Hothouse", "Write it as http://HOST:PORT (--url, or client.url)."
+        )
+    if key_file is None and url in (None, configured or url):
+        key_file = settings.client.key_file
+    return Client(address, _own_key(folders.get(address)) if key_file is None else read_key(key_file), timeout_s)
+
+
+def _own_key(folder: Path | None) -> str:
+    """The operator's key of the system of this data folder; empty where this user may not read it."""
+    try:
+        return "" if folder is None else (folder / "operator.key").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _address(folder: Path) -> str:

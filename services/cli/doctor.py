@@ -55,6 +55,7 @@ def _configuration(settings: Settings) -> Check:
             ("uplink.tls_ca_file", settings.uplink.tls_ca_file),
             ("influx.token_file", settings.influx.token_file),
             ("api.read_key_file", settings.api.read_key_file),
+            ("client.key_file", settings.client.key_file),
         )
         if path is not None and not path.is_file()
     ]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli import ask, backtest, change, house, learn, letters, site, system, tune
+from services.cli import ask, backtest, change, export, house, learn, letters, site, system, tune
 from services.cli.base import Group, Options
 
 __all__ = ["app", "main"]
@@ -17,7 +17,8 @@ app = typer.Typer(
     name="hothouse",
     cls=Group,
     help="Streaming online learning for smart greenhouses: sensors in, probabilistic climate forecasts out.",
-    epilog="Start here: hothouse demo",
+    epilog="Start here: hothouse demo. A system elsewhere: "
+    "hothouse --url http://greenhouse:8000 --key-file reader.key status",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -42,11 +43,17 @@ def _before(
     ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Data folder, instead of the configured one.")] = None,
     debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
+    url: ask.Url = None,
+    key_file: ask.KeyFile = None,
     _: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    ctx.obj = Options(config, data_dir, debug)
+    if (url or key_file) and ctx.invoked_subcommand not in ask.COMMANDS:
+        raise typer.BadParameter(
+            f"{ctx.invoked_subcommand} asks no running system: --url and --key-file are for {', '.join(ask.COMMANDS)}"
+        )
+    ctx.obj = Options(config, data_dir, debug, url, key_file)
 
 
 system.register(app)
@@ -55,6 +62,7 @@ change.register(app)
 ask.register(app)
 backtest.register(app)
 letters.register(app)
+export.register(app)
 learn.register(app)
 tune.register(app)
 house.register(app)

@@ -2,6 +2,7 @@
 
 from services.config.sections import (
     ApiSettings,
+    ClientSettings,
     ForecastSettings,
     InfluxSettings,
     KafkaSettings,
@@ -16,7 +17,7 @@ from services.config.sections import (
 from services.config.settings import Settings, environment, load_settings
 
 __all__ = [
-    "ApiSettings", "ForecastSettings", "InfluxSettings", "KafkaSettings", "LearnSettings", "LogSettings",
-    "MqttSettings", "RaySettings", "Settings", "SiteSettings", "StreamSettings", "UplinkSettings", "environment",
-    "load_settings",
+    "ApiSettings", "ClientSettings", "ForecastSettings", "InfluxSettings", "KafkaSettings", "LearnSettings",
+    "LogSettings", "MqttSettings", "RaySettings", "Settings", "SiteSettings", "StreamSettings", "UplinkSettings",
+    "environment", "load_settings",
 ]  # fmt: skip

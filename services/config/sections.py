@@ -253,6 +253,16 @@ class ApiSettings(_Section):
     )
 
 
+class ClientSettings(_Section):
+    """Which running system commands ask (`hothouse status`, `predict` ...), instead of the one on the data folder."""
+
+    url: str = Field("", description="Its address, http://HOST:PORT; empty: the system on the data folder.")
+    key_file: Path | None = Field(
+        None,
+        description="File with the key that is sent to it; none: the operator's, to the system on the data folder.",
+    )
+
+
 class RaySettings(_Section):
     """The Ray runtime."""
 

@@ -42,6 +42,7 @@ class Settings(BaseSettings):
     learn: sections.LearnSettings = sections.LearnSettings()
     influx: sections.InfluxSettings = sections.InfluxSettings()
     api: sections.ApiSettings = sections.ApiSettings()
+    client: sections.ClientSettings = sections.ClientSettings()
     ray: sections.RaySettings = sections.RaySettings()
     sites: tuple[sections.SiteSettings, ...] = ()
 

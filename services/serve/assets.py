@@ -44,6 +44,7 @@ def page_routes() -> APIRouter:
     add("/page/app.js", PAGE / "app.js", "text/javascript; charset=utf-8", HEADERS)
     add("/page/chart.js", PAGE / "chart.js", "text/javascript; charset=utf-8", HEADERS)
     add("/page/intake.js", PAGE / "intake.js", "text/javascript; charset=utf-8", HEADERS)
+    add("/page/key.js", PAGE / "key.js", "text/javascript; charset=utf-8", HEADERS)
     add("/page/style.css", PAGE / "style.css", "text/css; charset=utf-8", HEADERS)
     add(
         "/page/plotly.js",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from pathlib import Path
 
-from services.errors import ConfigError
+from services.key_file import read_key
 from services.serve.problems import ProblemError
 
 __all__ = ["Keys"]
@@ -22,15 +22,8 @@ class Keys:
 
     @classmethod
     def load(cls, data_dir: Path, read_key_file: Path | None) -> Keys:
-        """The operator's key from the data folder, the readers' from its file. Raises :class:`ConfigError`."""
-        try:
-            operator = (data_dir / OPERATOR_KEY_FILE).read_text().strip()
-            reader = read_key_file.read_text().strip() if read_key_file is not None else None
-        except OSError as error:
-            raise ConfigError(f"a key file cannot be read: {error}", "Check api.read_key_file.") from error
-        if not operator or reader == "":
-            raise ConfigError("a key file is empty", "Put one line with the key into it.")
-        return cls(operator, reader)
+        """The operator's key from the data folder, the readers' from its file; raises as :func:`read_key`."""
+        return cls(read_key(data_dir / OPERATOR_KEY_FILE), None if read_key_file is None else read_key(read_key_file))
 
     def require_reader(self, authorization: str | None) -> None:
         """Raises a 401 or 403 problem unless reading is open or the header holds either key."""

@@ -10,8 +10,9 @@ from fastapi.responses import JSONResponse
 from services.messages import RETRAINER_ACTOR
 from services.observe.health import summarise_errors
 from services.observe.metrics import CONTENT_TYPE, prometheus_text
+from services.serve.parameters import StrictRoute
 from services.serve.problems import ProblemError, problem
-from services.serve.schemas import Submission
+from services.serve.schemas import PREDICT_ANSWERS, Submission
 from services.serve.state import ApiState, Authorization
 
 __all__ = ["operate_routes"]
@@ -21,7 +22,7 @@ Version = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["v3"]
 
 def operate_routes(state: ApiState) -> APIRouter:
     """The routes that operators and their tools use."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
     view, backend = state.view, state.backend
 
     @routes.get("/models", tags=["models"])

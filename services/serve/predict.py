@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 
 from edge.reading import VOCABULARY
 from models.features import targets_of
+from services.serve.parameters import StrictRoute
 from services.serve.problems import ProblemError
 from services.serve.schemas import EXAMPLE_WHAT_IF, PREDICT_ANSWERS, WhatIf
 from services.serve.state import ApiState, Authorization
@@ -26,7 +27,7 @@ Site = Annotated[str | None, Query(max_length=64, description="Site, where two s
 
 def predict_routes(state: ApiState) -> APIRouter:
     """The routes that readers use."""
-    routes = APIRouter(tags=["forecasts"])
+    routes = APIRouter(tags=["forecasts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
     view, backend, spec = state.view, state.backend, state.spec
 
     @routes.get("/predict", responses=PREDICT_ANSWERS, response_class=JSONResponse)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,18 +18,13 @@ from services.serve.api import create_app
 from services.serve.auth import Keys
 from services.serve.board import Board
 from services.serve.state import ApiState
-from tests.conftest import require_program
+from tests.browser.driver import FLAGS, chromium, open_page
 from tests.patience import patience_s, until
 from tests.services.serve.fakes import ORIGIN_MS, SPEC, FakeBackend, zone_forecast
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 STEP_MS = 300_000
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
-    "--no-proxy-server", "--window-size=1280,900",
-)  # fmt: skip
 
 
 @pytest.fixture
@@ -54,7 +50,14 @@ def board() -> Board:
 @pytest.fixture
 def url(board: Board) -> Iterator[str]:
     """Where the API over that board answers; no Ray behind it."""
-    app = create_app(ApiState(FakeBackend(board), Keys("op-key"), SPEC, stale_after_s=1800))
+    with serving(board, Keys("op-key")) as address:
+        yield address
+
+
+@contextmanager
+def serving(board: Board, keys: Keys) -> Iterator[str]:
+    """The address of the API over a board, with these keys."""
+    app = create_app(ApiState(FakeBackend(board), keys, SPEC, stale_after_s=1800))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), name="api", daemon=True)
@@ -69,9 +72,8 @@ def url(board: Board) -> Iterator[str]:
 
 def browse(url: str, profile: Path) -> tuple[str, list[str]]:
     """The document after 5 s of the page's own time, and what its scripts complained about."""
-    chromium = require_program("chromium", "chromium-browser", "google-chrome")
     done = subprocess.run(
-        [chromium, *FLAGS, f"--user-data-dir={profile}", "--virtual-time-budget=5000", "--dump-dom", url],
+        [chromium(), *FLAGS, f"--user-data-dir={profile}", "--virtual-time-budget=5000", "--dump-dom", url],
         capture_output=True, text=True, timeout=patience_s(90), check=True,
     )  # fmt: skip
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
@@ -110,3 +112,69 @@ def test_a_zone_of_the_address_is_shown_and_text_stays_text(url: str, tmp_path: 
     assert "demo/north-2" in text_of(document, "h2", "zone-name")
     assert "&lt;b&gt;since&lt;/b&gt;" in document
     assert "(&lt;i&gt;odd&lt;/i&gt; 4, future ts 1)" in document
+
+
+SHOWN = "document.getElementById('key-form').checkVisibility()"
+SAID = "document.getElementById('key-said').textContent"
+STATE = "document.getElementById('state').textContent"
+KEPT = """(async () => [localStorage.length, sessionStorage.length, document.cookie, location.href,
+    (await indexedDB.databases()).length, (await caches.keys()).length,
+    document.getElementById('key').value])()"""
+
+
+def test_the_page_asks_for_the_key_and_goes_on(board: Board, tmp_path: Path) -> None:
+    """Where reading needs a key the page asks for it, refuses a wrong one in words, and shows all with the right one:
+    by the keyboard alone, without being loaded again. The key is in no storage, cookie or address; a reload forgets it.
+    """
+    with serving(board, Keys("op-key", "read-key")) as address, open_page(tmp_path / "profile") as page:
+        page.open(f"{address}/#demo%2Fnorth-2")
+        page.until(SHOWN)
+        page.until("document.activeElement.id === 'key'")
+        assert page.ask(STATE) == "a key is needed"
+        assert page.ask(SAID) == ""
+        assert "north-1" not in page.ask("document.body.innerText")
+        page.ask("window.loaded = 'once'")
+        for wrong in ("not-it", "Schlüssel €"):
+            page.type(wrong)
+            page.press("Enter")
+            page.until(f"{SAID} === 'This key is not accepted.'")
+            page.until("document.getElementById('key').value === ''")
+            assert page.ask("document.activeElement.id") == "key"
+            page.type("x")
+            page.until(f"{SAID} === ''")
+            page.ask("document.getElementById('key').value = ''")
+        page.type("read-key")
+        page.press("Enter")
+        page.until(f"!{SHOWN}")
+        page.until(f"{STATE} === '2 zones, 1 degraded'")
+        page.until("document.getElementById('zone-name').textContent === 'demo/north-2'")
+        page.until("document.getElementById('intake').textContent.startsWith('Samples: 1,234 accepted')")
+        assert page.ask("window.loaded") == "once"
+        assert page.ask(KEPT) == [0, 0, "", f"{address}/#demo%2Fnorth-2", 0, 0, ""]
+        page.call("Page.reload")
+        page.until(f"window.loaded === undefined && {SHOWN}")
+
+
+def test_the_page_asks_again_when_the_key_no_longer_holds(board: Board, tmp_path: Path) -> None:
+    """A key that is changed while the page is open is asked for again; what was shown is hidden meanwhile."""
+    keys = Keys("op-key", "read-key")
+    with serving(board, keys) as address, open_page(tmp_path / "profile") as page:
+        page.open(address)
+        page.until(SHOWN)
+        page.type("read-key")
+        page.press("Enter")
+        page.until("document.getElementById('zones').innerText.includes('north-1')")
+        keys._reader = "another"
+        page.until(f"{SHOWN} && {SAID} === 'This key is not accepted.'")
+        assert "north-1" not in page.ask("document.body.innerText")
+        page.type("another")
+        page.press("Enter")
+        page.until("document.getElementById('zones').innerText.includes('north-1')")
+
+
+def test_an_open_page_asks_for_no_key(url: str, tmp_path: Path) -> None:
+    """Where reading is open there is no such question."""
+    with open_page(tmp_path / "profile") as page:
+        page.open(url)
+        page.until("document.getElementById('zones').innerText.includes('north-1')")
+        assert not page.ask(SHOWN)

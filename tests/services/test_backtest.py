@@ -17,7 +17,7 @@ from edge.simulator.warm import import_samples
 from models.training import TrainingConfig
 from services.backtest import network
 from services.backtest.replay import Options, replay
-from services.backtest.report import cells, write
+from services.backtest.report import predictions, scores, write
 from services.backtest.table import read_table, sun_sine
 from services.cli import app
 from services.errors import HothouseError
@@ -154,16 +154,17 @@ def test_two_runs_give_identical_files(real, tmp_path):
     folder, table, first = real
     second = replay(read_table(folder), OPTIONS)
     for name, forecasts in (("a", first), ("b", second)):
-        write(tmp_path / f"{name}.parquet", table, forecasts)
+        write(tmp_path / f"{name}.parquet", predictions(table, forecasts))
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
 
 def test_the_file_names_things_as_the_recording_does(real, tmp_path):
     """Zones, columns and local times are the input's; every origin and horizon is there once, quantiles in order."""
     _, table, forecasts = real
-    rows = write(tmp_path / "p.parquet", table, forecasts)
+    made = predictions(table, forecasts)
+    write(tmp_path / "p.parquet", made)
     written = pq.read_table(tmp_path / "p.parquet").to_pandas()
-    assert len(written) == rows
+    assert len(written) == len(made)
     assert list(written.columns) == ["zone", "origin", "target_time", "metric", "q10", "q50", "q90", "model_version"]
     assert set(written.zone) == {"Koala", "Reference"}
     assert set(written.metric) == {"t_air_c", "rh_pct", "co2_ppm"}
@@ -181,9 +182,9 @@ def test_the_file_names_things_as_the_recording_does(real, tmp_path):
 def test_the_closing_table_counts_every_case(real):
     """Each cell has its errors, and the base is no worse than either of its two."""
     _, table, forecasts = real
-    found = cells(table, forecasts)
+    found = scores(table, forecasts)
     assert len(found) == 18
-    for cell in found:
+    for cell in found.itertuples():
         assert cell.base <= min(cell.persistence, cell.naive_24h) + 1e-9
         assert 0 < cell.coverage < 1
         assert cell.pinball > 0
@@ -231,7 +232,7 @@ def test_times_with_an_offset_have_the_sun_where_it_is(tmp_path):
     np.testing.assert_array_equal(given.origin_ms, as_utc.origin_ms)
     np.testing.assert_array_equal(given.quantiles, as_utc.quantiles)
     (aware / "c.csv").write_text((naive / "a.csv").read_text())
-    with pytest.raises(HothouseError, match="carry a UTC offset, those of others do not"):
+    with pytest.raises(HothouseError, match="times of some zones carry a UTC offset, those of others do not"):
         read_table(aware)
 
 
@@ -273,7 +274,7 @@ def test_until_ends_each_zone_after_so_much_of_it(tmp_path):
 
 def written(folder, table, forecasts):
     """The path of the written predictions."""
-    write(folder / "p.parquet", table, forecasts)
+    write(folder / "p.parquet", predictions(table, forecasts))
     return folder / "p.parquet"
 
 

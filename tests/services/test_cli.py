@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from services.cli import app
+from services.cli import app, ask
 from services.cli.base import need_cluster
 from services.errors import ConfigError
 
@@ -41,6 +41,7 @@ class FakeHothouse:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str | None]] = []
+        self.redirects: dict[str, str] = {}
         self.answers: dict[tuple[str, str], tuple[int, Any]] = {
             ("GET", "/zones"): (200, {"zones": [{"site": "demo", "zone": "north-1"}]}),
             ("GET", "/predict?zone=north-1"): (200, FORECAST),
@@ -67,7 +68,10 @@ class FakeHothouse:
                     (self.command, self.path), (404, {"detail": "there is nothing here"})
                 )
                 body = json.dumps(content).encode()
-                self.send_response(status)
+                elsewhere = fake.redirects.get(self.path)
+                self.send_response(302 if elsewhere else status)
+                if elsewhere:
+                    self.send_header("Location", elsewhere)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -248,6 +252,100 @@ def test_the_key_goes_nowhere_else(running: FakeHothouse, tmp_path: Path) -> Non
     (tmp_path / "hothouse-data" / "run.json").write_text(json.dumps({"url": "http://127.0.0.1:1", "pid": 1}))
     hothouse("retrain", "--url", running.url)
     assert running.asked == [("POST", "/models/retrain", None)]
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the command", "after it"])
+def test_a_system_elsewhere_is_asked_with_its_key(fake: FakeHothouse, tmp_path: Path, before: bool) -> None:
+    """`--url` and `--key-file` reach a system that needs a key from a machine without its data folder."""
+    (tmp_path / "reader.key").write_text("read-me\n")
+    where = ["--url", f"{fake.url}/", "--key-file", "reader.key"]
+    for command in (["predict", "north-1"], ["status"], ["timeline"], ["models", "list"], ["retrain"]):
+        result = hothouse(*where, *command) if before else hothouse(*command, *where)
+        assert result.exit_code == 0, result.output
+    assert [key for _, _, key in fake.asked] == ["Bearer read-me"] * 5
+
+
+def test_a_system_elsewhere_may_be_a_setting(
+    fake: FakeHothouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """client.url and client.key_file say it once for all commands; the key follows no other --url."""
+    (tmp_path / "reader.key").write_text("read-me")
+    monkeypatch.setenv("HOTHOUSE_CLIENT__KEY_FILE", "reader.key")
+    assert hothouse("--url", fake.url, "status").exit_code == 0
+    monkeypatch.setenv("HOTHOUSE_CLIENT__URL", fake.url)
+    assert hothouse("status").exit_code == 0
+    monkeypatch.setenv("HOTHOUSE_CLIENT__URL", "http://127.0.0.1:1")
+    assert hothouse("--url", fake.url, "status").exit_code == 0
+    assert [key for _, _, key in fake.asked] == ["Bearer read-me", "Bearer read-me", None]
+
+
+def test_a_named_key_comes_before_the_folders_own(running: FakeHothouse, tmp_path: Path) -> None:
+    """--key-file is the key that is sent, also to the system of the data folder."""
+    (tmp_path / "reader.key").write_text("read-me")
+    assert hothouse("--key-file", "reader.key", "status").exit_code == 0
+    assert [key for _, _, key in running.asked] == ["Bearer read-me"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--url", "localhost:8000", "status"], 2, "'localhost:8000' is no address"),
+        (["--url", "file:///etc/hostname", "status"], 2, "is no address"),
+        (["--key-file", "gone.key", "status"], 2, "the key file gone.key cannot be read"),
+        (["--key-file", "empty.key", "status"], 2, "the key file empty.key is empty"),
+        (
+            ["--key-file", "odd.key", "status"],
+            2,
+            "the key file odd.key holds other characters than one line of printable ASCII",
+        ),
+        (["--url", "http://127.0.0.1:1", "deadletters"], 2, "deadletters"),
+        (["--key-file", "empty.key", "doctor"], 2, "doctor"),
+    ],
+    ids=lambda value: "" if isinstance(value, int) else None,
+)
+def test_a_wrong_address_or_key_file_is_one_sentence(
+    running: FakeHothouse, tmp_path: Path, options: list[str], code: int, says: str
+) -> None:
+    """What is wrong is named before anything is asked; a command that asks nobody does not take them."""
+    (tmp_path / "empty.key").write_text("\n")
+    (tmp_path / "odd.key").write_text("schlüssel\n")
+    result = hothouse(*options)
+    assert (result.exit_code, running.asked) == (code, [])
+    assert says in result.stderr
+
+
+def test_a_missing_or_wrong_key_says_how_to_give_one(running: FakeHothouse) -> None:
+    """The API's refusal comes with what to do next."""
+    for status, detail in ((401, "reading needs a key"), (403, "the key that was sent does not allow reading")):
+        running.answers["GET", "/status"] = (status, {"detail": detail})
+        result = hothouse("status")
+        assert (result.exit_code, detail in result.stderr, "--key-file" in result.stderr) == (1, True, True)
+
+
+def test_every_command_that_asks_takes_both_before_its_name_too() -> None:
+    """The commands that have --url are those that the options before a command are for."""
+    asking = set()
+    for command in commands():
+        shown = hothouse(*command, "--help").output
+        if "--url" in shown:
+            asking.add(command[0])
+            assert "--key-file" in shown
+    assert asking == set(ask.COMMANDS)
+
+
+def test_a_key_follows_no_redirect(fake: FakeHothouse, tmp_path: Path) -> None:
+    """A system that sends elsewhere is an error that names where to: the key goes to the named address only."""
+    (tmp_path / "reader.key").write_text("read-me")
+    fake.redirects["/status"] = f"{fake.url}/elsewhere"
+    result = hothouse("--url", fake.url, "--key-file", "reader.key", "status")
+    assert (result.exit_code, f"{fake.url}/elsewhere" in result.stderr) == (1, True)
+    assert [path for _, path, _ in fake.asked] == ["/status"]
+
+
+def test_help_shows_how_to_ask_a_system_elsewhere() -> None:
+    """`hothouse --help` names both options, with an example."""
+    shown = " ".join(hothouse("--help").output.split())
+    assert "hothouse --url http://greenhouse:8000 --key-file reader.key status" in shown
 
 
 def test_a_refused_order_gives_its_reason(running: FakeHothouse) -> None:

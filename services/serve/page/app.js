@@ -1,6 +1,7 @@
 // The page: asks the API every few seconds and shows what it says. Text goes in as text, never as markup.
 import { draw } from "./chart.js";
 import { intakeText } from "./intake.js";
+import { fetchWithKey, useKeys } from "./key.js";
 
 const POLL_MS = 3000;
 const byId = (id) => document.getElementById(id);
@@ -17,7 +18,7 @@ function element(tag, text, attributes = {}) {
 }
 
 async function ask(path) {
-  const answer = await fetch(path, { headers: { Accept: "application/json" } });
+  const answer = await fetchWithKey(path);
   const content = await answer.json();
   if (!answer.ok) throw new Error(content.detail ?? answer.statusText);
   return content;
@@ -141,6 +142,8 @@ byId("targets").addEventListener("change", (event) => {
   refresh();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
+
+useKeys(refresh);
 
 async function poll() {
   await refresh();

@@ -53,3 +53,20 @@ def test_messages_are_written_a_line_each(tmp_path: Path) -> None:
         [b"sample", b"hothouse/v1/s/z/d/sample", b'{"boot":"0011223344556677"}'],
         [b"malformed", b"hothouse/v1/s/z/d/sample", b"{"],
     ]
+
+
+def test_the_summary_says_what_came_of_it() -> None:
+    """One sentence: how many samples of which time, what of them was no plain sample, and what the broker took."""
+    ledger = Ledger()
+    assert ledger.summary == "published nothing: there was no sample in that time"
+    for ts_ms in (1_646_092_800_000, 1_646_093_100_000):
+        ledger.instant(ts_ms)
+        for kind, again in (("clock", False), ("sample", False), ("malformed", False), ("sample", True)):
+            ledger.sent(kind, again)
+            ledger.acked(kind)
+    published = "published 6 samples of 2 instants, 2022-03-01 00:00 to 00:05 UTC (2 disturbances, 2 sent again)"
+    assert ledger.summary == f"{published}; stopped before the end"
+    ledger.finish(complete=True)
+    assert ledger.summary == f"{published}; the broker acknowledged all"
+    ledger.acked("sample", "Not authorized")
+    assert ledger.summary == f"{published}; 1 refused, last error: the broker refused a message: Not authorized"

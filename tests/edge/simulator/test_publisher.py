@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from edge.clock import CLOCK_TOPIC, decode_clock
 from edge.mqtt import MqttAddress
 from edge.reading import Sample, decode
+from edge.simulator import command
 from edge.simulator import publisher as publishing
 from edge.simulator.disturb import Disturbance
 from edge.simulator.ledger import Ledger
@@ -247,3 +249,19 @@ def test_pace_follows_the_wall_clock_where_it_is_anchored() -> None:
     pace = Pace(1, anchor=(1_000_000, 50.0))
     assert [pace.due_s(ts, 60.0) for ts in (1_000_000, 1_010_000, 1_060_000)] == [50.0, 60.0, 110.0]
     assert list(itertools.islice((Pace(0).due_s(ts, 3.0) for ts in (0, 10**12)), 2)) == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("speed", ["0", "max"])
+def test_a_replay_says_what_it_published(
+    speed: str, recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As fast as it goes there is nothing to watch, so in the end a line says how much of which time is out."""
+    broker = FakeBroker()
+    monkeypatch.setattr(command, "Publisher", partial(Publisher, open_link=broker.open))
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    until_ms = "1643760000000"  # 2022-02-02 00:00 UTC
+    assert command.main(["replay", str(recording), "--speed", speed, "--until-ms", until_ms]) == 0
+    samples = sum(topic != CLOCK_TOPIC for topic, _ in broker.received)
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"published {samples:,} samples of ")
+    assert printed.endswith("2022-02-02 00:00 UTC; the broker acknowledged all\n")

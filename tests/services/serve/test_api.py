@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from services.errors import ConfigError
 from services.ingest.forecasting import zone_forecasts
 from services.serve.api import MAX_BODY_BYTES, create_app
 from services.serve.auth import Keys
@@ -19,6 +21,7 @@ from services.store.rows import SiteStep
 from tests.services.serve.fakes import ISSUED, ORIGIN_MS, SPEC, FakeBackend, zone_forecast
 
 OPERATOR = {"Authorization": "Bearer op-key"}
+ASK_FOR_A_ZONE = ("/predict", "/history")
 
 
 class System:
@@ -82,11 +85,40 @@ def test_predict_answers_the_newest_forecast(system: System) -> None:
         ("GET", "/history?zone=north-3", 404, "there is no zone north-3"),
         ("POST", "/models/%20/promote", 422, "path.version"),
         ("POST", "/models/retrain", 401, "needs a key"),
+        ("GET", "/predict?zon=north-1", 422, "query.zon: there is no such parameter; did you mean zone?"),
+        (
+            "GET",
+            "/predict?zone=north-1&horizon=60",
+            422,
+            "query.horizon: there is no such parameter; known are zone, site",
+        ),
+        ("POST", "/models/retrain?force=1", 422, "query.force: /models/retrain takes no parameters"),
     ],
 )
 def test_errors_are_problems(system: System, method: str, path: str, status: int, says: str) -> None:
     """Each refusal has its status and one clear sentence."""
     assert_problem(system.client.request(method, path), status, says)
+
+
+def test_every_route_refuses_an_unknown_parameter(system: System) -> None:
+    """What was misspelled must not pass for what was meant, wherever; known parameters are never the ones refused."""
+    described = system.client.get("/openapi.json").json()["paths"]
+    calls = [(method.upper(), path, said) for path, methods in described.items() for method, said in methods.items()]
+    assert len(calls) >= 12
+    for method, path, said in calls:
+        known = {one["name"]: "x" for one in said.get("parameters", []) if one["in"] == "query"}
+        answer = system.client.request(method, path.format(version="v1"), params={**known, "nonsense": "1"})
+        assert_problem(answer, 422, "query.nonsense: ")
+        assert [error["where"] for error in answer.json()["errors"]] == ["query.nonsense"], f"{method} {path}"
+        assert "application/problem+json" in said["responses"]["422"]["content"], f"{method} {path} does not declare it"
+        assert "query" not in system.client.request(method, path.format(version="v1"), params=known).text
+    assert system.backend.orders == []
+
+
+def test_the_page_and_the_description_do_not_mind(system: System) -> None:
+    """Who adds a parameter to a file's address, to get it anew, gets it."""
+    for path in ("/", "/page/app.js", "/openapi.json"):
+        assert system.client.get(f"{path}?v=2").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -203,6 +235,41 @@ def test_reading_may_need_a_key_too() -> None:
     assert system.client.get("/health/live").status_code == 200
 
 
+def test_a_readers_key_guards_all_data_and_no_file_of_the_page() -> None:
+    """The page must come without a key, for it asks for one; whatever it then shows needs it."""
+    system = System(Keys("op-key", "read-key"))
+    for path in ("/", "/page/app.js", "/page/key.js", "/page/style.css", "/page/plotly.js", "/openapi.json"):
+        assert system.client.get(path).status_code == 200
+    described = system.client.get("/openapi.json").json()["paths"]
+    reading = [path for path, methods in described.items() if "get" in methods and not path.startswith("/health/")]
+    assert len(reading) >= 6
+    for path in reading:
+        for headers, status in (({}, 401), ({"Authorization": "Bearer no"}, 403)):
+            assert_problem(system.client.get(path, params={"zone": "north-1"} if path in ASK_FOR_A_ZONE else {},
+                                             headers=headers), status, "reading")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "cannot be read"),
+        (b" \n", "is empty"),
+        ("schlüssel".encode(), "other characters"),
+        (b"two\nlines", "other characters"),
+        (b"\xff\xfe", "cannot be read: it is no text"),
+    ],
+)
+def test_a_key_file_that_no_reader_could_match_stops_the_start(
+    tmp_path: Path, content: bytes | None, says: str
+) -> None:
+    """A key that no header can carry, or none at all, is told at the start and names its file."""
+    (tmp_path / "operator.key").write_text("op-key\n")
+    if content is not None:
+        (tmp_path / "reader.key").write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"reader\.key .*{says}"):
+        Keys.load(tmp_path, tmp_path / "reader.key")
+
+
 def test_ready_only_after_a_first_forecast() -> None:
     """503 with the reason before any zone has a forecast, 200 after."""
     system = System(Keys("op-key"), published=False)
@@ -275,7 +342,14 @@ def test_the_page_is_served_whole_and_allows_nothing_foreign(system: System) -> 
     page = system.client.get("/")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "://" not in page.text
-    for path in ("/page/app.js", "/page/chart.js", "/page/intake.js", "/page/style.css", "/page/plotly.js"):
+    for path in (
+        "/page/app.js",
+        "/page/chart.js",
+        "/page/intake.js",
+        "/page/key.js",
+        "/page/style.css",
+        "/page/plotly.js",
+    ):
         assert system.client.get(path).status_code == 200
 
 

@@ -1,0 +1,120 @@
+"""The backtest as a function: recordings go in and forecasts come out as pandas frames."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edge.reading import VOCABULARY, base_metric
+from edge.simulator.columns import Column, RecordingError
+from edge.simulator.columns import Mapping as Meaning
+from edge.simulator.recording import recording_of
+from services.backtest.replay import Options, replay
+from services.backtest.report import predictions, scores
+from services.backtest.table import Table, read_table, table_of
+from services.errors import ConfigError, HothouseError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Backtest", "backtest", "options_of", "table_of_frames"]
+
+UNITS_MS = {"min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """What came of it: the forecasts, how good they were, and what was found on the way.
+
+    ``predictions`` and ``scores`` are as :mod:`services.backtest.report` says; ``told`` counts sensor faults and drifts
+    by kind; ``notes`` says, one sentence each, what was left out of the recording.
+    """
+
+    predictions: pd.DataFrame
+    scores: pd.DataFrame
+    told: dict[str, int]
+    notes: tuple[str, ...]
+
+
+def backtest(
+    recording: Path | str | pd.DataFrame | Mapping[str, pd.DataFrame], *, columns: Mapping[str, str] | None = None,
+    every: str = "30min", warmup: str = "14d", until: str | None = None, latitude: float | None = None,
+    longitude: float | None = None, timezone: str | None = None, network: bool = False,
+) -> Backtest:  # fmt: skip
+    """What ``hothouse backtest`` does, on a folder or on frames: a frame a zone, or one with a column ``zone``.
+
+    A frame has its times in a column ``time`` or as its index, and one column a measurement, named as in files;
+    ``columns`` says what others hold (column -> metric). The options are those of the command. Frames are not changed.
+
+    Raises :class:`HothouseError` in one sentence.
+    """
+    options = options_of(every, warmup, until, latitude, longitude, timezone, network)
+    if isinstance(recording, Path | str):
+        if columns:
+            raise ConfigError("columns are for frames", "Say in recording.toml what the columns of files hold.")
+        table = read_table(Path(recording))
+    else:
+        table = table_of_frames(recording, columns or {})
+    forecasts = replay(table, options)
+    return Backtest(predictions(table, forecasts), scores(table, forecasts), dict(forecasts.told), table.notes)
+
+
+def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> Table:
+    """Rows as of files with these columns; raises :class:`HothouseError` in one sentence."""
+    import pandas as pd
+    import pyarrow as pa
+
+    if isinstance(frames, pd.DataFrame):
+        if "zone" not in frames:
+            raise HothouseError("the frame has no column 'zone'", "Add one, or give a frame a zone: {zone: frame}.")
+        frames = {str(zone): part.drop(columns="zone") for zone, part in frames.groupby("zone")}
+    unknown = sorted(metric for metric in columns.values() if base_metric(metric) not in VOCABULARY)
+    if unknown:
+        raise ConfigError(
+            f"{', '.join(unknown)} is no metric", "The table of metrics is VOCABULARY in edge/reading.py."
+        )
+    said = Meaning(columns={name.lower(): Column(metric) for name, metric in columns.items()})
+    zones = {}
+    for zone, frame in frames.items():
+        has_time = said.time in [str(name).strip().lower() for name in frame.columns]
+        if not has_time and frame.index.nlevels > 1:
+            raise HothouseError(f"the frame of {zone} has an index of several levels", "Name a column 'time' in it.")
+        try:
+            timed = frame if has_time else frame.reset_index(names=said.time)
+            zones[zone] = pa.Table.from_pandas(timed, preserve_index=False)
+        except pa.ArrowException as error:
+            raise HothouseError(f"the frame of {zone} cannot be read: {error}") from error
+    try:
+        return table_of(recording_of(zones, said), said)
+    except RecordingError as error:
+        raise HothouseError(str(error)) from error
+
+
+def options_of(
+    every: str, warmup: str, until: str | None, latitude: float | None, longitude: float | None, timezone: str | None,
+    network: bool,
+) -> Options:  # fmt: skip
+    """The options that people write, checked; raises :class:`ConfigError` in one sentence."""
+    every_ms, warmup_ms = _duration_ms("every", every), _duration_ms("warmup", warmup)
+    until_ms = None if until is None else _duration_ms("until", until)
+    if until_ms is not None and until_ms < warmup_ms:
+        raise ConfigError(f"until {until} ends before warmup {warmup}", "Set until to more, or warmup to less.")
+    if timezone is not None and timezone not in zoneinfo.available_timezones():
+        raise ConfigError(f"{timezone!r} is not a time zone", "Give an IANA name such as Europe/Amsterdam.")
+    if (latitude is None) != (longitude is None):
+        raise ConfigError("latitude and longitude belong together", "Give both or neither.")
+    return Options(
+        every_ms=every_ms, warmup_ms=warmup_ms, latitude=latitude, longitude=longitude, timezone=timezone,
+        network=network, until_ms=until_ms,
+    )  # fmt: skip
+
+
+def _duration_ms(name: str, text: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*(min|h|d)", text.strip())
+    if match is None or int(match[1]) == 0:
+        raise ConfigError(f"{name} {text!r} is no duration", "Write it as 30min, 1h or 14d.")
+    return int(match[1]) * UNITS_MS[match[2]]

@@ -1,0 +1,62 @@
+"""``export``: the rows of the history as one file, for a spreadsheet, a notebook or a backtest."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli.base import console, need_cluster, options_of
+from services.errors import ConfigError, HothouseError
+
+__all__ = ["register"]
+
+Time = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M"], help="UTC.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    example = "Example: hothouse export rows.parquet --site demo --since 2022-03-01"
+    app.command(rich_help_panel="Ask a running system", epilog=example)(export)
+
+
+def export(
+    ctx: typer.Context,
+    out: Annotated[Path, typer.Argument(help="Where to write the rows: .parquet or .csv.")],
+    site: Annotated[list[str] | None, typer.Option(help="Only this site; may be repeated.")] = None,
+    zone: Annotated[list[str] | None, typer.Option(help="Only zones of this name; may be repeated.")] = None,
+    since: Time = None,
+    until: Time = None,
+) -> None:
+    """Write the rows of the history to a file: site, zone, time (the row's end, UTC) and a column a metric.
+
+    Reads the data folder; the system may run meanwhile.
+    """
+    if out.suffix not in (".parquet", ".csv"):
+        raise ConfigError(f"{out} is neither .parquet nor .csv", "Name a file that ends in one of them.")
+    settings = options_of(ctx).settings()
+    with need_cluster("export"):
+        from services.forecast_spec import forecast_spec
+        from services.store.frames import rows_frame
+    frame = rows_frame(
+        settings.storage, forecast_spec(settings).channels, settings.stream.step_s, sites=site or (), zones=zone or (),
+        since=since and since.replace(tzinfo=UTC), until=until and until.replace(tzinfo=UTC),
+    )  # fmt: skip
+    if frame.empty:
+        raise HothouseError(
+            f"the history in {settings.storage} has no such row",
+            "Ask for more sites, zones or time, or name the data folder: hothouse --data-dir DIR ...",
+        )
+    try:
+        if out.suffix == ".csv":
+            frame.to_csv(out, index=False)
+        else:
+            frame.to_parquet(out, index=False)
+    except OSError as error:
+        raise HothouseError(f"{out} cannot be written: {error.strerror or error}") from error
+    zones = len(frame.groupby(["site", "zone"]))
+    first, last = (f"{when:%Y-%m-%d %H:%M}" for when in (frame["time"].min(), frame["time"].max()))
+    line = f"{len(frame):,} rows of {zones} zones, {first} to {last} UTC, in {out}"
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

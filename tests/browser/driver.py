@@ -1,0 +1,128 @@
+"""A Chromium that a test drives as a person does, over its DevTools protocol: keys are pressed, scripts are asked."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import select
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import require_program
+from tests.patience import patience_s, until
+
+__all__ = ["FLAGS", "Page", "chromium", "open_page"]
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
+    "--no-proxy-server", "--window-size=1280,900",
+)  # fmt: skip
+KEYS = {"Enter": 13, "Tab": 9}
+ANSWER_S = 60.0
+
+
+def chromium() -> str:
+    """The browser's path; without one the test is skipped, or fails (see ``require_program``)."""
+    return require_program("chromium", "chromium-browser", "google-chrome")
+
+
+class Page:
+    """One open page."""
+
+    def __init__(self, to_browser: int, from_browser: int) -> None:
+        self._to, self._from = to_browser, from_browser
+        self._ids = itertools.count(1)
+        self._rest = b""
+        self._session = ""
+
+    def open(self, url: str) -> None:
+        """Load an address."""
+        if not self._session:
+            target = self.call("Target.createTarget", url="about:blank")["targetId"]
+            self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.call("Page.navigate", url=url)
+
+    def ask(self, script: str) -> Any:
+        """The value of a JavaScript expression in the page, a promise's once it is there."""
+        found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def until(self, script: str) -> None:
+        """Wait until the expression is true; while the page is not there yet it may fail."""
+
+        def holds() -> Any:
+            answer = self._answer("Runtime.evaluate", {"expression": script, "returnByValue": True})
+            result = answer.get("result", {})
+            return "exceptionDetails" not in result and result.get("result", {}).get("value")
+
+        until(holds, script)
+
+    def type(self, text: str) -> None:
+        """Type into whatever has the focus."""
+        self.call("Input.insertText", text=text)
+
+    def press(self, key: str) -> None:
+        """Press and release one of ``KEYS``."""
+        same = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key]}
+        self.call("Input.dispatchKeyEvent", type="keyDown", text="\r" if key == "Enter" else "", **same)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **same)
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """The result of a call of the DevTools protocol."""
+        answer = self._answer(method, parameters)
+        assert "error" not in answer, (method, answer)
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def _answer(self, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        number = next(self._ids)
+        message = {"id": number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") == number:
+                return answer
+
+    def _next(self) -> dict[str, Any]:
+        end_s = time.monotonic() + patience_s(ANSWER_S)
+        while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._from], [], [], max(end_s - time.monotonic(), 0))
+            assert ready, "the browser does not answer"
+            read = os.read(self._from, 1 << 16)
+            assert read, "the browser ended"
+            self._rest += read
+        message, _, self._rest = self._rest.partition(b"\0")
+        found: dict[str, Any] = json.loads(message)
+        return found
+
+
+@contextmanager
+def open_page(profile: Path) -> Iterator[Page]:
+    """A browser with an empty profile, that ends with the block."""
+    commands, to_browser = os.pipe()
+    from_browser, answers = os.pipe()
+    # The browser takes commands from its file 3 and answers on its file 4.
+    command = f'exec "$0" "$@" 3<&{commands} 4>&{answers}'
+    flags = [*FLAGS, "--remote-debugging-pipe", f"--user-data-dir={profile}"]
+    with (profile.with_name(f"{profile.name}.log")).open("wb") as log:
+        browser = subprocess.Popen(
+            ["bash", "-c", command, chromium(), *flags], pass_fds=(commands, answers), stdout=log, stderr=log
+        )
+    os.close(commands)
+    os.close(answers)
+    try:
+        yield Page(to_browser, from_browser)
+    finally:
+        browser.kill()
+        browser.wait(patience_s(60))
+        os.close(to_browser)
+        os.close(from_browser)

@@ -1,0 +1,98 @@
+"""The history as a frame and as a file: the rows that are there, and no others."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+from edge.reading import VOCABULARY
+from services.backtest.frames import table_of_frames
+from services.cli import app
+from services.store.frames import rows_frame
+from services.store.history import History
+from services.store.rows import SiteStep
+
+T0 = 1_646_092_800_000  # 2022-03-01 00:00 UTC
+CHANNELS = tuple(VOCABULARY)
+STEP_MS = 300_000
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """A data folder with a day of two sites; only air temperature and humidity have values."""
+    history = History(tmp_path / "storage", CHANNELS)
+    for site, zones in (("north", ("z1", "z2")), ("south", ("z1",))):
+        for n in range(1, 289):
+            values = np.full((len(zones), len(CHANNELS)), np.nan, np.float32)
+            values[:, CHANNELS.index("air_temp_c")] = 20 + np.arange(len(zones)) + n / 100
+            values[0, CHANNELS.index("rh_pct")] = 70
+            history.add([SiteStep(0, site, T0 + n * STEP_MS, zones, values, values)])
+    history.flush()
+    return tmp_path
+
+
+def export(data_dir: Path, *options: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(app, ["--data-dir", str(data_dir), "export", *options])
+
+
+def test_a_frame_holds_the_rows_that_are_asked_for(data_dir: Path) -> None:
+    """Sorted, in UTC, after the one time and up to the other; metrics that never had a value are left out."""
+    frame = rows_frame(data_dir / "storage", CHANNELS, 300)
+    assert list(frame.columns) == ["site", "zone", "time", "air_temp_c", "rh_pct"]
+    assert len(frame) == 3 * 288
+    assert frame.time.iloc[0] == pd.Timestamp("2022-03-01 00:05", tz="UTC")
+    named = frame[["site", "zone"]].drop_duplicates()
+    assert named.to_numpy().tolist() == [["north", "z1"], ["north", "z2"], ["south", "z1"]]
+    assert frame[frame.zone == "z2"].rh_pct.isna().all()
+    noon, later = (datetime(2022, 3, 1, hour, tzinfo=UTC) for hour in (12, 13))
+    part = rows_frame(data_dir / "storage", CHANNELS, 300, sites=["north"], zones=["z2"], since=noon, until=later)
+    assert part.time.tolist() == list(pd.date_range("2022-03-01 12:05", "2022-03-01 13:00", freq="5min", tz="UTC"))
+    assert part.air_temp_c.iloc[0] == pytest.approx(21 + 145 / 100)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_the_command_writes_them(data_dir: Path, ending: str) -> None:
+    """What is read back from the file is the frame; a line says how much of which time it is."""
+    out = data_dir / f"rows.{ending}"
+    done = export(data_dir, str(out), "--site", "north", "--since", "2022-03-01T12:00")
+    assert done.exit_code == 0, done.output
+    assert f"288 rows of 2 zones, 2022-03-01 12:05 to 2022-03-02 00:00 UTC, in {out}" in done.output.replace("\n", "")
+    back = pd.read_parquet(out) if ending == "parquet" else pd.read_csv(out, parse_dates=["time"])
+    noon = datetime(2022, 3, 1, 12, tzinfo=UTC)
+    frame = rows_frame(data_dir / "storage", CHANNELS, 300, sites=["north"], since=noon)
+    pd.testing.assert_frame_equal(back, frame, check_dtype=False)
+
+
+def test_what_was_exported_can_be_backtested(data_dir: Path) -> None:
+    """An exported site is a recording: its rows are those of the history, value for value."""
+    frame = rows_frame(data_dir / "storage", CHANNELS, 300, sites=["north"])
+    table = table_of_frames(frame.drop(columns="site"), {})
+    assert table.names == ("z1", "z2")
+    column = CHANNELS.index("air_temp_c")
+    np.testing.assert_array_equal(table.values[1, :, column], frame[frame.zone == "z2"].air_temp_c.to_numpy())
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (("rows.txt",), 2, "rows.txt is neither .parquet nor .csv"),
+        (("rows.csv", "--site", "east"), 1, "has no such row"),
+        (("rows.csv", "--zone", "z9"), 1, "has no such row"),
+        (("gone/rows.csv",), 1, "cannot be written"),
+        (("gone/rows.parquet",), 1, "cannot be written"),
+    ],
+)
+def test_what_cannot_be_exported_is_told(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int, says: str
+) -> None:
+    """One sentence, and no file."""
+    monkeypatch.chdir(data_dir)
+    done = export(data_dir, *options)
+    assert (done.exit_code, says in done.output) == (code, True), done.output
+    assert not (data_dir / options[0]).exists()
