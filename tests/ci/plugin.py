@@ -17,13 +17,15 @@ __all__ = ["FailureRecorder"]
 class FailureRecorder:
     """Leaves a :class:`Record` in ``folder`` as the session ends; a pytest that crashes leaves none.
 
-    A test marked ``story`` needs those before it in its file: what runs again is the file.
+    A test marked ``story`` needs those before it in its file: what runs again is the file. What the tests of a file
+    share and does not start is one failure, however many of them need it.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._faults = dict[str, None]()
         self._races = dict[str, str]()  # the test, and what runs again for it
+        self._parts = set[str]()  # what counts as one failure
         self._skipped = dict[str, None]()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -38,7 +40,9 @@ class FailureRecorder:
             if BALANCE in notes or not kinds & PROCESS_KINDS:
                 self._faults[item.nodeid] = None
             else:
-                self._races[item.nodeid] = item.nodeid.partition("::")[0] if "story" in kinds else item.nodeid
+                file = item.nodeid.partition("::")[0]
+                self._races[item.nodeid] = file if "story" in kinds else item.nodeid
+                self._parts.add(file if "story" in kinds or report.when == "setup" else item.nodeid)
         elif report.skipped:
             self._skipped[item.nodeid] = None
         return report
@@ -55,7 +59,6 @@ class FailureRecorder:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Leave the record."""
-        parts = dict.fromkeys(self._races.values())
-        again = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *parts)
-        made = Record(int(exitstatus), tuple(self._races), tuple(self._faults), tuple(self._skipped), again, len(parts))
-        made.write(self._folder)
+        again = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *dict.fromkeys(self._races.values()))
+        races, faults, skipped = map(tuple, (self._races, self._faults, self._skipped))
+        Record(int(exitstatus), races, faults, skipped, again, len(self._parts)).write(self._folder)

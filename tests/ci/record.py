@@ -28,7 +28,7 @@ class Record:
     """How a run ended.
 
     ``races`` may be races, ``faults`` are not. ``again`` is the command that runs the races once more, ``parts`` how
-    many parts of the run that are (a file of tests that tell one story is one).
+    many failures that are, where one makes others fail.
     """
 
     exit_code: int
@@ -51,7 +51,8 @@ class Record:
     def refusal(self) -> str:
         """Why the failures of this run are no races; empty where they may be."""
         if self.faults:
-            return f"no race: {', '.join(self.faults)}"
+            more = f" and {len(self.faults) - 5} more" if len(self.faults) > 5 else ""
+            return f"no race: {', '.join(self.faults[:5])}{more}"
         if self.exit_code != 1 or not self.races:
             return f"it ended with exit code {self.exit_code}, and {len(self.races)} failed tests"
         if self.parts > MOST_RACES:

@@ -87,6 +87,15 @@ def test_of_a_story_the_file_runs_again(tmp_path: Path) -> None:
     assert (found.again[-1], found.parts) == ("test_it.py", 1)
 
 
+def test_what_a_file_shares_fails_once(tmp_path: Path) -> None:
+    """An engine that does not start is one failure, though every test of the file needs it; each of them runs again."""
+    fixture = "@pytest.fixture(scope='module')\ndef engine(): raise OSError('it does not start')\n"
+    tests = "".join(f"@pytest.mark.ray\ndef test_{n}(engine): pass\n" for n in range(7))
+    (found,) = records(tmp_path, fixture + tests)
+    assert found.races == found.again[-7:] == tuple(f"test_it.py::test_{n}" for n in range(7))
+    assert found.parts == 1
+
+
 def test_a_file_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
     """An error while tests are collected is no race, whatever else failed."""
     (tmp_path / "test_broken.py").write_text("import no_such_module\n")
