@@ -15,10 +15,10 @@ venv := .venv
 stamp := $(venv)/.stamp
 bin := $(venv)/bin
 
-.PHONY: help setup demo test long seeds chaos check format bench secrets e2e clean
+.PHONY: help setup demo test unit processes long seeds chaos check format bench secrets e2e clean
 
 help: ## show this list
-	@grep -hE '^[a-z0-9]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 setup: $(stamp) ## make or refresh .venv
 	@echo "$(venv) fits requirements.lock; try: make demo"
@@ -39,6 +39,15 @@ else
 	    $(bin)/python -m pytest -m "not long and not compose and not ($(plain))" || failed=1; \
 	    wait $$pid || failed=1; cat $(venv)/test-plain.log; exit $$failed
 endif
+
+# The same tests, one after the other, as CI runs them.
+starts := ray or broker or kafka or influx or browser or chaos or e2e
+
+unit: $(stamp) ## run the tests that start no process and ask no server
+	$(bin)/python -m pytest -p no:cacheprovider -m "not ($(starts) or long or compose)"
+
+processes: $(stamp) ## run the tests that start processes or ask servers, but for the long ones
+	$(bin)/python -m pytest -p no:cacheprovider -m "($(starts)) and not (long or compose)"
 
 # The whole system with its log on Kafka, where HOTHOUSE_SERVERS names a script that starts one; then with its log in a file.
 long: $(stamp) ## run the few tests that take minutes each

@@ -22,6 +22,9 @@ from typing import Any, NoReturn
 import hypothesis
 import pytest
 
+from tests.ci.plugin import FailureRecorder
+from tests.ci.record import FOLDER_VARIABLE
+
 __all__ = ["FakeClock", "require_env", "require_program"]
 
 hypothesis.settings.register_profile(
@@ -36,8 +39,13 @@ ORDER = ("broker", "influx", "kafka", "ray", "e2e", "browser", "chaos")
 """Unmarked tests run first, then these groups; within a group the order of the files stays."""
 
 
-def pytest_configure() -> None:
-    """A shell's background job has Ctrl-C switched off, and so would have every program that a test starts."""
+def pytest_configure(config: pytest.Config) -> None:
+    """A shell's background job has Ctrl-C switched off, and so would have every program that a test starts.
+
+    `.ci/run` is told what failed; a pytest that a test starts tells it nothing.
+    """
+    if folder := os.environ.pop(FOLDER_VARIABLE, ""):
+        config.pluginmanager.register(FailureRecorder(Path(folder)))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

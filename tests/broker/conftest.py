@@ -60,7 +60,7 @@ def device(address: MqttAddress) -> Iterator[Callable[[Iterable[tuple[str, bytes
 
     def publish(messages: Iterable[tuple[str, bytes]]) -> None:
         for info in [client.publish(topic, payload, qos=1) for topic, payload in messages]:
-            info.wait_for_publish(patience_s(30))
+            info.wait_for_publish(patience_s(60))
             assert info.is_published()
 
     try:
@@ -116,7 +116,7 @@ class GatewayProcess:
         """Send a signal and wait; returns the exit code."""
         assert self.process is not None
         self.process.send_signal(number)
-        code = self.process.wait(patience_s(20))
+        code = self.process.wait(patience_s(60))
         self.process = None
         return code
 

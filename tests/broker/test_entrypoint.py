@@ -57,7 +57,7 @@ def test_environment_and_secret_files_become_a_running_gateway(tmp_path: Path) -
                 publish(publisher.messages(range(20)))
             until(lambda: json.loads(status.read_text())["samples"] == 20)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(patience_s(10)) == 0
+            assert process.wait(patience_s(60)) == 0
     log = SqliteLog(data / "log.sqlite")
     records = log.read(partition_of(publisher.site, 4), 0, 1000)
     assert [s.seq for r in records if r.kind == "samples" for s in decode_samples(r.payload)] == list(range(20))

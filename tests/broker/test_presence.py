@@ -29,7 +29,7 @@ def test_presence_follows_the_gateway(gateway: GatewayProcess) -> None:
         until(lambda: seen and seen[-1] == b'{"online":true}')
         gateway.stop(number)
         until(lambda: seen[-1] == b'{"online":false}')
-    client.publish(f"hothouse/presence/{gateway.client_id}", b"", qos=1, retain=True).wait_for_publish(patience_s(10))
+    client.publish(f"hothouse/presence/{gateway.client_id}", b"", qos=1, retain=True).wait_for_publish(patience_s(60))
     client.disconnect()
     client.loop_stop()
 

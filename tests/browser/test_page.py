@@ -67,7 +67,7 @@ def serving(board: Board, keys: Keys) -> Iterator[str]:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(patience_s(10))
+            thread.join(patience_s(60))
 
 
 def browse(url: str, profile: Path) -> tuple[str, list[str]]:

@@ -140,7 +140,7 @@ class Loop:
     def drift(self, words: str) -> None:
         """Have the shard tell of a drift at the newest row."""
         at_ms = START_MS + round(self.days * 86_400_000)
-        ray.get(self._shard.drift.remote(at_ms, words), timeout=patience_s(10))
+        ray.get(self._shard.drift.remote(at_ms, words), timeout=patience_s(60))
 
     def retrain(self) -> dict[str, Any]:
         """One training to its end: what the retrainer says of it."""

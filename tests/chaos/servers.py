@@ -68,6 +68,6 @@ class Servers:
 
 def _listens(address: str) -> bool:
     host, port = address.rsplit(":", 1)
-    with suppress(OSError), socket.create_connection((host, int(port)), timeout=5):
+    with suppress(OSError), socket.create_connection((host, int(port)), timeout=30):
         return True
     return False

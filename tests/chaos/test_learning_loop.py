@@ -19,7 +19,7 @@ from services.messages import ONLINE_VERSION
 from tests.chaos.learning import Loop, MlflowServer, save_network
 from tests.services.learn.synthetic import START_MS, small_settings
 
-pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.story, pytest.mark.timeout(1800)]
 
 DAY_MS = 86_400_000
 SERVE_IN_BETWEEN = {

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tests.ci.record import Record
+
 __all__ = ["Report"]
 
 
@@ -15,6 +17,8 @@ class Report:
 
     ledger: dict[str, int] = field(default_factory=dict)
     harms: list[tuple[str, float, float]] = field(default_factory=list)  # what, recovery s, longest gap s
+    balancing: bool = False  # from here on what fails may be a loss, and is no race
+    _races: set[str] = field(default_factory=set)
     _checks: list[tuple[str, bool, str]] = field(default_factory=list)
     _began_s: float = field(default_factory=time.monotonic)
 
@@ -27,8 +31,10 @@ class Report:
         """A line of the timeline."""
         print(f"{time.monotonic() - self._began_s:7.1f} s  {words}", flush=True)
 
-    def check(self, what: str, holds: bool, seen: str = "") -> None:
-        """Something that must hold."""
+    def check(self, what: str, holds: bool, seen: str = "", may_race: bool = False) -> None:
+        """Something that must hold; ``may_race`` where a machine that is held up can break it."""
+        if may_race and not self.balancing:
+            self._races.add(what)
         self._checks.append((what, holds, seen))
         self.say(f"{'✓' if holds else '✗'} {what}{f' ({seen})' if seen else ''}")
 
@@ -36,6 +42,13 @@ class Report:
         """Several of them."""
         for what, holds, seen in found:
             self.check(what, holds, seen)
+
+    def record(self, again: tuple[str, ...]) -> Record:
+        """What failed, for `.ci/run`; ``again`` runs everything once more."""
+        failed = [what for what, holds, _ in self._checks if not holds]
+        races = tuple(what for what in failed if what in self._races)
+        faults = tuple(what for what in failed if what not in self._races)
+        return Record(1 if failed else 0, races, faults, again=again, parts=1)
 
     def print(self) -> None:
         """The table."""

@@ -32,6 +32,7 @@ from services.demo.watch import Watch
 from services.forecast_spec import forecast_spec
 from services.log import open_settings_log
 from services.store.history import History
+from tests.ci.record import balance
 from tests.conftest import require_env
 from tests.kafka_logs import delete_topics
 from tests.patience import patience_s
@@ -169,7 +170,7 @@ def sent_all(watch: Watch, last_ms: int) -> bool:
 
 def predict(url: str, site: str, zone: str) -> dict[str, Any]:
     """``GET /predict`` as any client asks."""
-    with urllib.request.urlopen(f"{url}/predict?site={site}&zone={zone}", timeout=patience_s(5)) as answer:
+    with urllib.request.urlopen(f"{url}/predict?site={site}&zone={zone}", timeout=patience_s(30)) as answer:
         assert answer.status == 200
         found: dict[str, Any] = json.load(answer)
         return found
@@ -211,7 +212,8 @@ def assert_rows_equal(servers: Servers, settings: Settings, site: str, zones: An
         (record["zone"], round(record.get_time().timestamp() * 1000), record.get_field()): record.get_value()
         for record in flux(servers, "zone_climate", site, fields)
     }
-    assert found == wanted
+    with balance():
+        assert found == wanted
 
 
 def assert_forecast_equal(servers: Servers, answer: dict[str, Any]) -> None:

@@ -33,10 +33,10 @@ def test_metrics_are_answered_and_nothing_else() -> None:
     """GET /metrics gives the figures of now; any other path is 404."""
     server = MetricsServer("127.0.0.1", 0, lambda: STATUS)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=patience_s(5)) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=patience_s(30)) as answer:
             assert answer.read().decode() == exposition(STATUS)
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=patience_s(5))
+            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=patience_s(30))
     finally:
         server.close()

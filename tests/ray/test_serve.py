@@ -37,13 +37,13 @@ class Serving:
 
     def __init__(self, settings: Settings, url: str, actors: ServingActors, shard: Any) -> None:
         self.settings, self.url, self.actors, self.shard = settings, url, actors, shard
-        self.http = httpx.Client(base_url=url, timeout=patience_s(5), trust_env=False)
+        self.http = httpx.Client(base_url=url, timeout=patience_s(30), trust_env=False)
 
     def champion(self, version: str, folder: Path) -> None:
         """Set the slot as the retrainer does."""
         import ray
 
-        ray.get(self.actors.slot.set.remote(version, str(folder)), timeout=patience_s(10))
+        ray.get(self.actors.slot.set.remote(version, str(folder)), timeout=patience_s(60))
 
     def swap_to(self, version: str, folder: Path) -> None:
         """Set the slot, and wait until the replica serves it."""
@@ -55,7 +55,7 @@ class Serving:
         """What the Forecaster replicas report."""
         import ray
 
-        return list(ray.get(self.actors.slot.status.remote(), timeout=patience_s(10))["replicas"].values())
+        return list(ray.get(self.actors.slot.status.remote(), timeout=patience_s(60))["replicas"].values())
 
     def forecast(self) -> str:
         """Run the model as a shard does; the version that answered."""
@@ -68,7 +68,7 @@ class Serving:
             baseline=np.full((1, len(spec.horizons_min), len(spec.targets), 3), 20, np.float32),
         )  # fmt: skip
         handle = serve.get_deployment_handle(FORECASTER_DEPLOYMENT, APP_NAME)
-        return str(handle.forecast.remote(request).result(timeout_s=patience_s(5))["version"])
+        return str(handle.forecast.remote(request).result(timeout_s=patience_s(30))["version"])
 
 
 def live(process: psutil.Process) -> bool:
@@ -104,13 +104,13 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         actors = start_actors(settings)
         shard = ray.remote(FakeShard).options(name=shard_actor(0), namespace=NAMESPACE, num_cpus=0).remote(settings)
         url = start_serving(settings)
-        ray.get(actors.board.publish.remote([zone_forecast()]), timeout=patience_s(10))
+        ray.get(actors.board.publish.remote([zone_forecast()]), timeout=patience_s(60))
         made = Serving(settings, url, actors, shard)
         until(lambda: made.http.get("/health/ready").status_code == 200, "the API is ready")
         yield made
         made.http.close()
     left = [process for process in psutil.Process().children(recursive=True) if process not in before]
-    until(lambda: not any(map(live, left)), "no process was left behind", 5)
+    until(lambda: not any(map(live, left)), "no process was left behind")
     assert not (data_dir / "runtime.json").exists()
 
 
@@ -182,9 +182,9 @@ def test_a_swap_has_the_last_step_computed_again(serving: Serving) -> None:
     """Shards are asked to refresh after a swap, and the board shows it as an event."""
     import ray
 
-    before = ray.get(serving.shard.count.remote(), timeout=patience_s(10))
+    before = ray.get(serving.shard.count.remote(), timeout=patience_s(60))
     serving.champion("v10", save_model(serving.settings, "v10"))
-    until(lambda: ray.get(serving.shard.count.remote(), timeout=patience_s(10)) > before, "the shard was refreshed")
+    until(lambda: ray.get(serving.shard.count.remote(), timeout=patience_s(60)) > before, "the shard was refreshed")
     until(
         lambda: any(
             e["kind"] == "serving" and e["version"] == "v10" for e in serving.http.get("/status").json()["events"]
@@ -260,7 +260,7 @@ def test_a_killed_forecaster_comes_back_with_the_champion(serving: Serving) -> N
         except Exception:
             return False
 
-    until(answers, "the new replica serves v30")
+    until(answers, "the new replica serves v30", 120)
 
 
 def test_a_killed_board_is_found_again(serving: Serving) -> None:

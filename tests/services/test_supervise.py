@@ -17,7 +17,7 @@ from tests.patience import patience_s
 WAITS = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
+def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> bool:
     """Wait for a condition."""
     deadline_s = time.monotonic() + patience_s(timeout_s)
     while not condition() and time.monotonic() < deadline_s:

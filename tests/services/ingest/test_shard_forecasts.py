@@ -363,7 +363,7 @@ def test_questions_never_wait_for_a_disk_or_the_log(tmp_path: Path, monkeypatch:
                 operator.submit(shard.baseline, "demo", "z1", T0 + 30 * STEP, targets),
                 operator.submit(shard.past, "demo", "z1", 48),
             ):
-                answered[moment] += call.result(patience_s(10)) is not None
+                answered[moment] += call.result(patience_s(60)) is not None
 
         def asked_first(moment: str, call: Callable[..., Any]) -> Callable[..., Any]:
             def asking(*arguments: Any) -> Any:

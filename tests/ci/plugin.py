@@ -1,0 +1,64 @@
+"""Says of a pytest run which of its failures may be races: those of tests that start processes, and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ci.record import BALANCE, PROCESS_KINDS, Record
+
+__all__ = ["FailureRecorder"]
+
+
+class FailureRecorder:
+    """Leaves a :class:`Record` in ``folder`` as the session ends; a pytest that crashes leaves none.
+
+    A test marked ``story`` needs those before it in its file: what runs again is the file. What the tests of a file
+    share and does not start is one failure, however many of them need it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._faults = dict[str, None]()
+        self._races = dict[str, str]()  # the test, and what runs again for it
+        self._parts = set[str]()  # what counts as one failure
+        self._skipped = dict[str, None]()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[Any]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """A phase of a test ended: set-up, the test, or what follows it."""
+        report = yield
+        if report.failed:
+            notes = getattr(call.excinfo.value, "__notes__", ()) if call.excinfo is not None else ()
+            kinds = {mark.name for mark in item.iter_markers()}
+            if BALANCE in notes or not kinds & PROCESS_KINDS:
+                self._faults[item.nodeid] = None
+            else:
+                file = item.nodeid.partition("::")[0]
+                self._races[item.nodeid] = file if "story" in kinds else item.nodeid
+                self._parts.add(file if "story" in kinds or report.when == "setup" else item.nodeid)
+        elif report.skipped:
+            self._skipped[item.nodeid] = None
+        return report
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be read is no race."""
+        if report.failed:
+            self._faults[report.nodeid] = None
+
+    def pytest_internalerror(self) -> None:
+        """Nor is an error of pytest itself."""
+        self._faults["an error within pytest"] = None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Leave the record."""
+        again = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *dict.fromkeys(self._races.values()))
+        races, faults, skipped = map(tuple, (self._races, self._faults, self._skipped))
+        Record(int(exitstatus), races, faults, skipped, again, len(self._parts)).write(self._folder)
