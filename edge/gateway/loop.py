@@ -27,6 +27,7 @@ from edge.gateway.status import GatewayStatus, write_status
 from edge.intake import Intake, Message
 from edge.link import Link, delay_s
 from edge.log_contract import Log, LogError, NewRecord
+from edge.other_topics import PRESENCE
 from edge.sqlite_log import SqliteLog
 from edge.uplink import Uplink
 
@@ -78,14 +79,21 @@ class Gateway:
         self._crash: BaseException | None = None
         self._stopping = threading.Event()
         share = f"$share/{settings.share}/" if settings.share else ""
+        read = [f"{decoder.prefix}#" for decoder in decoders]
+        wanted = (
+            [settings.topics, *(each for each in read if not _covers(settings.topics, each))]
+            if settings.topics
+            else read
+        )
         self._link = Link(
             settings.broker,
             settings.client_id,
-            [f"{share}{decoder.prefix}#" for decoder in decoders],
+            [f"{share}{each}" for each in wanted],
             self._receive,
+            otherwise=[f"{share}{each}" for each in read] if wanted != read else [],
             receive_maximum=settings.in_flight,
             session_expiry_s=settings.session_expiry_s,
-            presence_topic=f"hothouse/presence/{settings.client_id}",  # outside of what we subscribe to
+            presence_topic=f"{PRESENCE}{settings.client_id}",
         )
         self._source = self._kafka_source(settings.direct) if settings.direct else None
 
@@ -133,6 +141,7 @@ class Gateway:
             samples=self._intake.samples,
             refused=self._intake.refused,
             relayed=self._intake.relayed,
+            other_topics=self._intake.other_topics,
             records=self._records,
             queued=self._queue.qsize(),
             dropped_qos0=self._dropped_qos0,
@@ -259,3 +268,12 @@ class Gateway:
 
 def _nothing() -> None:
     """The acknowledgement of quality 0."""
+
+
+def _covers(topics: str, other: str) -> bool:
+    """Whether whoever asks for ``topics`` gets what ``other`` names; two subscriptions to one topic may bring it twice.
+
+    >>> _covers("hothouse/#", "hothouse/v1/#"), _covers("plant/#", "hothouse/v1/#")
+    (True, False)
+    """
+    return topics.endswith("#") and other.startswith(topics[:-1])
