@@ -27,7 +27,7 @@ from services.ingest.open_rows import Names, OpenRow, OpenSamples
 from services.ingest.origins import Origins
 from services.ingest.sensors import Sensors
 from services.ingest.site_settings import SiteSettings
-from services.store.rows import DeadLetter, SiteStep
+from services.store.rows import DeadLetter, SiteStep, UnitFault
 
 __all__ = ["GAP_MS", "Closed", "PartitionWindows"]
 
@@ -148,7 +148,7 @@ class PartitionWindows:
             newest = int(trusted[part][taken].max()) if accepted else _NEVER_MS
             if site.newest_ms is None or newest > site.newest_ms:
                 site.newest_ms, site.quiet_ms = newest, None
-                self._advance(record.partition, record.site, site, newest - site.settings.lateness_ms, closed)
+                self._advance(record, site, newest - site.settings.lateness_ms, closed)
         if (compacted := site.names.compacted(site.open_rows)) is not None:
             site.names, site.open_rows = compacted
 
@@ -183,7 +183,7 @@ class PartitionWindows:
         site.tick_ms = record.receive_ms
         if record.receive_ms - site.quiet_ms >= site.settings.idle_ms:
             watermark = record.receive_ms - site.settings.lateness_ms - site.settings.idle_ms
-            self._advance(record.partition, record.site, site, watermark, closed)
+            self._advance(record, site, watermark, closed)
 
     def _event(self, record: Record, closed: Closed) -> None:
         """Take a change of what rows are made by; other events change no row."""
@@ -218,12 +218,14 @@ class PartitionWindows:
         where = (record.partition, record.offset, 0, record.receive_ms, record.topic)
         closed.dead_letters.append(DeadLetter(*where, "corrupt_record", detail, record.payload[:1024]))
 
-    def _advance(self, partition: int, name: str, site: _Site, watermark: int, closed: Closed) -> None:
+    def _advance(self, record: Record, site: _Site, watermark: int, closed: Closed) -> None:
         target = site.settings.grid.last_end(watermark)
         if site.closed_ms is not None and target <= site.closed_ms:
             return
         for end in self._ends(site, target):
-            closed.steps.append(self._close(partition, name, site, end))
+            closed.steps.append(self._close(record.partition, record.site, site, end))
+            if site.sensors.units.faults or site.sensors.units.ended:
+                _tell_units(record, closed.steps[-1], site.sensors.units.ended, closed)
         site.closed_ms = target
         site.settings.grid.forget(target)
 
@@ -245,7 +247,8 @@ class PartitionWindows:
             site.newest_row_ms = end
         zones, values, ages, devices = site.sensors.close(None if row is None else row.samples(), site.names, end)
         made_by = site.settings.version, site.settings.grid.step_ms(end)
-        return SiteStep(partition, name, end, zones, values, ages, devices, *made_by)
+        units = site.sensors.units.faults
+        return SiteStep(partition, name, end, zones, values, ages, devices, *made_by, units=units)
 
     def state(self) -> dict[str, Any]:
         """Everything that the next :meth:`feed` depends on, as maps, lists and arrays."""
@@ -280,6 +283,21 @@ class PartitionWindows:
             site.open_rows = {end: OpenRow.of(OpenSamples(*columns)) for end, columns in s["open_rows"]}
         self._origins = {site: Origins(seen) for site, seen in state["origins"].items()}
         self._sites = sites
+
+
+def _tell_units(record: Record, step: SiteStep, ended: Sequence[UnitFault], closed: Closed) -> None:
+    """A letter about each sensor whose unit was found wrong with this step, or right again; ``record`` closed it.
+
+    Their items count down from -1, for those of the record's samples count up.
+    """
+    begun = [(fault, fault.words()) for fault in step.units if fault.since_ms == step.end_ms]
+    again = [(fault, f"{fault.sensor} is in its unit again ({fault.low:.4g} to {fault.high:.4g})") for fault in ended]
+    for number, (fault, words) in enumerate(begun + again):
+        looks_like = "" if number >= len(begun) else "share" if fault.is_share else "fahrenheit"
+        item = -1 - sum(letter.offset == record.offset and letter.item < 0 for letter in closed.dead_letters)
+        said = {"metric": fault.metric, "looks_like": looks_like, "low": fault.low, "high": fault.high}
+        where = (record.partition, record.offset, item, record.receive_ms, sample_topic(record.site, *fault[:2]))
+        closed.dead_letters.append(DeadLetter(*where, "unit", words, msgspec.json.encode(said)))
 
 
 def _take(rows: dict[int, OpenRow], samples: OpenSamples, lengths: I64, ends: I64, late: Bools) -> Bools:
