@@ -18,10 +18,15 @@ import msgspec
 from edge import hints
 
 __all__ = [
+    "FAHRENHEIT_ABOVE",
     "FUTURE_TOLERANCE_MS",
     "MAX_AGE_MS",
     "MAX_PAYLOAD_BYTES",
+    "SHARES",
+    "SHARE_LEAST",
+    "SHARE_MOST",
     "SITE_ZONE",
+    "TEMPERATURES",
     "VOCABULARY",
     "Decoded",
     "Metric",
@@ -120,6 +125,18 @@ def _vocabulary() -> dict[str, Metric]:
 
 VOCABULARY: Mapping[str, Metric] = _vocabulary()
 """The one table of metrics; a site's configuration adds to it."""
+
+
+SHARES = ("rh_pct", "out_rh_pct", "sp_rh_pct", "soil_vwc_pct")
+"""Percents that are never at 1.5 or below for long; vents, lamps and screens are, by right."""
+
+SHARE_MOST, SHARE_LEAST = 1.5, 0.05
+"""A share is never more; what is never more than 5 % of 1 is a broken sensor or one that hangs in the air."""
+
+TEMPERATURES = ("air_temp_c", "leaf_temp_c", "soil_temp_c", "out_temp_c")
+"""Those that are never above 45 °C for long; heating pipes are."""
+
+FAHRENHEIT_ABOVE = 45.0
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True, gc=False):

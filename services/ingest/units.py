@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edge.reading import VOCABULARY, base_metric
+from edge.reading import FAHRENHEIT_ABOVE, SHARE_LEAST, SHARE_MOST, SHARES, TEMPERATURES, VOCABULARY, base_metric
 from services.store.rows import UnitFault
 
 __all__ = ["HOUR_MS", "Units"]
@@ -24,14 +24,8 @@ I64 = npt.NDArray[np.int64]
 
 HOUR_MS = 3_600_000
 
-SHARES = ("rh_pct", "out_rh_pct", "sp_rh_pct", "soil_vwc_pct")
-TEMPERATURES = ("air_temp_c", "leaf_temp_c", "soil_temp_c", "out_temp_c")
-
-SHARE_MOST, SHARE_LEAST = 1.5, 0.05
-"""A share is never more; an hour that was never more than 5 % of 1 is a broken sensor or one that hangs in the air."""
-
-FAHRENHEIT_ABOVE, CELSIUS_BELOW = 45.0, 35.0
-"""An hour all above is °F. Such a sensor that is below 35 sends °C: 35 °F is frost."""
+CELSIUS_BELOW = 35.0
+"""A sensor that was taken to send °F and is below sends °C: 35 °F is frost."""
 
 _UNCHECKED, _FIRST_HOUR, _FINE, _FAULTY = range(4)
 
