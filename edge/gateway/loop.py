@@ -80,11 +80,7 @@ class Gateway:
         self._stopping = threading.Event()
         share = f"$share/{settings.share}/" if settings.share else ""
         read = [f"{decoder.prefix}#" for decoder in decoders]
-        wanted = (
-            [settings.topics, *(each for each in read if not _covers(settings.topics, each))]
-            if settings.topics
-            else read
-        )
+        wanted = _asked_for(settings.topics, read)
         self._link = Link(
             settings.broker,
             settings.client_id,
@@ -270,10 +266,13 @@ def _nothing() -> None:
     """The acknowledgement of quality 0."""
 
 
-def _covers(topics: str, other: str) -> bool:
-    """Whether whoever asks for ``topics`` gets what ``other`` names; two subscriptions to one topic may bring it twice.
+def _asked_for(topics: str, read: list[str]) -> list[str]:
+    """``topics``, and of what is read that which it does not cover: two subscriptions may bring a message twice.
 
-    >>> _covers("hothouse/#", "hothouse/v1/#"), _covers("plant/#", "hothouse/v1/#")
-    (True, False)
+    >>> _asked_for("hothouse/#", ["hothouse/v1/#", "plant/#"]), _asked_for("", ["hothouse/v1/#"])
+    (['hothouse/#', 'plant/#'], ['hothouse/v1/#'])
     """
-    return topics.endswith("#") and other.startswith(topics[:-1])
+    if not topics:
+        return read
+    covered = topics.removesuffix("#") if topics.endswith("#") else None
+    return [topics, *(each for each in read if covered is None or not each.startswith(covered))]
