@@ -28,7 +28,7 @@ logins=gateway
 acl=secrets/mosquitto_acl
 cat >"${acl}" <<'RULES'
 user gateway
-topic read hothouse/v1/#
+topic read hothouse/#
 topic write hothouse/presence/hothouse-gateway
 topic write hothouse/v1/+/+/+/event
 RULES

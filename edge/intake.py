@@ -16,6 +16,7 @@ from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, decode_clock
 from edge.decoder import Decoder, HothouseDecoder
 from edge.envelope import UNKNOWN_SITE
 from edge.log_contract import NewRecord
+from edge.other_topics import PRESENCE, OtherTopics
 from edge.reading import Refusal, Sample
 from edge.samples import encode_samples
 
@@ -42,8 +43,8 @@ class Intake:
     are refused. ``sites`` are the sites known from the log, ``newest_ms`` its newest receive time: ticks go on from
     there. ``step_ms`` is the length of a row; each known site gets a tick when the receive time enters a new tenth
     of it. A site whose records come from its own gateway gets its ticks from there, and none here: ticks of ours would
-    close its rows while it is merely cut off. A message goes to the decoder whose prefix its topic has, else to the
-    first, which refuses it.
+    close its rows while it is merely cut off. A message goes to the decoder whose prefix its topic has; where none has
+    it is counted and refused (``edge.other_topics``), but for what gateways say of themselves.
 
     >>> intake = Intake(ReplayedClock(1646092800500), step_ms=300_000)
     >>> body = b'{"boot":"9f3c62d1a07be845","ts":1646092800000,"seq":1,"values":{"rh_pct":71.0}}'
@@ -60,6 +61,7 @@ class Intake:
         self.samples = 0
         self.refused = 0
         self.relayed = 0  # records of other gateways
+        self.other_topics = 0  # messages that no decoder reads
         self._decoders = decoders
         self._clock = clock
         self._tick_ms = max(1, step_ms // _TICKS_A_STEP)
@@ -70,11 +72,15 @@ class Intake:
         self._samples: dict[str, list[Sample]] = {}
         self._refusals: dict[str, list[Refusal]] = {}
         self._records: list[NewRecord] = []
+        self._others = OtherTopics()
 
     def take(self, messages: Iterable[Message] = ()) -> list[NewRecord]:
         """The records of these messages, and the ticks that are due; also to be called when no message came."""
         self._now_ms = self._clock.now_ms()
+        self._tell_of_others()
         for message in messages:
+            if message.topic.startswith(PRESENCE):
+                continue
             self.messages += 1
             if message.topic == CLOCK_TOPIC and isinstance(self._clock, ReplayedClock):
                 self._turn(self._clock, message)
@@ -96,10 +102,25 @@ class Intake:
         self._flush()  # what came before the message keeps the time before it
         clock.advance(now_ms)
         self._now_ms = clock.now_ms()
+        self._tell_of_others()
         self._tick_sites()
 
+    def _tell_of_others(self) -> None:
+        for refusal in self._others.due(self._now_ms):
+            self._refusals.setdefault(UNKNOWN_SITE, []).append(refusal)
+
+    def _count_other(self, message: Message) -> None:
+        self.other_topics += 1
+        self.refused += 1
+        refusal = self._others.take(message.topic, message.payload)
+        if refusal is not None:
+            self._refusals.setdefault(UNKNOWN_SITE, []).append(refusal)
+
     def _sort(self, message: Message) -> None:
-        taken = self._decoder(message.topic).take(message.topic, message.payload, self._now_ms)
+        decoder = self._decoder(message.topic)
+        if decoder is None:
+            return self._count_other(message)
+        taken = decoder.take(message.topic, message.payload, self._now_ms)
         if taken.samples:
             self._sites.setdefault(taken.site)
             self._samples.setdefault(taken.site, []).extend(taken.samples)
@@ -115,11 +136,8 @@ class Intake:
                 if taken.record.kind == "samples":
                     self._sites.pop(taken.site, None)  # it has a gateway of its own now
 
-    def _decoder(self, topic: str) -> Decoder:
-        for decoder in self._decoders:
-            if topic.startswith(decoder.prefix):
-                return decoder
-        return self._decoders[0]
+    def _decoder(self, topic: str) -> Decoder | None:
+        return next((decoder for decoder in self._decoders if topic.startswith(decoder.prefix)), None)
 
     def _flush(self, site: str | None = None) -> None:
         """Close the open records of one site, or of all."""

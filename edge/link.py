@@ -26,6 +26,7 @@ _logger = logging.getLogger(__name__)
 _FIRST_DELAY_S = 0.2
 _LAST_DELAY_S = 15.0
 _ANSWER_S = 4.0
+_UNANSWERED = 2  # connections that end instead of an answer: once may be chance
 _FAILURE = 0x80  # MQTT reason codes from here on say that something failed
 
 
@@ -43,7 +44,8 @@ class Link:
 
     ``on_message`` is called in the network thread with the client to acknowledge on; it must not block.
     Call :meth:`tend` a few times a second, always from the same thread. ``presence_topic`` holds, retained, whether
-    we are connected; the broker itself says when we are lost.
+    we are connected; the broker itself says when we are lost. ``otherwise`` is subscribed to where the broker refuses
+    ``topics``, or ends the connection at the question; a session that has both keeps ``topics`` alone.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Link:
         session_expiry_s: int,
         keepalive_s: int = 30,
         presence_topic: str = "",
+        otherwise: Sequence[str] = (),
     ) -> None:
         self.connected = False
         self.connects = 0
@@ -64,6 +67,10 @@ class Link:
         self._address = address
         self._client_id = client_id
         self._topics = topics
+        self._otherwise = otherwise
+        self._refused = False  # the broker does not give us ``topics``
+        self._asked = False  # and has not answered yet
+        self._unanswered = 0  # so many times in a row
         self._on_message = on_message
         self._receive_maximum = receive_maximum
         self._session_expiry_s = session_expiry_s
@@ -141,22 +148,50 @@ class Link:
         elif reason.is_failure:
             self._fail(f"the broker at {self._address.host}:{self._address.port} refuses us: {reason}")
         else:
-            client.subscribe([(topic, 1) for topic in self._topics])
+            self._asked = True
+            client.subscribe([(topic, 1) for topic in self._wanted()])
 
     def _subscribed(self, client: paho.Client, _: Any, mid: int, reasons: list[ReasonCode], properties: Any) -> None:
+        self._asked, self._unanswered = False, 0
         if any(reason.value >= _FAILURE for reason in reasons):
-            self._fail(f"the broker refuses the subscription to {', '.join(self._topics)}: {reasons[0]}")
+            asked = ", ".join(self._wanted())
+            if self._do_without():
+                self._lost.set()
+            else:
+                self._fail(f"the broker refuses the subscription to {asked}: {reasons[0]}")
             return
+        if self._otherwise and not self._refused:
+            # From a time when they were all we asked for: a message that two subscriptions fit may come twice.
+            left = [topic for topic in self._otherwise if topic not in self._topics]
+            if left:
+                client.unsubscribe(left)
         self._attempt = 0
         self.connects += 1
         self.last_error = ""
         self.connected = True
         self._say(ONLINE)
 
+    def _wanted(self) -> Sequence[str]:
+        return self._otherwise if self._refused else self._topics
+
+    def _do_without(self) -> bool:
+        """Ask for ``otherwise`` from now on, if that is something else."""
+        if self._refused or not self._otherwise:
+            return False
+        self._refused = True
+        self._attempt = 0
+        asked, rest = ", ".join(self._topics), ", ".join(self._otherwise)
+        _logger.warning("the broker does not let us read %s, so that only %s is read", asked, rest)
+        return True
+
     def _say(self, presence: bytes) -> None:
         if self._presence_topic and self._client is not None:
             self._client.publish(self._presence_topic, presence, qos=1, retain=True)
 
     def _disconnected(self, client: paho.Client, _: Any, flags: Any, reason: ReasonCode, properties: Any) -> None:
+        self._unanswered += self._asked
+        self._asked = False
+        if self._unanswered >= _UNANSWERED:
+            self._do_without()
         if not self._lost.is_set():
             self._fail(f"the connection to {self._address.host}:{self._address.port} was lost: {reason}")

@@ -15,11 +15,18 @@ from typing import Any, Literal
 
 import msgspec
 
+from edge import hints
+
 __all__ = [
+    "FAHRENHEIT_ABOVE",
     "FUTURE_TOLERANCE_MS",
     "MAX_AGE_MS",
     "MAX_PAYLOAD_BYTES",
+    "SHARES",
+    "SHARE_LEAST",
+    "SHARE_MOST",
     "SITE_ZONE",
+    "TEMPERATURES",
     "VOCABULARY",
     "Decoded",
     "Metric",
@@ -120,6 +127,18 @@ VOCABULARY: Mapping[str, Metric] = _vocabulary()
 """The one table of metrics; a site's configuration adds to it."""
 
 
+SHARES = ("rh_pct", "out_rh_pct", "sp_rh_pct", "soil_vwc_pct")
+"""Percents that are never at 1.5 or below for long; vents, lamps and screens are, by right."""
+
+SHARE_MOST, SHARE_LEAST = 1.5, 0.05
+"""A share is never more; what is never more than 5 % of 1 is a broken sensor or one that hangs in the air."""
+
+TEMPERATURES = ("air_temp_c", "leaf_temp_c", "soil_temp_c", "out_temp_c")
+"""Those that are never above 45 °C for long; heating pipes are."""
+
+FAHRENHEIT_ABOVE = 45.0
+
+
 class Sample(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One device, one instant, any metrics.
 
@@ -189,6 +208,8 @@ _KINDS = ("sample", "plan", "event")
 _DECODER = msgspec.json.Decoder(_Message)
 _MAX_INT = 2**53
 _EPOCH_2000_MS = 946_684_800_000
+_SUGGESTIONS = 3
+"""Of one message: it may hold thousands of unknown metrics."""
 
 
 def is_name(text: str) -> bool:
@@ -292,12 +313,13 @@ def decode(
 
 
 def check_values(
-    values: Mapping[str, float | None], vocabulary: Mapping[str, Metric] = VOCABULARY
+    values: Mapping[str, float | None], vocabulary: Mapping[str, Metric] = VOCABULARY, suggestions: int = 3
 ) -> tuple[dict[str, float], list[tuple[str, str]]]:
     """Split a sample's values into those that may pass and ``(reason, detail)`` of each that may not.
 
     Whatever appends samples, the gateway or an import, asks this one function. A ``None`` says "no value", which
-    an absent key says too.
+    an absent key says too. Of the first few unknown metrics (``suggestions``) the nearest known one is named: to look
+    for it takes longer than to refuse.
 
     >>> check_values({"rh_pct": 101, "co2_ppm": -4, "air_temp_c": None})
     ({'rh_pct': 100}, [('out_of_range', 'co2_ppm -4 ppm, allowed 150 to 5000')])
@@ -309,14 +331,18 @@ def check_values(
             continue
         metric = vocabulary.get(name) or vocabulary.get(base_metric(name))
         if metric is None:
-            wrong.append(("unknown_metric", f"{name[:64]} is not in the vocabulary"))
+            meant = hints.nearest(name[:64], tuple(vocabulary)) if len(wrong) < suggestions else ""
+            wrong.append(("unknown_metric", f"{name[:64]} is not in the vocabulary{meant}"))
         elif metric.low <= value <= metric.high:
             passed[name] = value
         elif metric.clip_from is not None and metric.high < value <= metric.clip_from:
             passed[name] = metric.high
         else:
             shown = value if math.isfinite(value) else str(value)
-            wrong.append(("out_of_range", f"{name} {shown} {metric.unit}, allowed {metric.low:g} to {metric.high:g}"))
+            allowed = (
+                f"allowed {metric.low:g} to {metric.high:g}{hints.of_temperature(value, metric.unit, metric.high)}"
+            )
+            wrong.append(("out_of_range", f"{name} {shown} {metric.unit}, {allowed}"))
     return passed, wrong
 
 
@@ -332,10 +358,12 @@ def _check(
     if not 0 <= point.seq < _MAX_INT:
         return refuse("malformed", "seq is not in 0 ... 2^53")
     if point.ts > receive_ms + FUTURE_TOLERANCE_MS:
-        return refuse("future_ts", f"ts {point.ts} is {point.ts - receive_ms} ms after its receive time")
+        meant = hints.of_time(point.ts, receive_ms, FUTURE_TOLERANCE_MS)
+        return refuse("future_ts", f"ts {point.ts} is {point.ts - receive_ms} ms after its receive time{meant}")
     if point.ts < max(receive_ms - MAX_AGE_MS, _EPOCH_2000_MS):
-        return refuse("ancient_ts", f"ts {point.ts} is {receive_ms - point.ts} ms before its receive time")
-    values, wrong = check_values(point.values, vocabulary)
+        meant = hints.of_time(point.ts, receive_ms, FUTURE_TOLERANCE_MS)
+        return refuse("ancient_ts", f"ts {point.ts} is {receive_ms - point.ts} ms before its receive time{meant}")
+    values, wrong = check_values(point.values, vocabulary, max(0, _SUGGESTIONS - len(into.refusals)))
     if values:
         into.samples.append(Sample(where.site, where.zone, where.device, boot, point.seq, point.ts, values))
         for reason, detail in wrong:

@@ -51,6 +51,10 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--mqtt", choices=("5", "3.1.1"), default="5", help="tried first (default: %(default)s)")
     parser.add_argument("--client-id", default="hothouse-gateway", help="names the session (default: %(default)s)")
     parser.add_argument("--share", default="", help="gateways with the same name split the messages among them")
+    parser.add_argument(
+        "--topics", default="hothouse/#",
+        help="asked for besides what is read, to count what comes on a wrong topic; '': nothing (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--clock", choices=("wall", "replayed"), default="wall", help="of receive times")
     parser.add_argument("--step-s", type=int, default=300, help="length of a row (default: %(default)s)")
     parser.add_argument("--status-file", type=Path, help="JSON, replaced every second")
@@ -139,7 +143,7 @@ def _settings(given: argparse.Namespace) -> GatewaySettings:
     )  # fmt: skip
     return GatewaySettings(
         broker=broker, client_id=given.client_id, step_s=given.step_s, status_file=given.status_file,
-        share=given.share, direct=_direct(given),
+        share=given.share, topics=given.topics, direct=_direct(given),
     )  # fmt: skip
 
 

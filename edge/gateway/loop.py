@@ -27,6 +27,7 @@ from edge.gateway.status import GatewayStatus, write_status
 from edge.intake import Intake, Message
 from edge.link import Link, delay_s
 from edge.log_contract import Log, LogError, NewRecord
+from edge.other_topics import PRESENCE
 from edge.sqlite_log import SqliteLog
 from edge.uplink import Uplink
 
@@ -78,14 +79,17 @@ class Gateway:
         self._crash: BaseException | None = None
         self._stopping = threading.Event()
         share = f"$share/{settings.share}/" if settings.share else ""
+        read = [f"{decoder.prefix}#" for decoder in decoders]
+        wanted = _asked_for(settings.topics, read)
         self._link = Link(
             settings.broker,
             settings.client_id,
-            [f"{share}{decoder.prefix}#" for decoder in decoders],
+            [f"{share}{each}" for each in wanted],
             self._receive,
+            otherwise=[f"{share}{each}" for each in read] if wanted != read else [],
             receive_maximum=settings.in_flight,
             session_expiry_s=settings.session_expiry_s,
-            presence_topic=f"hothouse/presence/{settings.client_id}",  # outside of what we subscribe to
+            presence_topic=f"{PRESENCE}{settings.client_id}",
         )
         self._source = self._kafka_source(settings.direct) if settings.direct else None
 
@@ -133,6 +137,7 @@ class Gateway:
             samples=self._intake.samples,
             refused=self._intake.refused,
             relayed=self._intake.relayed,
+            other_topics=self._intake.other_topics,
             records=self._records,
             queued=self._queue.qsize(),
             dropped_qos0=self._dropped_qos0,
@@ -259,3 +264,15 @@ class Gateway:
 
 def _nothing() -> None:
     """The acknowledgement of quality 0."""
+
+
+def _asked_for(topics: str, read: list[str]) -> list[str]:
+    """``topics``, and of what is read that which it does not cover: two subscriptions may bring a message twice.
+
+    >>> _asked_for("hothouse/#", ["hothouse/v1/#", "plant/#"]), _asked_for("", ["hothouse/v1/#"])
+    (['hothouse/#', 'plant/#'], ['hothouse/v1/#'])
+    """
+    if not topics:
+        return read
+    covered = topics.removesuffix("#") if topics.endswith("#") else None
+    return [topics, *(each for each in read if covered is None or not each.startswith(covered))]

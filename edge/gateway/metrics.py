@@ -18,6 +18,7 @@ METRICS = {
     "samples": ("counter", "Samples that passed."),
     "refused": ("counter", "Samples and messages refused."),
     "relayed": ("counter", "Records taken from other gateways."),
+    "other_topics": ("counter", "Messages on topics that nothing reads, each refused."),
     "records": ("counter", "Records appended durably."),
     "queued": ("gauge", "Messages that wait for the log."),
     "dropped_qos0": ("counter", "Messages of quality 0 dropped because too many waited."),

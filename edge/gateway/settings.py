@@ -20,7 +20,9 @@ class GatewaySettings:
 
     A batch is what came within ``linger_s``, at most ``max_batch`` messages. ``in_flight`` bounds what the broker
     may send before we acknowledge, so also what waits here while the log is full. Gateways with the same ``share``
-    split the broker's messages among them. ``direct`` is a Kafka topic that sites write samples to themselves.
+    split the broker's messages among them. ``topics`` is asked for besides what the decoders read, so that messages
+    on a wrong topic are counted; nothing is where it is empty, or where the broker refuses it. ``direct`` is a Kafka
+    topic that sites write samples to themselves.
     """
 
     broker: MqttAddress = field(default_factory=MqttAddress)
@@ -33,4 +35,5 @@ class GatewaySettings:
     session_expiry_s: int = 7 * 86_400
     retry_s: float = 5.0
     share: str = ""
+    topics: str = "hothouse/#"
     direct: KafkaAddress | None = None

@@ -10,16 +10,23 @@ given by hand; every key is optional::
     latitude = 51.98
     longitude = 4.53
     time = "timestamp"                 # the time column, when it is not `time`
+    time_format = "%d-%m-%Y %H:%M"     # how it is written, when not as 2022-02-01 00:05
+    separator = ";"                    # of a CSV file's columns, when it is not ","
+    decimal = ","                      # of its numbers, when it is not "."
+    missing = ["ERR"]                  # more words that mean a missing value
     ignore = ["operator", "remarks"]   # columns to leave out without a warning
 
     [columns]
     Tair = "air_temp_c"
     Tair_2 = { metric = "air_temp_c", device = "second" }
-    Tout_F = { metric = "out_temp_c", scale = 0.55556, offset = -17.778 }
+    Tout_F = { metric = "out_temp_c", unit = "°F" }
+    RH = { metric = "rh_pct", unit = "share" }
+    lux = { metric = "par_umol_m2_s", scale = 0.0185 }
     wind = { metric = "wind_dir_deg", coding = "sectors" }
     CO2dos = { metric = "co2_dosing_pct", coding = "dosing" }
 
-``value = column * scale + offset``. Column names are compared without regard to case.
+``value = column * scale + offset``; ``unit`` is short for both, and says that the column is in that unit, also where it
+is the metric's own. Column names are compared without regard to case.
 """
 
 from __future__ import annotations
@@ -46,7 +53,7 @@ class RecordingError(Exception):
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one column holds. ``device`` empty: the device that usually reports the metric.
+    """What one column holds. ``device`` empty: the device that usually reports the metric; ``unit`` empty: its own.
 
     ``coding`` says what the numbers are: ``sectors``, a wind direction as a bit (1 north, 2 north-east … 128
     north-west); ``dosing``, a CO₂ valve as 1 dosing / 2 off, as 0…1, or in per cent (see :func:`convert`).
@@ -57,6 +64,12 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scale: float = 1.0
     offset: float = 0.0
     coding: Literal["", "sectors", "dosing"] = ""
+    unit: str = ""
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether somebody said what its numbers are, by a unit or a scale."""
+        return bool(self.unit) or self.scale != 1 or self.offset != 0
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,6 +79,10 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     latitude: float | None = None
     longitude: float | None = None
     time: str = "time"
+    time_format: str = ""
+    separator: str = ","
+    decimal: Literal[".", ","] = "."
+    missing: list[str] = []
     ignore: list[str] = []
     columns: dict[str, str | Column] = {}
 
@@ -80,9 +97,27 @@ class Mapping:
     latitude: float | None = None
     longitude: float | None = None
     time: str = "time"
+    time_format: str = ""
+    separator: str = ","
+    decimal: Literal[".", ","] = "."
+    missing: frozenset[str] = frozenset()
     ignore: frozenset[str] = frozenset()
     columns: dict[str, Column] = field(default_factory=dict)
 
+
+_UNITS: dict[str, dict[str, tuple[float, float]]] = {
+    "°C": {"C": (1, 0), "°F": (5 / 9, -160 / 9), "F": (5 / 9, -160 / 9), "K": (1, -273.15)},
+    "%": {"pct": (1, 0), "percent": (1, 0), "share": (100, 0)},
+    "µS/cm": {"uS/cm": (1, 0), "mS/cm": (1000, 0), "dS/m": (1000, 0)},
+    "m/s": {"km/h": (1 / 3.6, 0), "mph": (0.44704, 0), "kn": (0.514444, 0)},
+    "W/m²": {"W/m2": (1, 0), "kW/m²": (1000, 0), "kW/m2": (1000, 0)},
+    "J/cm²": {"J/cm2": (1, 0), "MJ/m²": (100, 0), "MJ/m2": (100, 0)},
+    "ppm": {"%": (10_000, 0)},
+    "g/m³": {"g/m3": (1, 0), "kg/m³": (1000, 0), "kg/m3": (1000, 0)},
+    "l/m²": {"l/m2": (1, 0), "mm": (1, 0)},
+    "µmol/m²/s": {"umol/m2/s": (1, 0)},
+}
+"""Of a metric's unit: other units, and the scale and offset that lead from them to it."""
 
 _BUILT_IN = {
     "t_air_c": Column("air_temp_c"),
@@ -185,12 +220,33 @@ def load_mapping(path: Path) -> Mapping:
         raise RecordingError(f"the mapping {path} is not valid TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise RecordingError(f"the mapping {path} is wrong: {error}") from error
+    if len(said.separator) != 1 or said.separator in '"\r\n':
+        raise RecordingError(f"the mapping {path} is wrong: separator {said.separator!r} cannot part columns")
     columns = {name.lower(): Column(what) if isinstance(what, str) else what for name, what in said.columns.items()}
     for name, column in columns.items():
         if base_metric(column.metric) not in VOCABULARY:
             raise RecordingError(f"the mapping {path} maps {name} to {column.metric}, which is not in the vocabulary")
         if column.device and not is_name(column.device):
             raise RecordingError(f"the mapping {path} gives {name} the device {column.device!r}, which is not a name")
+        if column.unit:
+            columns[name] = _in_unit(path, name, column)
     given: dict[str, Any] = msgspec.structs.asdict(said)
-    given |= {"ignore": frozenset(name.lower() for name in said.ignore), "columns": columns, "time": said.time.lower()}
+    given |= {
+        "ignore": frozenset(name.lower() for name in said.ignore), "columns": columns, "time": said.time.lower(),
+        "missing": frozenset(word.strip().lower() for word in said.missing),
+    }  # fmt: skip
     return Mapping(**given)
+
+
+def _in_unit(path: Path, name: str, column: Column) -> Column:
+    """The column with the scale and offset that its unit means."""
+    own = VOCABULARY[base_metric(column.metric)].unit
+    units = {own: (1.0, 0.0), **_UNITS.get(own, {})}
+    if column.scale != 1 or column.offset != 0 or column.coding:
+        raise RecordingError(
+            f"the mapping {path} gives {name} a unit and a scale, an offset or a coding: one is enough"
+        )
+    found = {unit.casefold(): terms for unit, terms in units.items()}.get(column.unit.strip().casefold())
+    if found is None:
+        raise RecordingError(f"the mapping {path} gives {name} the unit {column.unit!r}, not one of {', '.join(units)}")
+    return msgspec.structs.replace(column, scale=found[0], offset=found[1])

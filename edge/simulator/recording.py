@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import lzma
 import re
 import zlib
@@ -24,6 +25,7 @@ import numpy.typing as npt
 
 from edge.reading import SITE_ZONE, base_metric, is_name
 from edge.simulator.columns import Mapping, RecordingError, convert, find_column, load_mapping
+from edge.simulator.findings import Cells, Finding, numbers, of_cells, of_guess, of_values
 from edge.simulator.local_time import to_utc_ms
 from edge.simulator.source import WEATHER, device_of
 
@@ -66,7 +68,7 @@ class Recording:
     """A recording as its devices' tables; the weather station's comes first.
 
     ``sources`` are the files of ``zones``; ``unmapped`` are the columns that no metric was found for; ``notes`` says,
-    one sentence each, what was left out.
+    one sentence each, what was left out, guessed or cut, and what mends it.
     """
 
     site: str
@@ -90,6 +92,7 @@ class _ZoneFile:
     columns: dict[str, F64]  # mapped columns only, as recorded
     unmapped: list[str]
     notes: list[str]
+    findings: list[Finding]
 
 
 def load_recording(
@@ -101,7 +104,8 @@ def load_recording(
     What is given here wins over ``mapping``, which is ``recording.toml`` in the folder unless given. The site is else
     named after the folder, and the time zone is UTC: hours of the day are then right, the sun's position is unknown.
 
-    Raises :class:`RecordingError` in one sentence: no folder, nothing in it, a damaged file, no ``time`` column.
+    Raises :class:`RecordingError` in one sentence: no folder, nothing in it, a damaged file, no ``time`` column, a
+    column to forecast that cannot be read as it is (:mod:`edge.simulator.findings`).
     """
     if not folder.is_dir():
         raise RecordingError(f"{folder} is not a folder of recordings")
@@ -150,9 +154,21 @@ def _recording(files: Sequence[_ZoneFile], left_out: Sequence[str], said: Mappin
     if len(set(zones)) < len(zones):
         names = ", ".join(file.label for file in files)
         raise RecordingError(f"two files in {where} are the same zone: {names}")
-    tables = _tables(files, said)
+    tables, found = _tables(files, said)
+    found = [*(finding for file in files for finding in file.findings), *found]
+    if errors := [finding.words for finding in found if finding.is_error]:
+        more = f" (and {len(errors) - 1} more like it)" if len(errors) > 1 else ""
+        raise RecordingError(errors[0] + more)
+    unmapped = tuple(sorted({name for file in files for name in file.unmapped}))
+    notes = [*left_out, *(note for file in files for note in file.notes), *(finding.words for finding in found)]
+    if unmapped:
+        named = ", ".join(unmapped)
+        notes.append(
+            f"no metric is known for {named}: left out; name them under [columns] in recording.toml, or in ignore"
+        )
     if not tables:
-        raise RecordingError(f"{where} holds no value of a column that is understood")
+        why = f": {notes[0]}" if notes else ""
+        raise RecordingError(f"{where} holds no value of a column that is understood{why}")
     assert said.timezone is not None
     return Recording(
         site=site,
@@ -163,8 +179,8 @@ def _recording(files: Sequence[_ZoneFile], left_out: Sequence[str], said: Mappin
         longitude=said.longitude,
         interval_ms=_interval_ms(files),
         tables=tuple(tables),
-        unmapped=tuple(sorted({name for file in files for name in file.unmapped})),
-        notes=(*left_out, *(note for file in files for note in file.notes)),
+        unmapped=unmapped,
+        notes=tuple(notes),
     )
 
 
@@ -216,7 +232,7 @@ def _read_zone(path: Path, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: st
 def _zone_file(
     label: str, name: str, found: _Read, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: str
 ) -> _ZoneFile:
-    header, times, is_utc, columns, unmapped = found
+    header, times, is_utc, columns, unmapped, cells = found
     if times.size == 0:
         raise _NoRecordingError(f"{label} holds a header and no row")
     rows, utc_ms = to_utc_ms(times, zoneinfo.ZoneInfo("UTC") if is_utc else zone, said.clock)
@@ -231,16 +247,21 @@ def _zone_file(
         )
     source = Source(name, tuple(header), int(utc_ms[0]), int(utc_ms[-1]), is_utc)
     values = {name: raw[rows] for name, raw in columns.items()}
-    return _ZoneFile(_name(name, otherwise), label, source, utc_ms, values, unmapped, notes)
+    findings = []
+    for column_name, counted in cells.items():
+        column = find_column(column_name, said)
+        assert column is not None
+        findings += of_cells(label, column_name, column, counted)
+    return _ZoneFile(_name(name, otherwise), label, source, utc_ms, values, unmapped, notes, findings)
 
 
-_Read = tuple[list[str], I64, bool, dict[str, F64], list[str]]
-"""Header, times, whether they are UTC, columns by name, names of those without a meaning."""
+_Read = tuple[list[str], I64, bool, dict[str, F64], list[str], dict[str, Cells]]
+"""Header, times, whether they are UTC, columns by name, names of those without a meaning, what their cells are."""
 
 
 def _read_csv(path: Path, kind: str, said: Mapping) -> _Read:
     with _OPENERS[kind](path, mode="rt", encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file)
+        reader = csv.reader(file, delimiter=said.separator)
         header = next(reader, [])
         place, wanted, unmapped = _understand(path.name, header, said)
         rows, moments = [], []
@@ -252,17 +273,23 @@ def _read_csv(path: Path, kind: str, said: Mapping) -> _Read:
                     f"{path.name} is damaged: line {reader.line_num} has {len(row)} cells, its header {len(header)}"
                 )
             rows.append(row)
-            moments.append(_moment(row[place], f"{path.name}, line {reader.line_num}"))
+            moments.append(_moment(row[place], f"{path.name}, line {reader.line_num}", said.time_format))
     times, is_utc = _times(moments, path.name)
-    columns = {header[at].strip(): _numbers([row[at] for row in rows]) for at in wanted}
-    return [name.strip() for name in header], times, is_utc, columns, unmapped
+    columns, counted = {}, {}
+    for at in wanted:
+        name = header[at].strip()
+        columns[name], counted[name] = numbers([row[at] for row in rows], said.decimal, said.missing)
+    return [name.strip() for name in header], times, is_utc, columns, unmapped, counted
 
 
-def _moment(text: str, where: str) -> datetime:
+def _moment(text: str, where: str, written: str) -> datetime:
     try:
-        return datetime.fromisoformat(text.strip())
+        # A clock's time has no zone; whether it carries an offset is seen later.
+        return datetime.strptime(text.strip(), written) if written else datetime.fromisoformat(text.strip())  # noqa: DTZ007
     except ValueError as error:
-        raise RecordingError(f"{where}: {text[:40]!r} is no time such as 2022-02-01 00:05") from error
+        wanted = f"time as {written!r} (time_format)" if written else "time such as 2022-02-01 00:05"
+        fix = "" if written else '; say how it is written, as time_format = "%d-%m-%Y %H:%M", in recording.toml'
+        raise RecordingError(f"{where}: {text[:40]!r} is no {wanted}{fix}") from error
 
 
 def _times(moments: Sequence[datetime], label: str) -> tuple[I64, bool]:
@@ -272,18 +299,6 @@ def _times(moments: Sequence[datetime], label: str) -> tuple[I64, bool]:
         raise RecordingError(f"{label}: some times carry a UTC offset and some do not")
     seconds = [(moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() for moment in moments]
     return np.round(np.array(seconds, dtype=np.float64) * 1000).astype(np.int64), aware == {True}
-
-
-def _numbers(cells: Sequence[str | None]) -> F64:
-    """Cells as numbers; a word in place of one ("NULL", "#N/A") is a missing value."""
-
-    def number(cell: str | None) -> float:
-        try:
-            return float(cell) if cell else np.nan
-        except ValueError:
-            return np.nan
-
-    return np.array([number(cell) for cell in cells], dtype=np.float64)
 
 
 def _read_parquet(path: Path, kind: str, said: Mapping) -> _Read:
@@ -307,23 +322,22 @@ def _read_arrow(table: Any, label: str, said: Mapping) -> _Read:
         place, wanted, unmapped = _understand(label, header, said)
         times = _plain(table.column(place))
         if pa.types.is_string(times.type) and not times.null_count:
-            shown, is_utc = _times([_moment(text, label) for text in times.to_pylist()], label)
+            shown, is_utc = _times([_moment(text, label, said.time_format) for text in times.to_pylist()], label)
         elif pa.types.is_timestamp(times.type) and not times.null_count:
             is_utc = times.type.tz is not None
             shown = times.cast(pa.timestamp("ms", tz=times.type.tz), safe=False).cast(pa.int64()).to_numpy()
         else:
             raise RecordingError(f"{label}: its {said.time} column is {times.type}, not a timestamp in every row")
-        columns = {}
+        columns, counted = {}, {}
         for at in wanted:
-            cells = _plain(table.column(at))
-            columns[header[at].strip()] = (
-                _numbers(cells.to_pylist())
-                if pa.types.is_string(cells.type)
-                else np.array(cells.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-            )
+            name, cells = header[at].strip(), _plain(table.column(at))
+            if pa.types.is_string(cells.type):
+                columns[name], counted[name] = numbers(cells.to_pylist(), said.decimal, said.missing)
+            else:
+                columns[name] = np.array(cells.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
     except pa.ArrowException as error:
         raise RecordingError(f"{label} is damaged or cannot be read: {error}") from error
-    return [name.strip() for name in header], np.array(shown, dtype=np.int64), is_utc, columns, unmapped
+    return [name.strip() for name in header], np.array(shown, dtype=np.int64), is_utc, columns, unmapped, counted
 
 
 def _plain(column: Any) -> Any:
@@ -341,6 +355,8 @@ def _understand(label: str, header: Sequence[str], said: Mapping) -> tuple[int, 
     names = [name.strip().lower() for name in header]
     if said.time not in names:
         shown = f"its columns are {', '.join(header[:6])} …" if header else "it is empty"
+        if len(header) == 1 and (parted := next((sign for sign in ";|\t," if sign in header[0]), "")):
+            shown += f"; say separator = {json.dumps(parted)} in recording.toml"
         raise _NoRecordingError(f"{label} has no column {said.time!r}; {shown}")
     place = names.index(said.time)
     wanted, unmapped = [], []
@@ -354,12 +370,15 @@ def _understand(label: str, header: Sequence[str], said: Mapping) -> tuple[int, 
     return place, wanted, unmapped
 
 
-def _tables(files: Sequence[_ZoneFile], said: Mapping) -> list[DeviceTable]:
-    """The devices' tables of all zones; a weather column is taken from the first zone that has it at an instant."""
+def _tables(files: Sequence[_ZoneFile], said: Mapping) -> tuple[list[DeviceTable], list[Finding]]:
+    """The devices' tables of all zones, and what was found in them; a weather column is taken from the first zone that
+    has it at an instant.
+    """
     extremes: dict[str, Callable[[I64], tuple[F64, F64]]] = {}  # of columns whose coding these tell
     times_ms = np.unique(np.concatenate([file.times_ms for file in files]))
     weather: dict[str, F64] = {}
     tables = []
+    found: list[Finding] = []
     for file in files:
         devices: dict[str, dict[str, F64]] = {}
         for name, raw in file.columns.items():
@@ -367,7 +386,14 @@ def _tables(files: Sequence[_ZoneFile], said: Mapping) -> list[DeviceTable]:
             assert column is not None
             if column.coding == "dosing" and name not in extremes:
                 extremes[name] = _extremes(files, name)
-            values = convert(column, raw, *(extremes[name](file.times_ms) if name in extremes else (raw, raw)))
+            least, most = extremes[name](file.times_ms) if name in extremes else (raw, raw)
+            if name in extremes and name.lower() not in said.columns:
+                found += of_guess(file.label, name, column, least, most)
+            values, said_of_it = of_values(
+                file.label, name, column, raw, convert(column, raw, least, most),
+                file.times_ms < file.times_ms[0] + _DAY_MS,
+            )  # fmt: skip
+            found += said_of_it
             device = column.device or device_of(column.metric)
             if device == WEATHER:
                 metric = column.metric
@@ -379,7 +405,7 @@ def _tables(files: Sequence[_ZoneFile], said: Mapping) -> list[DeviceTable]:
                 metrics[_free_name(column.metric, metrics)] = values
         tables += [_table(file.zone, device, file.times_ms, metrics) for device, metrics in devices.items()]
     station = [_table(SITE_ZONE, WEATHER, times_ms, weather)] if weather else []
-    return [table for table in station + tables if table.times_ms.size]
+    return [table for table in station + tables if table.times_ms.size], found
 
 
 def _extremes(files: Sequence[_ZoneFile], name: str) -> Callable[[I64], tuple[F64, F64]]:

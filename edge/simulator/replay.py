@@ -22,7 +22,8 @@ class RecordingSource:
     """A :class:`~edge.simulator.source.SampleSource` of a folder of recordings; its arguments are those of
     :func:`~edge.simulator.recording.load_recording`, which says what may be in the folder and what it raises.
 
-    ``unmapped`` lists the columns that have no metric, ``notes`` what was left out; both are logged once as warnings.
+    ``unmapped`` lists the columns that have no metric, ``notes`` says what was left out, guessed or cut, each with what
+    mends it; notes are logged once as warnings.
     ``seq`` is the row of a device's table, so skipping what was imported before keeps ids rising.
     """
 
@@ -42,8 +43,6 @@ class RecordingSource:
         self.unmapped = recording.unmapped
         self.notes = recording.notes
         self.primary: Mapping[str, str] = _primary(recording.tables)
-        if self.unmapped:
-            _LOG.warning("%s: no metric is known for %s; left out", folder, ", ".join(self.unmapped))
         for note in self.notes:
             _LOG.warning("%s", note)
         self._instants: list[int] = np.unique(np.concatenate([t.times_ms for t in recording.tables])).tolist()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as Shown
 
@@ -81,7 +82,7 @@ def _run(folder: Path, path: Path, options: Options, train: Trainer | None) -> N
     with errors.status(f"reading {name} ..."):
         table = read_table(folder)
     for note in table.notes:
-        errors.print(f"[dim]{note}[/]", highlight=False)
+        errors.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=True)
     columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True) as bar:
         task = bar.add_task("", total=None)

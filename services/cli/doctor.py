@@ -25,6 +25,7 @@ from services.cli.doctor_servers import (
     check_ray,
     check_uplink,
 )
+from services.cli.doctor_units import check_units
 from services.cli.settings_view import unknown_variables
 from services.config import Settings
 
@@ -36,8 +37,8 @@ GIB = 2**30
 def examine(settings: Settings) -> list[Check]:
     """Run every check, in the order in which a person would mend things; takes at most some seconds a server."""
     checks: list[Callable[[Settings], Check | None]] = [
-        _configuration, _python, _packages, _cluster_part, _memory, _data_folder, _clock, _port, check_broker,
-        check_kafka, check_uplink, _ingress, check_ray, check_influx, check_mlflow,
+        _configuration, _python, _packages, _cluster_part, _memory, _data_folder, check_units, _clock, _port,
+        check_broker, check_kafka, check_uplink, _ingress, check_ray, check_influx, check_mlflow,
     ]  # fmt: skip
     return [found for check in checks if (found := check(settings)) is not None]
 

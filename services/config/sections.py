@@ -60,6 +60,10 @@ class MqttSettings(_Section):
     password_file: Path | None = Field(None, description="File that holds the password.")
     tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
     client_id: str = Field("hothouse-gateway", description="Names the gateway's persistent session.")
+    topics: str = Field(
+        "hothouse/#",
+        description="Asked for besides what is read: messages on a wrong topic are counted. Empty: nothing is.",
+    )
     gateway: Literal["here", "elsewhere"] = Field(
         "here", description="Run a gateway beside the rest; elsewhere: one that runs by itself fills the log."
     )

@@ -54,6 +54,10 @@ class Feed:
         where = record.partition, record.offset, item, record.receive_ms
         self._letters.append((at, DeadLetter(*where, topic, reason, detail, payload[:_PAYLOAD_BYTES])))
 
+    def notice_item(self, place: Place) -> int:
+        """The item of the next letter that a record's closing brings: -1, -2 and so on."""
+        return -1 - sum(at == place[0] and letter.item < 0 for at, letter in self._letters)
+
     def corrupt(self, place: Place, detail: str) -> None:
         """A record that cannot be decoded."""
         record = place[1]

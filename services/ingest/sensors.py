@@ -18,6 +18,7 @@ import numpy.typing as npt
 from edge.reading import SITE_ZONE, Metric, base_metric
 from services.ingest.open_rows import Names, OpenSamples
 from services.ingest.site_settings import Curve, SiteSettings, calibrated
+from services.ingest.units import Units
 from services.store.rows import DeviceRows
 
 __all__ = ["Sensors"]
@@ -45,6 +46,7 @@ class Sensors:
         self._sensors_of: list[list[int]] = []  # of a layout; -1 for a metric that is not in the vocabulary
         self._curves: list[tuple[int, int, Curve]] = []  # layout, place in it, how the value there is calibrated
         self._table: _Table | None = None
+        self.units = Units()
 
     def close(
         self, samples: OpenSamples | None, names: Names, end_ms: int
@@ -52,9 +54,13 @@ class Sensors:
         """Zones, their values [Z, C] and ages in seconds [Z, C] at ``end_ms``, and the device rows of a step.
 
         ``samples`` are those of the step, each id once, by the numbers of ``names``. A sensor without a reading in
-        this step counts with its last value for as long as its metric holds.
+        this step counts with its last value for as long as its metric holds. One that sends another unit counts
+        for nothing but its device row (:class:`~services.ingest.units.Units`).
         """
         if samples is None:
+            self._arranged()
+            nothing = np.zeros(len(self._ts))
+            self.units.learn(nothing.astype(np.int64), nothing, nothing, end_ms)
             mean, devices = np.full(len(self._ts), np.nan), DeviceRows.of(())
             return *self._zone_rows(np.zeros(len(self._ts), bool), mean, end_ms), devices
         order = np.argsort(samples.keys(names.ranks), kind="stable")
@@ -73,11 +79,11 @@ class Sensors:
         if self._has_unknown:
             known = sensor >= 0
             sensor, value, ts_each = sensor[known], value[known], ts_each[known]
-        fresh, mean, devices = self._device_rows(table, sensor, value, ts_each)
+        fresh, mean, devices = self._device_rows(table, sensor, value, ts_each, end_ms)
         return *self._zone_rows(fresh, mean, end_ms), devices
 
     def _device_rows(
-        self, table: _Table, sensor: I64, value: F64, ts: I64
+        self, table: _Table, sensor: I64, value: F64, ts: I64, end_ms: int
     ) -> tuple[npt.NDArray[np.bool_], F64, DeviceRows]:
         """Which sensors have a reading [S], the mean of those [S], and their rows; the readings stand in id order."""
         size = len(self._ts)
@@ -88,6 +94,7 @@ class Sensors:
         low, high = np.full(size, np.inf), np.full(size, -np.inf)
         np.minimum.at(low, sensor, value)
         np.maximum.at(high, sensor, value)
+        self.units.learn(count, low, high, end_ms)
         in_time = _in_time(ts)
         special = table.special[sensor]
         if special.any():
@@ -122,6 +129,8 @@ class Sensors:
             newest = np.maximum.reduceat(self._ts[chosen], table.group_start)
             ages[table.cell] = (end_ms - newest) / 1000
             known = fresh[chosen] | (end_ms - self._ts[chosen] <= table.hold_ms[chosen])
+            if self.units.faults:
+                known &= ~self.units.faulty[chosen]
             now = np.where(fresh[chosen], mean[chosen], self._value[chosen])[known]
             group = group[known]
             if len(table.cell) < len(chosen):
@@ -177,20 +186,26 @@ class Sensors:
             self._ts = np.concatenate([self._ts, np.full(new, _NEVER_MS, np.int64)])
             self._value = np.concatenate([self._value, np.full(new, np.nan)])
             self._table = _Table(self._vocabulary, self._primary, self._zones, list(self._index))
+            self.units.add(list(self._index)[len(self.units) :])
         return self._table
 
     def state(self) -> dict[str, Any]:
-        """Everything that later rows depend on: each zone, and each sensor's newest reading, which is held between
-        changes and which counters count from.
+        """Everything that later rows depend on: each zone, each sensor's newest reading, which is held between
+        changes and which counters count from, and what is known of its unit.
         """
         self._arranged()
-        return {"zones": list(self._zones), "names": list(self._index), "ts_ms": self._ts, "values": self._value}
+        return {
+            "zones": list(self._zones), "names": list(self._index), "ts_ms": self._ts, "values": self._value,
+            "units": self.units.state(),
+        }  # fmt: skip
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from :meth:`state`."""
         self._zones = {zone: number for number, zone in enumerate(state["zones"])}
         self._index = {(zone, device, name): number for number, (zone, device, name) in enumerate(state["names"])}
         self._ts, self._value = state["ts_ms"].copy(), state["values"].copy()
+        self.units = Units()
+        self.units.load(list(self._index), state["units"])
         self._names, self._table = Names(), None
         self.forget_layouts()
 

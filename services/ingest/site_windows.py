@@ -162,7 +162,9 @@ class SiteWindows:
         if self.closed_ms is not None and target <= self.closed_ms:
             return
         for end in self._ends(target):
-            feed.step(place[0], self._close(place[1].partition, end))
+            step = self._close(place[1].partition, end)
+            feed.step(place[0], step)
+            self._tell_units(place, step, feed)
         self.closed_ms = target
         self.settings.grid.forget(target)
 
@@ -184,7 +186,24 @@ class SiteWindows:
             self._newest_row_ms = end_ms
         zones, values, ages, devices = self._sensors.close(None if row is None else row.samples(), self.names, end_ms)
         made_by = self.settings.version, self.settings.grid.step_ms(end_ms)
-        return SiteStep(partition, self.name, end_ms, zones, values, ages, devices, *made_by)
+        units = self._sensors.units.faults
+        return SiteStep(partition, self.name, end_ms, zones, values, ages, devices, *made_by, units=units)
+
+    def _tell_units(self, place: Place, step: SiteStep, feed: Feed) -> None:
+        """A letter about each sensor whose unit was found wrong with this step, or right again.
+
+        Their items count down from -1, for those of the record's samples count up.
+        """
+        begun = [(fault, fault.words()) for fault in step.units if fault.since_ms == step.end_ms]
+        ended = self._sensors.units.ended
+        again = [
+            (fault, f"{fault.sensor} is in its unit again ({fault.low:.4g} to {fault.high:.4g})") for fault in ended
+        ]
+        for number, (fault, words) in enumerate(begun + again):
+            looks_like = "" if number >= len(begun) else "share" if fault.is_share else "fahrenheit"
+            said = {"metric": fault.metric, "looks_like": looks_like, "low": fault.low, "high": fault.high}
+            topic = sample_topic(self.name, *fault[:2])
+            feed.letter(place, feed.notice_item(place), topic, "unit", words, msgspec.json.encode(said))
 
     def _sort_again(self) -> None:
         """Put the samples of open rows into the rows that they belong to now."""

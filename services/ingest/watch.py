@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from edge.reading import VOCABULARY
+from edge.reading import SITE_ZONE, VOCABULARY
 from models.drift import Drift
 from models.faults import SensorFaults
 from models.spec import ForecastSpec, Place
@@ -37,7 +37,7 @@ class Event:
     at_ms: int
     site: str
     zone: str | None  # None: the site as a whole
-    kind: str  # a sensor fault's kind, "input drift" or "error drift"
+    kind: str  # a sensor fault's kind, "unit", "input drift" or "error drift"
     words: str
 
 
@@ -49,6 +49,7 @@ class Watch:
         self._faults = SensorFaults(spec.channels, spec.step_ms)
         self._drift = Drift(spec.channels, spec.targets, spec.step_ms)
         self.counts: Counter[str] = Counter()  # by kind of event
+        self._units: dict[str, int] = {}  # of a site, the sensors that send another unit now
         # Apart, so that a sensor that fails again and again does not push out the drift that a training waits for.
         self._told = {is_drift: deque[Event](maxlen=KEPT_EVENTS) for is_drift in (False, True)}
 
@@ -70,7 +71,19 @@ class Watch:
             if fault.kind != "drop_out":  # its freshness says so already
                 words = fault.words(self._since(step.site, fault.since_step), VOCABULARY[fault.channel].unit)
                 faults[names[fault.zone]].append(words)
+        self._take_units(step, faults)
         return replace(step, values=clean, faults=tuple(tuple(said) for said in faults.values()))
+
+    def _take_units(self, step: SiteStep, faults: Mapping[str, list[str]]) -> None:
+        """Sensors that send another unit, which windows have kept out; the weather station's concern every zone."""
+        self._units[step.site] = len(step.units)
+        for unit in step.units:
+            is_site_wide = unit.zone == SITE_ZONE
+            for zone, said in faults.items():
+                if is_site_wide or zone == unit.zone:
+                    said.append(unit.words())
+            if unit.since_ms == step.end_ms:
+                self._tell(Event(step.end_ms, step.site, None if is_site_wide else unit.zone, "unit", unit.words()))
 
     def learn(self, step: SiteStep, indices: I64, errors: F32) -> None:
         """Take a step's rows without faults, and the errors ``[Z, M]`` that matured in them."""
@@ -90,13 +103,13 @@ class Watch:
 
     def faults_now(self) -> int:
         """How many sensors are faulty now."""
-        return len(self._faults.active(np.arange(len(self._faults))))
+        return len(self._faults.active(np.arange(len(self._faults)))) + sum(self._units.values())
 
     def state(self) -> dict[str, Any]:
         """Everything that was learned and told."""
         return {
             "faults": self._faults.state_dict(), "drift": self._drift.state_dict(), "counts": dict(self.counts),
-            "events": [asdict(event) for event in self.events],
+            "events": [asdict(event) for event in self.events], "units": dict(self._units),
         }  # fmt: skip
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -104,6 +117,7 @@ class Watch:
         self._faults.load_state_dict(state["faults"])
         self._drift.load_state_dict(state["drift"])
         self.counts = Counter(state["counts"])
+        self._units = dict(state["units"])
         for told in self._told.values():
             told.clear()
         for event in state["events"]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SCHEMA_VERSION", "DeadLetter", "DeviceRow", "DeviceRows", "SiteStep"]
+__all__ = ["SCHEMA_VERSION", "DeadLetter", "DeviceRow", "DeviceRows", "SiteStep", "UnitFault"]
 
 Column = npt.NDArray[Any]
 
@@ -82,6 +82,34 @@ class DeviceRows(Sequence[DeviceRow]):
         return f"DeviceRows({list(self)})"
 
 
+class UnitFault(NamedTuple):
+    """A sensor that sends another unit than its metric's, a share of 1 or °F, since the row that ends at ``since_ms``;
+    ``low`` and ``high`` are what it said until then.
+    """
+
+    zone: str
+    device: str
+    metric: str
+    is_share: bool
+    low: float
+    high: float
+    since_ms: int
+
+    def words(self) -> str:
+        """One line for people.
+
+        >>> UnitFault("z1", "climate", "rh_pct", True, 0.62, 0.71, 0).words()
+        'z1/climate rh_pct looks like a share (0.62 to 0.71): send percent'
+        """
+        said, wanted = ("a share", "percent") if self.is_share else ("°F", "°C")
+        return f"{self.sensor} looks like {said} ({self.low:.4g} to {self.high:.4g}): send {wanted}"
+
+    @property
+    def sensor(self) -> str:
+        """Its zone, device and metric."""
+        return f"{self.zone}/{self.device} {self.metric}"
+
+
 @dataclass(frozen=True, slots=True)
 class SiteStep:
     """All rows of a site that end at ``end_ms``; zones sorted by name, ``Z`` may be 0 (only a weather station)."""
@@ -96,6 +124,7 @@ class SiteStep:
     schema_version: int = SCHEMA_VERSION
     step_ms: int = 0  # how long the row is; 0 where nobody asks
     faults: Sequence[Sequence[str]] = ()  # [Z], what is wrong with a zone's sensors; () where nobody looked
+    units: tuple[UnitFault, ...] = ()  # the site's sensors of another unit: their values are in no zone's row
 
 
 class DeadLetter(NamedTuple):

@@ -61,6 +61,23 @@ def test_bad_messages_are_in_the_log_and_the_stream_goes_on(gateway: GatewayProc
     assert gateway.stop() == 0
 
 
+def test_a_topic_that_nothing_reads_is_counted(gateway: GatewayProcess) -> None:
+    """Outside of hothouse/v1/ too, with one letter; also where the session is from a gateway that asked for less."""
+    wrong = f"hothouse/{gateway.site}/z1/climate/sample"
+    gateway.start("--topics", "")
+    assert gateway.stop() == 0
+    gateway.start()
+    with device(gateway.address) as publish:
+        publish([(wrong, b"{}"), *gateway.messages(range(3)), (wrong, b"{}")])
+    until(lambda: gateway.status().get("other_topics", 0) >= 2 and len(gateway.seqs()) >= 3)
+    assert gateway.seqs() == list(range(3))
+    log = SqliteLog(gateway.log_path)
+    refused = [r for r in log.read(partition_of("_unknown", 4), 0, 1000) if wrong.encode() in r.payload]
+    log.close()
+    assert len(refused) == 1
+    assert gateway.stop() == 0
+
+
 def test_messages_wait_while_the_gateway_is_away(gateway: GatewayProcess) -> None:
     """What is published after SIGTERM arrives with the next start, in its order: the session outlives the connection.
 

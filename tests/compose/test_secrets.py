@@ -69,6 +69,7 @@ def test_a_login_writes_for_its_devices_and_reads_nothing(deploy: Path) -> None:
     ]  # fmt: skip
     assert "topic write hothouse/v1/_clock" in by_login["house"]
     assert [login for login, lines in by_login.items() if any(" read " in line for line in lines)] == ["gateway"]
+    assert "topic read hothouse/#" in by_login["gateway"]
     assert not any("#" in line or "+" in line for login in ("porch", "house") for line in by_login[login])
 
 

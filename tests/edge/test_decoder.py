@@ -47,7 +47,7 @@ def test_another_wire_format_is_one_more_decoder() -> None:
     """The gateway subscribes to its topics, the intake asks it by prefix; our own topics stay ours."""
     decoders = (HothouseDecoder(), Celsius())
     gateway = Gateway(GatewaySettings(broker=MqttAddress(port=1)), MemoryLog(), ReplayedClock(NOW), decoders=decoders)
-    assert gateway._link._topics == ["hothouse/v1/#", "plant/#"]
+    assert gateway._link._topics == ["hothouse/#", "plant/#"]
     intake = Intake(ReplayedClock(NOW), STEP_MS, decoders=decoders)
     records = intake.take([
         Message("plant/demo/t", b"21.5"), Message("plant/demo/t", b"warm"),

@@ -97,6 +97,37 @@ def test_bad_messages_are_refused_with_their_reason(payload: bytes, reason: str)
 
 
 @pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        (_body(ts=NOW // 1000), "before its receive time; is it in seconds?"),
+        (_body(ts=NOW * 1000), "after its receive time; is it in microseconds?"),
+        (_body(ts=NOW * 1_000_000), "after its receive time; is it in nanoseconds?"),
+        (_body(ts=NOW + 3_600_000), "after its receive time"),
+        (_body(ts=1), "before its receive time"),
+        (_body(values={"air_temp": 21.4}), "air_temp is not in the vocabulary; did you mean air_temp_c?"),
+        (_body(values={"RH_pct": 71.0}), "RH_pct is not in the vocabulary; did you mean rh_pct?"),
+        (_body(values={"moon_phase": 1}), "moon_phase is not in the vocabulary"),
+        (_body(values={"air_temp_c": 71.6}), "air_temp_c 71.6 °C, allowed -20 to 60; is it in °F?"),
+        (_body(values={"air_temp_c": 999}), "air_temp_c 999.0 °C, allowed -20 to 60"),
+    ],
+)
+def test_a_refusal_asks_for_the_likely_mistake(payload: bytes, words: str) -> None:
+    """Seconds, micro- and nanoseconds, a misspelt metric and °F are asked for; what is none of these is not."""
+    (refusal,) = decode(TOPIC, payload, NOW).refusals
+    assert refusal.detail.endswith(words)
+
+
+def test_a_message_of_unknown_metrics_gets_a_few_suggestions() -> None:
+    """To look for the nearest name takes longer than to refuse: a message cannot ask for thousands."""
+    points = [{"ts": NOW, "seq": n, "values": {f"air_temp_c{n}x": 20.0}} for n in range(200)]
+    refusals = decode(TOPIC, json.dumps({"boot": BOOT, "samples": points}).encode(), NOW).refusals
+    assert len(refusals) == 200
+    assert 1 <= sum("did you mean" in refusal.detail for refusal in refusals) <= 3
+    many = decode(TOPIC, _body(values={f"air_temp_c{n}x": 20.0 for n in range(200)}), NOW).refusals[0].detail
+    assert many.count("did you mean") <= 3
+
+
+@pytest.mark.parametrize(
     "topic",
     ["", "hothouse/v1/s/z/sample", "hothouse/v2/s/z/d/sample", "hothouse/v1/_s/z/d/sample", "hothouse/v1/s/z/d/other"],
 )

@@ -127,6 +127,8 @@ def test_nothing_after_an_origin_is_used_of_the_file(real, tmp_path):
             time, *cells = lines[i].split(",")
             lines[i] = ",".join([time, *(cell and f"{float(cell) * 1.5 + 10:.3f}" for cell in cells)])
         (tmp_path / path.name).write_text("\n".join([header, *lines]))
+    # A quarter of the humidity is beyond 100 % then, which is an error unless somebody says that it is in percent.
+    (tmp_path / "recording.toml").write_text('[columns]\nrh_pct = { metric = "rh_pct", unit = "%" }')
     altered = replay(read_table(tmp_path), OPTIONS)
     before = forecasts.origin_ms <= table.start_ms + cut
     assert before.any()
@@ -289,6 +291,28 @@ def test_what_cannot_be_forecast_is_told(tmp_path):
         replay(read_table(folder), OPTIONS)
     with pytest.raises(HothouseError, match="warm-up"):
         replay(read_table(made_up(tmp_path / "short", days=1)), OPTIONS)
+
+
+def test_the_command_says_what_it_leaves_out_and_refuses_a_target_of_another_unit(tmp_path):
+    """One line a column and file, markup-free, with what to write into recording.toml; an error is one sentence."""
+    path = tmp_path / "r" / "a.csv"
+    path.parent.mkdir()
+    times = [f"2022-03-25 {n // 4:02d}:{n % 4 * 15:02d}" for n in range(96)]
+    path.write_text(
+        "\n".join(["time,t_air_c,out_t_c", *(f'{time},{20 + n % 3},"5,1"' for n, time in enumerate(times))])
+    )
+    command = ["backtest", str(path.parent), "--out", str(tmp_path / "p.csv"), "--warmup", "12h"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0
+    (line,) = [line for line in done.output.splitlines() if "out_t_c" in line]
+    assert line == (
+        "a.csv: column out_t_c: 96 of 96 cells have a decimal comma, such as '5,1', and are left out; "
+        'say decimal = "," in recording.toml'
+    )
+    path.write_text("\n".join(["time,t_air_c,out_t_c", *(f"{time},{70 + n % 9},4" for n, time in enumerate(times))]))
+    refused = CliRunner().invoke(app, command)
+    assert refused.exit_code == 1
+    assert 't_air_c = { metric = "air_temp_c", unit = "°F" } in recording.toml, under [columns]' in refused.output
 
 
 def test_the_sun_stands_highest_at_noon_and_is_unknown_without_a_place():

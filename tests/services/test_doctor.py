@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from edge.reading import VOCABULARY, Sample
 from services.cli import doctor, doctor_servers
 from services.cli.check import Check, State
 from services.cli.doctor import examine
 from services.config import load_settings
+from services.ingest.windows import PartitionWindows
+from services.store.deadletters import DeadLetters
 from tests.conftest import require_env
 from tests.patience import patience_s
+from tests.services.ingest.samples import STEP, T0, record, sample
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +77,28 @@ def test_a_data_folder_that_cannot_be_made_fails(tmp_path: Path) -> None:
     check = check_of("data folder", data_dir=tmp_path / "file" / "data")
     assert check.state is State.FAIL
     assert "data_dir" in check.advice
+
+
+def test_a_sensor_of_another_unit_is_named_until_it_is_mended(tmp_path: Path) -> None:
+    """From the newest dead letter about it, in any partition; a data folder without letters is not judged."""
+    settings = load_settings(api={"port": 0})
+    assert "units" not in {check.name for check in examine(settings)}
+    rows = {zone: [wet(zone, n, 0.62) for n in range(20)] for zone in ("z1", "z2")}
+    rows["z2"] += [wet("z2", n, 71.0) for n in range(20, 25)]
+    for partition, samples in enumerate(rows.values()):
+        windows = PartitionWindows(STEP, 0, 60_000, VOCABULARY)
+        found = windows.feed([record(n, [each]) for n, each in enumerate(samples)])
+        with DeadLetters(settings.storage, partition) as letters:
+            letters.put(found.dead_letters)
+    check = check_of("units")
+    assert check.state is State.WARN
+    assert check.found == "z1/climate rh_pct looks like a share (0.62 to 0.62): send percent"
+    assert "hothouse change" in check.advice
+
+
+def wet(zone: str, number: int, rh_pct: float) -> Sample:
+    """One sample a row."""
+    return sample(T0 + number * STEP, number, zone, rh_pct=rh_pct)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_a_mapping_file_is_read(tmp_path: Path) -> None:
     [
         ("[columns]\nx = 'no_metric'", "no_metric, which is not in the vocabulary"),
         ("[columns]\nx = { metric = 'rh_pct', device = 'a/b' }", "'a/b', which is not a name"),
-        ("[columns]\nx = { metric = 'rh_pct', unit = 'K' }", "unknown field `unit`"),
+        ("[columns]\nx = { metric = 'rh_pct', units = 'K' }", "unknown field `units`"),
         ("zone = 'UTC'", "unknown field `zone`"),
         ("clock = 'sundial'", "sundial"),
         ("clock = ", "not valid TOML"),

@@ -398,3 +398,27 @@ def test_live_scores_count_every_matured_forecast(tmp_path: Path) -> None:
             shard.step()
     table = shard.stats()["scores"][0]["air_temp_c"]
     assert 0 < table[5]["n"] < table[10]["n"]
+
+
+def test_a_sensor_of_another_unit_degrades_the_forecast_also_after_a_restart(tmp_path: Path) -> None:
+    """After its first hour it is named in `degraded`, in the figures and in one dead letter; a restart repeats none."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    for n in range(24):
+        rig.log.append(new_records([[sample(T0 + n * STEP, n, rh_pct=0.7, air_temp_c=20.0, co2_ppm=500.0)]]))
+        shard.step()
+        shard.step()
+        if n == 16:
+            shard.close()
+            shard = rig.shard()
+    words = "z1/climate rh_pct looks like a share (0.7 to 0.7): send percent"
+    told = {f["origin_ms"]: words in f["degraded"] for f in rig.board.published}
+    assert [told[T0 + n * STEP] for n in range(23)] == [n >= 12 for n in range(23)]
+    assert rig.board.published[-1]["now"]["rh_pct"] is None
+    stats = shard.stats()
+    assert (stats["sensor_faults"], stats["sensor_faults_now"]) == ({"unit": 1}, 1)
+    assert [(event["kind"], event["words"]) for event in stats["events"]] == [("unit", words)]
+    shard.close()
+    assert [(letter.reason, letter.topic) for letter in rig.letters()] == [
+        ("unit", "hothouse/v1/demo/z1/climate/sample")
+    ]

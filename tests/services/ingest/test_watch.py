@@ -1,5 +1,7 @@
 """What a partition tells of failing sensors and drift, and keeps out of learning."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from edge.reading import VOCABULARY
 from models.spec import ForecastSpec, Place
 from services.ingest.forecasting import zone_forecasts
 from services.ingest.watch import KEPT_EVENTS, Event, Watch
-from services.store.rows import SiteStep
+from services.store.rows import SiteStep, UnitFault
 from tests.services.ingest.samples import T0
 
 SPEC = ForecastSpec(tuple(VOCABULARY), ("air_temp_c", "rh_pct"), (60, 120), 1_800_000, lookback_steps=48)
@@ -58,6 +60,23 @@ def test_a_stuck_sensor_is_kept_out_and_named():
     assert [(event.kind, event.zone, event.words) for event in made.events] == [("stuck", "south", words)]
     assert made.counts == {"stuck": 1}
     assert made.faults_now() == 1
+
+
+def test_a_sensor_of_another_unit_is_named():
+    """In its own zone, the weather station's in every zone; operators are told once, also over a restart."""
+    made, again = watch(), watch()
+    share = UnitFault("south", "climate", "rh_pct", True, 0.62, 0.71, T0 + SPEC.step_ms)
+    hot = UnitFault("_site", "weather", "out_temp_c", False, 46.0, 58.0, T0 + SPEC.step_ms)
+    first, second, *_ = steps()
+    take(made, first)
+    told = take(made, replace(second, units=(share, hot)))
+    assert told.faults == ((hot.words(),), (share.words(), hot.words()), (hot.words(),))
+    assert [(event.kind, event.zone) for event in made.events] == [("unit", "south"), ("unit", None)]
+    again.load(made.state())
+    assert again.faults_now() == made.faults_now() == 2
+    take(again, replace(second, end_ms=second.end_ms + SPEC.step_ms, units=(share,)))
+    assert again.counts == {"unit": 2}
+    assert again.faults_now() == 1
 
 
 def test_faults_do_not_push_out_a_drift():
