@@ -193,6 +193,7 @@ class System:
             "--host", self.mqtt_host, "--port", str(self.mqtt_port), "--client-id", settings.mqtt.client_id,
             "--clock", self._receive_clock, "--step-s", str(settings.stream.step_s),
             "--status-file", str(self._gateway_status_file), "--mqtt", "5" if self.mqtt_v5 else "3.1.1",
+            "--stop-with-stdin",
         ]  # fmt: skip
         if self.mqtt_username:
             command += ["--username", self.mqtt_username]
