@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from services.config import LearnSettings
-from services.errors import ArtefactError, HothouseError, RegistryError, TrainingError
+from services.errors import ArtefactError, HothouseError, RegistryError, RegistryRefusedError, TrainingError
 from services.learn.champion import Champion, Slot
 from services.learn.lookout import Lookout
 from services.learn.proving import Prover, Proving
@@ -293,12 +293,14 @@ class Retrainer:
     def _outlast(self, work: Callable[[], str]) -> str:
         """Do something with what was trained; it is tried for as long as a training may take while MLflow is away.
 
-        Raises :class:`RegistryError` when that is over, or all ends.
+        Raises :class:`RegistryError` when that is over, or all ends, and at once where MLflow refuses.
         """
         began_s, pause_s = self._monotonic_s(), REGISTER_S
         while True:
             try:
                 return work()
+            except RegistryRefusedError:
+                raise
             except RegistryError as error:
                 self._standing.errors["training"] = f"a trained challenger waits for MLflow: {error.message}"
                 if self._monotonic_s() - began_s > self._settings.timeout_s or self._stopping.wait(pause_s):
@@ -333,7 +335,7 @@ class Retrainer:
             counts.forced += candidate["forced"]
 
     def _fail(self, run: dict[str, Any], error: Exception) -> None:
-        message = error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+        message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
         if not isinstance(error, HothouseError):
             _log.exception("a retraining failed")
         run |= {"result": "failed", "error": message}
@@ -354,7 +356,7 @@ class Retrainer:
             try:
                 work()
             except Exception as error:  # a thread that died would stop the learning without a word
-                message = error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+                message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
                 if message != self._standing.errors.get(name):  # it comes again with every turn
                     _log.warning("the retrainer's loop: %s", message, exc_info=True)
                 self._standing.errors[name] = message
