@@ -247,6 +247,11 @@ class ApiSettings(_Section):
 
     host: str = Field("127.0.0.1", description="Address to listen on; loopback unless you say otherwise.")
     port: int = Field(8000, ge=0, le=65535, description="Port; 0: a free one.")
+    route: str = Field(
+        "/", pattern=r"^/([A-Za-z0-9._-]{1,64}(/[A-Za-z0-9._-]{1,64})*)?$",
+        description="Path that the API answers under; installations on one Ray cluster need one each. The page needs "
+        "`/`.",
+    )  # fmt: skip
     replicas: int = Field(1, ge=1, le=32, description="API replicas.")
     read_key_file: Path | None = Field(
         None, description="File with a key that readers must send; none: reading is open."
