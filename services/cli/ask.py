@@ -12,6 +12,7 @@ from services.cli.base import console, errors, options_of, print_json
 from services.cli.client import Client, connect
 from services.cli.tables import component_table, forecast_view, model_view
 from services.errors import HothouseError
+from services.messages import RETRAINER_ACTOR
 from services.observe.timeline import event_line
 
 __all__ = ["register"]
@@ -60,7 +61,9 @@ def predict(
 
 
 def status(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
-    """Say whether the system is ready, which model serves, what the parts count, and what went wrong last."""
+    """Say whether the system is ready, which model serves, when the next training can begin and why then, what the
+    parts count, and what went wrong last.
+    """
     client = _client(ctx, url)
     answer = client.get("/status")
     if as_json:
@@ -72,6 +75,8 @@ def status(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None
     console.print(f"{client.url} is {state}; {health['zones_usable']} of {health['zones']} zones; model {serving}")
     for reason in health["reasons"]:
         console.print(f"  {reason}", markup=False, highlight=False)
+    if words := answer["components"].get(RETRAINER_ACTOR, {}).get("next_training"):
+        console.print(f"next training {words}", markup=False, highlight=False, soft_wrap=True)
     console.print(component_table(answer["components"]))
     for error in answer["errors"]:
         errors.print(f"last error of {error}", markup=False, highlight=False)

@@ -12,17 +12,19 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 from services.config import Settings
 from services.errors import ArtefactError, PromotionRefusedError
 from services.forecast_spec import forecast_spec
-from services.learn.records import Candidate, ModelRow, Shadow, tags_of
+from services.learn.records import Candidate, ModelRow, Pruned, Shadow, tags_of
 from services.messages import ONLINE_VERSION
 
 # MLflow reads these when it is imported: nothing on the terminal, nothing sent anywhere, and a server that is away is
@@ -39,6 +41,7 @@ for _name, _value in {
 from mlflow import MlflowClient  # noqa: E402
 from mlflow.entities import Metric, Param, Run  # noqa: E402
 from mlflow.exceptions import MlflowException  # noqa: E402
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository  # noqa: E402
 
 from services.learn.listing import Listing  # noqa: E402
 from services.learn.mlflow_errors import translated  # noqa: E402
@@ -47,6 +50,8 @@ for _name in ("mlflow", "alembic"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 __all__ = ["REGISTRY_FILE", "Registry", "check_files", "open_registry"]
+
+_log = logging.getLogger(__name__)
 
 MODEL = "hothouse"
 CANDIDATE = "candidate.json"
@@ -125,6 +130,33 @@ class Registry:
         """Record why a model was taken out of service, or is about to be."""
         self._tag(version, withdrawn=reason)
 
+    def pruned(self, version: str) -> str:
+        """Why the files of a version are not kept any more, in a sentence; empty where they are."""
+        with self._mlflow() as client:
+            return _pruned_words(client.get_model_version(MODEL, _number(version)).tags)
+
+    def mark_pruned(self, version: str, pruned: Pruned | None) -> None:
+        """Record that a version cannot serve any more because its files are being removed, or that they stay."""
+        self._tag(version, pruned=pruned)
+
+    def remove_files(self, version: str) -> None:
+        """Remove a version's artefact and MLflow's copy of it; may be called again. Its record and recipe stay.
+
+        The caller has marked it, and seen that nobody uses it. Raises ``OSError`` where files cannot be removed.
+        """
+        with self._mlflow() as client:
+            found = client.get_model_version(MODEL, _number(version))
+            folder = Path(json.loads(found.tags.get("folder", '""')))
+            models = (self._storage / "models").resolve()
+            if folder.resolve().parent == models:  # a tag may say anything
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(folder)
+            uri = client.get_run(found.run_id).info.artifact_uri
+            try:
+                get_artifact_repository(uri, tracking_uri=self._uri).delete_artifacts("model")
+            except NotImplementedError:
+                _log.info("MLflow's artifact store at %s cannot remove files", uri)
+
     def champion(self) -> str:
         """The version that should serve; ``online`` while none was promoted."""
         with self._mlflow() as client:
@@ -137,9 +169,10 @@ class Registry:
         return f"v{version}" if version else ONLINE_VERSION
 
     def folder(self, version: str) -> Path:
-        """The artefact of a version, its files checked; raises :class:`ArtefactError` when it is torn or gone."""
+        """The artefact of a version, its files checked; :class:`ArtefactError` when it is torn, pruned or gone."""
         with self._mlflow() as client:
             tags = client.get_model_version(MODEL, _number(version)).tags
+        _check_kept(tags)
         folder = Path(json.loads(tags["folder"]))
         check_files(folder, json.loads(tags["weights_sha256"]))
         return folder
@@ -295,6 +328,19 @@ def check_files(folder: Path, weights_sha256: str) -> None:
         raise ArtefactError(f"the artefact in {folder} cannot be read: {error}") from error
     if found != weights_sha256:
         raise ArtefactError(f"the weights in {folder} are not those that were registered (SHA-256 {found[:12]}...)")
+
+
+def _pruned_words(tags: Mapping[str, str]) -> str:
+    pruned: Pruned | None = json.loads(tags.get("pruned", "null"))
+    if pruned is None:
+        return ""
+    day = f"{datetime.fromtimestamp(pruned['at_ms'] / 1000, UTC):%Y-%m-%d}"
+    return f"its files were pruned on {day}: only models in use and the newest (learn.keep_models) keep theirs"
+
+
+def _check_kept(tags: Mapping[str, str]) -> None:
+    if words := _pruned_words(tags):
+        raise ArtefactError(words, "`hothouse retrain` trains another one; its recipe and figures are still recorded.")
 
 
 def _number(version: str) -> str:
