@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from edge.broker import BrokerError, LocalBroker
 from edge.log import Log, LogError
@@ -28,6 +28,9 @@ from services.interrupts import deferred_interrupts
 from services.log import gateway_options, open_settings_log
 from services.state_lock import StateLock
 from services.supervise import ChildProcess
+
+if TYPE_CHECKING:
+    from services.runtime import RayRuntime
 
 __all__ = ["System"]
 
@@ -76,6 +79,7 @@ class System:
         self._say = say
         self._parts = ExitStack()
         self._serving: Any = None
+        self._runtime: RayRuntime | None = None
         self._ingress: dict[str, Any] = {}
         self._shard_stop_s = SHARD_ABANDON_S
         self._handles: list[Any] = []  # actors live as long as their handles
@@ -115,7 +119,7 @@ class System:
 
         settings = self.settings
         self._parts.enter_context(FolderLock(settings.data_dir))
-        self._parts.enter_context(StateLock(settings.storage, _end_this_process, say=self._say))
+        self._parts.enter_context(StateLock(settings.storage, self._lost, say=self._say))
         settings.logs_dir.mkdir(exist_ok=True)
         if not settings.mqtt.host and settings.mqtt.gateway == "here":
             self._say("starting a local MQTT broker")
@@ -124,7 +128,8 @@ class System:
             self.mqtt_password_file, self.mqtt_v5 = broker.password_file, broker.address.v5
         warming = self._start_warming()
         self._say("starting Ray")
-        runtime = self._parts.enter_context(RayRuntime(settings))
+        runtime = self._runtime = RayRuntime(settings)
+        self._parts.enter_context(runtime)
         self._start_parts()
         self._ingress = asdict(runtime.ingress)
         self._report()
@@ -143,6 +148,14 @@ class System:
         }
         run_file.write_text(json.dumps({"url": self.url, "pid": os.getpid(), "mqtt": mqtt}) + "\n")
         self._parts.callback(run_file.unlink, missing_ok=True)
+
+    def _lost(self) -> None:
+        """Another process has taken our state over: end, as an operator would have us do. What our parts still write
+        is fenced by the epochs of snapshots.
+        """
+        if self._runtime is not None:
+            self._runtime.abandon()
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def _start_warming(self) -> _Thread | None:
         if self._warm_up is None:
@@ -208,11 +221,6 @@ class System:
         self.gateway = ChildProcess("gateway", command, self.settings.logs_dir / "gateway.log")
         self.gateway.start()
         self._parts.callback(self.gateway.stop)
-
-
-def _end_this_process() -> None:
-    """As an operator would: parts stop in order, and write nothing that the new owner's epochs fence off."""
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _start_shards(settings: Settings) -> list[Any]:

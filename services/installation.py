@@ -33,7 +33,7 @@ def installation_of(storage: Path) -> str:
             try:
                 beside.write_text(secrets.token_hex(_ID_LENGTH // 2) + "\n")
                 with suppress(FileExistsError):  # another process was first: its id holds
-                    os.link(beside, path)
+                    _publish(beside, path)
             finally:
                 beside.unlink(missing_ok=True)
         found = path.read_text().strip()
@@ -44,6 +44,17 @@ def installation_of(storage: Path) -> str:
             f"{path} holds no id of an installation", "Remove it while nothing runs: the next start makes another."
         )
     return found
+
+
+def _publish(beside: Path, path: Path) -> None:
+    """Give a whole file its name, which it gets once; raises ``FileExistsError`` where that is taken."""
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        with path.open("x") as file:
+            file.write(beside.read_text())
 
 
 def namespace_of(settings: Settings) -> str:

@@ -105,6 +105,7 @@ class RayRuntime:
         self._settings = settings
         self._data_dir = settings.data_dir.absolute()
         self._folder: Path | None = None
+        self._abandoned = False
         self._environment_before: dict[str, str | None] = {}
         self.ingress = Ingress("cluster", "the cluster's own ingress is used") if self.joins else probe_ingress()
 
@@ -219,8 +220,14 @@ class RayRuntime:
         self._environment_before = {}
         _quietly(_reread_environment)
 
+    def abandon(self) -> None:
+        """Another process owns our state now: what has our names on the cluster is its own, and stays."""
+        self._abandoned = True
+
     def _delete_application(self) -> None:
         """Serve itself belongs to the cluster, the application on it is ours."""
+        if self._abandoned:
+            return
         if serve := sys.modules.get("ray.serve"):
             serve.delete(app_name_of(self._settings))
 

@@ -28,6 +28,16 @@ def test_threads_make_one_id(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [INSTALLATION_FILE]
 
 
+def test_an_id_is_made_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares of some servers have none; the id is made once there, too."""
+
+    def no_links(*_: object) -> None:
+        raise PermissionError("Operation not permitted")
+
+    monkeypatch.setattr("os.link", no_links)
+    assert installation_of(tmp_path) == installation_of(tmp_path)
+
+
 def test_two_installations_share_no_name_on_a_cluster(tmp_path: Path) -> None:
     """Namespaces differ, and so do Serve's applications; on a runtime of our own the application has its plain name."""
     joined = [load_settings(data_dir=tmp_path / name, ray={"address": "head:6379"}) for name in ("a", "b")]
