@@ -12,7 +12,6 @@ from services.cli.base import console, errors, options_of, print_json
 from services.cli.client import Client, connect
 from services.cli.tables import component_table, forecast_view, model_view
 from services.errors import HothouseError
-from services.messages import RETRAINER_ACTOR
 from services.observe.timeline import event_line
 
 __all__ = ["register"]
@@ -75,7 +74,7 @@ def status(ctx: typer.Context, url: Url = None, as_json: AsJson = False) -> None
     console.print(f"{client.url} is {state}; {health['zones_usable']} of {health['zones']} zones; model {serving}")
     for reason in health["reasons"]:
         console.print(f"  {reason}", markup=False, highlight=False)
-    if words := answer["components"].get(RETRAINER_ACTOR, {}).get("next_training"):
+    if words := answer["components"].get("retrainer", {}).get("next_training"):
         console.print(f"next training {words}", markup=False, highlight=False, soft_wrap=True)
     console.print(component_table(answer["components"]))
     for error in answer["errors"]:

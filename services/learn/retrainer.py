@@ -219,7 +219,8 @@ class Retrainer:
         wait = self._wait(self._standing.models)
         newest_ms = self._proving.newest_ms
         if wait is None or wait.is_over(newest_ms, urgent=False):
-            return from_now_s, words if from_now_s is None else f"{_span(from_now_s)}: {words}"
+            timed = from_now_s is not None and self._triggers.has_model  # a first one waits for rows, not for a time
+            return from_now_s, f"{_span(from_now_s or 0)}: {words}" if timed else words
         if from_now_s is None or not newest_ms:
             return None, f"{words}; and none begins before: {wait.why}"
         from_now_s = max(from_now_s, (wait.until_ms - newest_ms) / 1000)  # where rows come as fast as time goes by

@@ -214,6 +214,7 @@ def test_registry_is_left_alone_until_there_is_history(
         retrainer.retrain_if_due()
         clock.now_s += 0.2
     assert len(looks) == 5
+    assert retrainer.status()["next_training"] == "once there are 2 days of history"
     assert lists == []
     cluster.results = [True]
     retrainer.trigger("now")
