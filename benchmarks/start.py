@@ -29,7 +29,8 @@ from services.app import System
 from services.config import Settings, load_settings
 from services.demo.watch import Watch
 from services.forecast_spec import forecast_spec
-from services.messages import NAMESPACE, SLOT_ACTOR
+from services.installation import namespace_of
+from services.messages import SLOT_ACTOR
 
 START_MS = 1_709_251_200_000
 DAY_MS = 86_400_000
@@ -53,12 +54,12 @@ def save_model(settings: Settings) -> None:
     artefact.save(folder, QuantileNetwork(spec), golden, trained_on={}, seed=0, metrics={})
 
 
-def swap_to(folder: Path, timeout_s: float = 60.0) -> None:
+def swap_to(settings: Settings, timeout_s: float = 60.0) -> None:
     """Put the artefact in the slot, and wait until every replica serves it."""
     import ray
 
-    slot = ray.get_actor(SLOT_ACTOR, NAMESPACE)
-    ray.get(slot.set.remote(VERSION, str(folder)), timeout=10)
+    slot = ray.get_actor(SLOT_ACTOR, namespace_of(settings))
+    ray.get(slot.set.remote(VERSION, str(settings.storage / "models" / VERSION)), timeout=10)
     deadline_s = time.monotonic() + timeout_s
     while True:
         replicas = ray.get(slot.status.remote(), timeout=10)["replicas"].values()
@@ -107,7 +108,7 @@ def main() -> None:
             maker = multiprocessing.get_context("spawn").Process(target=save_model, args=(settings,))
             maker.start()
             maker.join()
-            swap_to(settings.storage / "models" / VERSION)
+            swap_to(settings)
             looks = []
             for _ in range(options.looks):
                 time.sleep(LOOK_EVERY_S)

@@ -46,6 +46,7 @@ class KafkaSource:
         self._lock = threading.Lock()
         self._waiting = 0
         self._durable: dict[TopicPartition, int] = {}
+        self._failures = 0  # since Kafka answered last
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kafka-source", daemon=True)
 
@@ -59,16 +60,15 @@ class KafkaSource:
         self._thread.join(self._address.timeout_s)
 
     def _run(self) -> None:
-        attempt = 0
         while not self._stop.is_set():
             try:
                 self._read()
             except (kafka_errors.KafkaError, OSError) as error:
-                attempt += 1
+                self._failures += 1
                 if str(error) != self.last_error:
                     _logger.warning("%s cannot be read, trying again: %s", self._address, error)
                 self.last_error = f"{self._address}: {error}"
-                self._stop.wait(delay_s(attempt, 0.5))
+                self._stop.wait(delay_s(self._failures, 0.5))
 
     def _read(self) -> None:
         consumer = KafkaConsumer(
@@ -90,7 +90,7 @@ class KafkaSource:
                 if time.monotonic() >= commit_s:
                     commit_s = time.monotonic() + _COMMIT_S
                     committed = self._commit(consumer, committed)
-                self.last_error = ""
+                self.last_error, self._failures = "", 0
             self._commit(consumer, committed)
         finally:
             consumer.close(autocommit=False, timeout_ms=1000)

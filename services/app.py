@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from edge.broker import BrokerError, LocalBroker
 from edge.log import Log, LogError
@@ -25,7 +26,11 @@ from services.errors import StartError
 from services.folder import FolderLock
 from services.interrupts import deferred_interrupts
 from services.log import gateway_options, open_settings_log
+from services.state_lock import StateLock
 from services.supervise import ChildProcess
+
+if TYPE_CHECKING:
+    from services.runtime import RayRuntime
 
 __all__ = ["System"]
 
@@ -74,6 +79,7 @@ class System:
         self._say = say
         self._parts = ExitStack()
         self._serving: Any = None
+        self._runtime: RayRuntime | None = None
         self._ingress: dict[str, Any] = {}
         self._shard_stop_s = SHARD_ABANDON_S
         self._handles: list[Any] = []  # actors live as long as their handles
@@ -113,6 +119,7 @@ class System:
 
         settings = self.settings
         self._parts.enter_context(FolderLock(settings.data_dir))
+        self._parts.enter_context(StateLock(settings.storage, self._lost, say=self._say))
         settings.logs_dir.mkdir(exist_ok=True)
         if not settings.mqtt.host and settings.mqtt.gateway == "here":
             self._say("starting a local MQTT broker")
@@ -121,7 +128,8 @@ class System:
             self.mqtt_password_file, self.mqtt_v5 = broker.password_file, broker.address.v5
         warming = self._start_warming()
         self._say("starting Ray")
-        runtime = self._parts.enter_context(RayRuntime(settings))
+        runtime = self._runtime = RayRuntime(settings)
+        self._parts.enter_context(runtime)
         self._start_parts()
         self._ingress = asdict(runtime.ingress)
         self._report()
@@ -140,6 +148,14 @@ class System:
         }
         run_file.write_text(json.dumps({"url": self.url, "pid": os.getpid(), "mqtt": mqtt}) + "\n")
         self._parts.callback(run_file.unlink, missing_ok=True)
+
+    def _lost(self) -> None:
+        """Another process has taken our state over: end, as an operator would have us do. What our parts still write
+        is fenced by the epochs of snapshots.
+        """
+        if self._runtime is not None:
+            self._runtime.abandon()
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def _start_warming(self) -> _Thread | None:
         if self._warm_up is None:
@@ -193,6 +209,7 @@ class System:
             "--host", self.mqtt_host, "--port", str(self.mqtt_port), "--client-id", settings.mqtt.client_id,
             "--topics", settings.mqtt.topics, "--clock", self._receive_clock, "--step-s", str(settings.stream.step_s),
             "--status-file", str(self._gateway_status_file), "--mqtt", "5" if self.mqtt_v5 else "3.1.1",
+            "--stop-with-stdin",
         ]  # fmt: skip
         if self.mqtt_username:
             command += ["--username", self.mqtt_username]

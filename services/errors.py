@@ -14,6 +14,7 @@ __all__ = [
     "LogError",
     "PromotionRefusedError",
     "RegistryError",
+    "RegistryRefusedError",
     "StartError",
     "TrainingError",
 ]
@@ -28,6 +29,11 @@ class HothouseError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    @property
+    def words(self) -> str:
+        """The message and what to do next, in one line."""
+        return f"{self.message.rstrip('.')}. {self.hint}" if self.hint else self.message
 
 
 class ConfigError(HothouseError):
@@ -64,3 +70,7 @@ class PromotionRefusedError(HothouseError):
 
 class RegistryError(HothouseError):
     """The model registry (MLflow) does not answer; what serves goes on serving."""
+
+
+class RegistryRefusedError(RegistryError):
+    """The model registry answers, and refuses: the same request would be refused again."""

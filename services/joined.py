@@ -13,10 +13,9 @@ from typing import Any
 
 from services.config import Settings
 from services.errors import StartError
-from services.folder import LOCK_FILE
-from services.messages import NAMESPACE
+from services.installation import INSTALLATION_FILE, installation_of
 
-__all__ = ["api_host", "check_nodes", "end_earlier_run"]
+__all__ = ["api_host", "check_nodes", "check_serve", "end_earlier_run"]
 
 _log = logging.getLogger(__name__)
 GONE_S = 60.0
@@ -24,9 +23,9 @@ LOOK_S = 60.0
 
 
 def check_nodes(settings: Settings) -> None:
-    """Every node that runs work must see the data folder, and only one may where the log is a file.
+    """Every node that runs work must see this installation's state, and only one may where the log is a file.
 
-    Raises :class:`StartError`. The caller holds the data folder's lock, so that the lock's file is there.
+    Raises :class:`StartError`.
     """
     nodes = work_nodes()
     if not nodes:
@@ -38,7 +37,9 @@ def check_nodes(settings: Settings) -> None:
             f"the Ray cluster has {len(nodes)} nodes with CPUs, and a log in a file stands on one",
             'Set log.kind = "kafka".',
         )
-    blind = [address for address, sees in _who_sees(settings.data_dir / LOCK_FILE, nodes).items() if not sees]
+    here = installation_of(settings.storage)
+    found = _read_on(settings.storage / INSTALLATION_FILE, nodes)
+    blind = [address for address, there in found.items() if there != here]
     if blind:
         raise StartError(
             f"the Ray nodes {', '.join(sorted(blind))} do not see the data folder {settings.data_dir}",
@@ -57,22 +58,50 @@ def work_nodes() -> dict[str, str]:
     }
 
 
-def end_earlier_run() -> None:
-    """End the actors that a run before this one left, and wait until their names are free.
+def check_serve(port: int, route: str, application: str) -> None:
+    """HTTP of the cluster's Serve must be where it is looked for, and no other application answer on our ``route``.
+
+    Called once Serve runs. Raises :class:`StartError`.
+    """
+    found = _serve_details()
+    listens = int(found["http_options"]["port"])
+    if listens != port:
+        raise StartError(
+            f"Serve of the Ray cluster listens on port {listens} since it was started, not on {port}",
+            f"Set api.port = {listens}, or restart the cluster.",
+        )
+    for name, there in found["applications"].items():
+        if name != application and there["route_prefix"] == route and there["status"] != "DELETING":
+            raise StartError(
+                f"{name} on the Ray cluster already answers on the route {route}",
+                'Give each installation one of its own, such as api.route = "/north".',
+            )
+
+
+def _serve_details() -> dict[str, Any]:
+    from ray.serve.context import _get_global_client
+
+    details: dict[str, Any] = _get_global_client().get_serve_details()
+    return details
+
+
+def end_earlier_run(namespace: str) -> None:
+    """End the actors that a run of this installation before this one left, and wait until their names are free.
 
     A run that was killed takes its node with it, which the cluster only believes after half a minute; until then its
-    actors live on and keep their names. The caller holds the data folder's lock, so nobody uses them.
+    actors live on and keep their names. The caller holds the lock of the state, so nobody uses them; those of other
+    installations are in other namespaces.
     """
     import ray
 
     deadline_s = time.monotonic() + GONE_S
-    while left := _ours():
+    while left := _left(namespace):
         if time.monotonic() > deadline_s:
             raise StartError(f"the actors {', '.join(left)} of an earlier run do not end")
         for name in left:
             _log.warning("ending %s of an earlier run", name)
             with suppress(ValueError):  # it has just gone
-                ray.kill(ray.get_actor(name, namespace=NAMESPACE), no_restart=True)
+                ray.kill(ray.get_actor(name, namespace=namespace), no_restart=True)
         time.sleep(0.5)
 
 
@@ -83,23 +112,21 @@ def api_host() -> str:
     return str(ray.get_runtime_context().gcs_address).rsplit(":", 1)[0]
 
 
-def _ours() -> list[str]:
+def _left(namespace: str) -> list[str]:
     import ray
 
     found: list[dict[str, Any]] = ray.util.list_named_actors(all_namespaces=True)
-    return sorted(actor["name"] for actor in found if actor["namespace"] == NAMESPACE)
+    return sorted(actor["name"] for actor in found if actor["namespace"] == namespace)
 
 
-def _who_sees(path: Path, nodes: dict[str, str]) -> dict[str, bool]:
-    """Address -> whether the file is there, asked on each node."""
+def _read_on(path: Path, nodes: dict[str, str]) -> dict[str, str]:
+    """Address -> what the file says there, empty where there is none; asked on each node."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    is_there = ray.remote(num_cpus=0.01, max_retries=1)(_is_there)
+    read = ray.remote(num_cpus=0.01, max_retries=1)(_read)
     asked = {
-        address: is_there.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
-            str(path)
-        )
+        address: read.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(str(path))
         for node, address in nodes.items()
     }
     try:
@@ -109,5 +136,8 @@ def _who_sees(path: Path, nodes: dict[str, str]) -> dict[str, bool]:
     return dict(zip(asked, answers, strict=True))
 
 
-def _is_there(path: str) -> bool:
-    return Path(path).exists()
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""

@@ -11,12 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "APP_NAME", "BOARD_ACTOR", "DRIFTS", "FORECASTER_DEPLOYMENT", "NAMESPACE", "ONLINE_VERSION", "RETRAINER_ACTOR",
-    "SLOT_ACTOR", "Champion", "ForecastReply", "ForecastRequest", "ZoneForecast", "shard_actor",
+    "BOARD_ACTOR", "DRIFTS", "FORECASTER_DEPLOYMENT", "ONLINE_VERSION", "RETRAINER_ACTOR", "SLOT_ACTOR", "Champion",
+    "ForecastReply", "ForecastRequest", "ZoneForecast", "shard_actor",
 ]  # fmt: skip
 
-NAMESPACE = "hothouse"
-APP_NAME = "hothouse"
 FORECASTER_DEPLOYMENT = "Forecaster"
 BOARD_ACTOR = "board"
 SLOT_ACTOR = "slot"
@@ -33,7 +31,7 @@ I64 = npt.NDArray[np.int64]
 
 
 def shard_actor(index: int) -> str:
-    """The name of a shard actor in namespace ``hothouse``."""
+    """The name of a shard actor in the installation's namespace."""
     return f"shard-{index}"
 
 

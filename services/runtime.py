@@ -31,9 +31,9 @@ from typing import Any
 
 from services.config import Settings
 from services.errors import StartError
+from services.installation import app_name_of, namespace_of
 from services.interrupts import deferred_interrupts
 from services.joined import check_nodes, end_earlier_run
-from services.messages import APP_NAME, NAMESPACE
 
 __all__ = ["Ingress", "RayRuntime", "end_left_over", "free_port", "probe_ingress", "write_secret"]
 
@@ -105,6 +105,7 @@ class RayRuntime:
         self._settings = settings
         self._data_dir = settings.data_dir.absolute()
         self._folder: Path | None = None
+        self._abandoned = False
         self._environment_before: dict[str, str | None] = {}
         self.ingress = Ingress("cluster", "the cluster's own ingress is used") if self.joins else probe_ingress()
 
@@ -127,7 +128,7 @@ class RayRuntime:
             self._init()
             if self.joins:
                 check_nodes(self._settings)
-                end_earlier_run()
+                end_earlier_run(namespace_of(self._settings))
         except BaseException:
             self._leave()
             raise
@@ -160,7 +161,7 @@ class RayRuntime:
             import ray
 
         on_sigterm = signal.getsignal(signal.SIGTERM)
-        quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": NAMESPACE}
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": namespace_of(self._settings)}
         wanted = self._settings.ray
         try:
             if self._folder is None:
@@ -204,7 +205,7 @@ class RayRuntime:
         import ray
 
         if ray.is_initialized():
-            _within(SERVE_STOP_S, _delete_application if self.joins else _shutdown_serve)
+            _within(SERVE_STOP_S, self._delete_application if self.joins else _shutdown_serve)
             _within(RAY_STOP_S, ray.shutdown)
         if self._folder is not None:
             _end_processes_using(self._folder)
@@ -218,6 +219,17 @@ class RayRuntime:
                 os.environ[name] = value
         self._environment_before = {}
         _quietly(_reread_environment)
+
+    def abandon(self) -> None:
+        """Another process owns our state now: what has our names on the cluster is its own, and stays."""
+        self._abandoned = True
+
+    def _delete_application(self) -> None:
+        """Serve itself belongs to the cluster, the application on it is ours."""
+        if self._abandoned:
+            return
+        if serve := sys.modules.get("ray.serve"):
+            serve.delete(app_name_of(self._settings))
 
     def _write_record(self) -> None:
         record = {"pid": os.getpid(), "folder": str(self._folder)}
@@ -320,12 +332,6 @@ def _send_raylet_messages_to_the_log() -> None:
 def _shutdown_serve() -> None:
     if serve := sys.modules.get("ray.serve"):  # else the start was interrupted before it was imported
         serve.shutdown()
-
-
-def _delete_application() -> None:
-    """Serve itself belongs to the cluster, the application on it is ours."""
-    if serve := sys.modules.get("ray.serve"):
-        serve.delete(APP_NAME)
 
 
 def _within(patience_s: float, action: Callable[[], Any]) -> None:

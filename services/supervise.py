@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,18 +14,13 @@ FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 10.0
 HEALTHY_AFTER_S = 10.0
 
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-_PR_SET_PDEATHSIG = 1
-
-
-def _die_with_parent() -> None:
-    """Runs in the child before exec: even ``kill -9`` of the parent leaves no orphan (Linux only)."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
 
 class ChildProcess:
     """A supervised child; its output goes to ``log_file``, never to the terminal.
+
+    Its standard input is a pipe that ends when this process does, also by ``kill -9``: a child that must not outlive
+    us heeds it (:mod:`edge.lifeline`). Nothing of ours runs between fork and exec, where a process with threads may
+    wait for ever for a lock that another thread held.
 
     A child that ran at least ``HEALTHY_AFTER_S`` is restarted at once-ish; one that keeps dying waits twice as long
     each time, up to ``LONGEST_DELAY_S``. ``restarts`` counts how often it was started again.
@@ -73,24 +65,23 @@ class ChildProcess:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
         if self._watcher.is_alive():
             self._watcher.join(LONGEST_DELAY_S)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         self._log_file.parent.mkdir(parents=True, exist_ok=True)
+        before = self._process
+        if before is not None and before.stdin is not None:
+            before.stdin.close()
         with self._log_file.open("ab") as output:
             # A session of its own: Ctrl-C on the terminal reaches us only, and we stop the parts in order.
             return subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                preexec_fn=_die_with_parent,
+                self._command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
             )
 
     def _watch(self) -> None:
-        # The parent-death signal follows the thread that forks, so all forking happens in this long-lived one.
         delay_s = FIRST_DELAY_S
         try:
             self._process = self._spawn()

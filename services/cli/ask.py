@@ -68,7 +68,9 @@ def predict(
 
 
 def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_json: AsJson = False) -> None:
-    """Say whether the system is ready, which model serves, what the parts count, and what went wrong last."""
+    """Say whether the system is ready, which model serves, when the next training can begin and why then, what the
+    parts count, and what went wrong last.
+    """
     client = _client(ctx, url, key_file)
     answer = client.get("/status")
     if as_json:
@@ -80,6 +82,8 @@ def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_jso
     console.print(f"{client.url} is {state}; {health['zones_usable']} of {health['zones']} zones; model {serving}")
     for reason in health["reasons"]:
         console.print(f"  {reason}", markup=False, highlight=False)
+    if words := answer["components"].get("retrainer", {}).get("next_training"):
+        console.print(f"next training {words}", markup=False, highlight=False, soft_wrap=True)
     console.print(component_table(answer["components"]))
     for error in answer["errors"]:
         errors.print(f"last error of {error}", markup=False, highlight=False)

@@ -41,12 +41,15 @@ def replay_training(
         raise ConfigError(
             f"no model was registered in {settings.data_dir} yet", "Name the data folder: hothouse --data-dir DIR ..."
         )
-    candidate = open_registry(settings).candidate(version)
+    registry = open_registry(settings)
+    candidate = registry.candidate(version)
     recipe = candidate.get("recipe")
     if not recipe:
         raise TrainingError(f"{version} was registered without a recipe")
     changed = differing_versions(recipe)
     job = job_of(recipe)
+    if recipe["started_from"] and (gone := registry.pruned(job.champion)):
+        raise TrainingError(f"{version} began with the weights of {job.champion}, and {gone}")
     history = History(settings.storage, job.spec.channels, job.spec.step_ms // 1000)
     files = tuple(history.files(job.after_ms, job.to_ms))
     with (

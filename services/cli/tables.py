@@ -73,6 +73,9 @@ def model_view(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
             for target, minutes in MAE_SHOWN
         )
         reason = f"forced: {row['reason']}" if row["forced"] else row["reason"]
+        if row.get("pruned"):  # an older system does not say
+            day = datetime.fromtimestamp(row["pruned"]["at_ms"] / 1000, UTC)
+            reason = f"{reason}\nIts files were pruned on {day:%Y-%m-%d}; it cannot serve again."
         style = STYLES.get(row["stage"], "")
         parts += [
             Text(f"{row['version']}  {row['stage']}  made {made:%Y-%m-%d %H:%M} UTC, trained on {span}", style=style),

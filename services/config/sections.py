@@ -213,6 +213,10 @@ class LearnSettings(_Section):
         24.0, ge=0, le=24 * 60, description="Hours of live rows that a challenger is compared with the champion on; "
         "0: rows that were held back decide alone.",
     )  # fmt: skip
+    shadows: int = Field(
+        2, ge=1, le=16, description="Challengers that may be in shadow at once. The next training begins when the "
+        "newest has had that part of its time, by default half; with 1, after its verdict.",
+    )  # fmt: skip
     watch_hours: float = Field(
         48.0, ge=0, le=24 * 60, description="Hours of live rows that a new champion is compared with the one before it "
         "on; it goes if it is worse. 0: not at all.",
@@ -230,6 +234,10 @@ class LearnSettings(_Section):
     dropout: float = Field(0.2, ge=0, lt=1, description="Share of hidden values left out in training.")
     silence: float = Field(0.3, ge=0, lt=1, description="Share of channels taken away in training.")
     force_promote: bool = Field(False, description="Promote whatever the gate says (demonstrations only).")
+    keep_models: int = Field(
+        20, ge=0,
+        description="Newest models whose files are kept, besides those in use; the records of all stay. 0: all.",
+    )  # fmt: skip
     mlflow_uri: str = Field("", description="MLflow tracking server; empty: an SQLite file in the data folder.")
 
 
@@ -251,6 +259,11 @@ class ApiSettings(_Section):
 
     host: str = Field("127.0.0.1", description="Address to listen on; loopback unless you say otherwise.")
     port: int = Field(8000, ge=0, le=65535, description="Port; 0: a free one.")
+    route: str = Field(
+        "/", pattern=r"^/([A-Za-z0-9._-]{1,64}(/[A-Za-z0-9._-]{1,64})*)?$",
+        description="Path that the API answers under; installations on one Ray cluster need one each. The page needs "
+        "`/`.",
+    )  # fmt: skip
     replicas: int = Field(1, ge=1, le=32, description="API replicas.")
     read_key_file: Path | None = Field(
         None, description="File with a key that readers must send; none: reading is open."

@@ -26,13 +26,12 @@ from services.ingest.partition import PAST_HOURS
 from services.ingest.series import series_writer
 from services.ingest.shard import Shard, Window
 from services.ingest.snapshot import FencedError
+from services.installation import app_name_of, namespace_of
 from services.log import open_settings_log
 from services.messages import (
-    APP_NAME,
     BOARD_ACTOR,
     F32,
     FORECASTER_DEPLOYMENT,
-    NAMESPACE,
     ForecastReply,
     ForecastRequest,
     ZoneForecast,
@@ -67,10 +66,11 @@ class ShardActor:
     def __init__(self, settings: Settings, index: int, partitions: Sequence[int]) -> None:
         log_to_file(settings.logs_dir, shard_actor(index))
         self._series = series_writer(settings, partitions)
-        self._link = BoardLink(shard_actor(index))
+        self._link = BoardLink(shard_actor(index), namespace_of(settings))
         self._shard = Shard(
             settings, partitions, open_settings_log(settings), self._series,
-            _ForecasterLink().forecast, self._link, ThreadPoolExecutor(1, "forecast"), time.monotonic,
+            _ForecasterLink(app_name_of(settings)).forecast, self._link, ThreadPoolExecutor(1, "forecast"),
+            time.monotonic,
         )  # fmt: skip
         self._link.start(self._shard)
         self._stop = threading.Event()
@@ -147,7 +147,7 @@ def start_shard(settings: Settings, index: int, partitions: Sequence[int], kind:
         num_cpus=SHARD_CPUS, max_restarts=-1, max_task_retries=0, max_concurrency=THREADS,
         concurrency_groups={QUESTIONS: QUESTION_THREADS},
     )(kind)  # fmt: skip
-    return actor.options(name=shard_actor(index), namespace=NAMESPACE).remote(settings, index, partitions)
+    return actor.options(name=shard_actor(index), namespace=namespace_of(settings)).remote(settings, index, partitions)
 
 
 class _ForecasterLink:
@@ -156,7 +156,8 @@ class _ForecasterLink:
     With Serve's throughput settings a handle's router lives in the event loop of its caller, so this link has one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, application: str) -> None:
+        self._application = application
         self._handle: Any = None
         self._first_until_s = time.monotonic() + SERVE_START_S
         self._loop = asyncio.new_event_loop()
@@ -180,15 +181,14 @@ class _ForecasterLink:
 
     async def _find(self) -> Any:
         """The handle; a first request waits for the application, which starts while shards read what the log holds."""
-        while time.monotonic() < self._first_until_s and not await asyncio.to_thread(_forecaster_runs):
+        while time.monotonic() < self._first_until_s and not await asyncio.to_thread(self._runs):
             await asyncio.sleep(FIND_EVERY_S)
-        return serve.get_deployment_handle(FORECASTER_DEPLOYMENT, APP_NAME)
+        return serve.get_deployment_handle(FORECASTER_DEPLOYMENT, self._application)
 
-
-def _forecaster_runs() -> bool:
-    application = serve.status().applications.get(APP_NAME)
-    forecaster = None if application is None else application.deployments.get(FORECASTER_DEPLOYMENT)
-    return forecaster is not None and forecaster.status == "HEALTHY"
+    def _runs(self) -> bool:
+        application = serve.status().applications.get(self._application)
+        forecaster = None if application is None else application.deployments.get(FORECASTER_DEPLOYMENT)
+        return forecaster is not None and forecaster.status == "HEALTHY"
 
 
 class BoardLink:
@@ -199,8 +199,8 @@ class BoardLink:
     forecast is sent again, and the board's answer names the zones whose past it lacks.
     """
 
-    def __init__(self, component: str) -> None:
-        self._component = component
+    def __init__(self, component: str, namespace: str) -> None:
+        self._component, self._namespace = component, namespace
         self._shard: Shard | None = None
         self._board: Any = None
         self._board_identity = 0  # of the board that has what was sent
@@ -273,7 +273,7 @@ class BoardLink:
         self, forecasts: list[ZoneForecast], past: dict[tuple[str, str], Any], stats: dict[str, Any] | None
     ) -> None:
         if self._board is None:
-            board = ray.get_actor(BOARD_ACTOR, namespace=NAMESPACE)
+            board = ray.get_actor(BOARD_ACTOR, namespace=self._namespace)
             self._board_identity = ray.get(board.identity.remote(), timeout=BOARD_TIMEOUT_S)
             self._board = board
         if forecasts:

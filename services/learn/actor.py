@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from services.config import Settings
-from services.messages import NAMESPACE, RETRAINER_ACTOR
+from services.installation import namespace_of
+from services.messages import RETRAINER_ACTOR
 from services.observe.logs import log_to_file
 
 if TYPE_CHECKING:
@@ -70,4 +71,5 @@ def start_retrainer(settings: Settings) -> Any:
     """Start the actor, or find the one that runs; the slot and the board must be there. Returns its handle."""
     # A little CPU, so that it is placed where work is: heads and drivers' nodes offer none.
     actor: Any = ray.remote(num_cpus=0.02, max_restarts=-1, max_task_retries=0, max_concurrency=8)(RetrainerActor)
-    return actor.options(name=RETRAINER_ACTOR, namespace=NAMESPACE, get_if_exists=True).remote(settings)
+    options = {"name": RETRAINER_ACTOR, "namespace": namespace_of(settings), "get_if_exists": True}
+    return actor.options(**options).remote(settings)

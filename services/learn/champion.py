@@ -134,7 +134,7 @@ class Champion:
                     self._broken = None
                     self._standing.errors.pop("champion", None)
             except RegistryError as error:
-                self._report_registry(error.message)
+                self._report_registry(error.words)
             else:
                 self._report_registry("")
 

@@ -17,13 +17,14 @@ from models.spec import Place
 from services.config import Settings
 from services.errors import ArtefactError, HothouseError, TrainingError
 from services.forecast_spec import forecast_spec, place_of
+from services.installation import namespace_of
 from services.learn import dataset
 from services.learn.forest_job import ForestJob, run_forest_job
 from services.learn.job import Job, run_job
 from services.learn.measure import Comparison, Measurer
 from services.learn.records import Candidate, ModelRow, Order
 from services.learn.triggers import News
-from services.messages import BOARD_ACTOR, DRIFTS, NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
+from services.messages import BOARD_ACTOR, DRIFTS, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
 from services.store.forests import Forests
 from services.store.history import History
 
@@ -48,6 +49,7 @@ class RayCluster:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._namespace = namespace_of(settings)
         self._spec = forecast_spec(settings)
         self._history = History(settings.storage, self._spec.channels, settings.stream.step_s)
         self._days = 0.0
@@ -79,7 +81,7 @@ class RayCluster:
     def _shards(self) -> list[dict[str, Any]]:
         """Every shard's figures; raises :class:`TrainingError` while one is away."""
         try:
-            asked = [_actor(shard_actor(index)).stats.remote() for index in range(self._settings.stream.shards)]
+            asked = [self._actor(shard_actor(index)).stats.remote() for index in range(self._settings.stream.shards)]
             return cast(list[dict[str, Any]], ray.get(asked, timeout=CALL_TIMEOUT_S))
         except (ray.exceptions.RayError, ValueError) as error:
             raise TrainingError("a shard does not answer: it is being restarted") from error
@@ -111,7 +113,7 @@ class RayCluster:
             while True:
                 left_s = deadline_s - time.monotonic()
                 try:
-                    offsets |= ray.get(_actor(shard_actor(index)).flush.remote(), timeout=max(left_s, 0.1))
+                    offsets |= ray.get(self._actor(shard_actor(index)).flush.remote(), timeout=max(left_s, 0.1))
                     break
                 except (ray.exceptions.RayError, ValueError) as error:
                     if left_s <= 0.5:
@@ -221,27 +223,27 @@ class RayCluster:
 
     def show_forests(self, status: dict[str, Any]) -> None:
         """Show on the board how the trees stand."""
-        ray.get(_actor(BOARD_ACTOR).put_stats.remote("trees", status), timeout=CALL_TIMEOUT_S)
+        ray.get(self._actor(BOARD_ACTOR).put_stats.remote("trees", status), timeout=CALL_TIMEOUT_S)
 
     def serving(self) -> str:
         """The version that the slot names now."""
-        return str(ray.get(_actor(SLOT_ACTOR).get.remote(), timeout=CALL_TIMEOUT_S)["version"])
+        return str(ray.get(self._actor(SLOT_ACTOR).get.remote(), timeout=CALL_TIMEOUT_S)["version"])
 
     def serve(self, version: str, folder: str) -> None:
         """Have the replicas load and serve a version."""
-        ray.get(_actor(SLOT_ACTOR).set.remote(version, folder), timeout=CALL_TIMEOUT_S)
+        ray.get(self._actor(SLOT_ACTOR).set.remote(version, folder), timeout=CALL_TIMEOUT_S)
 
     def expect_network(self) -> None:
         """Have the replicas import what a network needs."""
-        ray.get(_actor(SLOT_ACTOR).expect_network.remote(), timeout=CALL_TIMEOUT_S)
+        ray.get(self._actor(SLOT_ACTOR).expect_network.remote(), timeout=CALL_TIMEOUT_S)
 
     def event(self, event: dict[str, Any]) -> None:
         """Show an event on the board."""
-        ray.get(_actor(BOARD_ACTOR).put_event.remote(event), timeout=CALL_TIMEOUT_S)
+        ray.get(self._actor(BOARD_ACTOR).put_event.remote(event), timeout=CALL_TIMEOUT_S)
 
     def show(self, models: list[ModelRow], status: dict[str, Any]) -> None:
         """Show the models and the status on the board."""
-        board = _actor(BOARD_ACTOR)
+        board = self._actor(BOARD_ACTOR)
         calls = [board.set_models.remote(models), board.put_stats.remote(RETRAINER_ACTOR, status)]
         ray.get(calls, timeout=CALL_TIMEOUT_S)
 
@@ -272,6 +274,9 @@ class RayCluster:
             shadow=order.shadow,
             all_rows=order.all_rows,
         )
+
+    def _actor(self, name: str) -> Any:
+        return ray.get_actor(name, namespace=self._namespace)
 
     def _places(self) -> dict[str, Place]:
         return {site: place_of(self._settings, site) for site in self._history.sites()}
@@ -332,7 +337,3 @@ def result_of(running: Any, timeout_s: float, cancelled: threading.Event, what: 
         raise TrainingError(f"{what} failed: {type(error.cause).__name__}: {error.cause}") from error
     except ray.exceptions.RayError as error:
         raise TrainingError(f"the process of {what} was lost: {str(error).splitlines()[0]}") from error
-
-
-def _actor(name: str) -> Any:
-    return ray.get_actor(name, namespace=NAMESPACE)

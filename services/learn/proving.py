@@ -79,6 +79,7 @@ class Proving:
         self._settings, self._registry, self._prover = settings, registry, prover
         self._monotonic_s = monotonic_s
         self._next_s = float("-inf")
+        self.newest_ms = 0  # the newest row in the history, as of the last look; 0: none was needed yet
         self._seen_ms = self._watched_ms = 0
         self._failures: Counter[str] = Counter()  # version -> comparisons that failed in a row
         self._outcome: Outcome | None = None
@@ -91,10 +92,16 @@ class Proving:
         until_ms = now_ms + round(hours * HOUR_MS) + self._prover.longest_horizon_ms()
         return Shadow(against=against, from_ms=from_ms, until_ms=until_ms)
 
-    def level(self, models: list[ModelRow], champion: str) -> float:
-        """The chance of a mistake that the next challenger of ``champion`` may take."""
-        judged = sum(row["judged_against"] == champion for row in models)
-        return level_of(self._settings.gate_budget, judged + 1)
+    def level(self, models: list[ModelRow], champion: str, version: str = "") -> float:
+        """The chance of a mistake that ``version`` may take, or the next challenger of ``champion``.
+
+        Numbers are given in the order in which challengers came, to those in shadow, too. Whoever leaves without a
+        verdict may free one; whoever was there before is counted all the same, so the sum never exceeds the budget.
+        """
+        before = [row for row in models if not version or int(row["version"][1:]) < int(version[1:])]
+        against = [{row["judged_against"], row["shadow"]["against"] if row["shadow"] else ""} for row in before]
+        of_it = sum(champion in names for names in against)
+        return level_of(self._settings.gate_budget, of_it + 1)
 
     def done(self, outcome: Outcome) -> None:
         """An outcome was acted upon."""
@@ -111,12 +118,13 @@ class Proving:
             return None
         self._next_s = now_s + LOOK_S
         models = self._registry.list()
-        challenger = next((row for row in models if row["stage"] == "shadow"), None)
+        in_shadow = [row for row in models if row["stage"] == "shadow" and row["shadow"]]
+        challenger = min(in_shadow, key=lambda row: row["shadow"]["until_ms"] if row["shadow"] else 0, default=None)
         champion = next((row for row in models if row["stage"] == "champion" and row["watch"]), None)
         if challenger is None and champion is None:
             self._prover.rest()
             return None
-        newest_ms = self._prover.newest_ms()
+        newest_ms = self.newest_ms = self._prover.newest_ms()
         if not newest_ms or (newest_ms <= self._seen_ms and not self._failures):
             return None
         try:
@@ -137,7 +145,7 @@ class Proving:
             reason = f"the champion changed meanwhile, from {against} to {serving}"
             return Outcome("refused", version, "", reason, {})
         try:
-            found = self._compare(row, row["shadow"], self.level(models, against), worse=False)
+            found = self._compare(row, row["shadow"], self.level(models, against, version), worse=False)
         except ArtefactError as error:
             return Outcome("refused", version, "", f"{version} cannot serve: {error.message}", {})
         except HothouseError as error:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 __all__ = [
-    "Candidate", "ModelRow", "Order", "Shadow", "refused_candidate", "row_of",
-    "tags_of",
+    "Candidate", "ModelRow", "Order", "Pruned", "Shadow", "refused_candidate", "row_of", "tags_of",
 ]  # fmt: skip
 
 
@@ -52,6 +51,13 @@ class Shadow(TypedDict):
     until_ms: int  # the verdict comes with the first row that ends then or later
 
 
+class Pruned(TypedDict):
+    """A model's files are removed; what is recorded of it stays."""
+
+    at_ms: int  # since when it cannot serve any more
+    done: bool  # they are gone; before, they may be in use yet
+
+
 class ModelRow(TypedDict):
     """One model as ``hothouse models list``, ``GET /models`` and the page show it; JSON-able."""
 
@@ -69,6 +75,7 @@ class ModelRow(TypedDict):
     judged_against: str  # the champion that the gate compared it with; empty: it was not judged
     shadow: Shadow | None  # it is being compared with the champion
     watch: Shadow | None  # it is champion, and being compared with the one before it
+    pruned: Pruned | None  # its files are no longer kept
 
 
 def refused_candidate(reason: str) -> Candidate:
@@ -81,7 +88,7 @@ def refused_candidate(reason: str) -> Candidate:
 
 _TAGS = (
     "folder", "weights_sha256", "trained_on", "log_offsets", "held_back_mae", "passed", "reason", "forced",
-    "judged_against", "shadow", "watch", "withdrawn",
+    "judged_against", "shadow", "watch", "withdrawn", "pruned",
 )  # fmt: skip
 
 
@@ -100,6 +107,7 @@ def row_of(version: Any, aliases: Sequence[str]) -> ModelRow:
         passed=bool(tags.get("passed", False)), reason=tags.get("withdrawn") or tags.get("reason", ""),
         forced=bool(tags.get("forced", False)), folder=tags.get("folder", ""),
         judged_against=tags.get("judged_against", ""), shadow=tags.get("shadow"), watch=tags.get("watch"),
+        pruned=tags.get("pruned"),
     )  # fmt: skip
 
 

@@ -12,17 +12,19 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 from services.config import Settings
-from services.errors import ArtefactError, PromotionRefusedError, RegistryError
+from services.errors import ArtefactError, PromotionRefusedError
 from services.forecast_spec import forecast_spec
-from services.learn.records import Candidate, ModelRow, Shadow, row_of, tags_of
+from services.learn.records import Candidate, ModelRow, Pruned, Shadow, tags_of
 from services.messages import ONLINE_VERSION
 
 # MLflow reads these when it is imported: nothing on the terminal, nothing sent anywhere, and a server that is away is
@@ -39,11 +41,17 @@ for _name, _value in {
 from mlflow import MlflowClient  # noqa: E402
 from mlflow.entities import Metric, Param, Run  # noqa: E402
 from mlflow.exceptions import MlflowException  # noqa: E402
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository  # noqa: E402
+
+from services.learn.listing import Listing  # noqa: E402
+from services.learn.mlflow_errors import translated  # noqa: E402
 
 for _name in ("mlflow", "alembic"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 __all__ = ["REGISTRY_FILE", "Registry", "check_files", "open_registry"]
+
+_log = logging.getLogger(__name__)
 
 MODEL = "hothouse"
 CANDIDATE = "candidate.json"
@@ -58,8 +66,8 @@ class Registry:
 
     Versions are named ``v1, v2, ...``. Methods may be called from any thread; every one raises
     :class:`RegistryError` when MLflow cannot be reached: what it was doing may be half done then, and may be done
-    again. ``storage`` is where the artefacts lie; :meth:`promote` takes models that were made for ``schema_hash``, no
-    others.
+    again. Where MLflow refuses, that is a :class:`RegistryRefusedError`, and would be one again. ``storage`` is where
+    the artefacts lie; :meth:`promote` takes models that were made for ``schema_hash``, no others.
     """
 
     def __init__(self, uri: str, storage: Path, schema_hash: str) -> None:
@@ -68,6 +76,7 @@ class Registry:
         self._uri = uri
         self._client: MlflowClient | None = None
         self._experiment = ""
+        self._listing = Listing(MODEL)
         self._connecting = threading.Lock()  # two threads that make the same SQLite file disturb each other
 
     def register(self, candidate: Candidate, created_ms: int, shadow: Shadow | None = None, against: str = "") -> str:
@@ -77,7 +86,7 @@ class Registry:
         champion that it was judged against. What an MLflow that went away cut short is completed by the same call:
         a candidate with an artefact is one run and one version, also where the answer was lost and not the call.
         """
-        with self._mlflow() as client:
+        with self._writing() as client:
             run = self._begun(client, candidate, created_ms) or client.create_run(
                 self._experiment, start_time=created_ms, run_name=Path(candidate["folder"]).name
             )
@@ -102,7 +111,7 @@ class Registry:
 
     def settle(self, version: str, passed: bool, reason: str, against: str) -> None:
         """Record how a model did in shadow; ``against``: the champion it was judged against, empty if it was not."""
-        with self._mlflow() as client:
+        with self._writing() as client:
             client.update_model_version(MODEL, _number(version), description=reason)
             self._tag(version, passed=passed, reason=reason, judged_against=against, shadow=None)
 
@@ -121,16 +130,49 @@ class Registry:
         """Record why a model was taken out of service, or is about to be."""
         self._tag(version, withdrawn=reason)
 
+    def pruned(self, version: str) -> str:
+        """Why the files of a version are not kept any more, in a sentence; empty where they are."""
+        with self._mlflow() as client:
+            return _pruned_words(client.get_model_version(MODEL, _number(version)).tags)
+
+    def mark_pruned(self, version: str, pruned: Pruned | None) -> None:
+        """Record that a version cannot serve any more because its files are being removed, or that they stay."""
+        self._tag(version, pruned=pruned)
+
+    def remove_files(self, version: str) -> None:
+        """Remove a version's artefact and MLflow's copy of it; may be called again. Its record and recipe stay.
+
+        The caller has marked it, and seen that nobody uses it. Raises ``OSError`` where files cannot be removed.
+        """
+        with self._mlflow() as client:
+            found = client.get_model_version(MODEL, _number(version))
+            folder = Path(json.loads(found.tags.get("folder", '""')))
+            models = (self._storage / "models").resolve()
+            if folder.resolve().parent == models:  # a tag may say anything
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(folder)
+            uri = client.get_run(found.run_id).info.artifact_uri
+            try:
+                get_artifact_repository(uri, tracking_uri=self._uri).delete_artifacts("model")
+            except NotImplementedError:
+                _log.info("MLflow's artifact store at %s cannot remove files", uri)
+
     def champion(self) -> str:
         """The version that should serve; ``online`` while none was promoted."""
         with self._mlflow() as client:
-            version = client.get_registered_model(MODEL).aliases.get("champion")
-        return ONLINE_VERSION if version is None else f"v{version}"
+            try:  # in a registry of thousands of versions this is the cheapest question that there is
+                version = str(client.get_model_version_by_alias(MODEL, "champion").version)
+            except MlflowException as error:
+                if error.error_code not in ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"):
+                    raise
+                version = self._aliases(client).get("champion", "")  # no such alias, or nothing behind it
+        return f"v{version}" if version else ONLINE_VERSION
 
     def folder(self, version: str) -> Path:
-        """The artefact of a version, its files checked; raises :class:`ArtefactError` when it is torn or gone."""
+        """The artefact of a version, its files checked; :class:`ArtefactError` when it is torn, pruned or gone."""
         with self._mlflow() as client:
             tags = client.get_model_version(MODEL, _number(version)).tags
+        _check_kept(tags)
         folder = Path(json.loads(tags["folder"]))
         check_files(folder, json.loads(tags["weights_sha256"]))
         return folder
@@ -166,7 +208,7 @@ class Registry:
         before = self.champion()
         if version == before:
             raise PromotionRefusedError(f"{version} serves already")
-        with self._mlflow() as client:
+        with self._writing() as client:
             if version == ONLINE_VERSION:
                 client.delete_registered_model_alias(MODEL, "champion")
             else:
@@ -181,8 +223,8 @@ class Registry:
         """Make what served before a move of ``champion`` ``previous``; ``online`` leaves what was."""
         if version == ONLINE_VERSION:
             return
-        with self._mlflow() as client:
-            if str(client.get_registered_model(MODEL).aliases.get("previous")) != _number(version):
+        with self._writing() as client:
+            if self._aliases(client).get("previous") != _number(version):
                 client.set_registered_model_alias(MODEL, "previous", _number(version))
 
     def rollback(self) -> str:
@@ -191,7 +233,7 @@ class Registry:
         Raises :class:`PromotionRefusedError` when there is none.
         """
         with self._mlflow() as client:
-            previous = client.get_registered_model(MODEL).aliases.get("previous")
+            previous = self._aliases(client).get("previous")
             tags = {} if previous is None else client.get_model_version(MODEL, previous).tags
         withdrawn = json.loads(tags.get("withdrawn", '""'))
         if withdrawn:
@@ -208,13 +250,9 @@ class Registry:
         return f"v{previous}"
 
     def list(self) -> list[ModelRow]:
-        """All models, newest first, the refused ones too."""
+        """All models, newest first, the refused ones too; cheap while nothing changes."""
         with self._mlflow() as client:
-            aliases = client.get_registered_model(MODEL).aliases
-            versions = client.search_model_versions(f"name='{MODEL}'", max_results=1000)
-        names = {str(at): [name for name, held in aliases.items() if held == at] for at in aliases.values()}
-        rows = [row_of(version, names.get(str(version.version), [])) for version in versions]
-        return sorted(rows, key=lambda row: -int(row["version"][1:]))
+            return self._listing.rows(client)
 
     def _begun(self, client: MlflowClient, candidate: Candidate, created_ms: int) -> Run | None:
         """The run of a registration that was cut short."""
@@ -224,8 +262,12 @@ class Registry:
         known = f"attributes.run_name = '{name}' and attributes.start_time = {created_ms}"
         return next(iter(client.search_runs([self._experiment], known)), None)
 
+    def _aliases(self, client: MlflowClient) -> dict[str, str]:
+        """Alias -> number of its version."""
+        return self._listing.now(client).aliases
+
     def _tag(self, version: str, **values: Any) -> None:
-        with self._mlflow() as client:
+        with self._writing() as client:
             for name, text in tags_of(values).items():
                 client.set_model_version_tag(MODEL, _number(version), name, text)
 
@@ -237,16 +279,21 @@ class Registry:
 
     @contextmanager
     def _mlflow(self) -> Iterator[MlflowClient]:
-        """The client, connected at its first use; MLflow's errors become ours here and nowhere else."""
-        try:
+        """The client, connected at its first use; MLflow's errors become ours."""
+        with translated(self._uri):
             with self._connecting:
                 if self._client is None:
                     self._client = self._connect()
             yield self._client
-        except MlflowException as error:
-            if error.error_code == "RESOURCE_DOES_NOT_EXIST":
-                raise PromotionRefusedError(f"no such model: {_first_line(error)}") from error
-            raise RegistryError(f"MLflow does not answer at {self._uri}: {_first_line(error)}") from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[MlflowClient]:
+        """The same, for what changes something: the list is read again afterwards."""
+        try:
+            with self._mlflow() as client:
+                yield client
+        finally:
+            self._listing.forget()
 
     def _connect(self) -> MlflowClient:
         client = MlflowClient(self._uri)
@@ -283,6 +330,19 @@ def check_files(folder: Path, weights_sha256: str) -> None:
         raise ArtefactError(f"the weights in {folder} are not those that were registered (SHA-256 {found[:12]}...)")
 
 
+def _pruned_words(tags: Mapping[str, str]) -> str:
+    pruned: Pruned | None = json.loads(tags.get("pruned", "null"))
+    if pruned is None:
+        return ""
+    day = f"{datetime.fromtimestamp(pruned['at_ms'] / 1000, UTC):%Y-%m-%d}"
+    return f"its files were pruned on {day}: only models in use and the newest (learn.keep_models) keep theirs"
+
+
+def _check_kept(tags: Mapping[str, str]) -> None:
+    if words := _pruned_words(tags):
+        raise ArtefactError(words, "`hothouse retrain` trains another one; its recipe and figures are still recorded.")
+
+
 def _number(version: str) -> str:
     if not (version.startswith("v") and version[1:].isdigit()):
         raise PromotionRefusedError(f"{version!r} is not a model version", "`hothouse models list` shows them.")
@@ -297,7 +357,3 @@ def _metrics(candidate: Candidate, at_ms: int) -> Iterator[Metric]:
         for horizon, errors in horizons.items():
             for who, value in errors.items():
                 yield Metric(f"mae/{target}/{int(horizon):04d}min/{who}", value, at_ms, 0)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

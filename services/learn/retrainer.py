@@ -16,10 +16,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from services.config import LearnSettings
-from services.errors import ArtefactError, HothouseError, RegistryError, TrainingError
+from services.errors import ArtefactError, HothouseError, RegistryError, RegistryRefusedError, TrainingError
 from services.learn.champion import Champion, Slot
 from services.learn.lookout import Lookout
+from services.learn.places import Wait, wait_of
 from services.learn.proving import Prover, Proving
+from services.learn.pruning import Pruner
 from services.learn.records import Candidate, ModelRow, Order, refused_candidate
 from services.learn.registry import Registry
 from services.learn.schedule import Cron, Every, Schedule
@@ -37,6 +39,7 @@ LOOK_S = 2.0
 """How often the history is looked at while the schedule waits for it."""
 REGISTER_S, LONGEST_REGISTER_S = 2.0, 60.0
 """How soon an MLflow that is away is asked again to take or promote what was trained; longer and longer pauses."""
+PRUNE_S = 60.0
 SHOW_S = 2.0
 """The board keeps nothing over its restart, so it is told again this often."""
 
@@ -84,13 +87,15 @@ class Retrainer:
         self._cluster = cluster
         self._wall_ms = wall_ms
         self._monotonic_s = monotonic_s
-        self._standing = Standing(cluster, registry.list, wall_ms, self._next_due_s)
+        self._standing = Standing(cluster, registry.list, wall_ms, self._next_training)
         self._champion = Champion(registry, cluster, self._standing)
         self._proving = Proving(settings, registry, cluster, monotonic_s)
-        self._shadows = Shadows(registry, self._proving, self._champion, self._standing)
+        self._shadows = Shadows(registry, self._proving, self._champion, self._standing, settings.shadows)
         self._stopping = threading.Event()
         self._shown_s = float("-inf")
         self._looked_s = float("-inf")
+        self._pruner = Pruner(registry, settings.keep_models, cluster.serving, wall_ms)
+        self._pruned_s = monotonic_s()
         self._triggers = Triggers(
             self._schedule(), settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows,
             settings.rest,
@@ -174,12 +179,28 @@ class Retrainer:
         self._shadows.prove()
 
     def retrain_if_due(self) -> None:
-        """Run one retraining to its end, if a trigger asks for one."""
+        """Run one retraining to its end, if a trigger asks for one; else see to files that are no longer needed."""
         now_s = self._monotonic_s()
         trigger = self._triggers.due(now_s, history_days=0)  # an operator's wish waits for nothing
         trigger = trigger or self._scheduled(now_s)
         if trigger is not None:
             self._retrain(trigger)
+        elif now_s >= self._pruned_s + PRUNE_S:
+            self._pruned_s = now_s
+            self._prune()
+
+    def _prune(self) -> None:
+        """A failure is told and tried again; it must not stop the schedule."""
+        try:
+            removed = self._pruner.turn()
+        except Exception as error:
+            message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+            self._standing.errors["pruning"] = f"files of old models could not be removed: {message}"
+            _log.warning("files of old models could not be removed", exc_info=True)
+            return
+        self._standing.errors.pop("pruning", None)
+        for version in removed:
+            _log.info("the files of %s were pruned", version)
 
     def _schedule(self) -> Schedule | None:
         settings, now_s = self._settings, self._monotonic_s()
@@ -187,10 +208,30 @@ class Retrainer:
             return Cron(settings.retrain_cron, settings.retrain_timezone, lambda: self._wall_ms() / 1000)
         return Every(settings.retrain_every_s, now_s) if settings.retrain_every_s else None
 
-    def _next_due_s(self) -> float | None:
+    def _next_training(self) -> tuple[float | None, str]:
+        """When the next training can begin by itself, in seconds from now, and why then; ``None``: nobody knows."""
+        if self._triggers.running:
+            return None, "one is under way"
         now_s = self._monotonic_s()
         due_s = self._triggers.next_due_s(now_s)
-        return None if due_s is None else due_s - now_s
+        from_now_s = None if due_s is None else due_s - now_s
+        words = self._triggers.next_words
+        wait = self._wait(self._standing.models)
+        newest_ms = self._proving.newest_ms
+        if wait is None or wait.is_over(newest_ms, urgent=False):
+            timed = from_now_s is not None and self._triggers.has_model  # a first one waits for rows, not for a time
+            return from_now_s, f"{_span(from_now_s or 0)}: {words}" if timed else words
+        if from_now_s is None or not newest_ms:
+            return None, f"{words}; and none begins before: {wait.why}"
+        from_now_s = max(from_now_s, (wait.until_ms - newest_ms) / 1000)  # where rows come as fast as time goes by
+        return from_now_s, f"{_span(from_now_s)}: {wait.why}; {words}"
+
+    def _wait(self, models: list[ModelRow]) -> Wait | None:
+        return wait_of(models, self._settings.shadows)
+
+    def _may_begin(self, trigger: Trigger, models: list[ModelRow]) -> bool:
+        wait = self._wait(models)
+        return wait is None or wait.is_over(self._proving.newest_ms, urgent=trigger.kind == "drift")
 
     def _scheduled(self, now_s: float) -> Trigger | None:
         """What starts by itself now; shards, history and registry are looked at only when they decide, not often."""
@@ -200,9 +241,8 @@ class Retrainer:
         models = self._standing.models
         self._see_models(models, now_s)
         news = self._news(now_s)
-        if any(row["stage"] == "shadow" for row in models):
-            return None  # another challenger would take its place, and none would ever be judged
-        if self._triggers.due(now_s, float("inf"), news) is None:
+        trigger = self._triggers.due(now_s, float("inf"), news)
+        if trigger is None or not self._may_begin(trigger, models):
             return None
         days = self._cluster.history_days()
         trigger = self._triggers.due(now_s, days, news)
@@ -210,8 +250,8 @@ class Retrainer:
             self._see_models(self._registry.list(), now_s)
             trigger = self._triggers.due(now_s, days, news)
         self._standing.errors.pop("schedule", None)
-        if trigger is not None and any(row["stage"] == "shadow" for row in self._registry.list()):
-            return None  # it was registered since the models were last shown
+        if trigger is not None and not self._may_begin(trigger, self._registry.list()):
+            return None  # another was registered since the models were last shown
         return trigger
 
     def _see_models(self, models: list[ModelRow], now_s: float) -> None:
@@ -293,12 +333,14 @@ class Retrainer:
     def _outlast(self, work: Callable[[], str]) -> str:
         """Do something with what was trained; it is tried for as long as a training may take while MLflow is away.
 
-        Raises :class:`RegistryError` when that is over, or all ends.
+        Raises :class:`RegistryError` when that is over, or all ends, and at once where MLflow refuses.
         """
         began_s, pause_s = self._monotonic_s(), REGISTER_S
         while True:
             try:
                 return work()
+            except RegistryRefusedError:
+                raise
             except RegistryError as error:
                 self._standing.errors["training"] = f"a trained challenger waits for MLflow: {error.message}"
                 if self._monotonic_s() - began_s > self._settings.timeout_s or self._stopping.wait(pause_s):
@@ -333,7 +375,7 @@ class Retrainer:
             counts.forced += candidate["forced"]
 
     def _fail(self, run: dict[str, Any], error: Exception) -> None:
-        message = error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+        message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
         if not isinstance(error, HothouseError):
             _log.exception("a retraining failed")
         run |= {"result": "failed", "error": message}
@@ -354,10 +396,18 @@ class Retrainer:
             try:
                 work()
             except Exception as error:  # a thread that died would stop the learning without a word
-                message = error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+                message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
                 if message != self._standing.errors.get(name):  # it comes again with every turn
                     _log.warning("the retrainer's loop: %s", message, exc_info=True)
                 self._standing.errors[name] = message
             else:
                 if name != "schedule":  # its errors stay until the schedule could look again
                     self._standing.errors.pop(name, None)
+
+
+def _span(seconds: float) -> str:
+    if seconds <= 0:
+        return "now"
+    return (
+        f"in {seconds / 3600:.1f} h" if seconds >= 3600 else f"in {seconds / 60:.0f} min" if seconds >= 60 else "soon"
+    )

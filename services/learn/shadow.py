@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from services.errors import PromotionRefusedError
 from services.learn.champion import Champion
+from services.learn.places import gives_way
 from services.learn.proving import Outcome, Proving
 from services.learn.records import Candidate, ModelRow, Shadow
 from services.learn.registry import Registry
@@ -21,8 +22,10 @@ class Shadows:
     Everything that is done with an outcome may be done again: MLflow may go away in the middle of it.
     """
 
-    def __init__(self, registry: Registry, proving: Proving, champion: Champion, standing: Standing) -> None:
-        self._registry, self._proving = registry, proving
+    def __init__(
+        self, registry: Registry, proving: Proving, champion: Champion, standing: Standing, places: int
+    ) -> None:
+        self._registry, self._proving, self._places = registry, proving, places
         self._champion, self._standing = champion, standing
         self._lock = threading.Lock()  # what is in shadow does not change between a look and what follows from it
 
@@ -38,16 +41,17 @@ class Shadows:
         return self._proving.begin(against, seen_ms, int(candidate["trained_on"]["known_to_ms"]))
 
     def register(self, candidate: Candidate, at_ms: int, against: str, shadow: Shadow | None) -> str:
-        """Register a challenger, and begin its comparison; one that is in shadow gives way to it.
+        """Register a challenger, and begin its comparison; where all places are taken, another gives way to it.
 
         Raises :class:`RegistryError`, and may then be called again: a challenger is registered once.
         """
         with self._lock:
             version = self._registry.register(candidate, at_ms, shadow, against)
-            for row in self._registry.list():
-                if row["stage"] == "shadow" and row["version"] != version:
-                    reason = f"{version} took its place before it was judged"
-                    self._refuse(Outcome("refused", row["version"], "", reason, {}))
+            for row in gives_way(self._registry.list(), version, self._places) if shadow is not None else ():
+                reason = f"{version} took its place before it was judged"
+                # It keeps its number: else whoever asks again and again would get fresh tries for nothing.
+                number_of = row["shadow"]["against"] if row["shadow"] else ""
+                self._refuse(Outcome("refused", row["version"], number_of, reason, {}))
         if shadow is not None:
             until = datetime.fromtimestamp(shadow["until_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
             self._standing.tell(

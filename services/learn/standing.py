@@ -43,13 +43,14 @@ class Counts:
 class Standing:
     """What the threads of the loop say of themselves; a board that is away stops nobody.
 
-    ``models`` reads the registry, ``next_due_s`` the schedule: seconds from now, ``None`` for never.
+    ``models`` reads the registry, ``next_training`` the schedule and what stands in its way: seconds from now, ``None``
+    for never, and words for people.
     """
 
     board: Shown
     read_models: Callable[[], list[ModelRow]]
     wall_ms: Callable[[], int]
-    next_due_s: Callable[[], float | None] = lambda: None
+    next_training: Callable[[], tuple[float | None, str]] = lambda: (None, "")
     counts: Counts = field(default_factory=Counts)
     last_run: dict[str, Any] | None = None
     running: dict[str, Any] | None = None
@@ -61,7 +62,7 @@ class Standing:
 
     def status(self) -> dict[str, Any]:
         """What runs, what ran, what comes, and how often; JSON-able."""
-        due_s = self.next_due_s()
+        due_s, words = self.next_training()
         return {
             "serving": self.serving,
             "running": self.running,
@@ -69,6 +70,7 @@ class Standing:
             "last_error": "; ".join(tuple(self.errors.values())),
             "registry_error": self.registry_error,
             "next_due_s": None if due_s is None else round(due_s, 1),
+            "next_training": words,
             **vars(self.counts),
         }
 

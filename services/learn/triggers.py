@@ -118,6 +118,13 @@ class Triggers:
         slot_s = max(self._schedule.slot_s(now_s), self._scheduled_from_s) if self.has_model else now_s
         return max(now_s, self._quiet_until_s, slot_s)
 
+    @property
+    def next_words(self) -> str:
+        """What the next one waits for, besides challengers in shadow."""
+        if self._schedule is None:
+            return "by no schedule"
+        return self._schedule.words if self.has_model else f"once there are {self._min_days:g} days of history"
+
     def started(self, now_s: float, kind: str) -> None:
         """A retraining starts, for a trigger of this kind; moves the schedule to its next slot after ``now_s``.
 

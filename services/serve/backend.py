@@ -16,10 +16,10 @@ import numpy as np
 from edge.log import partition_of
 from services.config import Settings
 from services.errors import HothouseError
+from services.installation import namespace_of
 from services.messages import (
     BOARD_ACTOR,
     F32,
-    NAMESPACE,
     RETRAINER_ACTOR,
     SLOT_ACTOR,
     ForecastReply,
@@ -78,6 +78,7 @@ class RayBackend:
 
     def __init__(self, settings: Settings, forecaster: Any) -> None:
         self._settings = settings
+        self._namespace = namespace_of(settings)
         self._forecaster = forecaster
 
     async def connect(self) -> None:
@@ -88,18 +89,18 @@ class RayBackend:
         """
         try:
             for index in range(self._settings.stream.shards):
-                _actor(shard_actor(index))
+                self._actor(shard_actor(index))
             await _within(self._forecaster.ping.remote(), ANSWER_S, "the Forecaster")
         except ProblemError as error:  # GET /predict needs neither
             _log.warning("%s", error)
 
     async def changes(self, seen_version: int) -> Changes:
         """See :class:`Backend`."""
-        return await _within(_actor(BOARD_ACTOR).wait.remote(seen_version, POLL_S), POLL_S + ANSWER_S, "the board")
+        return await _within(self._actor(BOARD_ACTOR).wait.remote(seen_version, POLL_S), POLL_S + ANSWER_S, "the board")
 
     async def past(self, site: str, zone: str) -> Past:
         """See :class:`Backend`."""
-        return await _within(_actor(BOARD_ACTOR).past.remote(site, zone), ANSWER_S, "the board")
+        return await _within(self._actor(BOARD_ACTOR).past.remote(site, zone), ANSWER_S, "the board")
 
     async def window(self, site: str, zone: str) -> Window:
         """See :class:`Backend`."""
@@ -122,26 +123,26 @@ class RayBackend:
 
     async def slot(self) -> SlotStatus:
         """See :class:`Backend`."""
-        return await _within(_actor(SLOT_ACTOR).status.remote(), ANSWER_S, "the model slot")
+        return await _within(self._actor(SLOT_ACTOR).status.remote(), ANSWER_S, "the model slot")
 
     async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
         """See :class:`Backend`."""
-        call = getattr(_actor(RETRAINER_ACTOR), verb).remote(*arguments)
+        call = getattr(self._actor(RETRAINER_ACTOR), verb).remote(*arguments)
         limit_s = SUBMIT_S if verb == "submit" else ORDER_S
         found: dict[str, Any] = await _within(call, limit_s, "the retrainer")
         return found
 
     def _shard(self, site: str) -> Any:
-        return _actor(shard_of(site, self._settings))
+        return self._actor(shard_of(site, self._settings))
 
+    def _actor(self, name: str) -> Any:
+        import ray
 
-def _actor(name: str) -> Any:
-    import ray
-
-    try:
-        return ray.get_actor(name, NAMESPACE)
-    except ValueError as error:
-        raise ProblemError(503, f"{name} does not run now; try again in a few seconds", {"Retry-After": "5"}) from error
+        try:
+            return ray.get_actor(name, self._namespace)
+        except ValueError as error:
+            words = f"{name} does not run now; try again in a few seconds"
+            raise ProblemError(503, words, {"Retry-After": "5"}) from error
 
 
 async def _within(call: Awaitable[T], limit_s: float, who: str) -> T:

@@ -20,12 +20,11 @@ from typing import Any
 from services.config import Settings
 from services.errors import ArtefactError, StartError
 from services.forecast_spec import forecast_spec, place_of
-from services.joined import api_host
+from services.installation import app_name_of, namespace_of
+from services.joined import api_host, check_serve
 from services.messages import (
-    APP_NAME,
     BOARD_ACTOR,
     FORECASTER_DEPLOYMENT,
-    NAMESPACE,
     SLOT_ACTOR,
     Champion,
     shard_actor,
@@ -59,10 +58,12 @@ def start_actors(settings: Settings) -> ServingActors:
     """Start the board and the slot; before shards, the retrainer and the Serve application, which use them."""
     import ray
 
+    namespace = namespace_of(settings)
+
     def actor(kind: type, name: str, *arguments: Any) -> Any:
         options = {
             "name": name,
-            "namespace": NAMESPACE,
+            "namespace": namespace,
             "max_restarts": -1,
             "max_task_retries": 0,
             "num_cpus": ACTOR_CPUS,
@@ -125,7 +126,7 @@ def link_torch() -> None:
 
 
 def build_app(settings: Settings, load: Load = load_model) -> Any:
-    """The Serve application ``hothouse``: Api is its ingress; Forecaster is bound to it, and shards call it too.
+    """The Serve application: Api is its ingress; Forecaster is bound to it, and shards call it too.
 
     ``load`` makes a model of an artefact folder, in a Forecaster replica.
     """
@@ -161,7 +162,7 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
     logging.getLogger("ray.serve").setLevel(logging.ERROR)  # the terminal belongs to the command line
     write_secret(settings.data_dir / OPERATOR_KEY_FILE)
     Keys.load(settings.data_dir, settings.api.read_key_file)  # a bad key file must stop the start, not a replica
-    host, port = settings.api.host, settings.api.port
+    host, port, route = settings.api.host, settings.api.port, settings.api.route.rstrip("/")
     joins = bool(settings.ray.address)  # then HTTP is on other nodes: what is free here says nothing
     if port == 0 and joins:
         raise StartError("api.port is 0, and a port that is free here may be taken on the cluster", "Set api.port.")
@@ -174,13 +175,15 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
             http_options={"host": host, "port": port, "request_timeout_s": 60},
             logging_config={"log_level": "WARNING", "enable_access_log": False},
         )
-        serve.run(build_app(settings, load), name=APP_NAME, route_prefix="/")
+        if joins:
+            check_serve(port, settings.api.route, app_name_of(settings))
+        serve.run(build_app(settings, load), name=app_name_of(settings), route_prefix=settings.api.route)
     except (RuntimeError, TimeoutError, OSError) as error:
         raise StartError(f"the API did not start: {error}", "The replicas' logs say why.") from error
     if joins:
-        return f"http://{api_host()}:{port}"
+        return f"http://{api_host()}:{port}{route}"
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host  # noqa: S104 - compared, not bound
-    return f"http://{shown}:{port}"
+    return f"http://{shown}:{port}{route}"
 
 
 def stop_serving() -> None:
@@ -239,24 +242,25 @@ class _RaySlot:
 
     def __init__(self, settings: Settings, replica: str) -> None:
         self._shards = settings.stream.shards
+        self._namespace = namespace_of(settings)
         self._replica = replica
 
     async def wait(self, seen_generation: int) -> Champion:
         import ray
 
-        champion: Champion = await ray.get_actor(SLOT_ACTOR, NAMESPACE).wait.remote(seen_generation, POLL_S)
+        champion: Champion = await ray.get_actor(SLOT_ACTOR, self._namespace).wait.remote(seen_generation, POLL_S)
         return champion
 
     async def report(self, generation: int, version: str, error: str) -> bool:
         import ray
 
-        call = ray.get_actor(SLOT_ACTOR, NAMESPACE).report.remote(self._replica, generation, version, error)
+        call = ray.get_actor(SLOT_ACTOR, self._namespace).report.remote(self._replica, generation, version, error)
         return bool(await call)
 
     async def announce(self, champion: Champion, error: str, first: bool) -> None:
         import ray
 
-        board = ray.get_actor(BOARD_ACTOR, NAMESPACE)
+        board = ray.get_actor(BOARD_ACTOR, self._namespace)
         if error:
             text = f"{champion['version']} could not be loaded: {error}"
             await board.put_event.remote({"kind": "error", "version": champion["version"], "message": text})
@@ -266,6 +270,6 @@ class _RaySlot:
             await board.put_event.remote({"kind": "serving", "version": champion["version"], "message": text})
         for index in range(self._shards):
             try:
-                ray.get_actor(shard_actor(index), NAMESPACE).refresh.remote()
+                ray.get_actor(shard_actor(index), self._namespace).refresh.remote()
             except ValueError:
                 _log.info("%s does not run yet; its first step uses the new champion", shard_actor(index))

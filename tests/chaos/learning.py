@@ -28,8 +28,9 @@ from services.cli import app
 from services.config import Settings
 from services.demo.probe import Probe
 from services.forecast_spec import forecast_spec
+from services.installation import namespace_of
 from services.learn.actor import start_retrainer
-from services.messages import NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
+from services.messages import RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
 from services.runtime import RayRuntime, free_port
 from services.serve.deployment import start_actors, start_serving
 from tests.patience import patience_s
@@ -101,7 +102,8 @@ class Loop:
         self.rows(8)
         self._parts.enter_context(RayRuntime(self.settings))
         self._actors = start_actors(self.settings)
-        kind = ray.remote(LearningShard).options(name=shard_actor(0), namespace=NAMESPACE, num_cpus=0)
+        self._namespace = namespace_of(self.settings)
+        kind = ray.remote(LearningShard).options(name=shard_actor(0), namespace=self._namespace, num_cpus=0)
         self._shard = kind.remote(self.settings)
         self.url = start_serving(self.settings)
         ray.get(self._actors.board.publish.remote([zone_forecast()]), timeout=patience_s(30))
@@ -154,7 +156,8 @@ class Loop:
         deadline_s = time.monotonic() + patience_s(60)
         while True:
             try:
-                return dict(ray.get(ray.get_actor(RETRAINER_ACTOR, NAMESPACE).status.remote(), timeout=patience_s(30)))
+                retrainer = ray.get_actor(RETRAINER_ACTOR, self._namespace)
+                return dict(ray.get(retrainer.status.remote(), timeout=patience_s(30)))
             except (ray.exceptions.RayError, ValueError):
                 if time.monotonic() > deadline_s:
                     raise
@@ -162,11 +165,13 @@ class Loop:
 
     def champion(self) -> str:
         """What the slot names."""
-        return str(ray.get(ray.get_actor(SLOT_ACTOR, NAMESPACE).get.remote(), timeout=patience_s(30))["version"])
+        slot = ray.get_actor(SLOT_ACTOR, self._namespace)
+        return str(ray.get(slot.get.remote(), timeout=patience_s(30))["version"])
 
     def replicas(self) -> dict[str, dict[str, Any]]:
         """What the Forecaster's replicas report, also one that was killed within the last minute."""
-        return dict(ray.get(ray.get_actor(SLOT_ACTOR, NAMESPACE).status.remote(), timeout=patience_s(30))["replicas"])
+        slot = ray.get_actor(SLOT_ACTOR, self._namespace)
+        return dict(ray.get(slot.status.remote(), timeout=patience_s(30))["replicas"])
 
     def model(self, version: str) -> dict[str, Any]:
         """A model as ``GET /models`` shows it; empty where it does not."""

@@ -36,6 +36,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
     mlflow = MlflowServer(folder / "mlflow")
     settings = small_settings(
         folder / "data", mlflow_uri=mlflow.uri, shadow_hours=12, watch_hours=24, gate_margin=0.0, timeout_s=900, rest=0,
+        shadows=1,
     )  # fmt: skip
     # One forecast is published, and no stream moves it: however long the tests take, it is answered.
     lasting = settings.forecast.model_copy(update={"stale_after_s": 86_400})

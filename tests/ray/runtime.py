@@ -9,9 +9,22 @@ from typing import Any
 import psutil
 import ray
 
+from services.config import Settings
+from services.installation import INSTALLATION_FILE
 from services.runtime import NOT_IN_TIME
 
-__all__ = ["local_ray", "once_more", "processes"]
+__all__ = ["NAMESPACE", "installed", "local_ray", "once_more", "processes"]
+
+INSTALLATION = "0123456789ab"
+NAMESPACE = f"hothouse-{INSTALLATION}"
+"""Where the actors of :func:`installed` settings are."""
+
+
+def installed(settings: Settings) -> Settings:
+    """The same settings, whose state is that of the installation that tests with stand-ins for its actors share."""
+    settings.storage.mkdir(parents=True, exist_ok=True)
+    (settings.storage / INSTALLATION_FILE).write_text(INSTALLATION)
+    return settings
 
 
 @contextmanager

@@ -17,10 +17,10 @@ from services.forecast_spec import forecast_spec
 from services.learn.actor import start_retrainer
 from services.learn.registry import open_registry
 from services.learn.replay import replay_training
-from services.messages import BOARD_ACTOR, NAMESPACE, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
+from services.messages import BOARD_ACTOR, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
 from services.store.forests import Forests
 from tests.patience import patience_s, until
-from tests.ray.runtime import local_ray
+from tests.ray.runtime import NAMESPACE, installed, local_ray
 from tests.services.learn.synthetic import small_settings, write_history
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -87,7 +87,7 @@ def runtime() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings with eight days of history."""
-    settings = small_settings(tmp_path_factory.mktemp("data"))
+    settings = installed(small_settings(tmp_path_factory.mktemp("data")))
     write_history(settings, days=8)
     return settings
 

@@ -21,7 +21,8 @@ from models.spec import Place
 from services.config import Settings, load_settings
 from services.demo.probe import Probe
 from services.forecast_spec import forecast_spec
-from services.messages import APP_NAME, FORECASTER_DEPLOYMENT, NAMESPACE, ForecastRequest, shard_actor
+from services.installation import app_name_of, namespace_of
+from services.messages import FORECASTER_DEPLOYMENT, ForecastRequest, shard_actor
 from services.runtime import RayRuntime
 from services.serve.deployment import ServingActors, start_actors, start_serving
 from tests.patience import patience_s, until
@@ -67,7 +68,7 @@ class Serving:
             values=np.full((1, spec.lookback_steps, len(spec.channels)), 20, np.float32),
             baseline=np.full((1, len(spec.horizons_min), len(spec.targets), 3), 20, np.float32),
         )  # fmt: skip
-        handle = serve.get_deployment_handle(FORECASTER_DEPLOYMENT, APP_NAME)
+        handle = serve.get_deployment_handle(FORECASTER_DEPLOYMENT, app_name_of(self.settings))
         return str(handle.forecast.remote(request).result(timeout_s=patience_s(30))["version"])
 
 
@@ -102,7 +103,8 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         import ray
 
         actors = start_actors(settings)
-        shard = ray.remote(FakeShard).options(name=shard_actor(0), namespace=NAMESPACE, num_cpus=0).remote(settings)
+        options = {"name": shard_actor(0), "namespace": namespace_of(settings), "num_cpus": 0}
+        shard = ray.remote(FakeShard).options(**options).remote(settings)
         url = start_serving(settings)
         ray.get(actors.board.publish.remote([zone_forecast()]), timeout=patience_s(60))
         made = Serving(settings, url, actors, shard)
@@ -216,7 +218,7 @@ def test_a_killed_controller_costs_no_request_and_stops_no_swap(serving: Serving
 
     def knows_the_application() -> bool:
         with suppress(ray.exceptions.RayError, KeyError):
-            return serve.status().applications[APP_NAME].status == "RUNNING"
+            return serve.status().applications[app_name_of(serving.settings)].status == "RUNNING"
         return False
 
     serving.swap_to("v25", save_model(serving.settings, "v25"))

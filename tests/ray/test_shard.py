@@ -19,18 +19,18 @@ from ray import serve
 from edge.log import SqliteLog
 from services.config import Settings, load_settings
 from services.ingest.actor import THREADS, ShardActor, start_shard
+from services.installation import namespace_of
+from services.joined import end_earlier_run
 from services.messages import (
-    APP_NAME,
     BOARD_ACTOR,
     FORECASTER_DEPLOYMENT,
-    NAMESPACE,
     ForecastReply,
     ForecastRequest,
     ZoneForecast,
     shard_actor,
 )  # fmt: skip
 from tests.patience import patience_s
-from tests.ray.runtime import local_ray
+from tests.ray.runtime import NAMESPACE, installed, local_ray
 from tests.services.ingest.rig import day
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -99,7 +99,7 @@ def runtime() -> Iterator[Any]:
             deployment = serve.deployment(BaselineForecaster).options(
                 name=FORECASTER_DEPLOYMENT, ray_actor_options={"num_cpus": 0.1}
             )
-            serve.run(deployment.bind(), name=APP_NAME, route_prefix=None)
+            serve.run(deployment.bind(), name="hothouse", route_prefix=None)
             yield board
             serve.shutdown()
     finally:
@@ -137,9 +137,9 @@ def test_a_killed_shard_recovers_and_the_history_is_the_same(runtime: Any, tmp_p
     """Kill -9 twice in the middle: it comes back by itself, publishes, and leaves the history of a quiet run."""
     records, histories = list(day(STEPS)), []
     for index, kills in enumerate((0, 2)):
-        settings = load_settings(
+        settings = installed(load_settings(
             data_dir=tmp_path / str(index), log={"partitions": 2}, stream={"snapshot_s": 0.2, "shards": 1}
-        )
+        ))  # fmt: skip
         log = SqliteLog(settings.log_path, settings.log.partitions)
         actor = started(settings, index)
         for part in range(3):
@@ -173,7 +173,7 @@ def _shown(board: Any, origin_ms: int) -> ZoneForecast | None:
 def test_a_restarted_board_is_told_everything_again(runtime: Any, tmp_path: Path) -> None:
     """After the board died, forecasts and past of every zone come back without a new step."""
     zones = {("demo", "z1"), ("demo", "z2")}
-    settings = load_settings(data_dir=tmp_path, log={"partitions": 1})
+    settings = installed(load_settings(data_dir=tmp_path, log={"partitions": 1}))
     log = SqliteLog(settings.log_path, 1)
     actor = started(settings, 7)
     log.append(list(day(10)))
@@ -195,7 +195,7 @@ def test_a_restarted_board_is_told_everything_again(runtime: Any, tmp_path: Path
 
 def test_questions_do_not_wait_behind_calls_that_wait_for_a_disk(runtime: Any, tmp_path: Path) -> None:
     """While abandoned calls for figures hold every thread there is for them, a what-if finds its window."""
-    settings = load_settings(data_dir=tmp_path, log={"partitions": 1})
+    settings = installed(load_settings(data_dir=tmp_path, log={"partitions": 1}))
     log = SqliteLog(settings.log_path, 1)
     actor = started(settings, 8)
     log.append(list(day(10)))
@@ -220,3 +220,16 @@ def test_questions_do_not_wait_behind_calls_that_wait_for_a_disk(runtime: Any, t
     assert not ray.wait(abandoned, num_returns=1, timeout=0)[0]
     ray.kill(actor)
     log.close()
+
+
+def test_two_installations_on_one_cluster_leave_each_other_alone(runtime: Any, tmp_path: Path) -> None:
+    """Each has a shard of the same name; what a run of one left is ended by it, and the other's goes on."""
+    both = [load_settings(data_dir=tmp_path / name, log={"partitions": 1}) for name in ("ours", "theirs")]
+    shards = [started(settings, 0) for settings in both]
+    for shard in shards:
+        until(lambda shard=shard: ask(shard, "ping"))
+    end_earlier_run(namespace_of(both[0]))
+    assert ask(shards[1], "ping") == "ok"
+    with pytest.raises(ValueError, match="shard-0"):
+        ray.get_actor(shard_actor(0), namespace_of(both[0]))
+    ask(shards[1], "stop")

@@ -51,7 +51,10 @@ class FakeHothouse:
             ("GET", "/status"): (200, {
                 "health": {"ready": True, "reasons": [], "zones": 1, "zones_usable": 1},
                 "slot": {"champion": {"version": "v3"}},
-                "components": {"shard-0": {"accepted": 7, "rejected": {"malformed": 2}}},
+                "components": {
+                    "shard-0": {"accepted": 7, "rejected": {"malformed": 2}},
+                    "retrainer": {"next_training": "in 3.0 h: after the verdict on v2"},
+                },
                 "errors": ["retrainer: no history"], "models": [MODEL], "events": [],
             }),
             ("POST", "/models/v2/promote"): (200, {"version": "v2", "before": "v3"}),
@@ -222,11 +225,12 @@ def test_timeline_tells_what_led_to_what(running: FakeHothouse) -> None:
 
 
 def test_status_says_what_serves_and_what_failed(running: FakeHothouse) -> None:
-    """`status` shows readiness, the serving model, the parts' counts and their last errors."""
+    """`status` shows readiness, the serving model, the next training, the parts' counts and their last errors."""
     result = hothouse("status")
     assert result.exit_code == 0, result.output
     for part in ("ready; 1 of 1 zones; model v3", "accepted 7", "rejected.malformed 2", "retrainer: no history"):
         assert part in result.output
+    assert "next training in 3.0 h: after the verdict on v2" in result.output.splitlines()
 
 
 def test_models_are_listed_with_their_error(running: FakeHothouse) -> None:

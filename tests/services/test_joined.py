@@ -12,7 +12,7 @@ import ray
 from services import joined
 from services.config import Settings, load_settings
 from services.errors import StartError
-from services.messages import NAMESPACE
+from services.installation import installation_of
 
 
 def node(name: str, cpus: float, alive: bool = True) -> dict[str, Any]:
@@ -32,7 +32,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The cluster's nodes, to be filled; every node sees every folder."""
     nodes: list[dict[str, Any]] = []
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
-    monkeypatch.setattr(joined, "_who_sees", lambda path, found: dict.fromkeys(found.values(), True))
+    mine = lambda path, found: {address: path.read_text().strip() for address in found.values()}  # noqa: E731
+    monkeypatch.setattr(joined, "_read_on", mine)
     return nodes
 
 
@@ -58,19 +59,23 @@ def test_a_cluster_without_workers_is_refused(cluster: list[dict[str, Any]], tmp
         joined.check_nodes(settings(tmp_path))
 
 
+@pytest.mark.parametrize("there", ["", "0123456789ab"], ids=["nothing", "another installation"])
 def test_a_node_that_does_not_see_the_folder_is_named(
-    cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str
 ) -> None:
-    """History and snapshots must be the same everywhere."""
+    """History and snapshots must be the same everywhere; a folder of that name that is another one is none."""
     cluster += [node("1", 2), node("2", 2)]
-    monkeypatch.setattr(joined, "_who_sees", lambda path, found: {a: a != "10.0.0.2" for a in found.values()})
+    mine = installation_of(tmp_path / "storage")
+    seen = {"10.0.0.1": mine, "10.0.0.2": there}
+    monkeypatch.setattr(joined, "_read_on", lambda path, found: seen)
     with pytest.raises(StartError, match=r"10\.0\.0\.2 do not see the data folder"):
         joined.check_nodes(settings(tmp_path))
 
 
 def test_actors_of_an_earlier_run_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ours are ended until none is left; those of others, Serve's too, stay."""
-    living = {("shard-0", NAMESPACE), ("board", NAMESPACE), ("controller", "serve")}
+    """Ours are ended until none is left; those of another installation on the same cluster, and Serve's, stay."""
+    others = {("controller", "serve"), ("shard-0", "hothouse-of-others"), ("board", "hothouse-of-others")}
+    living = {("shard-0", "hothouse-ours"), ("board", "hothouse-ours"), *others}
 
     def listed(all_namespaces: bool) -> list[dict[str, str]]:
         assert all_namespaces
@@ -84,19 +89,43 @@ def test_actors_of_an_earlier_run_are_ended(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(ray, "get_actor", lambda name, namespace: (name, namespace))
     monkeypatch.setattr(ray, "kill", kill)
     monkeypatch.setattr(joined.time, "sleep", lambda _: None)
-    joined.end_earlier_run()
-    assert living == {("controller", "serve")}
+    joined.end_earlier_run("hothouse-ours")
+    assert living == others
 
 
 def test_an_actor_that_does_not_end_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named, after a minute."""
     now_s = iter(range(0, 1000, 30))
-    monkeypatch.setattr(joined, "_ours", lambda: ["shard-0"])
+    monkeypatch.setattr(joined, "_left", lambda namespace: ["shard-0"])
     monkeypatch.setattr(ray, "get_actor", lambda name, namespace: name)
     monkeypatch.setattr(ray, "kill", lambda actor, no_restart: None)
     monkeypatch.setattr(joined, "time", SimpleNamespace(monotonic=lambda: next(now_s), sleep=lambda _: None))
     with pytest.raises(StartError, match="shard-0"):
-        joined.end_earlier_run()
+        joined.end_earlier_run("hothouse-ours")
+
+
+def serve_details(port: int, **routes: str) -> dict[str, Any]:
+    """What Serve says of itself."""
+    there = {name: {"route_prefix": route, "status": "RUNNING"} for name, route in routes.items()}
+    return {"http_options": {"port": port}, "applications": there}
+
+
+def test_a_route_of_another_application_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two installations on one cluster need a route each; one's own of an earlier run is replaced."""
+    monkeypatch.setattr(joined, "_serve_details", lambda: serve_details(8000, theirs="/"))
+    with pytest.raises(StartError, match="theirs on the Ray cluster already answers on the route /") as caught:
+        joined.check_serve(8000, "/", "ours")
+    assert "api.route" in caught.value.hint
+    joined.check_serve(8000, "/north", "ours")
+    joined.check_serve(8000, "/", "theirs")
+
+
+def test_another_port_of_the_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serve listens where its first application said; a URL with another port would answer nobody."""
+    monkeypatch.setattr(joined, "_serve_details", lambda: serve_details(8000))
+    with pytest.raises(StartError, match="listens on port 8000 since it was started, not on 8001") as caught:
+        joined.check_serve(8001, "/", "ours")
+    assert "api.port = 8000" in caught.value.hint
 
 
 def test_http_is_on_the_head(monkeypatch: pytest.MonkeyPatch) -> None:

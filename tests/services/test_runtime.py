@@ -10,10 +10,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from services import runtime
+from services.config import load_settings
+from services.installation import app_name_of
 from services.runtime import free_port, probe_ingress, write_secret
 from tests.patience import patience_s
 
@@ -80,6 +83,21 @@ def test_what_a_killed_run_left_is_ended(tmp_path: Path) -> None:
     for pipe in (left.stdin, left.stdout, other.stdin):
         assert pipe is not None
         pipe.close()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_who_has_lost_its_state_leaves_the_application_to_the_new_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """On a joined cluster both have the same names: only who still owns the state takes its application down."""
+    deleted: list[str] = []
+    monkeypatch.setitem(sys.modules, "ray.serve", SimpleNamespace(delete=deleted.append))
+    settings = load_settings(data_dir=tmp_path, ray={"address": "head:6379"})
+    ours = runtime.RayRuntime(settings)
+    if lost:
+        ours.abandon()
+    ours._delete_application()
+    assert deleted == ([] if lost else [app_name_of(settings)])
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"folder": "/etc"}', "[]"])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from services.supervise import ChildProcess
@@ -23,6 +27,13 @@ def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> bool:
     while not condition() and time.monotonic() < deadline_s:
         time.sleep(0.02)
     return condition()
+
+
+def runs(pid: int) -> bool:
+    """Whether that process runs: one that has ended and was not waited for yet does not."""
+    with suppress(psutil.Error):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def test_a_killed_child_is_started_again_and_a_stopped_one_is_not(tmp_path: Path) -> None:
@@ -55,3 +66,43 @@ def test_what_it_says_goes_to_its_log_file(tmp_path: Path) -> None:
         assert until(lambda: "up" in (tmp_path / "logs" / "log").read_text())
     finally:
         child.stop()
+
+
+def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    """SIGKILL of the supervising process, which has threads, ends the child: no orphan goes on reading and writing."""
+    child = (
+        "from edge.lifeline import when_stdin_ends; import os, time\n"
+        "when_stdin_ends(lambda: os._exit(0)); print(os.getpid(), flush=True); time.sleep(600)"
+    )
+    parent = (
+        "import sys, time; from pathlib import Path; from services.supervise import ChildProcess\n"
+        f"child = ChildProcess('child', [sys.executable, '-c', {child!r}], Path({str(tmp_path / 'log')!r}))\n"
+        "child.start(); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", parent], cwd=Path(__file__).parents[2]) as supervising:
+        try:
+            until(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text().strip())
+            pid = int((tmp_path / "log").read_text())
+        finally:
+            supervising.kill()
+    try:
+        assert until(lambda: not runs(pid)), "the child has outlived its parent"
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_no_code_of_ours_runs_between_fork_and_exec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process with threads that could wait for ever for a lock which another thread held at the fork."""
+    seen: list[dict[str, object]] = []
+    original = subprocess.Popen
+
+    def popen(*arguments: Any, **options: Any) -> Any:
+        seen.append(options)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    child = ChildProcess("sleeper", WAITS, tmp_path / "log")
+    child.start()
+    child.stop()
+    assert [options.get("preexec_fn") for options in seen] == [None]

@@ -81,6 +81,14 @@ def test_models_fit() -> None:
     assert REASON in " ".join(text.split())
 
 
+def test_a_model_whose_files_were_pruned_says_so() -> None:
+    """Its figures and its reason are shown as before."""
+    pruned = model("v1", "refused") | {"pruned": {"at_ms": 1_646_092_800_000, "done": True}}
+    text = shown(model_view([pruned]))
+    assert "Its files were pruned on 2022-03-01; it cannot serve again." in text
+    assert REASON in " ".join(text.split())
+
+
 def test_parts_fit() -> None:
     """Long figures go on in the next line."""
     text = shown(component_table({"shard-0": {f"figure_{i}": 10**9 for i in range(20)}, "gateway": {"host": "x" * 90}}))

@@ -48,7 +48,7 @@ def forecast(zone: str, origin_ms: int) -> ZoneForecast:
 def test_what_cannot_be_sent_is_bounded_but_each_zone_keeps_its_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of more zones than the bound, and older ones before it: the newest of every zone is sent."""
     monkeypatch.setattr(actor, "MAX_UNSENT", 10)
-    link, sent = BoardLink("shard-0"), list[Any]()
+    link, sent = BoardLink("shard-0", "hothouse-test"), list[Any]()
     zones = [f"z{n}" for n in range(25)]
     for origin_ms in (1, 2):
         link.publish([forecast(zone, origin_ms) for zone in zones])
@@ -81,7 +81,7 @@ def test_a_board_that_was_restarted_between_two_calls_is_told_again(
     monkeypatch.setattr(actor.ray, "get", lambda answers, **_: answers)
     monkeypatch.setattr(actor, "BOARD_RETRY_S", 0)
     shard: Any = SimpleNamespace(past=lambda *_: ([1], {"air_temp_c": [20.0]}))
-    link = BoardLink("shard-0")
+    link = BoardLink("shard-0", "hothouse-test")
     link.start(shard)
 
     def knows(board: Board) -> list[str]:

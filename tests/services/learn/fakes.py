@@ -30,6 +30,7 @@ class FakeCluster:
         self.verdicts: list[bool | Exception] = []
         self.compared: list[tuple[str, str, str, int, float, bool]] = []
         self.now_ms = 500
+        self.trains_on_all = False  # a candidate knows rows up to now; else up to 500
         self.rests = 0
         self.expected = False
         self.served: list[tuple[str, str]] = []
@@ -55,7 +56,10 @@ class FakeCluster:
         if isinstance(result, Exception):
             raise result
         folder = self.folder / f"run{len(self.orders)}"
-        return make_candidate(folder, passed=result is True, shadow=result == "shadow")
+        candidate = make_candidate(folder, passed=result is True, shadow=result == "shadow")
+        if self.trains_on_all:
+            candidate["trained_on"]["known_to_ms"] = self.now_ms
+        return candidate
 
     def adopt(self, folder: str) -> Candidate:
         if folder == "torn":

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from mlflow import MlflowClient
-from mlflow.exceptions import MlflowException
+from mlflow.exceptions import MlflowException, RestException, get_error_code
 
 from services.errors import ArtefactError, PromotionRefusedError, RegistryError
 from services.learn.registry import Registry
@@ -154,3 +157,83 @@ def test_threads_make_the_file_once(tmp_path: Path) -> None:
     registry = Registry(f"sqlite:///{tmp_path / 'mlflow.sqlite'}", tmp_path, SCHEMA)
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda _: registry.champion(), range(4))) == ["online"] * 4
+
+
+def answer(status: int) -> MlflowException:
+    """What MLflow's client makes of an answer that is no JSON, such as a proxy's."""
+    words = f"API request to endpoint /api failed with error code {status} != 200. Response body: 'no'"
+    return MlflowException(words, error_code=get_error_code(status))
+
+
+REFUSALS = [
+    answer(400), answer(401), answer(403), answer(405), answer(413),
+    RestException({"error_code": "INVALID_PARAMETER_VALUE", "message": "no"}),
+    RestException({"error_code": "PERMISSION_DENIED", "message": "no"}),
+]  # fmt: skip
+PASSING = [
+    answer(429), answer(500), answer(502), answer(503), MlflowException("API request failed with exception no route"),
+    RestException({"error_code": "TEMPORARILY_UNAVAILABLE", "message": "no"}), requests.ConnectionError("no"),
+    RestException({"error_code": "REQUEST_LIMIT_EXCEEDED", "message": "no"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", [*REFUSALS, *PASSING], ids=str)
+def test_a_refusal_is_told_from_an_mlflow_that_is_away(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Wrong requests and credentials are final, with MLflow's sentence and what to do; all else may pass."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(MlflowClient, "log_batch", fail)
+    with pytest.raises(RegistryError) as caught:
+        registry.register(make_candidate(tmp_path / "a"), created_ms=1)
+    refused = any(error is one for one in REFUSALS)
+    assert type(caught.value).__name__ == ("RegistryRefusedError" if refused else "RegistryError")
+    assert ("refuses" if refused else "does not answer") in caught.value.message
+    assert str(error) in caught.value.message
+    assert bool(caught.value.hint) == refused
+
+
+def test_more_models_than_a_page_are_all_listed(registry: Registry, tmp_path: Path) -> None:
+    """The first of 1,200 is in the list too, and a champion among them is found."""
+    registry.register(make_candidate(tmp_path / "a"), created_ms=1)
+    with sqlite3.connect(tmp_path / "mlflow.sqlite") as file:
+        file.executemany(
+            "insert into model_versions (workspace, name, version, creation_time, last_updated_time, current_stage, "
+            "source, status) values ('default', 'hothouse', ?, 1, 1, 'None', 'file:///x', 'READY')",
+            [(number,) for number in range(2, 1201)],
+        )
+    file.close()
+    MlflowClient(f"sqlite:///{tmp_path / 'mlflow.sqlite'}").set_registered_model_alias("hothouse", "champion", "7")
+    assert [row["version"] for row in registry.list()] == [f"v{number}" for number in range(1200, 0, -1)]
+    assert registry.champion() == "v7"
+
+
+def test_a_list_that_has_not_changed_costs_one_small_request(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions are read again after a write of ours, after one that others make, after an alias moved, and not else."""
+    made: Counter[str] = Counter()
+
+    def count(name: str) -> None:
+        original = getattr(MlflowClient, name)
+        monkeypatch.setattr(MlflowClient, name, lambda *a, **k: (made.update([name]), original(*a, **k))[1])
+
+    registry.register(make_candidate(tmp_path / "a"), created_ms=1)
+    first = registry.list()
+    others = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.sqlite'}")
+    for name in ("search_model_versions", "search_registered_models", "get_registered_model"):
+        count(name)
+    assert [registry.list() for _ in range(5)] == [first] * 5
+    assert made == {"search_registered_models": 5}
+    registry.withdraw("v1", "because")
+    assert registry.list()[0]["stage"] == "withdrawn"
+    others.create_model_version("hothouse", "file:///x")
+    assert [row["version"] for row in registry.list()] == ["v2", "v1"]
+    others.set_registered_model_alias("hothouse", "champion", "1")
+    assert registry.list()[1]["stage"] == "champion"
+    others.delete_model_version("hothouse", "2")
+    assert [row["version"] for row in registry.list()] == ["v1"]
+    assert made["search_model_versions"] == 4

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException, get_error_code
 
 from services.errors import HistoryError, TrainingError
 from services.learn.records import Candidate, Order
@@ -70,6 +74,34 @@ def test_failed_training_is_an_event_and_the_next_slot_tries_again(
     retrainer.retrain_if_due()
     assert cluster.slot == "v1"
     assert retrainer.status()["last_error"] == ""
+
+
+def test_what_mlflow_refuses_is_not_asked_again(
+    make: Make, cluster: FakeCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registration that MLflow refuses ends the retraining at once, in MLflow's own words; one of 503 is repeated."""
+    retrainer, asked = make(timeout_s=60), list[str]()
+
+    def wait(seconds: float) -> bool:
+        clock.now_s += seconds
+        return False
+
+    def refuse(code: int) -> Callable[..., None]:
+        def log_batch(*_: Any, **__: Any) -> None:
+            asked.append("log_batch")
+            raise MlflowException("Metric name is too long", error_code=get_error_code(code))
+
+        return log_batch
+
+    monkeypatch.setattr(retrainer._stopping, "wait", wait)
+    for code, tries in ((400, 1), (503, 6)):
+        asked.clear()
+        cluster.results = [True]
+        monkeypatch.setattr(MlflowClient, "log_batch", refuse(code))
+        retrainer.retrain_if_due()
+        assert (len(asked), retrainer.status()["last_run"]["result"]) == (tries, "failed"), code
+        assert "Metric name is too long" in retrainer.status()["last_error"]
+        clock.now_s += 100
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -182,6 +214,7 @@ def test_registry_is_left_alone_until_there_is_history(
         retrainer.retrain_if_due()
         clock.now_s += 0.2
     assert len(looks) == 5
+    assert retrainer.status()["next_training"] == "once there are 2 days of history"
     assert lists == []
     cluster.results = [True]
     retrainer.trigger("now")

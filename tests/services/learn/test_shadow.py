@@ -20,8 +20,8 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def retrainer(make: Make, cluster: FakeCluster, clock: Clock) -> Retrainer:
-    """One whose champion is v1, no longer watched, and whose v2 is in shadow for six hours."""
-    made = make(shadow_hours=6, watch_hours=4)
+    """One whose champion is v1, no longer watched, and whose v2 is in shadow for six hours, with no place beside it."""
+    made = make(shadow_hours=6, watch_hours=4, shadows=1)
     cluster.results = [True, "shadow"]
     made.retrain_if_due()
     made.prove()
@@ -137,6 +137,105 @@ def test_another_challenger_takes_the_place(retrainer: Retrainer, cluster: FakeC
     stages = {row["version"]: (row["stage"], row["reason"]) for row in retrainer.models()}
     assert stages["v3"][0] == "shadow"
     assert stages["v2"] == ("refused", "v3 took its place before it was judged")
+
+
+def test_whoever_gave_way_has_used_its_share_of_the_budget(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
+    """Asking again and again gives nobody another try for nothing: the third comes after two, judged or not."""
+    for _ in range(2):
+        cluster.results = ["shadow"]
+        retrainer.trigger("operator")
+        retrainer.retrain_if_due()
+    later(cluster, clock, 6)
+    cluster.verdicts = [False]
+    retrainer.prove()
+    ((mine, *_, level, _),) = cluster.compared
+    assert (mine, level) == ("run4", pytest.approx(0.2 / 12))
+
+
+def test_a_refused_challenger_takes_no_place(retrainer: Retrainer, cluster: FakeCluster) -> None:
+    """A training whose challenger is worse on held-back rows leaves the one in shadow where it is."""
+    cluster.results = [False]
+    retrainer.trigger("operator")
+    retrainer.retrain_if_due()
+    assert [(row["version"], row["stage"]) for row in retrainer.models()][:2] == [("v3", "refused"), ("v2", "shadow")]
+
+
+@pytest.fixture
+def two_places(make: Make, cluster: FakeCluster, clock: Clock) -> Retrainer:
+    """One whose champion is v1, whose v2 is in shadow for six hours of rows, and which may have another beside it."""
+    made = make(shadow_hours=6, watch_hours=0, shadows=2)
+    cluster.trains_on_all = True
+    cluster.results = [True, "shadow"]
+    made.retrain_if_due()
+    made.prove()
+    clock.now_s += 100
+    made.retrain_if_due()
+    made.prove()
+    cluster.results = ["shadow"] * 9
+    return made
+
+
+def turn(retrainer: Retrainer, cluster: FakeCluster, clock: Clock, hours: float) -> list[tuple[str, str]]:
+    """Rows of so many hours come, verdicts and a training where they are due; who is there then."""
+    later(cluster, clock, hours)
+    retrainer.prove()
+    clock.now_s += 10
+    retrainer.prove()
+    retrainer.retrain_if_due()
+    return [(row["version"], row["stage"]) for row in retrainer.models()]
+
+
+def test_a_newer_challenger_joins_after_half_the_time(
+    two_places: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
+    """Every half of a shadow's time one is trained and, once the first has its verdict, one judged; all in full."""
+    cluster.verdicts = [False] * 4
+    assert len(turn(two_places, cluster, clock, 2.9)) == 2
+    assert turn(two_places, cluster, clock, 0.1)[:2] == [("v3", "shadow"), ("v2", "shadow")]
+    assert len(turn(two_places, cluster, clock, 2.9)) == 3
+    assert cluster.compared == []
+    assert turn(two_places, cluster, clock, 0.1)[:3] == [("v4", "shadow"), ("v3", "shadow"), ("v2", "refused")]
+    turn(two_places, cluster, clock, 3)
+    turn(two_places, cluster, clock, 3)
+    assert [mine for mine, *_ in cluster.compared] == ["run2", "run3", "run4"]
+    levels = [level for *_, level, _ in cluster.compared]
+    assert levels == pytest.approx([0.2 / 2, 0.2 / 6, 0.2 / 12])
+    assert len(cluster.orders) == 6
+
+
+def test_a_drift_does_not_wait_for_half_the_time(two_places: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """It takes the free place at once: what is in shadow was trained before it. With no place free it waits."""
+    cluster.drifts = [(501, "rh_pct errors are 2.1 times as large")]
+    assert turn(two_places, cluster, clock, 0.1)[0] == ("v3", "shadow")
+    assert cluster.orders[-1].all_rows
+    cluster.drifts.append((HOUR_MS, "out_temp_c is 6 degC below the two weeks before"))
+    assert turn(two_places, cluster, clock, 0.1)[0] == ("v3", "shadow")
+    assert cluster.kinds()[-1] == "drift"
+
+
+def test_the_status_says_when_the_next_training_can_begin(
+    two_places: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
+    """And why not sooner: the schedule, half of a shadow's time, or a verdict, each with its time."""
+    later(cluster, clock, 1)
+    two_places.prove()
+    status = two_places.status()
+    assert status["next_training"] == (
+        "in 2.0 h: with the rows of 1970-01-01 03:00 UTC, when v2 has been in shadow for half of its time; a drift "
+        "need not wait; every 100 s"
+    )
+    assert status["next_due_s"] == 2 * 3600
+    turn(two_places, cluster, clock, 2)
+    assert two_places.status()["next_training"] == (
+        "in 3.0 h: after the verdict on v2, which comes with the rows of 1970-01-01 06:00 UTC: v2 and v3 are in "
+        "shadow, and learn.shadows is 2; every 100 s"
+    )
+    cluster.verdicts = [True]
+    later(cluster, clock, 3)
+    two_places.prove()
+    assert two_places.status()["next_training"].endswith(": every 100 s")
 
 
 def test_torn_challenger_is_refused(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
