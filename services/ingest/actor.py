@@ -70,7 +70,8 @@ class ShardActor:
         self._link = BoardLink(shard_actor(index))
         self._shard = Shard(
             settings, partitions, open_settings_log(settings), self._series,
-            _ForecasterLink().forecast, self._link, ThreadPoolExecutor(1, "forecast"), time.monotonic,
+            _ForecasterLink().forecast, self._link, ThreadPoolExecutor(1, "forecast"), ThreadPoolExecutor(1, "merge"),
+            time.monotonic,
         )  # fmt: skip
         self._link.start(self._shard)
         self._stop = threading.Event()

@@ -46,6 +46,8 @@ SNAPSHOT_BYTES_PER_S = 10_000_000
 """On average a shard writes no more than this into snapshots: a large one saves less often, not all the time."""
 MAX_UNFLUSHED_STEPS = 20_000
 """Steps kept in memory while the history cannot be written; then the shard stops reading."""
+FOREST_S, FOREST_LAST_S = 5.0, 300.0
+"""Trees that could not be loaded are tried again after so long, then after twice as long each time, at last this."""
 DAY_MS = 86_400_000
 
 
@@ -73,19 +75,20 @@ class Window(TypedDict):
 class Shard:
     """Owns ``partitions`` of the log; one thread calls :meth:`step`, any thread the other methods.
 
-    ``forecast`` computes a reply and may block or raise; it runs on ``executor``. ``clock_s`` is monotonic, for
-    intervals only: no row or forecast depends on it. ``failpoint`` is called with the name of each durable moment;
+    ``forecast`` computes a reply and may block or raise; it runs on ``executor``. Files are merged on ``merger``, one
+    merge at a time: it may take long, and no forecast waits for it. ``clock_s`` is monotonic, for intervals only: no
+    row or forecast depends on it. ``failpoint`` is called with the name of each durable moment;
     tests raise from it.
     """
 
     def __init__(
         self, settings: Settings, partitions: Sequence[int], log: Log, series: SeriesWriter,
-        forecast: Callable[[ForecastRequest], ForecastReply], board: Board, executor: Executor,
+        forecast: Callable[[ForecastRequest], ForecastReply], board: Board, executor: Executor, merger: Executor,
         clock_s: Callable[[], float], failpoint: Callable[[str], None] = lambda name: None,
     ) -> None:  # fmt: skip
         self.spec = forecast_spec(settings)
         self._settings, self._log, self._series, self._board = settings, log, series, board
-        self._executor = executor
+        self._merger = merger
         self._clock_s, self._failpoint = clock_s, failpoint
         self._round = threading.Lock()  # held for a whole round or flush: all that follows is its holder's alone
         self._changing = threading.Lock()  # held, inside of it, while partitions change: never over I/O
@@ -112,7 +115,8 @@ class Shard:
         self._pause_s = settings.stream.snapshot_s
         self._newest_ms = 0  # newest origin that was issued
         self._merging: Future[None] | None = None
-        self._forests, self._forest = Forests(settings.storage), ""  # the name of the newest that was looked at
+        self._forests, self._forest = Forests(settings.storage), ""  # the name of the trees in use
+        self._failed_forest, self._forest_pause_s, self._forest_again_s = "", FOREST_S, 0.0
         self._rate = Rate(clock_s())
 
     def step(self) -> bool:
@@ -242,7 +246,7 @@ class Shard:
         it holds nobody up.
         """
         if newest_ms // DAY_MS > self._newest_ms // DAY_MS and self._merging is None:
-            self._merging = self._executor.submit(self._merge, newest_ms, list(self._partitions))
+            self._merging = self._merger.submit(self._merge, newest_ms, list(self._partitions))
             self._newest_ms = newest_ms
 
     def _merge(self, newest_ms: int, partitions: Sequence[int]) -> None:
@@ -261,17 +265,26 @@ class Shard:
             self._failures.failed("merge of files", error)
 
     def _see_forest(self) -> None:
-        """Use the newest trees from now on; such that cannot be used are told, and the ones before stay."""
-        name = self._forests.newest()
-        if name in ("", self._forest):
+        """Use the newest trees from now on; such that cannot be loaded are told and tried again, further and further
+        apart, and the ones before stay.
+        """
+        name, now_s = self._forests.newest(), self._clock_s()
+        if name in ("", self._forest) or (name == self._failed_forest and now_s < self._forest_again_s):
             return
-        self._forest = name
+        forecasters = [partition.forecaster for partition in self._partitions.values()]
         try:
-            for partition in self._partitions.values():
-                partition.forecaster.forest = self._forests.load(name, self.spec, partition.forecaster.regressors)
-            self._failures.works("trees")
+            loaded = [self._forests.load(name, self.spec, one.regressors) for one in forecasters]
         except ArtefactError as error:
+            self._forest_pause_s = (
+                min(2 * self._forest_pause_s, FOREST_LAST_S) if name == self._failed_forest else FOREST_S
+            )
+            self._failed_forest, self._forest_again_s = name, now_s + self._forest_pause_s
             self._failures.failed("trees", error)
+            return
+        for forecaster, forest in zip(forecasters, loaded, strict=True):
+            forecaster.forest = forest
+        self._forest = name
+        self._failures.works("trees")
 
     def _still_ours(self) -> None:
         for snapshots in self._snapshots.values():
