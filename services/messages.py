@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 __all__ = [
     "APP_NAME", "BOARD_ACTOR", "DRIFTS", "FORECASTER_DEPLOYMENT", "NAMESPACE", "ONLINE_VERSION", "RETRAINER_ACTOR",
-    "SLOT_ACTOR", "Champion", "ForecastReply", "ForecastRequest", "ZoneForecast", "shard_actor",
+    "SLOT_ACTOR", "Champion", "ForecastReply", "ForecastRequest", "LeftZone", "ZoneForecast", "shard_actor",
 ]  # fmt: skip
 
 NAMESPACE = "hothouse"
@@ -61,6 +61,14 @@ class Champion(TypedDict):
     version: str  # ONLINE_VERSION, or "v3" and so on
     folder: str  # artefact folder; empty without a network
     network_soon: bool  # a network may have to be served soon: who serves may prepare for it
+
+
+class LeftZone(TypedDict):
+    """A zone that has left, in a shard's figures: no forecast from ``left_ms`` or before is shown any more."""
+
+    site: str
+    zone: str
+    left_ms: int  # the end of the last row that it was in
 
 
 class ZoneForecast(TypedDict):

@@ -34,7 +34,7 @@ from services.store.forests import Forests
 from services.store.history import History
 from services.store.series import SeriesWriter
 
-__all__ = ["Board", "Shard", "Window"]
+__all__ = ["Board", "Shard", "SilentZone", "Window"]
 
 READ_RECORDS = 200
 READ_BYTES = 64 * 1024
@@ -70,6 +70,14 @@ class Window(TypedDict):
     values: F32  # [L, C], newest row last
     origin_ms: int
     quantiles: F32  # [H, M, Q], the forecast that was issued
+
+
+class SilentZone(TypedDict):
+    """A zone, or a site as its ``_site``, that is to leave; ``until_ms`` as in ``edge.change.Retirement``."""
+
+    site: str
+    zone: str
+    until_ms: int
 
 
 class Shard:
@@ -176,6 +184,17 @@ class Shard:
             partition = self._owner(site, zone)
             return None if partition is None else partition.past(site, zone, hours)
 
+    def silent(self) -> list[SilentZone]:
+        """The zones, and sites as their ``_site``, that no sample came of for ``stream.retire_days`` of the stream's
+        time; none while the log holds more than was read.
+        """
+        days = self._settings.stream.retire_days
+        with self._changing:
+            found = [one for p in self._partitions.values() for one in p.silent(round(days * DAY_MS))]
+        if not days or self._behind:
+            return []
+        return [SilentZone(site=site, zone=one.zone, until_ms=one.until_ms) for site, one in found]
+
     def failed(self, what: str, error: BaseException) -> None:
         """Count a failure of something that is tried again, and show it until it works."""
         self._failures.failed(what, error)
@@ -233,11 +252,12 @@ class Shard:
         with self._changing:
             partition.issued(origin, forecast)
             partition.counts.update(forecasts=len(origin.zones))
-        published = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles)
+        made = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles)
+        published = [one for one in made if not partition.has_left(one["site"], one["zone"], origin.end_ms)]
         self._series.forecasts(published)
         if origin.site in self._queue.past_due and not self._behind:
             self._queue.past_due.remove(origin.site)
-            for zone in origin.zones:
+            for zone in (one["zone"] for one in published):
                 self._board.put_past(origin.site, zone, *partition.past(origin.site, zone, PAST_HOURS))
         self._board.publish(published)
 

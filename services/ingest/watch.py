@@ -88,9 +88,9 @@ class Watch:
         """The newest ``KEPT_EVENTS`` faults and as many drifts, the oldest first."""
         return sorted((event for told in self._told.values() for event in told), key=lambda event: event.at_ms)
 
-    def faults_now(self) -> int:
-        """How many sensors are faulty now."""
-        return len(self._faults.active(np.arange(len(self._faults))))
+    def faults_now(self, indices: I64) -> int:
+        """How many sensors of these zones are faulty now."""
+        return len(self._faults.active(indices))
 
     def state(self) -> dict[str, Any]:
         """Everything that was learned and told."""

@@ -11,6 +11,7 @@ samples are not late. Step, lateness and idle time are the site's (``site_settin
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edge.change import decode_change
+from edge.change import Retirement, decode_change
 from edge.log import Record
 from edge.reading import Metric, Refusal, parse_topic, sample_topic
 from edge.samples import SampleColumns
@@ -27,6 +28,7 @@ from services.ingest.open_rows import Names, OpenRow, OpenSamples
 from services.ingest.origins import Origins
 from services.ingest.sensors import Sensors
 from services.ingest.site_settings import SiteSettings
+from services.ingest.zones import Zones
 from services.store.rows import DeadLetter, SiteStep
 
 __all__ = ["GAP_MS", "Closed", "PartitionWindows"]
@@ -65,6 +67,7 @@ class _Site:
     newest_row_ms: int = 0  # end of the newest closed step that held samples
     quiet_ms: int | None = None  # receive time of the first tick since the newest event time moved
     tick_ms: int = 0  # receive time of the newest tick
+    zones: Zones = field(default_factory=Zones)
     names: Names = field(default_factory=Names)
     open_rows: dict[int, OpenRow] = field(default_factory=dict)
 
@@ -115,6 +118,10 @@ class PartitionWindows:
     def sites(self) -> tuple[str, ...]:
         """The sites seen so far."""
         return tuple(self._sites)
+
+    def zones(self, site: str) -> Zones:
+        """Which zones a site has, and which have left; raises ``KeyError`` before its first sample or change."""
+        return self._sites[site].zones
 
     def _of(self, site: str) -> Origins:
         origins = self._origins.get(site)
@@ -180,6 +187,8 @@ class PartitionWindows:
         apart_ms = max(site.settings.idle_ms, max(self.initial_ms[0], site.settings.grid.newest_step_ms) // 5)
         if site.quiet_ms is None or record.receive_ms - site.tick_ms > apart_ms:
             site.quiet_ms = record.receive_ms
+        if record.receive_ms - site.tick_ms <= apart_ms:
+            site.zones.listen(record.receive_ms - site.tick_ms)
         site.tick_ms = record.receive_ms
         if record.receive_ms - site.quiet_ms >= site.settings.idle_ms:
             watermark = record.receive_ms - site.settings.lateness_ms - site.settings.idle_ms
@@ -194,6 +203,8 @@ class PartitionWindows:
             return self._corrupt(record, str(error), closed)
         if where is None or change is None:
             return
+        if isinstance(change, Retirement):
+            return self._retire(change, where.zone, self._sites.get(record.site))
         site = self._sites.get(record.site) or self._new_site(record.site)
         self._sites[record.site] = site
         step_ms = site.settings.grid.newest_step_ms
@@ -201,6 +212,13 @@ class PartitionWindows:
             site.sensors.forget_layouts()
             if site.settings.grid.newest_step_ms != step_ms:
                 site.open_rows = _sorted_again(site)
+
+    def _retire(self, change: Retirement, zone: str, site: _Site | None) -> None:
+        if site is None or site.closed_ms is None:
+            return
+        waiting = sum((_count(row.samples(), site.names) for row in site.open_rows.values()), Counter[str]())
+        if site.zones.retire(change, zone, waiting, site.closed_ms):
+            site.sensors.forget(zone)
 
     def _refused(self, record: Record, closed: Closed) -> None:
         try:
@@ -243,7 +261,10 @@ class PartitionWindows:
         row = site.open_rows.pop(end, None)
         if row is not None:
             site.newest_row_ms = end
-        zones, values, ages, devices = site.sensors.close(None if row is None else row.samples(), site.names, end)
+        samples = None if row is None else row.samples()
+        zones, values, ages, devices = site.sensors.close(samples, site.names, end)
+        for zone in site.zones.close(end, {} if samples is None else _count(samples, site.names)):
+            site.sensors.forget(zone)
         made_by = site.settings.version, site.settings.grid.step_ms(end)
         return SiteStep(partition, name, end, zones, values, ages, devices, *made_by)
 
@@ -252,6 +273,7 @@ class PartitionWindows:
         sites = {
             name: {
                 "settings": s.settings.state(), "sensors": s.sensors.state(), "names": s.names.state(),
+                "zones": s.zones.state(),
                 "closed_ms": s.closed_ms, "newest_ms": s.newest_ms, "newest_row_ms": s.newest_row_ms,
                 "quiet_ms": s.quiet_ms, "tick_ms": s.tick_ms,
                 "open_rows": [[end, list(row.samples())] for end, row in s.open_rows.items()],
@@ -276,6 +298,7 @@ class PartitionWindows:
             site.newest_row_ms, site.quiet_ms, site.tick_ms = s["newest_row_ms"], s["quiet_ms"], s["tick_ms"]
             site.settings.load(s["settings"])
             site.sensors.load(s["sensors"])
+            site.zones.load(s["zones"])
             site.names = Names(**s["names"])
             site.open_rows = {end: OpenRow.of(OpenSamples(*columns)) for end, columns in s["open_rows"]}
         self._origins = {site: Origins(seen) for site, seen in state["origins"].items()}
@@ -309,3 +332,12 @@ def _sorted_again(site: _Site) -> dict[int, OpenRow]:
         ends = site.settings.grid.ends_of(samples.ts_ms)
         _take(rows, samples, site.names.lengths(samples.metric_set), ends, np.zeros(len(ends), bool))
     return rows
+
+
+def _count(samples: OpenSamples, names: Names) -> Counter[str]:
+    """How many of the samples each zone has."""
+    counts = Counter[str]()
+    of_device = np.bincount(samples.device)
+    for device in np.flatnonzero(of_device).tolist():
+        counts[names.devices[device].zone] += int(of_device[device])
+    return counts

@@ -61,6 +61,8 @@ class View:
             self._stream_at(key[0], forecast["origin_ms"], now_s)
         for component, figures in changes.get("stats", {}).items():
             self.stats[component] = figures
+            for left in figures.get("left", ()):
+                self._take_off((left["site"], left["zone"]), left["left_ms"])
             for site, at_ms in (figures.get("stream_ms") or figures.get("watermark_ms") or {}).items():
                 self._stream_at(site, int(at_ms), now_s)
         self.models = changes.get("models", self.models)
@@ -88,6 +90,10 @@ class View:
         known = sorted("/".join(key) for key in self.answers)
         named = f"{site}/{zone}" if site is not None else zone
         listed = f"; known are {', '.join(known[:20])}" if known else "; no zone has a forecast yet"
+        if self._has_left(zone, site):
+            raise ProblemError(
+                404, f"the zone {named[:140]} has left and comes back with its next sample{listed}", zones=known
+            )
         raise ProblemError(404, f"there is no zone {named[:140]}{listed}", zones=known)
 
     def body(self, key: tuple[str, str]) -> bytes:
@@ -111,6 +117,16 @@ class View:
         """Why a zone's forecast is worth less than it should be; empty when all is well."""
         answer = self.answers[key]
         return [*answer.forecast["degraded"], *self._reasons(*self._ages(key[0], answer))]
+
+    def _take_off(self, key: tuple[str, str], left_ms: int) -> None:
+        answer = self.answers.get(key)
+        if answer is not None and answer.forecast["origin_ms"] <= left_ms:
+            del self.answers[key]
+            self._by_zone[key[1]].remove(key)
+
+    def _has_left(self, zone: str, site: str | None) -> bool:
+        left = [one for figures in self.stats.values() for one in figures.get("left", ())]
+        return any(one["zone"] == zone and site in (None, one["site"]) for one in left)
 
     def _stream_at(self, site: str, at_ms: int, now_s: float) -> None:
         if at_ms > self._stream_ms.get(site, 0):

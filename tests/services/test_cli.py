@@ -259,6 +259,21 @@ def test_a_refused_order_gives_its_reason(running: FakeHothouse) -> None:
     assert (asked.exit_code, "one runs already" in asked.stderr) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("zone", "says"),
+    [
+        ("north-1", "does not name a site and a zone"),
+        ("demo/_site", "cannot be retired alone"),
+        ("a/b/c", "a zone and"),
+    ],
+)
+def test_only_a_zone_can_be_retired(zone: str, says: str) -> None:
+    """A zone without its site, the weather station and a longer path are refused in a sentence, before any broker."""
+    result = hothouse("zones", "retire", zone)
+    assert result.exit_code == 2
+    assert says in " ".join(result.output.replace("│", " ").split())
+
+
 def test_nothing_running_is_one_sentence() -> None:
     """Without a running system the error says how to start one."""
     result = hothouse("status")

@@ -57,7 +57,8 @@ def test_a_stuck_sensor_is_kept_out_and_named():
     assert [forecast["degraded"][-1:] == [words] for forecast in published] == [False, True, False]
     assert [(event.kind, event.zone, event.words) for event in made.events] == [("stuck", "south", words)]
     assert made.counts == {"stuck": 1}
-    assert made.faults_now() == 1
+    assert made.faults_now(np.arange(3)) == 1
+    assert made.faults_now(np.array([0, 2])) == 0
 
 
 def test_faults_do_not_push_out_a_drift():

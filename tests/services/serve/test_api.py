@@ -223,6 +223,34 @@ def test_status_and_metrics_show_the_components(system: System) -> None:
     assert "hothouse_api_zones 2.0" in text
 
 
+def test_a_zone_that_left_is_nowhere(system: System) -> None:
+    """Neither /zones, /predict, /history, readiness nor /metrics have it; 404 says that it left. Its next forecast is
+    shown again.
+    """
+    left = [{"site": "demo", "zone": "north-1", "left_ms": ORIGIN_MS}]
+
+    async def show(figures: dict[str, Any], *forecasts: Any) -> None:
+        await system.board.put_stats("shard-0", figures)
+        await system.board.publish(forecasts)
+        await system.state._take(await system.board.wait(system.state.view.version, 0))
+
+    def zones() -> list[str]:
+        return [zone["zone"] for zone in system.client.get("/zones").json()["zones"]]
+
+    asyncio.run(show({"left": left, "zones": ["demo/north-2"]}))
+    assert zones() == ["north-2"]
+    for path in ("/predict?zone=north-1", "/predict?zone=demo/north-1", "/history?zone=north-1"):
+        assert_problem(system.client.get(path), 404, "has left and comes back with its next sample")
+    assert_problem(system.client.get("/predict?zone=attic"), 404, "there is no zone attic")
+    assert system.client.get("/health/ready").json()["zones"] == 1
+    text = system.client.get("/metrics").text
+    assert "hothouse_api_zones 1.0" in text
+    assert "north-1" not in text
+    asyncio.run(show({"left": []}, zone_forecast("north-1", origin_ms=ORIGIN_MS + 300_000)))
+    assert zones() == ["north-1", "north-2"]
+    assert system.client.get("/predict?zone=north-1").status_code == 200
+
+
 def test_whatever_fails_is_in_status_and_named_by_readiness(system: System) -> None:
     """Errors of parts, parts of parts and replicas stand in /status; /health/ready names the components, no words."""
 
