@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 __all__ = [
     "APP_NAME", "BOARD_ACTOR", "DRIFTS", "FORECASTER_DEPLOYMENT", "NAMESPACE", "ONLINE_VERSION", "RETRAINER_ACTOR",
-    "SLOT_ACTOR", "Champion", "ForecastReply", "ForecastRequest", "LeftZone", "ZoneForecast", "shard_actor",
+    "SLOT_ACTOR", "Champion", "FirstRow", "ForecastReply", "ForecastRequest", "LeftZone", "ZoneForecast", "shard_actor",
 ]  # fmt: skip
 
 NAMESPACE = "hothouse"
@@ -61,6 +61,14 @@ class Champion(TypedDict):
     version: str  # ONLINE_VERSION, or "v3" and so on
     folder: str  # artefact folder; empty without a network
     network_soon: bool  # a network may have to be served soon: who serves may prepare for it
+
+
+class FirstRow(TypedDict):
+    """A row that a site's first forecast waits for, in a shard's figures."""
+
+    site: str
+    end_ms: int
+    closes_ms: int  # the event time at which it closes
 
 
 class LeftZone(TypedDict):

@@ -83,6 +83,7 @@ def figures(partitions: Collection[Partition]) -> dict[str, Any]:
         "stream_ms": {site: at for p in partitions for site, at in p.stream_ms.items() if site not in gone},
         "zones": sorted(f"{site}/{zone}" for p in partitions for site, zone in p.zones),
         "left": [LeftZone(site=s, zone=z, left_ms=ms) for p in partitions for (s, z), ms in p.left_ms.items()],
+        "first_rows": [row for p in partitions for row in p.first_rows()],
         "sites": sorted(watermarks), "scores": [p.scores.table() for p in partitions],
         "sensor_faults": {kind: n for kind, n in told.items() if not kind.endswith("drift")},
         "sensor_faults_now": sum(p.faults_now() for p in partitions),

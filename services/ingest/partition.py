@@ -26,6 +26,7 @@ from services.ingest.rings import Rings
 from services.ingest.watch import Watch
 from services.ingest.windows import PartitionWindows
 from services.ingest.zones import Silent
+from services.messages import FirstRow
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
 
@@ -135,6 +136,12 @@ class Partition:
         """(site, zone) of the zones that are there, in the order in which they first came."""
         left = self.left_ms
         return [zone for zone in self.rings.zones if zone not in left]
+
+    def first_rows(self) -> list[FirstRow]:
+        """The first row of each site that has samples of zones and no row of them yet."""
+        waiting = [site for site in self.windows.sites if site not in self.latest or not self.latest[site].zones]
+        rows = {site: row for site in waiting if (row := self.windows.first_row(site)) is not None}
+        return [FirstRow(site=site, end_ms=end, closes_ms=closes) for site, (end, closes) in rows.items()]
 
     def faults_now(self) -> int:
         """How many sensors of the zones that are there are faulty now."""

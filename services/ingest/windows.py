@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from edge.change import Retirement, decode_change
 from edge.log import Record
-from edge.reading import Metric, Refusal, parse_topic, sample_topic
+from edge.reading import SITE_ZONE, Metric, Refusal, parse_topic, sample_topic
 from edge.samples import SampleColumns
 from services.ingest.open_rows import Names, OpenRow, OpenSamples
 from services.ingest.origins import Origins
@@ -122,6 +122,14 @@ class PartitionWindows:
     def zones(self, site: str) -> Zones:
         """Which zones a site has, and which have left; raises ``KeyError`` before its first sample or change."""
         return self._sites[site].zones
+
+    def first_row(self, site: str) -> tuple[int, int] | None:
+        """Of the oldest open row that holds a sample of a zone: its end, and the event time at which it closes."""
+        state = self._sites[site]
+        for end, row in sorted(state.open_rows.items()):
+            if _count(row.samples(), state.names).keys() - {SITE_ZONE}:
+                return end, end + state.settings.lateness_ms
+        return None
 
     def _of(self, site: str) -> Origins:
         origins = self._origins.get(site)

@@ -187,6 +187,15 @@ def test_predict_without_a_zone_shows_all(running: FakeHothouse) -> None:
     assert json.loads(result.output) == [FORECAST]
 
 
+def test_predict_says_what_a_first_forecast_waits_for(running: FakeHothouse) -> None:
+    """While no zone has a forecast, `predict` says how many samples came and when the first row closes."""
+    running.answers["GET", "/zones"] = (200, {"zones": []})
+    words = "no zone has a forecast yet: 12 samples came; the first row, of demo, closes in 3 min 20 s of the stream"
+    running.answers["GET", "/status"][1]["health"] = {"ready": False, "reasons": [words], "zones": 0}
+    result = hothouse("predict")
+    assert (result.exit_code, result.output.strip()) == (0, words)
+
+
 def test_a_running_demo_is_found(running: FakeHothouse, tmp_path: Path) -> None:
     """A demo keeps its own folder inside the data folder, and is asked with its own key where nothing else runs."""
     (tmp_path / "hothouse-data").rename(tmp_path / "demo")

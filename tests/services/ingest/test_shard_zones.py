@@ -155,6 +155,19 @@ def test_a_forecast_in_flight_of_a_zone_that_leaves_is_not_shown(tmp_path: Path)
     assert shown(rig, before) == {"z1"}
 
 
+def test_the_row_that_a_first_forecast_waits_for_is_named(tmp_path: Path) -> None:
+    """From a zone's first sample until its row closes, with the time at which it does; a weather station's is none."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    feed(rig, shard, batch(0, SITE_ZONE))
+    assert shard.stats()["first_rows"] == []
+    feed(rig, shard, batch(1, "z1", SITE_ZONE))
+    assert shard.stats()["first_rows"] == [{"site": "demo", "end_ms": T0 + STEP, "closes_ms": T0 + STEP + 30_000}]
+    feed(rig, shard, batch(2, "z1"))
+    assert shard.stats()["first_rows"] == []
+    assert shard.stats()["zone_rows"] == 1
+
+
 def test_silent_zones_are_named_by_the_time_of_the_stream(tmp_path: Path) -> None:
     """After ``stream.retire_days`` of ticks and no sooner, never where it is 0; the wall clock does not count."""
     rig, never = Rig(tmp_path / "a", MemoryLog(1), retire_days=0.25), Rig(tmp_path / "b", MemoryLog(1), retire_days=0)
