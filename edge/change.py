@@ -1,4 +1,5 @@
-"""Step 2 of the way of a reading: events that change rows: a site's settings, a sensor's calibration, another name.
+"""Step 2 of the way of a reading: events that change rows: a site's settings, a sensor's calibration, another name, a
+zone that leaves.
 
 They are published as events, checked here, and take effect at their place in the log and nowhere else. ``version``
 counts a site's changes up: one that is not above those before it has been seen already, or came too late, and is
@@ -12,9 +13,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from edge.reading import SITE_ZONE, VOCABULARY, Metric, Topic, base_metric, is_name
+from edge.log_contract import NewRecord
+from edge.reading import SITE_ZONE, VOCABULARY, Metric, Topic, base_metric, is_name, parse_topic
 
-__all__ = ["Alias", "Calibration", "Change", "SettingsChange", "decode_change", "encode_change"]
+__all__ = [
+    "Alias", "Calibration", "Change", "Retirement", "RowChange", "SettingsChange", "decode_change", "encode_change",
+    "site_retirement",
+]  # fmt: skip
 
 Version = Annotated[int, msgspec.Meta(ge=2, le=2**31 - 1)]
 DAY_S = 86_400
@@ -47,9 +52,23 @@ class Alias(msgspec.Struct, frozen=True, tag="alias", omit_defaults=True, forbid
     metric: str = ""
 
 
-Change = SettingsChange | Calibration | Alias
+class Retirement(msgspec.Struct, frozen=True, tag="retire", omit_defaults=True, forbid_unknown_fields=True):
+    """The zone leaves until its next sample; as zone ``_site`` the whole site, once no other zone of it is there.
 
-_TYPES = ("settings", "calibration", "alias")
+    An operator's carries a ``version``, which counts the zone's retirements up and no row shows. One for silence
+    carries ``until_ms``, the end of the zone's newest row with a sample: where a later sample came, it means nothing.
+    """
+
+    version: Version | None = None
+    until_ms: int | None = None
+
+
+RowChange = SettingsChange | Calibration | Alias
+"""What rows are made by; a :class:`Retirement` says of whom there are any."""
+
+Change = RowChange | Retirement
+
+_TYPES = ("settings", "calibration", "alias", "retire")
 _DECODER = msgspec.json.Decoder(Change)
 
 
@@ -76,12 +95,38 @@ def decode_change(where: Topic, payload: bytes) -> Change | None:
         _check_settings(change, where)
     elif isinstance(change, Calibration):
         _check_calibration(change)
+    elif isinstance(change, Retirement):
+        _check_retirement(change, where)
     elif change.metric:
         if _known(change.metric).kind != _known(change.to).kind:
             raise ValueError(f"{change.metric} and {change.to} are of different kinds")
     elif not is_name(change.to):
         raise ValueError("to must be a device's name")
     return change
+
+
+def site_retirement(record: NewRecord) -> Retirement | None:
+    """The retirement of a whole site, where a record is that: nobody ticks for the site until its next sample.
+
+    >>> payload = encode_change(Retirement(until_ms=1646092800000))
+    >>> site_retirement(NewRecord("s", "event", 0, payload, "hothouse/v1/s/_site/operator/event"))
+    Retirement(version=None, until_ms=1646092800000)
+    """
+    where = parse_topic(record.topic) if record.kind == "event" else None
+    if where is None or where.zone != SITE_ZONE:
+        return None
+    try:
+        change = decode_change(where, record.payload)
+    except (ValueError, RecursionError):
+        return None
+    return change if isinstance(change, Retirement) else None
+
+
+def _check_retirement(change: Retirement, where: Topic) -> None:
+    if (change.version is None) == (change.until_ms is None):
+        raise ValueError("a retirement has a version or until_ms, one of them")
+    if where.zone == SITE_ZONE and change.until_ms is None:
+        raise ValueError(f"{SITE_ZONE} cannot be retired alone: it leaves after the site's last zone")
 
 
 def _check_settings(change: SettingsChange, where: Topic) -> None:

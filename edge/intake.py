@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from edge.change import site_retirement
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, decode_clock
 from edge.decoder import Decoder, HothouseDecoder
 from edge.envelope import UNKNOWN_SITE
@@ -43,8 +44,9 @@ class Intake:
     are refused. ``sites`` are the sites known from the log, ``newest_ms`` its newest receive time: ticks go on from
     there. ``step_ms`` is the length of a row; each known site gets a tick when the receive time enters a new tenth
     of it. A site whose records come from its own gateway gets its ticks from there, and none here: ticks of ours would
-    close its rows while it is merely cut off. A message goes to the decoder whose prefix its topic has; where none has
-    it is counted and refused (``edge.other_topics``), but for what gateways say of themselves.
+    close its rows while it is merely cut off. A site that has left (``edge.change.Retirement``) gets none until its
+    next sample. A message goes to the decoder whose prefix its topic has; where none has it is counted and refused
+    (``edge.other_topics``), but for what gateways say of themselves.
 
     >>> intake = Intake(ReplayedClock(1646092800500), step_ms=300_000)
     >>> body = b'{"boot":"9f3c62d1a07be845","ts":1646092800000,"seq":1,"values":{"rh_pct":71.0}}'
@@ -65,7 +67,7 @@ class Intake:
         self._decoders = decoders
         self._clock = clock
         self._tick_ms = max(1, step_ms // _TICKS_A_STEP)
-        self._sites = dict.fromkeys(sites)  # a set that keeps its order
+        self._sites = dict.fromkeys(sites, 0)  # to be ticked for -> newest time of a sample, as far as it is known
         now_ms = clock.now_ms()  # another gateway's record may be ahead of it
         self._tick = (now_ms if newest_ms is None else min(newest_ms, now_ms)) // self._tick_ms
         self._now_ms = 0
@@ -122,7 +124,7 @@ class Intake:
             return self._count_other(message)
         taken = decoder.take(message.topic, message.payload, self._now_ms)
         if taken.samples:
-            self._sites.setdefault(taken.site)
+            self._sites.setdefault(taken.site, 0)
             self._samples.setdefault(taken.site, []).extend(taken.samples)
             self.samples += len(taken.samples)
         if taken.refusals:
@@ -131,10 +133,16 @@ class Intake:
         if taken.record is not None:
             self._flush(taken.site)
             self._records.append(taken.record)
+            self._retire(taken.record)
             if taken.record.origin is not None:
                 self.relayed += 1
                 if taken.record.kind == "samples":
                     self._sites.pop(taken.site, None)  # it has a gateway of its own now
+
+    def _retire(self, record: NewRecord) -> None:
+        change = site_retirement(record)
+        if change is not None and self._sites.get(record.site, 0) <= (change.until_ms or 0):
+            self._sites.pop(record.site, None)
 
     def _decoder(self, topic: str) -> Decoder | None:
         return next((decoder for decoder in self._decoders if topic.startswith(decoder.prefix)), None)
@@ -143,6 +151,8 @@ class Intake:
         """Close the open records of one site, or of all."""
         for name in list(self._samples) if site is None else [site]:
             samples = self._samples.pop(name, [])
+            if name in self._sites:
+                self._sites[name] = max([self._sites[name], *(sample.ts_ms for sample in samples)])
             for start in range(0, len(samples), MAX_SAMPLES):
                 self._close_record(name, samples[start : start + MAX_SAMPLES])
         for name in list(self._refusals) if site is None else [site]:

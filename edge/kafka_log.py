@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
+from edge.change import site_retirement
 from edge.kafka_address import KafkaAddress, translated
 from edge.kafka_clients import Clients
 from edge.kafka_reader import Reader
@@ -79,7 +80,8 @@ class KafkaLog:
                 return []
         with self._session():
             self._times.write_due(self._clients.producer, self._ends)
-            self._learn_sites({new.site: new.origin is None for new in records if new.kind == "samples"})
+            of_sites = [new for new in records if new.kind == "samples" or site_retirement(new) is not None]
+            self._learn_sites({new.site: new.kind == "samples" and new.origin is None for new in of_sites})
             targets = [partition_of(new.site, self._partitions) for new in records]
             attempt, places = self._failed, dict[int, int]()
             if attempt is not None and attempt.records == records:

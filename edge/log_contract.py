@@ -140,7 +140,8 @@ class Log(Protocol):
         """The greatest receive time that the partition ever had, ``None`` when it never had a record."""
 
     def sites(self) -> list[str]:
-        """Every site whose newest ``samples`` record came without an origin, sorted; truncating forgets none.
+        """Every site whose newest ``samples`` record came without an origin, sorted; truncating forgets none. One that
+        was retired as a whole since then (``edge.change.site_retirement``) is left out.
 
         Who appends to this log ticks for them. A site whose records come out of another log is ticked for there.
         """

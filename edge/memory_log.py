@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from edge.change import site_retirement
 from edge.log_contract import LogClosedError, LogFullError, LogTruncatedError, NewRecord, Record, partition_of
 
 __all__ = ["MemoryLog"]
@@ -52,6 +53,8 @@ class MemoryLog:
                 )
                 if new.kind == "samples":
                     (self._sites.add if new.origin is None else self._sites.discard)(new.site)
+                elif site_retirement(new) is not None:
+                    self._sites.discard(new.site)
                 places.append((partition, offset))
             return places
 

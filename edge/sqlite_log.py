@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from edge.change import site_retirement
 from edge.log_contract import (
     LogBusyError,
     LogClosedError,
@@ -116,7 +117,7 @@ class SqliteLog:
                     receive_ms = max(new.receive_ms, site.receive_ms)
                     ours = new.origin is None
                     origin: tuple[str | None, int] = new.origin or (None, site.records)
-                    sampled = ours if new.kind == "samples" else site.sampled
+                    sampled = ours if new.kind == "samples" else site.sampled and site_retirement(new) is None
                     changed[new.site] = _Site(receive_ms, site.records + ours, sampled)
                     heads[partition] = (offset + 1, receive_ms if newest is None else max(receive_ms, newest))
                     places.append((partition, offset))

@@ -88,6 +88,14 @@ class LiveScore:
         s["waiting"][indices[:, None], slots] = np.nan
         s["rows"][indices] = rows + 1
 
+    def skip(self, indices: I64, steps: int) -> None:
+        """Zones ``indices`` had no row for so many steps: nothing that was to mature in them does."""
+        s = self._zones
+        ring = s["seen"].shape[1]
+        none = np.full((len(indices), len(self._spec.targets)), np.nan, np.float32)
+        for _ in range(min(steps, ring)):  # after as many nothing of before is left
+            self.learn(indices, none)
+
     def issue(self, indices: I64, quantiles: F32, climatology: F32, age: int = 0) -> None:
         """Remember forecasts made from the rows learned ``age`` steps ago: the model's ``[Z, H, M, Q]``, and the
         climatology's median ``[Z, H, M]`` beside it.

@@ -21,15 +21,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from edge.broker import BrokerError, LocalBroker
 from edge.log import Log, LogError
+from edge.mqtt import MqttAddress
+from edge.publish import PublishError, publish_once
 from services.config import Settings
 from services.errors import StartError
 from services.folder import FolderLock
 from services.interrupts import deferred_interrupts
 from services.log import gateway_options, open_settings_log
+from services.retirement import Retirements
 from services.state_lock import StateLock
 from services.supervise import ChildProcess
 
 if TYPE_CHECKING:
+    from services.ingest.shard import SilentZone
     from services.runtime import RayRuntime
 
 __all__ = ["System"]
@@ -39,6 +43,9 @@ Say = Callable[[str], None]
 _log = logging.getLogger(__name__)
 
 REPORT_S = 1.0
+RETIRE_S = 10.0
+"""How often shards are asked for zones that are silent for too long."""
+ASK_SHARDS_S = 5.0
 GATEWAY_QUIET_S = 10.0
 SHARD_START_S = 60.0
 SHARD_STOP_S = 4.0
@@ -83,6 +90,8 @@ class System:
         self._ingress: dict[str, Any] = {}
         self._shard_stop_s = SHARD_ABANDON_S
         self._handles: list[Any] = []  # actors live as long as their handles
+        self._shards: list[Any] = []
+        self._retirements: Retirements | None = None
 
     def __enter__(self) -> System:
         try:
@@ -137,7 +146,9 @@ class System:
             warming.join_or_raise()
         if settings.mqtt.gateway == "here":
             self._start_gateway()
+        self._retirements = Retirements(self._silent, self._publish, time.monotonic)
         self._parts.enter_context(_Repeating(self._report, REPORT_S))
+        self._parts.enter_context(_Repeating(self._retirements.look, RETIRE_S))
         run_file = settings.data_dir / "run.json"
         mqtt = {
             "host": self.mqtt_host,
@@ -180,7 +191,7 @@ class System:
         settings = self.settings
         self._serving = start_actors(settings)
         self._say("starting the shards, the API and the forecaster")
-        shards = _start_shards(settings)  # first: they read what the log holds while the others start
+        shards = self._shards = _start_shards(settings)  # first: they read what the log holds while the others start
         self._handles += shards
         self._parts.callback(lambda: _stop_all(shards, self._shard_stop_s))
         self.url = start_serving(settings)
@@ -193,7 +204,8 @@ class System:
 
     def _report(self) -> None:
         """Show on the board, which may have been restarted, what no actor shows: the ingress and the gateway."""
-        self._serving.board.put_stats.remote("runtime", self._ingress)
+        error = self._retirements.error if self._retirements is not None else ""
+        self._serving.board.put_stats.remote("runtime", {**self._ingress, "error": error})
         if self.gateway is None:
             return
         status = self.gateway_status
@@ -201,6 +213,28 @@ class System:
         error = _gateway_problem(status, age_s, self.gateway)
         figures = {**status, "pid": self.gateway.pid, "restarts": self.gateway.restarts, "error": error}
         self._serving.board.put_stats.remote("gateway", figures)
+
+    def _silent(self) -> list[SilentZone]:
+        import ray
+
+        try:
+            answers = ray.get([shard.silent.remote() for shard in self._shards], timeout=ASK_SHARDS_S)
+        except ray.exceptions.RayError:
+            return []  # one restarts: it is asked again
+        return [zone for answer in answers for zone in answer]
+
+    def _publish(self, topic: str, payload: bytes) -> None:
+        if not self.mqtt_host:
+            raise PublishError("no broker is configured: set mqtt.host")
+        try:
+            password = self.mqtt_password_file.read_text().strip() if self.mqtt_password_file else ""
+        except OSError as error:
+            raise PublishError(f"mqtt.password_file cannot be read: {error}") from error
+        address = MqttAddress(
+            host=self.mqtt_host, port=self.mqtt_port, username=self.mqtt_username, password=password,
+            tls_ca=self.settings.mqtt.tls_ca_file,
+        )  # fmt: skip
+        publish_once(address, "hothouse-retire", topic, payload)
 
     def _start_gateway(self) -> None:
         settings = self.settings

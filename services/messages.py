@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 __all__ = [
     "BOARD_ACTOR", "DRIFTS", "FORECASTER_DEPLOYMENT", "ONLINE_VERSION", "RETRAINER_ACTOR", "SLOT_ACTOR", "Champion",
-    "ForecastReply", "ForecastRequest", "ZoneForecast", "shard_actor",
+    "FirstRow", "ForecastReply", "ForecastRequest", "LeftZone", "ZoneForecast", "shard_actor",
 ]  # fmt: skip
 
 FORECASTER_DEPLOYMENT = "Forecaster"
@@ -59,6 +59,22 @@ class Champion(TypedDict):
     version: str  # ONLINE_VERSION, or "v3" and so on
     folder: str  # artefact folder; empty without a network
     network_soon: bool  # a network may have to be served soon: who serves may prepare for it
+
+
+class FirstRow(TypedDict):
+    """A row that a site's first forecast waits for, in a shard's figures."""
+
+    site: str
+    end_ms: int
+    closes_ms: int  # the event time at which it closes
+
+
+class LeftZone(TypedDict):
+    """A zone that has left, in a shard's figures: no forecast from ``left_ms`` or before is shown any more."""
+
+    site: str
+    zone: str
+    left_ms: int  # the end of the last row that it was in
 
 
 class ZoneForecast(TypedDict):

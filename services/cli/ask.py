@@ -62,7 +62,8 @@ def predict(
     if as_json:
         print_json(answers[0] if zone else answers)
     elif not answers:
-        console.print("no zone has sent anything yet")
+        found = client.get("/status")["health"]["reasons"] or ["the first forecast has just come: ask again"]
+        console.print(found[-1], markup=False, highlight=False, soft_wrap=True)
     else:
         console.print(forecast_view(answers))
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
-import threading
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +16,8 @@ if TYPE_CHECKING:
     from edge.change import Change
     from edge.mqtt import MqttAddress
 
-__all__ = ["register"]
+__all__ = ["PANEL", "Version", "publish_change", "register", "version_or_now"]
 
-WAIT_S = 10.0
 PANEL = "At the site"
 Site = Annotated[str, typer.Argument(help="Name of the site.")]
 Zone = Annotated[str, typer.Argument(help="Its zone; _site for the weather station.")]
@@ -53,7 +50,9 @@ def settings(
 
     if step_s is lateness_s is idle_s is None:
         raise typer.BadParameter("name at least one of --step-s, --lateness-s, --idle-s")
-    _publish(ctx, (site, "_site", "operator"), SettingsChange(_version(version), step_s, lateness_s, idle_s))
+    publish_change(
+        ctx, (site, "_site", "operator"), SettingsChange(version_or_now(version), step_s, lateness_s, idle_s)
+    )
 
 
 def calibrate(
@@ -67,7 +66,7 @@ def calibrate(
     """Correct what a sensor says: value times scale plus offset, in every row that closes from now on."""
     from edge.change import Calibration
 
-    _publish(ctx, (site, zone, device), Calibration(_version(version), metric, offset, scale, from_ms))
+    publish_change(ctx, (site, zone, device), Calibration(version_or_now(version), metric, offset, scale, from_ms))
 
 
 def alias(
@@ -79,14 +78,16 @@ def alias(
     """Let rows call a device, or one of its metrics, by another name."""
     from edge.change import Alias
 
-    _publish(ctx, (site, zone, device), Alias(_version(version), to, metric))
+    publish_change(ctx, (site, zone, device), Alias(version_or_now(version), to, metric))
 
 
-def _version(given: int | None) -> int:
+def version_or_now(given: int | None) -> int:
+    """The version of a change: the time in seconds, where none was given."""
     return int(time.time()) if given is None else given
 
 
-def _publish(ctx: typer.Context, where: tuple[str, str, str], change: Change) -> None:
+def publish_change(ctx: typer.Context, where: tuple[str, str, str], change: Change) -> None:
+    """Publish a change of (site, zone, device), once it is seen to be one that the gateway takes."""
     from edge.change import decode_change, encode_change
     from edge.reading import parse_topic
 
@@ -103,30 +104,12 @@ def _publish(ctx: typer.Context, where: tuple[str, str, str], change: Change) ->
 
 
 def _send(address: MqttAddress, topic: str, payload: bytes) -> None:
-    from edge.mqtt import new_client, open_connection
+    from edge.publish import PublishError, publish_once
 
-    client = new_client(address, f"hothouse-change-{secrets.token_hex(4)}", v5=False)
-    connected = threading.Event()
-
-    def on_connect(_client: object, _data: object, _flags: object, reason: Any, _properties: object) -> None:
-        if not reason.is_failure:
-            connected.set()
-
-    client.on_connect = on_connect
-    failed = HothouseError(f"the broker at {address.host}:{address.port} did not take it", "Is it running?")
     try:
-        open_connection(client, address)
-        if not connected.wait(WAIT_S):
-            raise failed
-        sent = client.publish(topic, payload, qos=1)
-        sent.wait_for_publish(WAIT_S)
-        if not sent.is_published():
-            raise failed
-    except OSError as error:
-        raise failed from error
-    finally:
-        client.disconnect()
-        client.loop_stop()
+        publish_once(address, "hothouse-change", topic, payload)
+    except PublishError as error:
+        raise HothouseError(str(error), "Is it running?") from error
 
 
 def _address(settings: Settings) -> MqttAddress:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli import ask, backtest, change, export, house, learn, letters, site, system, tune
+from services.cli import ask, backtest, change, export, house, learn, letters, site, system, tune, zones
 from services.cli.base import Group, Options
 
 __all__ = ["app", "main"]
@@ -59,6 +59,7 @@ def _before(
 system.register(app)
 site.register(app)
 change.register(app)
+zones.register(app)
 ask.register(app)
 backtest.register(app)
 letters.register(app)

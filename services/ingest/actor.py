@@ -24,7 +24,7 @@ from services.config import Settings
 from services.errors import HistoryError
 from services.ingest.partition import PAST_HOURS
 from services.ingest.series import series_writer
-from services.ingest.shard import Shard, Window
+from services.ingest.shard import Shard, SilentZone, Window
 from services.ingest.snapshot import FencedError
 from services.installation import app_name_of, namespace_of
 from services.log import open_settings_log
@@ -69,7 +69,8 @@ class ShardActor:
         self._link = BoardLink(shard_actor(index), namespace_of(settings))
         self._shard = Shard(
             settings, partitions, open_settings_log(settings), self._series,
-            _ForecasterLink(app_name_of(settings)).forecast, self._link, ThreadPoolExecutor(1, "forecast"),
+            _ForecasterLink(app_name_of(settings)).forecast, self._link,
+            ThreadPoolExecutor(1, "forecast"), ThreadPoolExecutor(1, "merge"),
             time.monotonic,
         )  # fmt: skip
         self._link.start(self._shard)
@@ -102,6 +103,11 @@ class ShardActor:
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
         """See :meth:`Shard.baseline`."""
         return self._shard.baseline(site, zone, origin_ms, now)
+
+    @_question
+    def silent(self) -> list[SilentZone]:
+        """See :meth:`Shard.silent`."""
+        return self._shard.silent()
 
     @_question
     def refresh(self) -> None:
@@ -234,6 +240,10 @@ class BoardLink:
         """See ``services.ingest.shard.Board``."""
         with self._changed:
             self._stats = stats
+            for left in stats.get("left", ()):
+                newest = self._newest.get((left["site"], left["zone"]))
+                if newest is not None and newest["origin_ms"] <= left["left_ms"]:
+                    del self._newest[left["site"], left["zone"]]  # a board that restarts is not told of it again
             self._changed.notify()
 
     def close(self) -> None:

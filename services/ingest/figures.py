@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from services.ingest.partition import Partition
+from services.messages import LeftZone
 
 __all__ = ["Failures", "Rate", "figures"]
 
@@ -69,7 +70,8 @@ def figures(partitions: Collection[Partition]) -> dict[str, Any]:
     values_refused: Counter[str] = sum((p.values_refused for p in partitions), Counter())
     told: Counter[str] = sum((p.watch.counts for p in partitions), Counter())
     samples = counts["accepted"] + counts["duplicates"] + counts["late"] + sum(rejected.values())
-    watermarks = {site: step.end_ms for p in partitions for site, step in p.latest.items()}
+    gone = {site for p in partitions for site in p.windows.sites if p.windows.zones(site).gone}
+    watermarks = {site: step.end_ms for p in partitions for site, step in p.latest.items() if site not in gone}
     return {
         "samples": samples, "accepted": counts["accepted"], "duplicates": counts["duplicates"],
         "late": counts["late"], "rejected": dict(rejected), "values_refused": dict(values_refused),
@@ -78,11 +80,13 @@ def figures(partitions: Collection[Partition]) -> dict[str, Any]:
         "rows": counts["zone_rows"], "zone_rows": counts["zone_rows"], "device_rows": counts["rows"],
         "steps": counts["steps"], "forecasts": counts["forecasts"],
         "watermark_ms": watermarks, "origin_ms": max(watermarks.values(), default=None),
-        "stream_ms": {site: at for p in partitions for site, at in p.stream_ms.items()},
-        "zones": sorted(f"{site}/{zone}" for p in partitions for site, zone in p.rings.zones),
+        "stream_ms": {site: at for p in partitions for site, at in p.stream_ms.items() if site not in gone},
+        "zones": sorted(f"{site}/{zone}" for p in partitions for site, zone in p.zones),
+        "left": [LeftZone(site=s, zone=z, left_ms=ms) for p in partitions for (s, z), ms in p.left_ms.items()],
+        "first_rows": [row for p in partitions for row in p.first_rows()],
         "sites": sorted(watermarks), "scores": [p.scores.table() for p in partitions],
         "sensor_faults": {kind: n for kind, n in told.items() if not kind.endswith("drift")},
-        "sensor_faults_now": sum(p.watch.faults_now() for p in partitions),
+        "sensor_faults_now": sum(p.faults_now() for p in partitions),
         "drifts": {kind: n for kind, n in told.items() if kind.endswith("drift")},
         "events": [asdict(event) for p in partitions for event in p.watch.events],
         "offsets": {str(p.number): p.offset for p in partitions},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, repeat
 from typing import Any, NamedTuple
@@ -125,6 +126,14 @@ class Names:
             zone, device, boot, _ = self.devices[samples.device[at]]
             made.append(Sample(site, zone, device, boot, int(samples.seq[at]), int(samples.ts_ms[at]), values))
         return made
+
+    def by_zone(self, samples: OpenSamples) -> Counter[str]:
+        """How many of the samples each zone has."""
+        counts = Counter[str]()
+        of_device = np.bincount(samples.device)
+        for device in np.flatnonzero(of_device).tolist():
+            counts[self.devices[device].zone] += int(of_device[device])
+        return counts
 
     @property
     def ranks(self) -> I64:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.log import Record
+from edge.reading import SITE_ZONE
 from models.features import day_bins, sun_sine, targets_of
 from models.forecaster import Basis, OnlineForecaster
 from models.scoring import LiveScore
@@ -24,6 +25,8 @@ from services.ingest.forecasting import Origin
 from services.ingest.rings import Rings
 from services.ingest.watch import Watch
 from services.ingest.windows import PartitionWindows
+from services.ingest.zones import Silent
+from services.messages import FirstRow
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
 
@@ -86,9 +89,11 @@ class Partition:
 
     def _learn(self, step: SiteStep) -> None:
         """Take a closed step; what was issued of it before a crash then counts again."""
+        before = self.latest.get(step.site)
         self.latest[step.site] = step
         if not step.zones:
             return
+        self._catch_up(step, () if before is None else before.zones)
         indices, day_bin = self._indices(step), self._day_bins(step.site, step.end_ms, len(step.zones))
         step = self.latest[step.site] = self.watch.without_faults(step, indices, day_bin)
         targets = targets_of(step.values, self._spec)
@@ -100,6 +105,58 @@ class Partition:
         self.scores.learn(indices, targets)
         for forecast in self._again.pop((step.site, step.end_ms), []):
             self._count(forecast)
+
+    def _catch_up(self, step: SiteStep, before: Sequence[str]) -> None:
+        """Zones that had left and are back: they have forgotten nothing, but live scores go on row by row, so that they
+        learn of the steps without one.
+        """
+        for zone in set(step.zones) - set(before):
+            index = self.rings.known(step.site, zone)
+            newest_ms = None if index is None else self.rings.newest_ms(index)
+            if index is not None and newest_ms is not None:
+                missed = self._number(step.end_ms) - self._number(newest_ms) - 1
+                self.scores.skip(np.array([index], np.int64), missed)
+
+    def has_left(self, site: str, zone: str, origin_ms: int) -> bool:
+        """Whether a zone has left since the row that ends at ``origin_ms``."""
+        return self.windows.zones(site).left_ms.get(zone, -1) >= origin_ms
+
+    @property
+    def left_ms(self) -> dict[tuple[str, str], int]:
+        """(site, zone) of the zones that have left -> the end of the last row that each was in."""
+        found = {}
+        for site in self.windows.sites:
+            for zone, end_ms in self.windows.zones(site).left_ms.items():
+                if zone != SITE_ZONE:
+                    found[site, zone] = end_ms
+        return found
+
+    @property
+    def zones(self) -> list[tuple[str, str]]:
+        """(site, zone) of the zones that are there, in the order in which they first came."""
+        left = self.left_ms
+        return [zone for zone in self.rings.zones if zone not in left]
+
+    def first_rows(self) -> list[FirstRow]:
+        """The first row of each site that has samples of zones and no row of them yet."""
+        waiting = [site for site in self.windows.sites if site not in self.latest or not self.latest[site].zones]
+        rows = {site: row for site in waiting if (row := self.windows.first_row(site)) is not None}
+        return [FirstRow(site=site, end_ms=end, closes_ms=closes) for site, (end, closes) in rows.items()]
+
+    def faults_now(self) -> int:
+        """How many sensors of the zones that are there are faulty now."""
+        zones = list(self.zones)
+        indices = np.array([self.rings.index(*zone) for zone in zones], np.int64)
+        return self.watch.faults_now(indices, {site for site, _ in zones})
+
+    def silent(self, retire_ms: int) -> list[tuple[str, Silent]]:
+        """The site of each zone that no sample came of for so long, as ticks saw it; for ``_site`` see ``Zones``."""
+        return [
+            (site, silent)
+            for site in self.windows.sites
+            for silent in self.windows.zones(site).silent()
+            if silent.silent_ms >= retire_ms
+        ]
 
     def origin(self, site: str) -> Origin:
         """The origin of a site's newest step."""
@@ -127,7 +184,7 @@ class Partition:
 
     def issued(self, origin: Origin, forecast: IssuedForecast) -> None:
         """Remember what :meth:`answer` gave and was kept, for live scores and questions about it."""
-        self.scores.issue(origin.indices, forecast.quantiles, forecast.climatology, forecast.age_steps)
+        self._score(origin.indices, forecast)
         before = self._answers.get(origin.site)
         if before is None or before[0].end_ms <= origin.end_ms:
             self._answers[origin.site] = (origin, forecast.quantiles)
@@ -215,7 +272,13 @@ class Partition:
         indices = [self.rings.index(forecast.site, zone) for zone in forecast.zones]
         zones, median = np.array(indices, np.int64), forecast.quantiles[..., 1]
         self.forecaster.remember(zones, self._number(forecast.origin_ms), median, forecast.network)
-        self.scores.issue(zones, forecast.quantiles, forecast.climatology, forecast.age_steps)
+        self._score(zones, forecast)
+
+    def _score(self, indices: I64, forecast: IssuedForecast) -> None:
+        """Let live scores wait for its truth, but of zones that have left meanwhile: they have no row to count by."""
+        newest = self.latest[forecast.site].zones
+        there = np.array([zone in newest for zone in forecast.zones], bool)
+        self.scores.issue(indices[there], forecast.quantiles[there], forecast.climatology[there], forecast.age_steps)
 
     def _indices(self, step: SiteStep) -> I64:
         indices = [self.rings.index(step.site, zone) for zone in step.zones]

@@ -53,6 +53,10 @@ class Rings:
             self._blocks.append(np.full((room, self.capacity, len(self._columns)), np.nan, self._kind))
         return index
 
+    def known(self, site: str, zone: str) -> int | None:
+        """The index of a zone that was there before, else ``None``."""
+        return self._zones.get((site, zone))
+
     def write(self, indices: I64, end_ms: int, values: F32) -> None:
         """Keep ``values`` [Z, C] as the rows that end at ``end_ms``; skipped steps become NaN.
 

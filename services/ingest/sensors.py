@@ -163,6 +163,18 @@ class Sensors:
         """To be called when the site's settings have changed."""
         self._layouts, self._sensors_of, self._curves = {}, [], []
 
+    def forget(self, zone: str) -> None:
+        """The zone has left: no row has it, nor what its sensors said, until it has a sample again."""
+        self._arranged()
+        kept = [number for number, (of, _, _) in enumerate(self._index) if of != zone]
+        names = list(self._index)
+        self._index = {names[number]: place for place, number in enumerate(kept)}
+        self._ts, self._value = self._ts[kept], self._value[kept]
+        self.units.keep(kept)
+        self._zones = {name: number for number, name in enumerate(of for of in self._zones if of != zone)}
+        self._table = None
+        self.forget_layouts()
+
     def _layout(self, device: int, metric_set: int) -> int:
         if (device, metric_set) not in self._layouts:
             zone, name, *_ = self._names.devices[device]

@@ -34,7 +34,7 @@ from services.store.forests import Forests
 from services.store.history import History
 from services.store.series import SeriesWriter
 
-__all__ = ["Board", "Shard", "Window"]
+__all__ = ["Board", "Shard", "SilentZone", "Window"]
 
 READ_RECORDS = 200
 READ_BYTES = 64 * 1024
@@ -46,6 +46,8 @@ SNAPSHOT_BYTES_PER_S = 10_000_000
 """On average a shard writes no more than this into snapshots: a large one saves less often, not all the time."""
 MAX_UNFLUSHED_STEPS = 20_000
 """Steps kept in memory while the history cannot be written; then the shard stops reading."""
+FOREST_S, FOREST_LAST_S = 5.0, 300.0
+"""Trees that could not be loaded are tried again after so long, then after twice as long each time, at last this."""
 DAY_MS = 86_400_000
 
 
@@ -70,22 +72,31 @@ class Window(TypedDict):
     quantiles: F32  # [H, M, Q], the forecast that was issued
 
 
+class SilentZone(TypedDict):
+    """A zone, or a site as its ``_site``, that is to leave; ``until_ms`` as in ``edge.change.Retirement``."""
+
+    site: str
+    zone: str
+    until_ms: int
+
+
 class Shard:
     """Owns ``partitions`` of the log; one thread calls :meth:`step`, any thread the other methods.
 
-    ``forecast`` computes a reply and may block or raise; it runs on ``executor``. ``clock_s`` is monotonic, for
-    intervals only: no row or forecast depends on it. ``failpoint`` is called with the name of each durable moment;
+    ``forecast`` computes a reply and may block or raise; it runs on ``executor``. Files are merged on ``merger``, one
+    merge at a time: it may take long, and no forecast waits for it. ``clock_s`` is monotonic, for intervals only: no
+    row or forecast depends on it. ``failpoint`` is called with the name of each durable moment;
     tests raise from it.
     """
 
     def __init__(
         self, settings: Settings, partitions: Sequence[int], log: Log, series: SeriesWriter,
-        forecast: Callable[[ForecastRequest], ForecastReply], board: Board, executor: Executor,
+        forecast: Callable[[ForecastRequest], ForecastReply], board: Board, executor: Executor, merger: Executor,
         clock_s: Callable[[], float], failpoint: Callable[[str], None] = lambda name: None,
     ) -> None:  # fmt: skip
         self.spec = forecast_spec(settings)
         self._settings, self._log, self._series, self._board = settings, log, series, board
-        self._executor = executor
+        self._merger = merger
         self._clock_s, self._failpoint = clock_s, failpoint
         self._round = threading.Lock()  # held for a whole round or flush: all that follows is its holder's alone
         self._changing = threading.Lock()  # held, inside of it, while partitions change: never over I/O
@@ -112,7 +123,8 @@ class Shard:
         self._pause_s = settings.stream.snapshot_s
         self._newest_ms = 0  # newest origin that was issued
         self._merging: Future[None] | None = None
-        self._forests, self._forest = Forests(settings.storage), ""  # the name of the newest that was looked at
+        self._forests, self._forest = Forests(settings.storage), ""  # the name of the trees in use
+        self._failed_forest, self._forest_pause_s, self._forest_again_s = "", FOREST_S, 0.0
         self._rate = Rate(clock_s())
 
     def step(self) -> bool:
@@ -172,6 +184,17 @@ class Shard:
             partition = self._owner(site, zone)
             return None if partition is None else partition.past(site, zone, hours)
 
+    def silent(self) -> list[SilentZone]:
+        """The zones, and sites as their ``_site``, that no sample came of for ``stream.retire_days`` of the stream's
+        time; none while the log holds more than was read.
+        """
+        days = self._settings.stream.retire_days
+        with self._changing:
+            found = [one for p in self._partitions.values() for one in p.silent(round(days * DAY_MS))]
+        if not days or self._behind:
+            return []
+        return [SilentZone(site=site, zone=one.zone, until_ms=one.until_ms) for site, one in found]
+
     def failed(self, what: str, error: BaseException) -> None:
         """Count a failure of something that is tried again, and show it until it works."""
         self._failures.failed(what, error)
@@ -229,11 +252,12 @@ class Shard:
         with self._changing:
             partition.issued(origin, forecast)
             partition.counts.update(forecasts=len(origin.zones))
-        published = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles)
+        made = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles)
+        published = [one for one in made if not partition.has_left(one["site"], one["zone"], origin.end_ms)]
         self._series.forecasts(published)
         if origin.site in self._queue.past_due and not self._behind:
             self._queue.past_due.remove(origin.site)
-            for zone in origin.zones:
+            for zone in (one["zone"] for one in published):
                 self._board.put_past(origin.site, zone, *partition.past(origin.site, zone, PAST_HOURS))
         self._board.publish(published)
 
@@ -242,7 +266,7 @@ class Shard:
         it holds nobody up.
         """
         if newest_ms // DAY_MS > self._newest_ms // DAY_MS and self._merging is None:
-            self._merging = self._executor.submit(self._merge, newest_ms, list(self._partitions))
+            self._merging = self._merger.submit(self._merge, newest_ms, list(self._partitions))
             self._newest_ms = newest_ms
 
     def _merge(self, newest_ms: int, partitions: Sequence[int]) -> None:
@@ -261,17 +285,26 @@ class Shard:
             self._failures.failed("merge of files", error)
 
     def _see_forest(self) -> None:
-        """Use the newest trees from now on; such that cannot be used are told, and the ones before stay."""
-        name = self._forests.newest()
-        if name in ("", self._forest):
+        """Use the newest trees from now on; such that cannot be loaded are told and tried again, further and further
+        apart, and the ones before stay.
+        """
+        name, now_s = self._forests.newest(), self._clock_s()
+        if name in ("", self._forest) or (name == self._failed_forest and now_s < self._forest_again_s):
             return
-        self._forest = name
+        forecasters = [partition.forecaster for partition in self._partitions.values()]
         try:
-            for partition in self._partitions.values():
-                partition.forecaster.forest = self._forests.load(name, self.spec, partition.forecaster.regressors)
-            self._failures.works("trees")
+            loaded = [self._forests.load(name, self.spec, one.regressors) for one in forecasters]
         except ArtefactError as error:
+            self._forest_pause_s = (
+                min(2 * self._forest_pause_s, FOREST_LAST_S) if name == self._failed_forest else FOREST_S
+            )
+            self._failed_forest, self._forest_again_s = name, now_s + self._forest_pause_s
             self._failures.failed("trees", error)
+            return
+        for forecaster, forest in zip(forecasters, loaded, strict=True):
+            forecaster.forest = forest
+        self._forest = name
+        self._failures.works("trees")
 
     def _still_ours(self) -> None:
         for snapshots in self._snapshots.values():

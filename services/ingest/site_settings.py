@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edge.change import Alias, Calibration, Change, SettingsChange
+from edge.change import Alias, Calibration, RowChange, SettingsChange
 from services.ingest.grid import Grid
 from services.store.rows import SCHEMA_VERSION
 
@@ -46,7 +46,7 @@ class SiteSettings:
         """After so long without new event time a site is silent."""
         return self.own_idle_ms or silence_ms(self.grid.newest_step_ms)
 
-    def change(self, change: Change, zone: str, device: str, closed_ms: int | None) -> bool:
+    def change(self, change: RowChange, zone: str, device: str, closed_ms: int | None) -> bool:
         """Take a change published for a device, rows being closed up to ``closed_ms``. False where it is not newer."""
         if change.version <= self.version:
             return False

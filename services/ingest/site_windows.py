@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,13 +10,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edge.change import decode_change
-from edge.reading import Metric, parse_topic, sample_topic
+from edge.change import Retirement, decode_change
+from edge.reading import SITE_ZONE, Metric, parse_topic, sample_topic
 from services.ingest.batch import RunSamples
 from services.ingest.closed import Feed, Place
 from services.ingest.open_rows import Names, OpenRow, OpenSamples
 from services.ingest.sensors import Sensors
 from services.ingest.site_settings import SiteSettings
+from services.ingest.zones import Zones
 from services.store.rows import SiteStep
 
 __all__ = ["GAP_MS", "SiteWindows"]
@@ -39,6 +41,7 @@ class SiteWindows:
         self.closed_ms: int | None = None  # every step that ends here or before is closed
         self.names = Names()
         self.begun = False  # whether any sample or change came
+        self.zones = Zones()
         self._first_step_ms = initial_ms[0]
         self._sensors = Sensors(vocabulary, primary, self.settings)
         self._newest_ms: int | None = None  # newest event time, as far as it is trusted
@@ -46,6 +49,14 @@ class SiteWindows:
         self._quiet_ms: int | None = None  # receive time of the first tick since the newest event time moved
         self._tick_ms = 0  # receive time of the newest tick
         self._open_rows: dict[int, OpenRow] = {}
+
+    @property
+    def first_row(self) -> tuple[int, int] | None:
+        """Of the oldest open row that holds a sample of a zone: its end, and the event time at which it closes."""
+        for end, row in sorted(self._open_rows.items()):
+            if self.names.by_zone(row.samples()).keys() - {SITE_ZONE}:
+                return end, end + self.settings.lateness_ms
+        return None
 
     def samples(self, run: RunSamples, places: Sequence[Place], feed: Feed) -> int:
         """Take a run of samples; how many of its records are done with. ``places`` are its records.
@@ -73,6 +84,8 @@ class SiteWindows:
         apart_ms = max(self.settings.idle_ms, max(self._first_step_ms, self.settings.grid.newest_step_ms) // 5)
         if self._quiet_ms is None or receive_ms - self._tick_ms > apart_ms:
             self._quiet_ms = receive_ms
+        if receive_ms - self._tick_ms <= apart_ms:
+            self.zones.listen(receive_ms - self._tick_ms)
         self._tick_ms = receive_ms
         if receive_ms - self._quiet_ms >= self.settings.idle_ms:
             self._advance(place, receive_ms - self.settings.lateness_ms - self.settings.idle_ms, feed)
@@ -87,12 +100,21 @@ class SiteWindows:
             return feed.corrupt(place, str(error))
         if where is None or change is None:
             return
+        if isinstance(change, Retirement):
+            return self._retire(change, where.zone)
         self.begun = True
         step_ms = self.settings.grid.newest_step_ms
         if self.settings.change(change, where.zone, where.device, self.closed_ms):
             self._sensors.forget_layouts()
             if self.settings.grid.newest_step_ms != step_ms:
                 self._sort_again()
+
+    def _retire(self, change: Retirement, zone: str) -> None:
+        if self.closed_ms is None:
+            return
+        waiting = sum((self.names.by_zone(row.samples()) for row in self._open_rows.values()), Counter[str]())
+        if self.zones.retire(change, zone, waiting, self.closed_ms):
+            self._sensors.forget(zone)
 
     def _into_one_row(self, run: RunSamples, feed: Feed) -> bool:
         """Take a run of one open row that closes none and holds no copy, as nearly all do; else do nothing."""
@@ -184,7 +206,10 @@ class SiteWindows:
         row = self._open_rows.pop(end_ms, None)
         if row is not None:
             self._newest_row_ms = end_ms
-        zones, values, ages, devices = self._sensors.close(None if row is None else row.samples(), self.names, end_ms)
+        samples = None if row is None else row.samples()
+        zones, values, ages, devices = self._sensors.close(samples, self.names, end_ms)
+        for zone in self.zones.close(end_ms, {} if samples is None else self.names.by_zone(samples)):
+            self._sensors.forget(zone)
         made_by = self.settings.version, self.settings.grid.step_ms(end_ms)
         units = self._sensors.units.faults
         return SiteStep(partition, self.name, end_ms, zones, values, ages, devices, *made_by, units=units)
@@ -218,6 +243,7 @@ class SiteWindows:
         """Everything that its later rows depend on, as maps, lists and arrays."""
         return {
             "settings": self.settings.state(), "sensors": self._sensors.state(), "names": self.names.state(),
+            "zones": self.zones.state(),
             "closed_ms": self.closed_ms, "newest_ms": self._newest_ms, "newest_row_ms": self._newest_row_ms,
             "quiet_ms": self._quiet_ms, "tick_ms": self._tick_ms,
             "open_rows": [[end, list(row.samples())] for end, row in self._open_rows.items()],
@@ -230,6 +256,7 @@ class SiteWindows:
         self._tick_ms = state["tick_ms"]
         self.settings.load(state["settings"])
         self._sensors.load(state["sensors"])
+        self.zones.load(state["zones"])
         self.names = Names(**state["names"])
         self._open_rows = {end: OpenRow.of(OpenSamples(*columns)) for end, columns in state["open_rows"]}
 

@@ -68,6 +68,16 @@ class Units:
         )
         self._arrange()
 
+    def keep(self, sensors: Sequence[int]) -> None:
+        """Forget all sensors but these, which are ``0 … S - 1`` from now on."""
+        kept = list(sensors)
+        self._names = [self._names[sensor] for sensor in kept]
+        self._state, self._count = self._state[kept], self._count[kept]
+        self._share, self._held = self._share[kept], self._held[kept]
+        self._begin_ms, self._since_ms = self._begin_ms[kept], self._since_ms[kept]
+        self._low, self._high = self._low[kept], self._high[kept]
+        self._arrange()
+
     def learn(self, count: I64, low: F64, high: F64, end_ms: int) -> None:
         """Take the number of each sensor's readings in a row, the least and the most of them, all ``[S]``; rows come
         in the order of their ends, also those without readings.

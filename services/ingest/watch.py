@@ -6,7 +6,7 @@ Faulty values are taken out of a row before anybody learns or forecasts from it;
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -101,9 +101,9 @@ class Watch:
         """The newest ``KEPT_EVENTS`` faults and as many drifts, the oldest first."""
         return sorted((event for told in self._told.values() for event in told), key=lambda event: event.at_ms)
 
-    def faults_now(self) -> int:
-        """How many sensors are faulty now."""
-        return len(self._faults.active(np.arange(len(self._faults)))) + sum(self._units.values())
+    def faults_now(self, indices: I64, sites: Iterable[str]) -> int:
+        """How many sensors of these zones, and by their units of these sites, are faulty now."""
+        return len(self._faults.active(indices)) + sum(self._units.get(site, 0) for site in sites)
 
     def state(self) -> dict[str, Any]:
         """Everything that was learned and told."""

@@ -25,6 +25,7 @@ from services.ingest.heads import Heads
 from services.ingest.origins import Origins
 from services.ingest.site_settings import SiteSettings
 from services.ingest.site_windows import GAP_MS, SiteWindows
+from services.ingest.zones import Zones
 
 __all__ = ["GAP_MS", "Closed", "PartitionWindows"]
 
@@ -133,6 +134,14 @@ class PartitionWindows:
     def sites(self) -> tuple[str, ...]:
         """The sites seen so far."""
         return tuple(self._sites)
+
+    def zones(self, site: str) -> Zones:
+        """Which zones a site has, and which have left; raises ``KeyError`` before its first sample or change."""
+        return self._sites[site].zones
+
+    def first_row(self, site: str) -> tuple[int, int] | None:
+        """Of a site's oldest open row that holds a sample of a zone: its end, and the event time at which it closes."""
+        return self._sites[site].first_row
 
     def _origins_of(self, site: str) -> Origins:
         origins = self._origins.get(site)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypedDict
 
-__all__ = ["Readiness", "component_errors", "readiness", "summarise_errors"]
+__all__ = ["Readiness", "awaited", "component_errors", "readiness", "summarise_errors"]
 
 
 class Readiness(TypedDict):
-    """``ready`` as soon as one zone has a usable forecast; ``reasons`` say what is missing or degraded.
+    """``reasons`` say what is degraded and, last, what is waited for.
 
     ``degraded`` names the components that report an error; :func:`summarise_errors` has their words.
     """
@@ -22,23 +23,66 @@ class Readiness(TypedDict):
 
 
 def readiness(
-    zones: Mapping[str, Sequence[str]], usable: int, following: bool, degraded: Sequence[str] = ()
-) -> Readiness:
-    """Judge; ``zones`` maps each zone to why its forecast is degraded, ``following`` whether the board answers.
+    zones: Mapping[str, Sequence[str]], usable: int, following: bool, degraded: Sequence[str] = (), *,
+    ready: bool, awaited: str,
+) -> Readiness:  # fmt: skip
+    """Put it into words; ``zones`` maps each zone to why its forecast is degraded, ``following`` says whether the board
+    answers, ``awaited`` what :func:`awaited` says.
 
-    >>> readiness({}, 0, True, ["gateway"])
-    {'ready': False, 'reasons': ['no zone has a forecast yet'], 'degraded': ['gateway'], 'zones': 0, 'zones_usable': 0}
-    >>> readiness({"demo/north-1": []}, 1, True)["ready"]
-    True
+    >>> readiness({}, 0, True, ready=False, awaited="no sample has come yet")["reasons"]
+    ['no zone has a forecast yet: no sample has come yet']
+    >>> readiness({"demo/north-1": []}, 1, True, ready=True, awaited="")["reasons"]
+    []
     """
     reasons = [f"{zone}: {reason}" for zone, found in sorted(zones.items()) for reason in found]
     if not following:
         reasons.insert(0, "the board does not answer; the last known forecasts are served")
     if not zones:
-        reasons.append("no zone has a forecast yet")
+        reasons.append(f"no zone has a forecast yet: {awaited}")
     elif not usable:
-        reasons.append("no zone has a forecast that is fresh enough")
-    return Readiness(ready=usable > 0, reasons=reasons, degraded=list(degraded), zones=len(zones), zones_usable=usable)
+        reasons.append(f"no zone has a forecast that is fresh enough: {awaited}")
+    elif not ready:
+        reasons.append(awaited)
+    return Readiness(ready=ready, reasons=reasons, degraded=list(degraded), zones=len(zones), zones_usable=usable)
+
+
+def awaited(stats: Mapping[str, Mapping[str, Any]]) -> str:
+    """What a usable forecast waits for, from the shards' figures.
+
+    >>> shard = {"samples": 12, "accepted": 12, "zone_rows": 0, "stream_ms": {"demo": 1646092930000}}
+    >>> awaited({"shard-0": {**shard, "first_rows": [{"site": "demo", "closes_ms": 1646093130000}]}})
+    '12 samples came; the first row, of demo, closes in 3 min 20 s of the stream, at 2022-03-01 00:05:30 UTC'
+    """
+    shards = [figures for figures in stats.values() if "zone_rows" in figures]
+    if not shards:
+        return "the shards have not reported yet"
+    samples, accepted, rows = (sum(f.get(name, 0) for f in shards) for name in ("samples", "accepted", "zone_rows"))
+    if any(figures.get("behind") for figures in shards):
+        return f"the log is read, {sum(f.get('backlog', 0) for f in shards):,} records wait"
+    if not samples:
+        return "no sample has come yet"
+    if not accepted:
+        return f"{samples:,} samples came, none could be taken: `hothouse deadletters` says why"
+    first = [
+        (row["closes_ms"] - figures.get("stream_ms", {}).get(row["site"], row["closes_ms"]), row)
+        for figures in shards
+        for row in figures.get("first_rows", ())
+    ]
+    if first:
+        left_ms, row = min(first, key=lambda found: found[0])
+        at = datetime.fromtimestamp(row["closes_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        soon = f"in {_span(left_ms)} of the stream, at {at}" if left_ms > 0 else "with the next sample, or without"
+        return f"{samples:,} samples came; the first row, of {row['site']}, closes {soon}"
+    if not rows:
+        return f"{samples:,} samples came, of weather stations alone: a zone must send some"
+    if not any(figures.get("zones") for figures in shards):
+        return "every zone has left, and comes back with its next sample"
+    return f"{rows:,} rows are closed; a forecast from the newest is awaited"
+
+
+def _span(ms: int) -> str:
+    minutes, seconds = divmod(-(-ms // 1000), 60)
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
 
 def component_errors(stats: Mapping[str, Mapping[str, Any]], slot: Mapping[str, Any] | None = None) -> dict[str, str]:

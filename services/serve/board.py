@@ -58,6 +58,7 @@ class Board:
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self._events_version = 0
         self._past: dict[tuple[str, str], _Track] = {}
+        self._left_ms: dict[tuple[str, str], int] = {}  # end of the last row of a zone that has left
 
     async def publish(self, forecasts: Sequence[ZoneForecast]) -> list[tuple[str, str]]:
         """Show these forecasts, replacing each zone's last one unless it is older; append ``now`` to its past.
@@ -69,11 +70,14 @@ class Board:
             for forecast in forecasts:
                 key = (forecast["site"], forecast["zone"])
                 known = self._forecasts.get(key)
+                if forecast["origin_ms"] <= self._left_ms.get(key, -1):
+                    continue  # its zone has left since
                 if known is None or known[1]["origin_ms"] <= forecast["origin_ms"]:
                     self._forecasts[key] = (self._version, forecast)
                     self._track(key, tuple(forecast["forecasts"])).append(forecast["origin_ms"], forecast["now"])
             self._changed.notify_all()
-        return [key for f in forecasts if not self._past[key := (f["site"], f["zone"])].filled]
+        asked = [(forecast["site"], forecast["zone"]) for forecast in forecasts]
+        return [key for key in asked if key in self._past and not self._past[key].filled]
 
     async def put_past(
         self, site: str, zone: str, end_ms: Sequence[int], values: Mapping[str, Sequence[float | None]]
@@ -98,10 +102,12 @@ class Board:
         return self._first_version
 
     async def put_stats(self, component: str, stats: Mapping[str, Any]) -> int:
-        """Replace a component's figures; the board's :meth:`identity`."""
+        """Replace a component's figures, and take off the zones that have ``left``; the board's :meth:`identity`."""
         async with self._changed:
             self._version += 1
             self._stats[component] = (self._version, dict(stats))
+            for left in stats.get("left", ()):
+                self._take_off((left["site"], left["zone"]), left["left_ms"])
             self._changed.notify_all()
         return self._first_version
 
@@ -132,6 +138,14 @@ class Board:
             except TimeoutError:
                 pass  # the caller sees the same version and asks again
         return self._since(seen_version if seen_version <= self._version else 0)
+
+    def _take_off(self, key: tuple[str, str], left_ms: int) -> None:
+        self._left_ms[key] = left_ms
+        known = self._forecasts.get(key)
+        if known is not None and known[1]["origin_ms"] <= left_ms:
+            del self._forecasts[key]
+        if known is None or known[1]["origin_ms"] <= left_ms:
+            self._past.pop(key, None)
 
     def _since(self, seen: int) -> Changes:
         changes = Changes(version=self._version)

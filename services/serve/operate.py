@@ -82,9 +82,10 @@ def operate_routes(state: ApiState) -> APIRouter:
 
     @routes.get("/health/ready", tags=["operation"])
     async def ready() -> Response:
-        """200 as soon as one zone has a usable forecast; a 503 problem with reasons before.
+        """200 once a zone has a usable forecast and the log is read; before, a 503 problem that says what is awaited.
 
-        Both name the components that report an error; /status has their words.
+        A gap in what comes, or a backlog, does not take it back; a stream that is silent, or closes no row, for
+        `forecast.stale_after_s` does. Both name the components that report an error; /status has their words.
         """
         found = state.readiness()
         if found["ready"]:

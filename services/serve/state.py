@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import Header
 
 from models.spec import ForecastSpec
-from services.observe.health import Readiness, component_errors, readiness
+from services.observe.health import Readiness, awaited, component_errors, readiness
 from services.serve.auth import Keys
 from services.serve.backend import POLL_S, Backend
 from services.serve.board import Changes
@@ -36,6 +36,7 @@ class ApiState:
         self.view = View(stale_after_s, 2 * spec.step_ms / 1000 + 60, clock_s)
         self._clock_s = clock_s
         self._heard_s = float("-inf")
+        self._ready = False
         self._follower: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -55,16 +56,26 @@ class ApiState:
             raise RuntimeError(f"the replica no longer follows the board: {self._follower!r}")
 
     def readiness(self) -> Readiness:
-        """Whether this replica can answer for any zone."""
-        zones, usable = {}, 0
+        """Whether this replica can answer: once a zone has a usable forecast and the log is read to its end.
+
+        From then on until no zone has one and no stream goes on: where much is read at once, or what comes begins again
+        after a gap, the next row is waited for.
+        """
+        zones, usable, now, goes_on = {}, 0, False, False
         for key in list(self.view.answers):
             zones["/".join(key)] = self.view.degraded(key)
+            goes_on |= self.view.goes_on(key)
             try:
                 self.view.body(key)
-                usable += 1
             except ProblemError:
                 continue
-        return readiness(zones, usable, self.quiet_s < 3 * POLL_S, list(component_errors(self.view.stats)))
+            usable += 1
+            now |= not self.view.behind(key[0])
+        self._ready = now or (self._ready and goes_on)
+        following = self.quiet_s < 3 * POLL_S
+        failing = list(component_errors(self.view.stats))
+        words = awaited(self.view.stats)
+        return readiness(zones, usable, following, failing, ready=self._ready, awaited=words)
 
     @property
     def quiet_s(self) -> float:

@@ -19,6 +19,9 @@ from services.serve.problems import ProblemError
 
 __all__ = ["Answer", "View"]
 
+MUCH_RECORDS = 1000
+"""Fewer are read within a moment, also where they pile up again and again under load."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -48,6 +51,8 @@ class View:
         self._by_zone: dict[str, list[tuple[str, str]]] = {}
         self._stream_ms: dict[str, int] = {}
         self._moved_s: dict[str, float] = {}
+        self._resumed_ms: dict[str, int] = {}  # where a stream was when it last left a gap or a backlog behind it
+        self._behind: dict[str, bool] = {}  # whether more of a site's records wait in the log than were read
 
     def take(self, changes: Changes) -> None:
         """Apply what the board says."""
@@ -61,8 +66,15 @@ class View:
             self._stream_at(key[0], forecast["origin_ms"], now_s)
         for component, figures in changes.get("stats", {}).items():
             self.stats[component] = figures
+            for left in figures.get("left", ()):
+                self._take_off((left["site"], left["zone"]), left["left_ms"])
+            before = dict(self._stream_ms)
             for site, at_ms in (figures.get("stream_ms") or figures.get("watermark_ms") or {}).items():
                 self._stream_at(site, int(at_ms), now_s)
+                gap_ms = int(at_ms) - before.get(site, int(at_ms))
+                if figures.get("behind") or gap_ms > 1000 * self._stale_after_s:
+                    self._resumed_ms[site] = self._stream_ms[site]
+                self._behind[site] = bool(figures.get("behind")) and figures.get("backlog", 0) >= MUCH_RECORDS
         self.models = changes.get("models", self.models)
         self.events = changes.get("events", self.events)
 
@@ -88,6 +100,10 @@ class View:
         known = sorted("/".join(key) for key in self.answers)
         named = f"{site}/{zone}" if site is not None else zone
         listed = f"; known are {', '.join(known[:20])}" if known else "; no zone has a forecast yet"
+        if self._has_left(zone, site):
+            raise ProblemError(
+                404, f"the zone {named[:140]} has left and comes back with its next sample{listed}", zones=known
+            )
         raise ProblemError(404, f"there is no zone {named[:140]}{listed}", zones=known)
 
     def body(self, key: tuple[str, str]) -> bytes:
@@ -111,6 +127,29 @@ class View:
         """Why a zone's forecast is worth less than it should be; empty when all is well."""
         answer = self.answers[key]
         return [*answer.forecast["degraded"], *self._reasons(*self._ages(key[0], answer))]
+
+    def behind(self, site: str) -> bool:
+        """Whether the site's shard is reading what has piled up in the log, as after a start or an import."""
+        return self._behind.get(site, False)
+
+    def goes_on(self, key: tuple[str, str]) -> bool:
+        """Whether the zone has a usable forecast, or has to wait for one only because its stream has come forward over
+        a gap or a backlog: a row of what comes now closes soon.
+        """
+        age_s, quiet_s = self._ages(key[0], self.answers[key])
+        stream_ms = self._stream_ms[key[0]]
+        since_s = (stream_ms - self._resumed_ms.get(key[0], -(2**62))) / 1000
+        return quiet_s <= self._stale_after_s and min(age_s, since_s) <= self._stale_after_s
+
+    def _take_off(self, key: tuple[str, str], left_ms: int) -> None:
+        answer = self.answers.get(key)
+        if answer is not None and answer.forecast["origin_ms"] <= left_ms:
+            del self.answers[key]
+            self._by_zone[key[1]].remove(key)
+
+    def _has_left(self, zone: str, site: str | None) -> bool:
+        left = [one for figures in self.stats.values() for one in figures.get("left", ())]
+        return any(one["zone"] == zone and site in (None, one["site"]) for one in left)
 
     def _stream_at(self, site: str, at_ms: int, now_s: float) -> None:
         if at_ms > self._stream_ms.get(site, 0):

@@ -17,6 +17,10 @@ _TABLE = """CREATE TABLE IF NOT EXISTS dead_letters (
     topic TEXT, reason TEXT, detail TEXT, payload BLOB, PRIMARY KEY (partition, offset, item)
 ) WITHOUT ROWID"""
 
+_INSERT = "INSERT OR IGNORE INTO dead_letters VALUES (?,?,?,?,?,?,?,?)"
+_REMOVE_OLDEST = """DELETE FROM dead_letters WHERE (partition, offset, item) IN
+    (SELECT partition, offset, item FROM dead_letters ORDER BY partition, offset, item LIMIT ?)"""
+
 
 @dataclass(frozen=True, slots=True)
 class LetterCount:
@@ -41,18 +45,22 @@ class DeadLetters:
         self._db.execute("PRAGMA journal_mode=WAL")
         with self._db:
             self._db.execute(_TABLE)
+        self._count: int = self._db.execute("SELECT count(*) FROM dead_letters").fetchone()[0]
 
     def put(self, letters: Sequence[DeadLetter]) -> None:
-        """Keep letters durably; a letter that is there already, after a replay, stays as it is."""
+        """Keep letters durably; a letter that is there already, after a replay, stays as it is.
+
+        The work is that of these letters, however many there are: the oldest stand first in the table.
+        """
         if not letters:
             return
+        before = self._db.total_changes
         with self._db:
-            self._db.executemany("INSERT OR IGNORE INTO dead_letters VALUES (?,?,?,?,?,?,?,?)", letters)
-            self._db.execute(
-                "DELETE FROM dead_letters WHERE (partition, offset, item) IN (SELECT partition, offset, item"
-                " FROM dead_letters ORDER BY offset DESC, item DESC LIMIT -1 OFFSET ?)",
-                (self._keep,),
-            )
+            self._db.executemany(_INSERT, letters)
+            new = self._db.total_changes - before
+            surplus = max(self._count + new - self._keep, 0)
+            self._db.execute(_REMOVE_OLDEST, (surplus,))
+        self._count += new - surplus
 
     def newest(self, limit: int = 100) -> list[DeadLetter]:
         """The newest letters, newest first."""

@@ -50,7 +50,7 @@ class Delivered:
             sites.get(partition_of(site, self._of_partitions), []).append(site)
         for number, note in self._notes.items():
             if note is None:
-                self._notes[number] = {site: _newest_ms(history, site) for site in sites[number]}
+                self._notes[number] = {site: history.newest_ms(site) for site in sites[number]}
                 self._save(number)
                 continue
             for site in sites[number]:
@@ -73,10 +73,6 @@ class Delivered:
 
     def _path(self, number: int) -> Path:
         return self._folder / f"p{number}.json"
-
-
-def _newest_ms(history: History, site: str) -> int:
-    return max(history.read(sites=[site])["end_ms"].to_pylist(), default=0)
 
 
 def _steps(history: History, partition: int, site: str, after_ms: int) -> list[SiteStep]:

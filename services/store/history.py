@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from services.store.compaction import Span, compact, current, path_for, remove_retired
 from services.store.files import always
-from services.store.parquet import day_of, names, read_table, write_table
+from services.store.parquet import day_of, largest, names, read_table, write_table
 from services.store.rows import DeviceRows, SiteStep
 
 __all__ = ["History", "age_column"]
@@ -99,6 +99,13 @@ class History:
     def sites(self) -> list[str]:
         """The sites that have rows."""
         return names(self.root / "zones")
+
+    def newest_ms(self, site: str) -> int:
+        """The end of a site's newest row, from the footers of its newest files alone; 0 where it has none."""
+        folder = self.root / "zones" / site
+        spans = [span for span in current(folder) if span.step_s == self.step_s]
+        last = max((span.last for span in spans), default="")
+        return max((largest(folder / span.name, "end_ms") for span in spans if span.last == last), default=0)
 
     def files(
         self, start_ms: int | None = None, end_ms: int | None = None, sites: Sequence[str] | None = None,

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from services.errors import HistoryError
 from services.store.files import always, write_atomically
 
-__all__ = ["day_of", "names", "read_table", "write_table", "write_tables"]
+__all__ = ["day_of", "largest", "names", "read_table", "write_table", "write_tables"]
 
 
 def day_of(ms: int) -> str:
@@ -34,7 +34,18 @@ def read_table(path: Path) -> pa.Table:
     try:
         return pq.ParquetFile(path).read()
     except (pa.ArrowException, OSError) as error:
-        raise HistoryError(f"{path} cannot be read: {error}", "Restore it, or remove it and replay the log.") from error
+        raise _unreadable(path, error) from error
+
+
+def largest(path: Path, column: str) -> int:
+    """The largest whole number of a column, as the file's footer says; no row is read. Raises :class:`HistoryError`."""
+    try:
+        metadata = pq.read_metadata(path)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
+    at = metadata.schema.names.index(column)
+    found = [metadata.row_group(n).column(at).statistics for n in range(metadata.num_row_groups)]
+    return max(int(statistics.max) for statistics in found)
 
 
 def write_table(path: Path, table: pa.Table, check: Callable[[], None] = always) -> None:
@@ -54,3 +65,7 @@ def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table], chec
         write_atomically(path, write, check)
     except (pa.ArrowException, OSError) as error:
         raise HistoryError(f"{path} cannot be written: {error}", "Free space or fix the folder's rights.") from error
+
+
+def _unreadable(path: Path, error: Exception) -> HistoryError:
+    return HistoryError(f"{path} cannot be read: {error}", "Restore it, or remove it and replay the log.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -9,8 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from edge.log import SqliteLog, partition_of
+from services.cli import app
 from tests.broker.conftest import ROOT, GatewayProcess, device, local_broker, until
 from tests.ci.record import balance
 from tests.patience import patience_s
@@ -43,6 +46,30 @@ def test_what_is_published_is_in_the_log(gateway: GatewayProcess) -> None:
     assert gateway.seqs() == list(range(500))
     assert gateway.stop() == 0
     assert gateway.status()["samples"] >= 500
+
+
+def test_a_zone_is_retired_from_the_command_line(
+    gateway: GatewayProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`hothouse zones retire` finds the broker of the system that runs on the data folder; the log has its event."""
+    gateway.start()
+    address, password = gateway.address, tmp_path / "password"
+    password.write_text(address.password)
+    mqtt = {"host": address.host, "port": address.port, "username": address.username, "password_file": str(password)}
+    (tmp_path / "run.json").write_text(json.dumps({"mqtt": mqtt}))
+    monkeypatch.setenv("HOTHOUSE_DATA_DIR", str(tmp_path))
+    result = CliRunner().invoke(app, ["zones", "retire", f"{gateway.site}/typo", "--change-version", "7"])
+    assert result.exit_code == 0, result.output
+    log = SqliteLog(gateway.log_path)
+
+    def events() -> list[tuple[str, bytes]]:
+        records = log.read(partition_of(gateway.site, 4), 0, 1000)
+        return [(r.topic, r.payload) for r in records if (r.site, r.kind) == (gateway.site, "event")]
+
+    topic = f"hothouse/v1/{gateway.site}/typo/operator/event"
+    assert until(events) == [(topic, b'{"type":"retire","version":7}')]
+    log.close()
+    assert gateway.stop() == 0
 
 
 def test_bad_messages_are_in_the_log_and_the_stream_goes_on(gateway: GatewayProcess) -> None:

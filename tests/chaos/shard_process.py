@@ -53,8 +53,9 @@ def main(config: Path, index: int, count: int) -> None:
     partitions = range(settings.log.partitions)[index::count]
     series = series_writer(settings, partitions)
     shard = Shard(
-        settings, partitions, log, series, baseline_forecast, NoBoard(), ThreadPoolExecutor(1), time.monotonic
-    )
+        settings, partitions, log, series, baseline_forecast, NoBoard(), ThreadPoolExecutor(1), ThreadPoolExecutor(1),
+        time.monotonic,
+    )  # fmt: skip
     while not stop.is_set():
         try:
             if not shard.step():

@@ -124,6 +124,25 @@ def test_an_origin_is_kept_and_its_site_is_ticked_for_elsewhere(log: Log) -> Non
     assert log.sites() == ["other"]
 
 
+def test_a_site_that_was_retired_is_not_ticked_for_until_its_next_sample(log: Log) -> None:
+    """An event in zone ``_site`` says so; retiring a zone, or another event there, does not."""
+
+    def event(zone: str, payload: bytes) -> NewRecord:
+        return NewRecord("demo", "event", 1001, payload, f"hothouse/v1/demo/{zone}/hothouse/event")
+
+    log.append([_new("demo"), _new("other")])
+    log.append([event("z1", b'{"type":"retire","until_ms":1000}'), event("_site", b'{"crop":"lettuce"}')])
+    assert log.sites() == ["demo", "other"]
+    log.append([event("_site", b'{"type":"retire","until_ms":1000}')])
+    assert log.sites() == ["other"]
+    log.append([_new("demo", 1002)._replace(kind="tick")])
+    assert log.sites() == ["other"]
+    log.append([_new("demo", 1003)])
+    assert log.sites() == ["demo", "other"]
+    log.append([_new("demo", 1004), event("_site", b'{"type":"retire","until_ms":1000}')])
+    assert log.sites() == ["other"]
+
+
 def test_offsets_are_dense_and_reads_are_bounded(log: Log) -> None:
     """Offsets count up by one within a partition, and a read gives at most ``limit`` from ``offset`` on."""
     places = log.append([_new("demo", n, bytes([n])) for n in range(10)])

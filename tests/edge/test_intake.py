@@ -130,6 +130,46 @@ def test_a_restart_ticks_what_fell_due_meanwhile() -> None:
     assert intake.take() == []
 
 
+def test_a_site_that_was_retired_ticks_from_its_next_sample_on() -> None:
+    """Its event ends its ticks, a newer sample makes an event of before mean nothing."""
+    clock = ReplayedClock(NOW)
+    intake = Intake(clock, STEP_MS, sites=["a", "demo"], newest_ms=NOW)
+
+    def event(until_ms: int) -> Message:
+        payload = b'{"type":"retire","until_ms":%d}' % until_ms
+        return Message("hothouse/v1/demo/_site/hothouse/event", payload)
+
+    def ticked(*messages: Message) -> list[str]:
+        records = intake.take(messages)
+        assert "refused" not in {record.kind for record in records}
+        clock.advance(clock.now_ms() + TICK_MS)
+        return [record.site for record in intake.take() if record.kind == "tick"]
+
+    assert ticked() == ["a", "demo"]
+    assert ticked(event(NOW - 1)) == ["a"]
+    assert ticked() == ["a"]
+    assert ticked(_message(_sample(ts_ms=NOW))) == ["a", "demo"]
+    assert ticked(event(NOW - 1)) == ["a", "demo"]
+    assert ticked(_message(_sample(ts_ms=NOW - 5000, seq=2)), event(NOW - 1)) == ["a", "demo"]
+    assert ticked(_message(_sample(ts_ms=NOW, seq=3)), event(NOW)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "payload", "says"),
+    [
+        ("_site", b'{"type":"retire","version":7}', "_site cannot be retired alone"),
+        ("z1", b'{"type":"retire"}', "a version or until_ms"),
+        ("z1", b'{"type":"retire","version":7,"until_ms":8}', "a version or until_ms"),
+    ],
+)
+def test_a_retirement_that_means_nothing_is_refused(zone: str, payload: bytes, says: str) -> None:
+    """Whoever sends it finds the reason among the dead letters."""
+    (record,) = _intake().take([Message(f"hothouse/v1/demo/{zone}/operator/event", payload)])
+    (refusal,) = _refusals(record)
+    assert refusal.reason == "malformed"
+    assert says in refusal.detail
+
+
 def test_only_sites_with_samples_tick() -> None:
     """Refused messages make no site known, so nobody can grow the ticks with nonsense."""
     clock = ReplayedClock(NOW)

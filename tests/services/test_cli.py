@@ -194,6 +194,15 @@ def test_predict_without_a_zone_shows_all(running: FakeHothouse) -> None:
     assert json.loads(result.output) == [FORECAST]
 
 
+def test_predict_says_what_a_first_forecast_waits_for(running: FakeHothouse) -> None:
+    """While no zone has a forecast, `predict` says how many samples came and when the first row closes."""
+    running.answers["GET", "/zones"] = (200, {"zones": []})
+    words = "no zone has a forecast yet: 12 samples came; the first row, of demo, closes in 3 min 20 s of the stream"
+    running.answers["GET", "/status"][1]["health"] = {"ready": False, "reasons": [words], "zones": 0}
+    result = hothouse("predict")
+    assert (result.exit_code, result.output.strip()) == (0, words)
+
+
 def test_a_running_demo_is_found(running: FakeHothouse, tmp_path: Path) -> None:
     """A demo keeps its own folder inside the data folder, and is asked with its own key where nothing else runs."""
     (tmp_path / "hothouse-data").rename(tmp_path / "demo")
@@ -359,6 +368,21 @@ def test_a_refused_order_gives_its_reason(running: FakeHothouse) -> None:
     running.answers["POST", "/models/retrain"] = (202, {"accepted": False, "reason": "one runs already"})
     asked = hothouse("retrain")
     assert (asked.exit_code, "one runs already" in asked.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("zone", "says"),
+    [
+        ("north-1", "does not name a site and a zone"),
+        ("demo/_site", "cannot be retired alone"),
+        ("a/b/c", "a zone and"),
+    ],
+)
+def test_only_a_zone_can_be_retired(zone: str, says: str) -> None:
+    """A zone without its site, the weather station and a longer path are refused in a sentence, before any broker."""
+    result = hothouse("zones", "retire", zone)
+    assert result.exit_code == 2
+    assert says in " ".join(result.output.replace("│", " ").split())
 
 
 def test_nothing_running_is_one_sentence() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge.change import Alias, Calibration, Change, SettingsChange, encode_change
+from edge.change import Alias, Calibration, Change, Retirement, SettingsChange, encode_change
 from edge.log import Origin, Record
 from edge.reading import SITE_ZONE, VOCABULARY, Refusal, Sample
 from edge.samples import SampleColumns, encode_samples
@@ -25,7 +25,7 @@ LATE, IDLE = 30_000, 60_000
 METRICS = ["air_temp_c", "rh_pct", "vent_lee_pct", "wind_dir_deg", "irrigation_l_m2", "unheard_of"]
 CHANGES: list[Change] = [
     SettingsChange(2, step_s=60), SettingsChange(3, lateness_s=90), Calibration(2, "air_temp_c", offset=-0.5),
-    Alias(3, "c"),
+    Alias(3, "c"), Retirement(2), Retirement(until_ms=T0 + STEP), Retirement(until_ms=T0 + 10 * STEP),
 ]  # fmt: skip
 
 
@@ -68,7 +68,8 @@ def story(rng: random.Random, length: int) -> list[Record]:
             payload = msgspec.msgpack.encode([refusal] * rng.choice([1, 2]))
         elif kind == "event":
             change = rng.choice(CHANGES)
-            topic = f"hothouse/v1/{site}/{SITE_ZONE if isinstance(change, SettingsChange) else 'z1'}/a/event"
+            zone = SITE_ZONE if isinstance(change, SettingsChange) else rng.choice(["z1", "z2", SITE_ZONE])
+            topic = f"hothouse/v1/{site}/{zone}/a/event"
             payload = rng.choice([encode_change(change), b'{"crop":"lettuce"}', b'{"type":"alias"}'])
         records.append(Record(0, offset, site, kind, now, payload, topic, origin))  # type: ignore[arg-type]
     return records

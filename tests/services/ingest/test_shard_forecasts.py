@@ -6,7 +6,9 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import msgspec
@@ -18,12 +20,13 @@ from models.features import day_bins, targets_of
 from models.forecaster import OnlineForecaster
 from models.spec import Place
 from services.config import load_settings
+from services.errors import ArtefactError
 from services.ingest.shard import Shard
 from services.messages import ONLINE_VERSION
 from services.store.forecasts import IssuedForecasts
 from services.store.forests import Forests
 from services.store.history import History
-from tests.patience import patience_s
+from tests.patience import patience_s, until
 from tests.services.forests import small_forest
 from tests.services.ingest.rig import (
     MOMENTS,
@@ -152,6 +155,46 @@ def test_new_trees_are_taken_up_and_torn_ones_are_told(tmp_path: Path) -> None:
     shutil.rmtree(rig.settings.storage / "models")
     assert name != torn
     assert len(rig.shard()._partitions[0].forecaster.forest) > 0
+
+
+def test_trees_that_could_not_be_loaded_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A storage that failed for a moment costs seconds, not days; tries are further and further apart."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    rig.clock = Clock()
+    shard = rig.shard()
+    rig.drain(shard)
+    forests, forecaster = Forests(rig.settings.storage), shard._partitions[0].forecaster
+    forests.keep(small_forest(shard.spec), shard.spec, forecaster.regressors, {"to_ms": T0})
+    load, tries = Forests.load, []
+
+    def away(*_: Any) -> Any:
+        tries.append(rig.clock.now_s)
+        raise ArtefactError("the storage is away")
+
+    def pass_by(seconds: int) -> None:
+        for _ in range(seconds):
+            rig.clock.now_s += 1.0
+            shard.step()
+
+    monkeypatch.setattr(Forests, "load", away)
+    pass_by(3600)
+    pauses = np.diff(tries)
+    assert pauses[0] <= 10
+    assert (np.diff(pauses) >= 0).all()
+    assert 60 <= pauses[-1] <= 600
+    assert "the storage is away" in shard.stats()["last_error"]
+    assert len(forecaster.forest) == 0
+    monkeypatch.setattr(Forests, "load", load)
+    pass_by(600)
+    assert len(forecaster.forest) > 0
+    assert shard.stats()["last_error"] == ""
+    newer = forests.keep(small_forest(shard.spec), shard.spec, forecaster.regressors, {"to_ms": T0 + STEP})
+    monkeypatch.setattr(Forests, "load", away)
+    pass_by(3600)
+    monkeypatch.setattr(Forests, "load", load)
+    newest = forests.keep(small_forest(shard.spec), shard.spec, forecaster.regressors, {"to_ms": T0 + 2 * STEP})
+    pass_by(2)
+    assert shard._forest == newest != newer, "other trees are tried at once"
 
 
 def test_each_closed_step_is_forecast_published_and_kept(tmp_path: Path) -> None:
@@ -307,6 +350,35 @@ def test_a_day_that_is_over_keeps_its_forecasts_in_one_file(tmp_path: Path) -> N
     assert sorted(p.name for p in folder.iterdir()) == ["2022-03-01-p0.parquet", "2022-03-02"]
     found = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
     assert [f.origin_ms for f in found] == [T0 + n * STEP for n in range(280, 293)]
+
+
+def test_a_slow_merge_holds_up_no_forecast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While files are merged, for days if need be, every step is forecast, and no second merge begins."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    merges, released = [], Event()
+
+    def merge_days(_: IssuedForecasts, newest_ms: int, *__: object) -> None:
+        merges.append(newest_ms)
+        assert released.wait(patience_s(60))
+
+    monkeypatch.setattr(IssuedForecasts, "merge_days", merge_days)
+
+    def forecast(shard: Shard, hour: int) -> bool:
+        shard.step()
+        return bool(rig.board.published) and rig.board.published[-1]["origin_ms"] == T0 + (12 * hour - 1) * STEP
+
+    with ThreadPoolExecutor(1) as rig.executor, ThreadPoolExecutor(1) as rig.merger:
+        shard = rig.shard()
+        for hour in range(26):
+            rig.log.append(new_records([[sample(T0 + hour * 12 * STEP, hour)]]))
+            if hour:
+                until(partial(forecast, shard, hour), f"the last step of hour {hour} is forecast", 10)
+        assert len(merges) == 1
+        released.set()
+        until(lambda: shard.step() or shard._merging is None, "the merge is seen to be over")
+        rig.log.append(new_records([[sample(T0 + 26 * 12 * STEP, 26)]]))
+        until(partial(forecast, shard, 26), "the next hour is forecast")
+        until(lambda: len(merges) == 2, "the days that ended meanwhile are merged")
 
 
 def test_rows_are_sent_only_to_a_network(tmp_path: Path) -> None:

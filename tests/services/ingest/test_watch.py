@@ -59,7 +59,8 @@ def test_a_stuck_sensor_is_kept_out_and_named():
     assert [forecast["degraded"][-1:] == [words] for forecast in published] == [False, True, False]
     assert [(event.kind, event.zone, event.words) for event in made.events] == [("stuck", "south", words)]
     assert made.counts == {"stuck": 1}
-    assert made.faults_now() == 1
+    assert made.faults_now(np.arange(3), ()) == 1
+    assert made.faults_now(np.array([0, 2]), ()) == 0
 
 
 def test_a_sensor_of_another_unit_is_named():
@@ -73,10 +74,11 @@ def test_a_sensor_of_another_unit_is_named():
     assert told.faults == ((hot.words(),), (share.words(), hot.words()), (hot.words(),))
     assert [(event.kind, event.zone) for event in made.events] == [("unit", "south"), ("unit", None)]
     again.load(made.state())
-    assert again.faults_now() == made.faults_now() == 2
+    everywhere = np.arange(3), {first.site}
+    assert again.faults_now(*everywhere) == made.faults_now(*everywhere) == 2
     take(again, replace(second, end_ms=second.end_ms + SPEC.step_ms, units=(share,)))
     assert again.counts == {"unit": 2}
-    assert again.faults_now() == 1
+    assert again.faults_now(*everywhere) == 1
 
 
 def test_faults_do_not_push_out_a_drift():

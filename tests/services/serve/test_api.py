@@ -270,13 +270,96 @@ def test_a_key_file_that_no_reader_could_match_stops_the_start(
         Keys.load(tmp_path, tmp_path / "reader.key")
 
 
+class Readiness:
+    """A system whose clock and shard's figures are given; ``ready`` asks /health/ready."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.system = System(Keys("op-key"), published=False)
+        self.system.state = state = ApiState(self.system.backend, Keys("op-key"), SPEC, 1800, lambda: self.now_s)
+        self.system.client = TestClient(create_app(state), raise_server_exceptions=False)
+
+    def show(self, stream_ms: int, origin_ms: int | None = None, wall_s: float = 1.0, **figures: Any) -> None:
+        async def run() -> None:
+            self.now_s += wall_s
+            if origin_ms is not None:
+                await self.system.board.publish([zone_forecast(origin_ms=origin_ms)])
+            shard = {"samples": 12, "accepted": 12, "zone_rows": 0, "behind": False, "stream_ms": {"demo": stream_ms}}
+            await self.system.board.put_stats("shard-0", {**shard, **figures})
+            await self.system.state._take(await self.system.board.wait(self.system.state.view.version, 0))
+
+        asyncio.run(run())
+
+    def ready(self) -> tuple[int, str]:
+        answer = self.system.client.get("/health/ready")
+        return answer.status_code, answer.json().get("detail", "")
+
+
 def test_ready_only_after_a_first_forecast() -> None:
-    """503 with the reason before any zone has a forecast, 200 after."""
-    system = System(Keys("op-key"), published=False)
-    assert system.client.get("/health/live").status_code == 200
-    assert_problem(system.client.get("/health/ready"), 503, "no zone has a forecast yet")
-    system.fill()
-    assert system.client.get("/health/ready").json()["zones_usable"] == 2
+    """503 with what is waited for before any zone has a forecast, 200 after."""
+    one = Readiness()
+    assert one.system.client.get("/health/live").status_code == 200
+    assert one.ready() == (503, "not ready: no zone has a forecast yet: the shards have not reported yet")
+    one.show(ORIGIN_MS, samples=0, accepted=0)
+    assert one.ready() == (503, "not ready: no zone has a forecast yet: no sample has come yet")
+    one.show(ORIGIN_MS, samples=5, accepted=0)
+    assert "5 samples came, none could be taken" in one.ready()[1]
+    row = {"site": "demo", "end_ms": ORIGIN_MS + 60_000, "closes_ms": ORIGIN_MS + 90_000}
+    one.show(ORIGIN_MS, first_rows=[row])
+    assert one.ready()[1].endswith(
+        "12 samples came; the first row, of demo, closes in 1 min 30 s of the stream, at 2022-03-01 00:01:30 UTC"
+    )
+    one.show(ORIGIN_MS)
+    assert "of weather stations alone" in one.ready()[1]
+    one.show(ORIGIN_MS, zone_rows=3, zones=["demo/north-1"])
+    assert "3 rows are closed; a forecast from the newest is awaited" in one.ready()[1]
+    one.show(ORIGIN_MS, zone_rows=3, zones=[])
+    assert "every zone has left" in one.ready()[1]
+    one.show(ORIGIN_MS, ORIGIN_MS, zone_rows=4)
+    assert one.ready() == (200, "")
+    assert one.system.client.get("/health/ready").json()["zones_usable"] == 1
+
+
+def test_ready_comes_once_whatever_the_log_holds() -> None:
+    """While an import is read it is not ready and says so; nor does it go when what comes now begins hours later."""
+    one, hour_ms = Readiness(), 3_600_000
+    for n in range(5):  # forecasts are hours behind while much is read at once
+        one.show(ORIGIN_MS + 5 * n * hour_ms, ORIGIN_MS + 5 * (n - n % 2) * hour_ms, behind=True, backlog=7000)
+        status, words = one.ready()
+        assert status == 503
+        assert words.endswith("the log is read, 7,000 records wait")
+    end_ms = ORIGIN_MS + 25 * hour_ms
+    one.show(end_ms, end_ms, behind=True, backlog=20)  # as under a load that piles up some records again and again
+    assert one.ready()[0] == 200
+    live_ms = end_ms + round(11.9 * hour_ms)
+    for second in range(0, 400, 10):
+        one.show(live_ms + second * 1000, wall_s=10.0)
+        assert one.ready()[0] == 200, second
+    assert_problem(one.system.client.get("/predict?zone=north-1"), 503, "the newest reading is 12.0 h old")
+    one.show(live_ms + 400_000, live_ms + 300_000)
+    assert one.ready()[0] == 200
+    one.show(live_ms + 2 * hour_ms, behind=True, backlog=7000)  # a backlog that a restarted shard reads
+    one.show(live_ms + 4 * hour_ms)
+    assert one.ready()[0] == 200
+
+
+def test_readiness_goes_where_no_row_closes_or_nothing_comes() -> None:
+    """After the limit of stream time without a row, or of wall time without a sign of the stream; and comes back."""
+    one, limit_ms = Readiness(), 1_800_000
+    one.show(ORIGIN_MS, ORIGIN_MS)
+    assert one.ready()[0] == 200
+    for n in range(1, 7):
+        one.show(ORIGIN_MS + n * limit_ms // 4)
+        assert one.ready()[0] == (200 if n <= 3 else 503)
+    assert "no zone has a forecast that is fresh enough" in one.ready()[1]
+    one.show(ORIGIN_MS + 2 * limit_ms, ORIGIN_MS + 2 * limit_ms - 300_000)
+    assert one.ready()[0] == 200
+    one.show(ORIGIN_MS + 2 * limit_ms, wall_s=1790.0)
+    assert one.ready()[0] == 200
+    one.show(ORIGIN_MS + 2 * limit_ms, wall_s=20.0)
+    assert one.ready()[0] == 503
+    one.show(ORIGIN_MS + 2 * limit_ms + 1000)
+    assert one.ready()[0] == 200
 
 
 def test_status_and_metrics_show_the_components(system: System) -> None:
@@ -288,6 +371,34 @@ def test_status_and_metrics_show_the_components(system: System) -> None:
     assert 'hothouse_accepted_total{component="shard-0"} 12.0' in text
     assert 'hothouse_rejected_total{component="shard-0",key="malformed"} 2.0' in text
     assert "hothouse_api_zones 2.0" in text
+
+
+def test_a_zone_that_left_is_nowhere(system: System) -> None:
+    """Neither /zones, /predict, /history, readiness nor /metrics have it; 404 says that it left. Its next forecast is
+    shown again.
+    """
+    left = [{"site": "demo", "zone": "north-1", "left_ms": ORIGIN_MS}]
+
+    async def show(figures: dict[str, Any], *forecasts: Any) -> None:
+        await system.board.put_stats("shard-0", figures)
+        await system.board.publish(forecasts)
+        await system.state._take(await system.board.wait(system.state.view.version, 0))
+
+    def zones() -> list[str]:
+        return [zone["zone"] for zone in system.client.get("/zones").json()["zones"]]
+
+    asyncio.run(show({"left": left, "zones": ["demo/north-2"]}))
+    assert zones() == ["north-2"]
+    for path in ("/predict?zone=north-1", "/predict?zone=demo/north-1", "/history?zone=north-1"):
+        assert_problem(system.client.get(path), 404, "has left and comes back with its next sample")
+    assert_problem(system.client.get("/predict?zone=attic"), 404, "there is no zone attic")
+    assert system.client.get("/health/ready").json()["zones"] == 1
+    text = system.client.get("/metrics").text
+    assert "hothouse_api_zones 1.0" in text
+    assert "north-1" not in text
+    asyncio.run(show({"left": []}, zone_forecast("north-1", origin_ms=ORIGIN_MS + 300_000)))
+    assert zones() == ["north-1", "north-2"]
+    assert system.client.get("/predict?zone=north-1").status_code == 200
 
 
 def test_whatever_fails_is_in_status_and_named_by_readiness(system: System) -> None:

@@ -120,3 +120,23 @@ def test_events_are_stamped_and_bounded() -> None:
         assert events[0]["time_ms"] == ORIGIN_MS
 
     asyncio.run(run())
+
+
+def test_a_zone_that_left_is_taken_off_until_a_newer_forecast() -> None:
+    """Also where its last forecast comes, or comes again, after the news; a zone that is back stays."""
+
+    async def run() -> None:
+        shown = board()
+        left = {"left": [{"site": "demo", "zone": "a", "left_ms": ORIGIN_MS}]}
+        await shown.publish([zone_forecast("a"), zone_forecast("b")])
+        await shown.put_stats("shard-0", left)
+        assert [forecast["zone"] for forecast in (await shown.wait(0, 0))["forecasts"]] == ["b"]
+        assert (await shown.past("demo", "a"))["end_ms"] == []
+        assert await shown.publish([zone_forecast("a")]) == []
+        assert [forecast["zone"] for forecast in (await shown.wait(0, 0))["forecasts"]] == ["b"]
+        assert await shown.publish([zone_forecast("a", origin_ms=ORIGIN_MS + STEP_MS)]) == [("demo", "a")]
+        await shown.put_stats("shard-0", left)
+        assert len((await shown.wait(0, 0))["forecasts"]) == 2
+        assert (await shown.past("demo", "a"))["end_ms"] == [ORIGIN_MS + STEP_MS]
+
+    asyncio.run(run())

@@ -30,6 +30,30 @@ def test_the_oldest_go_beyond_the_bound(tmp_path: Path) -> None:
         letters.put([])
 
 
+def test_keeping_a_letter_costs_the_same_however_many_there_are(tmp_path: Path) -> None:
+    """SQLite takes as many steps for one more letter beyond the bound as beyond a bound of a hundredth."""
+    steps = []
+    for keep in (100, 10_000):
+        with DeadLetters(tmp_path / str(keep), 0, keep) as letters:
+            letters.put([letter(n) for n in range(keep)])
+            counted: list[None] = []
+            letters._db.set_progress_handler(lambda counted=counted: counted.append(None), 1)
+            letters.put([letter(keep)])
+            letters._db.set_progress_handler(None, 0)
+            assert len(letters.newest(2 * keep)) == keep
+            steps.append(len(counted))
+    assert steps[1] < 1.5 * steps[0]
+
+
+def test_the_bound_holds_over_restarts_and_replays(tmp_path: Path) -> None:
+    """What a replay puts again, below the oldest that is kept as well, changes nothing."""
+    for _ in range(3):
+        with DeadLetters(tmp_path, 0, keep=3) as letters:
+            for n in range(10):
+                letters.put([letter(n)])
+            assert [found.offset for found in letters.newest()] == [9, 8, 7]
+
+
 def test_letters_of_all_partitions_are_counted_and_listed(tmp_path: Path) -> None:
     """By reason and topic, with the newest one's place; another reason is left out when one is asked for."""
     assert count_letters(tmp_path) == read_letters(tmp_path, 5) == []

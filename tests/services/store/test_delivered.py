@@ -52,6 +52,20 @@ def test_without_a_note_nothing_of_before_is_sent(history: History, tmp_path: Pa
     assert missing(delivered(tmp_path), history) == {"demo": [4], "new": [4]}
 
 
+def test_the_newest_row_is_known_without_reading_rows(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first note of a long history reads no table: what the newest file of a site says of itself is enough."""
+    history.add([step(site, 288 * day) for site in SITES for day in range(1, 4)])
+    history.flush()
+    monkeypatch.setattr("services.store.history.read_table", lambda path: pytest.fail(f"{path} is read"))
+    assert missing(delivered(tmp_path), history) == {}
+    monkeypatch.undo()
+    history.add([step("demo", 3 * 288 - 1), step("demo", 3 * 288 + 1)])
+    history.flush()
+    assert missing(delivered(tmp_path), history) == {"demo": [3 * 288 + 1]}
+
+
 def test_a_restart_sends_what_was_not_taken(history: History, tmp_path: Path) -> None:
     """Rows after the note come again, with their values; a site without a note comes whole."""
     list(Delivered(tmp_path, range(PARTITIONS), PARTITIONS).missing(History(tmp_path / "empty", CHANNELS)))
