@@ -60,6 +60,9 @@ class MqttSettings(_Section):
     password_file: Path | None = Field(None, description="File that holds the password.")
     tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
     client_id: str = Field("hothouse-gateway", description="Names the gateway's persistent session.")
+    linger_ms: float = Field(
+        20, ge=0, le=1000, description="Milliseconds the gateway waits for more messages: records are fewer and larger."
+    )
     gateway: Literal["here", "elsewhere"] = Field(
         "here", description="Run a gateway beside the rest; elsewhere: one that runs by itself fills the log."
     )
