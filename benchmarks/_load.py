@@ -17,7 +17,7 @@ from edge.broker import LocalBroker
 from edge.mqtt import MqttAddress
 from edge.reading import sample_topic
 
-__all__ = ["SITES", "Load", "remaining_length"]
+__all__ = ["SITES", "Load", "remaining_length", "zone_of"]
 
 SITES = tuple(f"site-{number}" for number in range(10))
 VALUES = (
@@ -26,6 +26,11 @@ VALUES = (
 PULSE_S = 0.02
 MOST_UNACKED = 20_000
 """Messages; beyond it the generator waits, so that the stated rate is not reached."""
+
+
+def zone_of(number: int) -> str:
+    """The zone of that number, of site ``SITES[number % len(SITES)]``."""
+    return f"z{number}"
 
 
 class Load(Child):
@@ -58,7 +63,7 @@ def _publish(address: MqttAddress, samples_a_message: int, zones: int, rate: Any
     acked = [0]
     threading.Thread(target=_count_acks, args=(connection, acked), daemon=True).start()
     topics = [
-        sample_topic(SITES[zone % len(SITES)], f"z{zone}", device).encode()
+        sample_topic(SITES[zone % len(SITES)], zone_of(zone), device).encode()
         for zone in range(zones)
         for device in ("climate", "control")
     ]

@@ -1,11 +1,12 @@
 """What a message costs the gateway, in CPU seconds of its process, with a real Mosquitto.
 
-    python -m benchmarks.gateway [--messages 60000] [--batched 4000]
+    python -m benchmarks.gateway [--messages 60000] [--batched 4000] [--rate 10000]
 
 The broker is the one that HOTHOUSE_TEST_MQTT (host:port) names, else a Mosquitto of our own. The gateway runs in a
 process of its own with a log in a file; so does the reference, a bare paho subscriber that acknowledges and drops.
-What publishes is a plain socket with packets made beforehand, that keeps up to ``--waiting`` messages under way. First
-messages of one sample, then of 50. The last line printed is JSON.
+What publishes is a plain socket with packets made beforehand. First it keeps ``--waiting`` messages under way, of one
+sample and then of 50: what a message costs at least. Then it sends ``--rate`` messages of one sample a second, as
+devices do: what a message costs when all is well. The last line printed is JSON.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import multiprocessing
 import os
 import secrets
@@ -93,7 +95,9 @@ def run_bare(address: MqttAddress, handled: Handled, pipe: Connection) -> None:
     answer_cpu(pipe)
 
 
-def measure(target: Any, address: MqttAddress, messages: list[tuple[str, bytes]], waiting: int) -> tuple[float, float]:
+def measure(
+    target: Any, address: MqttAddress, messages: list[tuple[str, bytes]], waiting: int, rate: float = math.inf
+) -> tuple[float, float]:
     """CPU and wall seconds from the first message to when all are done with."""
     context = multiprocessing.get_context("spawn")
     handled = context.Value("q", 0)
@@ -107,7 +111,8 @@ def measure(target: Any, address: MqttAddress, messages: list[tuple[str, bytes]]
         ours.send(True)
         before, started = ours.recv(), time.perf_counter()
         with connected(address) as broker:
-            publish(broker, [packet(n % 65535 + 1, *message) for n, message in enumerate(messages)], handled, waiting)
+            packets = [packet(n % 65535 + 1, *message) for n, message in enumerate(messages)]
+            publish(broker, packets, handled, waiting, rate)
             wall_s = time.perf_counter() - started
         ours.send(True)
         return ours.recv() - before, wall_s
@@ -122,20 +127,22 @@ def packet(number: int, topic: str, payload: bytes) -> bytes:
     return b"\x32" + remaining_length(len(body)) + body
 
 
-def publish(broker: socket.socket, packets: list[bytes], handled: Handled, waiting: int) -> None:
-    """Send all, at most ``waiting`` more than were handled; back when all are."""
-    sent, deadline = 0, time.monotonic() + 120 + len(packets) / 500
+def publish(broker: socket.socket, packets: list[bytes], handled: Handled, waiting: int, rate: float) -> None:
+    """Send all, at most ``rate`` a second and ``waiting`` more than were handled; back when all are."""
+    sent, started_s = 0, time.monotonic()
+    deadline_s = started_s + 120 + len(packets) / 500
     while handled.value < len(packets):
-        room = min(waiting - (sent - handled.value), 200)
-        if room > 0 and sent < len(packets):
+        due = len(packets) if rate == math.inf else int(rate * (time.monotonic() - started_s))
+        room = min(waiting - (sent - handled.value), 200, min(due, len(packets)) - sent)
+        if room > 0:
             broker.sendall(b"".join(packets[sent : sent + room]))
-            sent = min(sent + room, len(packets))
+            sent += room
         else:
             time.sleep(0.002)
         while select.select([broker], [], [], 0)[0]:
             if not broker.recv(1 << 16):
                 raise SystemExit("the broker closed the connection")
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline_s:
             raise SystemExit(f"only {handled.value} of {len(packets)} messages came through")
 
 
@@ -179,6 +186,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=60_000, help="of one sample (default: %(default)s)")
     parser.add_argument("--batched", type=int, default=4_000, help="of 50 samples (default: %(default)s)")
     parser.add_argument("--waiting", type=int, default=900, help="messages under way (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=10_000, help="messages a second (default: %(default)s)")
     given = parser.parse_args()
     with contextlib.ExitStack() as stack:
         server = os.environ.get("HOTHOUSE_TEST_MQTT", "")
@@ -189,17 +197,26 @@ def main() -> None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             address = stack.enter_context(LocalBroker(folder, "mosquitto")).address
         figures: dict[str, float] = {}
-        for samples, count in ((1, given.messages), (50, given.batched)):
+        for label, samples, count, waiting, rate in (
+            ("1", 1, given.messages, given.waiting, math.inf),
+            ("50", 50, given.batched, given.waiting, math.inf),
+            ("paced", 1, given.messages, given.messages, given.rate),
+        ):
             messages = make_messages(count, samples)
+            how = f"{rate:,.0f} messages a second" if rate < math.inf else "as fast as it goes"
+            print(f"{samples} samples a message, {how}:")
             for name, target in (("gateway", run_gateway), ("bare", run_bare)):
-                cpu_s, wall_s = measure(target, address, messages, given.waiting)
+                cpu_s, wall_s = measure(target, address, messages, waiting, rate)
                 total = count * samples
                 print(
-                    f"{name:8} {samples:3} samples a message: {count / cpu_s:10,.0f} messages, {total / cpu_s:10,.0f} "
-                    f"samples a CPU-second ({cpu_s:.2f} s of CPU, {wall_s:.2f} s of wall)"
+                    f"  {name:8} {1e6 * cpu_s / count:7.1f} µs a message, {total / cpu_s:10,.0f} samples a CPU-second"
+                    f" ({cpu_s:.2f} s of CPU, {wall_s:.2f} s of wall)",
+                    flush=True,
                 )
-                figures[f"{name}_{samples}_cpu_s"] = round(cpu_s, 3)
-                figures[f"{name}_{samples}_samples_per_cpu_s"] = round(total / cpu_s)
+                figures[f"{name}_{label}_cpu_s"] = round(cpu_s, 3)
+                figures[f"{name}_{label}_samples_per_cpu_s"] = round(total / cpu_s)
+            ratio = figures[f"gateway_{label}_cpu_s"] / figures[f"bare_{label}_cpu_s"]
+            print(f"  gateway / bare paho: {ratio:.2f}")
         print(json.dumps(figures))
 
 

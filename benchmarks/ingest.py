@@ -1,141 +1,57 @@
-"""Samples to closed rows: what ``services.ingest`` makes of a stream on one core, beside two references.
+"""Samples to closed rows: what ``services.ingest`` makes of a stream on one core, beside plain Python.
 
     python -m benchmarks.ingest [--samples FILE] [--step 1min] [--lateness 30s] [--rows-out ROWS.parquet]
 
 FILE holds one ``receive_ms<TAB>topic<TAB>payload`` a line, as it arrived, packed with gzip where its name ends in
-``.gz``; without it a workload is made (1,000 zones x 2 devices x 6 values every 10 s, 3 % out of order, 1 %
-duplicates). The lines become log records as in the gateway (not timed); then records -> rows is timed in CPU seconds,
-next to decoding the same records and nothing else, and to the same job written a message at a time in plain Python.
-After the last line receive time goes on until every row is closed. ROWS has one line a zone, device, step and metric.
-``rows_sha256`` depends on the rows alone: it is taken over each site's rows by end, zone, device and metric. The last
-line printed is JSON.
+``.gz``. Without it a workload is made as it reaches a live gateway: 1,000 zones x 2 devices x 6 values every 10 s,
+sites interleaved, each message with a receive time of its own, 3 % out of order, 1 % duplicates. The lines become
+records as in the gateway (not timed), and are read as a shard reads them; records -> rows is timed in CPU seconds.
+
+First all lines, in the records that their own receive times make. ``rows_sha256`` is of these: it depends on the rows
+alone, and is taken over each site's rows by end, zone, device and metric. ROWS has one line a zone, device, step and
+metric. After the last line receive time goes on until every row is closed. Then the curve: the first samples again, in
+records of 1 to 1,000 samples of a site, each point beside the same job written a message at a time in plain Python, in
+turns, the median of ``--passes``. The rows of all points are the same, unless a clock is ahead of its receive time.
+
+The last line printed is JSON. The exit code is 1 where a ratio is less than wanted, or rows of the made workload are
+not the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import gzip
 import hashlib
-import itertools
 import json
-import random
 import re
 import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from edge.clock import ReplayedClock
-from edge.gateway import GatewaySettings
-from edge.intake import Intake, Message
+from benchmarks._arrivals import Line, grouped, make_lines, read_lines, reads, to_records
+from benchmarks._plain import PlainPython
 from edge.log import Record
-from edge.reading import VOCABULARY, Sample, encode_message, sample_topic
-from edge.samples import SampleColumns, decode_samples
-from services.ingest.windows import PartitionWindows
+from edge.reading import VOCABULARY
+from edge.samples import decode_samples
+from services.ingest.windows import Closed, PartitionWindows
 from services.store.rows import DeviceRow
 
-LINES = 20_000
-READ_RECORDS = 200
-REFERENCE_SAMPLES = 300_000
 UNITS = {"s": 1, "min": 60, "h": 3600}
-START_MS = 1_646_092_800_000
-SAMPLE = msgspec.msgpack.Decoder(Sample)
-METRICS = ("air_temp_c", "rh_pct", "co2_ppm", "par_umol_m2_s", "soil_vwc_pct", "vent_lee_pct")
-LOWS = (15.0, 60.0, 400.0, 0.0, 40.0, 0.0)
-
-
-class Line(NamedTuple):
-    """One message as it arrived."""
-
-    receive_ms: int
-    topic: str
-    payload: bytes
-
-
-def read_lines(path: Path) -> Iterator[Line]:
-    """The lines of a file; a name that ends in .gz is unpacked, empty lines are left out."""
-    if not path.is_file():
-        sys.exit(f"{path} is not there")
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            parts = line.rstrip(b"\r\n").split(b"\t", 2)
-            if parts == [b""]:
-                continue
-            if len(parts) != 3 or not parts[0].isdigit():
-                sys.exit(f"{path}, line {number}: expected receive_ms<TAB>topic<TAB>payload")
-            yield Line(int(parts[0]), parts[1].decode(errors="replace"), parts[2])
-
-
-def make_lines(zones: int, minutes: float, seed: int = 7, sites: int = 10) -> Iterator[Line]:
-    """The workload; instants are made one after another, so that any length fits into memory."""
-    rng = random.Random(seed)
-    devices = [
-        (f"site-{z % sites}", f"zone-{z}", f"{kind}-{z}", f"{rng.getrandbits(64):016x}")
-        for z in range(zones)
-        for kind in ("climate", "soil")
-    ]
-    late: list[tuple[int, Line]] = []
-    for seq in range(int(minutes * 6)):
-        ts = START_MS + seq * 10_000
-        due, late = [line for at, line in late if at < ts], [x for x in late if x[0] >= ts]
-        lines = [line._replace(receive_ms=ts) for line in due]
-        for site, zone, device, boot in devices:
-            values = {m: round(low + rng.random() * 10, 2) for m, low in zip(METRICS, LOWS, strict=True)}
-            payload = encode_message([Sample(site, zone, device, boot, seq, ts, values)])
-            receive_ms = ts + 20 * rng.randrange(1, 25)
-            line = Line(receive_ms, sample_topic(site, zone, device), payload)
-            chance = rng.random()
-            if chance < 0.03:
-                late.append((ts + rng.randrange(10_000, 25_000), line))
-            else:
-                lines.append(line)
-                if chance < 0.04:
-                    lines.append(line)
-        yield from _as_taken(sorted(lines, key=lambda line: line.receive_ms))
-    yield from _as_taken([line._replace(receive_ms=max(ts, line.receive_ms)) for _, line in late])
-
-
-def _as_taken(lines: Sequence[Line]) -> Iterator[Line]:
-    """A gateway that is busy takes as many messages as it may at once, and stamps them when it does."""
-    size = GatewaySettings.max_batch
-    for start in range(0, len(lines), size):
-        batch = lines[start : start + size]
-        yield from (line._replace(receive_ms=batch[-1].receive_ms) for line in batch)
-
-
-def to_records(lines: Iterable[Line], step_ms: int, idle_ms: int, lateness_ms: int) -> Iterator[list[Record]]:
-    """Records as a gateway would append them, all into one partition; messages of one receive time are one batch."""
-    clock = ReplayedClock()
-    intake: Intake | None = None
-    offset = itertools.count()
-    source = iter(lines)
-    while chunk := list(itertools.islice(source, LINES)):
-        records: list[Record] = []
-        for receive_ms, batch in itertools.groupby(chunk, key=lambda line: line.receive_ms):
-            clock.advance(receive_ms)
-            intake = intake or Intake(clock, step_ms)
-            records += _placed(intake.take([Message(line.topic, line.payload) for line in batch]), offset)
-        yield records
-    if intake is not None:
-        end_ms = clock.now_ms() + 2 * step_ms + idle_ms + lateness_ms
-        records = []
-        while clock.now_ms() < end_ms:
-            clock.advance(clock.now_ms() + step_ms // 10)
-            records += _placed(intake.take(), offset)
-        yield records
-
-
-def _placed(new: Iterable[Any], offset: Iterator[int]) -> list[Record]:
-    return [Record(0, next(offset), n.site, n.kind, n.receive_ms, n.payload, n.topic) for n in new]
+SIZES = (1, 2, 5, 10, 20, 50, 200, 1000)
+"""Samples of a record."""
+WANTED = {1: 1.2, 10: 2.0, 1000: 4.0}
+"""Samples of a record -> how many times as fast as plain Python; at 1,000 as it was before small records counted."""
+ENOUGH_SAMPLES = 20_000
+"""Fewer take so little time that their ratios are noise: nothing is wanted of them."""
 
 
 @dataclass
@@ -178,93 +94,109 @@ class Rows:
         pq.write_table(pa.table(columns), path)
 
 
-class PlainPython:
-    """The reference: a message at a time into dictionaries; device rows and zone rows (median over devices, held
-    values, ages) as ours, but no weather join, angles, counters or dead letters.
-    """
-
-    def __init__(self, step_ms: int, lateness_ms: int) -> None:
-        self.rows = self.cells = 0
-        self._step_ms, self._lateness_ms = step_ms, lateness_ms
-        self._newest: dict[str, int] = {}
-        self._closed: dict[str, int] = {}
-        self._open: dict[str, dict[int, dict[tuple[str, str, str], list[float]]]] = {}
-        self._seen: dict[str, dict[int, set[tuple[str, str, str, int]]]] = {}
-        self._latest: dict[str, dict[str, dict[str, dict[str, tuple[int, float]]]]] = {}
-
-    def take(self, payload: bytes) -> None:
-        """Add one sample to its aggregates; close what the watermark has passed."""
-        sample = SAMPLE.decode(payload)
-        site = sample.site
-        end = -(-sample.ts_ms // self._step_ms) * self._step_ms
-        if end <= self._closed.get(site, 0):
-            return
-        seen = self._seen.setdefault(site, {}).setdefault(end, set())
-        key = (sample.zone, sample.device, sample.boot, sample.seq)
-        if key in seen:
-            return
-        seen.add(key)
-        window = self._open.setdefault(site, {}).setdefault(end, {})
-        for metric, value in sample.values.items():
-            row = window.get((sample.zone, sample.device, metric))
-            if row is None:
-                window[sample.zone, sample.device, metric] = [1, value, value, value, value, sample.ts_ms]
-            else:
-                row[0] += 1
-                row[1] += value
-                if value < row[2]:
-                    row[2] = value
-                if value > row[3]:
-                    row[3] = value
-                if sample.ts_ms >= row[5]:
-                    row[4], row[5] = value, sample.ts_ms
-        if sample.ts_ms > self._newest.get(site, 0):
-            self._newest[site] = sample.ts_ms
-            target = (sample.ts_ms - self._lateness_ms) // self._step_ms * self._step_ms
-            if target > self._closed.get(site, 0):
-                self._close(site, target)
-
-    def _close(self, site: str, target: int) -> None:
-        for end in sorted(e for e in self._open[site] if e <= target):
-            rows = [
-                (site, zone, device, metric, end, n, total / n, low, high, last)
-                for (zone, device, metric), (n, total, low, high, last, _) in self._open[site].pop(end).items()
-            ]
-            self._seen[site].pop(end, None)
-            self.rows += len(rows)
-            self._zone_rows(site, end, rows)
-        self._closed[site] = target
-
-    def _zone_rows(self, site: str, end: int, rows: list[tuple[Any, ...]]) -> None:
-        latest = self._latest.setdefault(site, {})
-        fresh = {}
-        for _, zone, device, metric, _, _, mean, _, _, last in rows:
-            fresh[zone, device, metric] = mean
-            latest.setdefault(zone, {}).setdefault(metric, {})[device] = (end, last)
-        for zone, metrics in latest.items():
-            for metric, devices in metrics.items():
-                hold_s = VOCABULARY[metric].hold_s or -1
-                known = []
-                for device, (ts_ms, last) in devices.items():
-                    if (zone, device, metric) in fresh:
-                        known.append(fresh[zone, device, metric])
-                    elif end - ts_ms <= hold_s * 1000:
-                        known.append(last)
-                age_s = (end - max(ts_ms for ts_ms, _ in devices.values())) / 1000
-                self.cells += 1 if known and median(known) == age_s else 0
-
-
-@dataclass
 class Timed:
-    """CPU seconds of this process spent in some calls."""
+    """Windows whose CPU seconds are counted."""
 
-    cpu_s: float = 0.0
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.cpu_s = 0.0
+        self._windows = PartitionWindows(given.step, given.lateness, given.idle, VOCABULARY)
 
-    def __call__(self, work: Callable[[], Any]) -> Any:
-        started = time.process_time()
-        result = work()
-        self.cpu_s += time.process_time() - started
-        return result
+    def feed(self, records: Sequence[Record]) -> Closed:
+        """As theirs."""
+        started_s = time.process_time()
+        closed = self._windows.feed(records)
+        self.cpu_s += time.process_time() - started_s
+        return closed
+
+
+@dataclass(frozen=True)
+class Point:
+    """One place on the curve: records of ``size`` samples, or of fewer where their sites fell silent."""
+
+    size: int
+    samples: int
+    a_record: float  # samples, mean
+    ours_per_s: float  # samples a CPU-second
+    plain_per_s: float
+    ratio: float  # of the two, median of the passes
+    rows_sha256: str
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether records are about as large as they should be."""
+        return self.a_record > self.size / 2
+
+    @property
+    def misses(self) -> bool:
+        """Whether it is slower than wanted."""
+        return self.is_whole and self.ratio < WANTED.get(self.size, 0.0)
+
+
+def curve(records: Sequence[Record], given: argparse.Namespace) -> list[Point]:
+    """Ours and the reference over the same samples, in turns, so that what else runs here burdens both alike.
+
+    A message at a time is MessagePack of one sample, the fastest that a per-message program could ask for.
+    """
+    samples = [s for record in records if record.kind == "samples" for s in decode_samples(record.payload)]
+    messages = [msgspec.msgpack.encode(sample) for sample in samples]
+    points = []
+    for size in SIZES:
+        records_of_size = grouped(records, size, given.idle // 2)
+        a_record = len(samples) / sum(record.kind == "samples" for record in records_of_size)
+        rows = Rows()
+        _ours_s(records_of_size, given, rows)  # which also warms up
+        ours_s, plain_s = [], []
+        for _ in range(given.passes):
+            ours_s.append(_ours_s(records_of_size, given))
+            plain_s.append(_plain_s(messages, given))
+        ratio = median(plain / ours for plain, ours in zip(plain_s, ours_s, strict=True))
+        speeds = len(samples) / median(ours_s), len(samples) / median(plain_s)
+        points.append(Point(size, len(samples), a_record, *speeds, ratio, rows.sha256()))
+    return points
+
+
+def _ours_s(records: list[Record], given: argparse.Namespace, rows: Rows | None = None) -> float:
+    gc.collect()
+    windows = Timed(given)
+    for part in reads([records]):
+        closed = windows.feed(part)
+        if rows is not None:
+            for step in closed.steps:
+                rows.add(step.site, step.end_ms, step.devices)
+    return windows.cpu_s
+
+
+def _plain_s(messages: Sequence[bytes], given: argparse.Namespace) -> float:
+    gc.collect()
+    plain = PlainPython(given.step, given.lateness)
+    started_s = time.process_time()
+    for message in messages:
+        plain.take(message)
+    return time.process_time() - started_s
+
+
+def show(points: Sequence[Point], by_us: bool) -> list[str]:
+    """Print the curve; what is wrong with it, in sentences. ``by_us``: the workload was made here."""
+    print(f"{'samples a record':>16} {'ours':>12} {'plain Python':>12} {'ratio':>6} {'wanted':>6} {'a record':>10}")
+    for point in points:
+        wanted = f"{WANTED[point.size]:.1f}" if point.size in WANTED and point.is_whole else ""
+        speeds = f"{point.ours_per_s:12,.0f} {point.plain_per_s:12,.0f} {point.ratio:6.2f} {wanted:>6}"
+        print(f"{point.a_record:16.1f} {speeds} {1e6 * point.a_record / point.ours_per_s:7,.0f} µs")
+    samples = points[0].samples
+    print(f"{'':16} samples a CPU-second, of the first {samples:,} samples; rows {points[0].rows_sha256[:16]}")
+    missed = [
+        f"in records of {point.size} {point.ratio:.2f} times plain Python, {WANTED[point.size]:g} are wanted"
+        for point in points
+        if point.misses
+    ]
+    if samples < ENOUGH_SAMPLES:
+        print(f"nothing is wanted of fewer than {ENOUGH_SAMPLES:,} samples")
+        missed = []
+    if others := [point.size for point in points if point.rows_sha256 != points[0].rows_sha256]:
+        said = f"the rows of records of {', '.join(map(str, others))} are others"
+        print(f"{said}: so it may be where a device's clock is ahead of the receive time")
+        missed += [said] if by_us else []
+    return missed
 
 
 def duration_ms(text: str) -> int:
@@ -275,32 +207,47 @@ def duration_ms(text: str) -> int:
     return int(found[1]) * UNITS[found[2]] * 1000
 
 
-def compare(payloads: Sequence[bytes], our_speed: float, plain: PlainPython) -> None:
-    """Print what the references take for the same samples; they come last, so that they do not burden ours.
-
-    A message a time is MessagePack of one sample, the fastest that a per-message program could ask for.
-    """
-    columns, decoding, per_message = Timed(), Timed(), Timed()
-    columns(lambda: [SampleColumns.of(payload) for payload in payloads])
-    messages = [msgspec.msgpack.encode(sample) for payload in payloads for sample in decode_samples(payload)]
-    count = len(messages)
-    gc.collect()
-    decoding(lambda: [SAMPLE.decode(message) for message in messages])
-    started = time.process_time()
-    for message in messages:
-        plain.take(message)
-    per_message.cpu_s = time.process_time() - started
-    for what, cpu_s in (
-        ("reference: decode our records, nothing else", columns.cpu_s),
-        ("reference: decode a message at a time", decoding.cpu_s),
-        ("reference: plain Python, a message at a time", per_message.cpu_s),
-    ):
-        print(f"{what:46}{count / cpu_s:12,.0f} samples a CPU-second")
-    print(f"ours / plain Python: {our_speed * per_message.cpu_s / count:.2f}")
-
-
 def main() -> None:
-    """Run and print."""
+    """Run and print; exit with 1 where something is missed."""
+    given = _parser().parse_args()
+
+    def lines() -> Iterator[Line]:
+        return read_lines(given.samples) if given.samples else make_lines(given.zones, given.minutes)
+
+    windows, total, records = Timed(given), Counter[str](), 0
+    rows = Rows(kept=[] if given.rows_out else None)
+    for part in reads(to_records(lines(), given.step, given.idle, given.lateness)):
+        closed = windows.feed(part)
+        total.update(accepted=closed.accepted, duplicates=closed.duplicates, late=closed.late)
+        total.update(rejected=sum(closed.rejected.values()))
+        records += sum(record.kind == "samples" for record in part)
+        for step in closed.steps:
+            rows.add(step.site, step.end_ms, step.devices)
+    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if given.rows_out:
+        rows.write(given.rows_out)
+    samples, cpu_s = total.total(), max(windows.cpu_s, 1e-9)
+    carried = samples - total["rejected"]
+    speed = carried / cpu_s
+    print(f"as they came: {carried:,} samples in {records:,} records, {speed:,.0f} samples a CPU-second", flush=True)
+    points: list[Point] = []
+    missed: list[str] = []
+    if carried and not given.no_references:
+        first = to_records(lines(), given.step, given.idle, given.lateness, given.curve_samples)
+        points = curve([*chain.from_iterable(first)], given)
+        missed = show(points, by_us=given.samples is None)
+    print(json.dumps({
+        "samples": samples, "rows": rows.count, "duplicates": total["duplicates"], "late": total["late"],
+        "rejected": total["rejected"], "cpu_s": round(windows.cpu_s, 3), "samples_per_cpu_s": round(samples / cpu_s),
+        "rows_sha256": rows.sha256(), "peak_memory_mb": round(memory_mb),
+        **{f"ratio_{point.size}": round(point.ratio, 2) if point.is_whole else None for point in points},
+        "curve": {point.size: round(point.ours_per_s) for point in points},
+    }))  # fmt: skip
+    if missed:
+        sys.exit("missed: " + "; ".join(missed))
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Samples to closed rows, in samples a CPU-second.")
     parser.add_argument("--samples", type=Path, help="receive_ms<TAB>topic<TAB>payload a line; else a made workload")
     parser.add_argument("--step", type=duration_ms, default=60_000, help="length of a row (default: 1min)")
@@ -309,38 +256,12 @@ def main() -> None:
     parser.add_argument("--rows-out", type=Path, help="write the rows there, as Parquet")
     parser.add_argument("--zones", type=int, default=1000, help="of the made workload (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=20, help="of the made workload (default: %(default)s)")
-    parser.add_argument("--no-references", action="store_true", help="leave the references out")
-    given = parser.parse_args()
-    lines = read_lines(given.samples) if given.samples else make_lines(given.zones, given.minutes)
-    windows = PartitionWindows(given.step, given.lateness, given.idle, VOCABULARY)
-    rows = Rows(kept=[] if given.rows_out else None)
-    ours = Timed()
-    total = Counter[str]()
-    payloads: list[bytes] = []
-    for records in to_records(lines, given.step, given.idle, given.lateness):
-        for start in range(0, len(records), READ_RECORDS):
-            part = records[start : start + READ_RECORDS]
-            closed = ours(partial(windows.feed, part))
-            total.update(accepted=closed.accepted, duplicates=closed.duplicates, late=closed.late)
-            total["rejected"] += sum(closed.rejected.values())
-            for step in closed.steps:
-                rows.add(step.site, step.end_ms, step.devices)
-        if not given.no_references and total["accepted"] < REFERENCE_SAMPLES:
-            payloads += [record.payload for record in records if record.kind == "samples"]
-    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    if given.rows_out:
-        rows.write(given.rows_out)
-    samples = total.total()
-    our_speed = (samples - total["rejected"]) / max(ours.cpu_s, 1e-9)
-    print(f"{'records -> rows (ours)':46}{our_speed:12,.0f} samples a CPU-second")
-    if payloads:
-        compare(payloads, our_speed, PlainPython(given.step, given.lateness))
-    print(json.dumps({
-        "samples": samples, "rows": rows.count, "duplicates": total["duplicates"], "late": total["late"],
-        "rejected": total["rejected"], "cpu_s": round(ours.cpu_s, 3),
-        "samples_per_cpu_s": round(samples / max(ours.cpu_s, 1e-9)),
-        "rows_sha256": rows.sha256(), "peak_memory_mb": round(memory_mb),
-    }))  # fmt: skip
+    parser.add_argument(
+        "--curve-samples", type=int, default=60_000, help="the curve takes so many, the first (default: %(default)s)"
+    )
+    parser.add_argument("--passes", type=int, default=3, help="over each point of the curve (default: %(default)s)")
+    parser.add_argument("--no-references", action="store_true", help="leave the curve out")
+    return parser
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ prefix a topic has, so that another wire format (Sparkplug B, say) is one more c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
@@ -22,13 +21,12 @@ MAX_DOCUMENT_BYTES = 64 * 1024
 """A plan or an event may be this long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(msgspec.Struct, frozen=True):
     """What a message held, all of ``site``: checked samples, what was refused, or a record to append as it is."""
 
     site: str
-    samples: list[Sample] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
+    samples: list[Sample] = []
+    refusals: list[Refusal] = []
     record: NewRecord | None = None
 
 

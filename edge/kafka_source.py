@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
@@ -28,14 +27,15 @@ _POLL_MS = 200
 _POLL_RECORDS = 500
 _COMMIT_S = 1.0
 
-OnMessage = Callable[[Message, Callable[[], None]], None]
+_Place = tuple[TopicPartition, int]  # a partition, and the offset behind a record of it
+OnMessage = Callable[[Message, Callable[[Sequence[_Place]], None], _Place], None]
 
 
 class KafkaSource:
     """Reads ``address.topic`` from what its group committed, else from its beginning, in a thread of its own.
 
-    ``on_message`` gets a message and what to call when it is durable, in the order of the messages; it must not
-    block. At most ``max_waiting`` messages wait for that call.
+    ``on_message`` gets a message, what to call when it is durable, and with what; one call may do so for many, in their
+    order. It must not block. At most ``max_waiting`` messages wait for that call.
     """
 
     def __init__(self, address: KafkaAddress, on_message: OnMessage, max_waiting: int) -> None:
@@ -101,13 +101,13 @@ class KafkaSource:
                 self._waiting += len(records)
             for record in records:
                 topic = (record.key or b"?").decode(errors="replace")
-                done = partial(self._is_durable, place, record.offset + 1)
-                self._on_message(Message(topic, record.value or b""), done)
+                self._on_message(Message(topic, record.value or b""), self._are_durable, (place, record.offset + 1))
 
-    def _is_durable(self, place: TopicPartition, offset: int) -> None:
+    def _are_durable(self, places: Sequence[_Place]) -> None:
         with self._lock:
-            self._waiting -= 1
-            self._durable[place] = max(offset, self._durable.get(place, 0))
+            self._waiting -= len(places)
+            for place, offset in places:
+                self._durable[place] = max(offset, self._durable.get(place, 0))
 
     def _commit(self, consumer: KafkaConsumer, committed: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         with self._lock:

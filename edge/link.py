@@ -15,7 +15,8 @@ from typing import Any
 from paho.mqtt import client as paho
 from paho.mqtt.reasoncodes import ReasonCode
 
-from edge.mqtt import MqttAddress, is_refused_version, new_client, open_connection
+from edge.mqtt import MqttAddress, is_refused_version, new_subscriber, open_connection
+from edge.subscriber import Published, Subscriber
 
 __all__ = ["OFFLINE", "ONLINE", "Link", "delay_s"]
 
@@ -42,7 +43,8 @@ def delay_s(attempt: int, jitter: float) -> float:
 class Link:
     """A subscription to ``topics`` with QoS 1 whose messages are acknowledged by hand.
 
-    ``on_message`` is called in the network thread with the client to acknowledge on; it must not block.
+    ``on_message`` is called in the network thread with the client to acknowledge on; it must not block. ``gather_s`` is
+    how long the network thread lets messages gather before it reads them.
     Call :meth:`tend` a few times a second, always from the same thread. ``presence_topic`` holds, retained, whether
     we are connected; the broker itself says when we are lost. ``otherwise`` is subscribed to where the broker refuses
     ``topics``, or ends the connection at the question; a session that has both keeps ``topics`` alone.
@@ -53,10 +55,11 @@ class Link:
         address: MqttAddress,
         client_id: str,
         topics: Sequence[str],
-        on_message: Callable[[paho.Client, paho.MQTTMessage], None],
+        on_message: Callable[[Subscriber, Published], None],
         *,
         receive_maximum: int,
         session_expiry_s: int,
+        gather_s: float = 0.0,
         keepalive_s: int = 30,
         presence_topic: str = "",
         otherwise: Sequence[str] = (),
@@ -74,6 +77,7 @@ class Link:
         self._on_message = on_message
         self._receive_maximum = receive_maximum
         self._session_expiry_s = session_expiry_s
+        self._gather_s = gather_s
         self._keepalive_s = keepalive_s
         self._presence_topic = presence_topic
         self._jitter = random.SystemRandom()
@@ -107,12 +111,13 @@ class Link:
     def _connect(self) -> None:
         self._lost.clear()
         will = (self._presence_topic, OFFLINE) if self._presence_topic else None
-        client = new_client(self._address, self._client_id, v5=self._v5, persistent=True, will=will)
+        client = new_subscriber(self._address, self._client_id, v5=self._v5, will=will)
+        client.gather_s = self._gather_s
         client.connect_timeout = 2.0
         client.on_connect = self._connected
         client.on_subscribe = self._subscribed
         client.on_disconnect = self._disconnected
-        client.on_message = lambda client, _, message: self._on_message(client, message)
+        client.on_published = lambda message: self._on_message(client, message)
         self._client = client
         try:
             open_connection(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
@@ -16,9 +17,12 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-__all__ = ["MqttAddress", "is_refused_version", "new_client", "open_connection"]
+from edge.subscriber import Subscriber
+
+__all__ = ["MqttAddress", "is_refused_version", "new_client", "new_subscriber", "open_connection"]
 
 _UNSUPPORTED_VERSION = 132
+_Client = TypeVar("_Client", bound=paho.Client)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +47,21 @@ def new_client(
     """A paho client, not yet connected. ``persistent``: the broker keeps the session while the client is away,
     and messages are acknowledged by hand. ``will``: what the broker publishes, retained, when the client is lost.
     """
-    client = paho.Client(
+    return _new(paho.Client, address, client_id, v5, persistent, will)
+
+
+def new_subscriber(
+    address: MqttAddress, client_id: str, *, v5: bool = True, will: tuple[str, bytes] | None = None
+) -> Subscriber:
+    """The same for many messages, persistent."""
+    return _new(Subscriber, address, client_id, v5, True, will)
+
+
+def _new(
+    kind: type[_Client], address: MqttAddress, client_id: str, v5: bool, persistent: bool,
+    will: tuple[str, bytes] | None,
+) -> _Client:  # fmt: skip
+    client = kind(
         CallbackAPIVersion.VERSION2,
         client_id=client_id,
         clean_session=None if v5 else not persistent,

@@ -241,7 +241,8 @@ class System:
         command = [
             sys.executable, "-m", "edge.gateway", *gateway_options(settings),
             "--host", self.mqtt_host, "--port", str(self.mqtt_port), "--client-id", settings.mqtt.client_id,
-            "--topics", settings.mqtt.topics, "--clock", self._receive_clock, "--step-s", str(settings.stream.step_s),
+            "--topics", settings.mqtt.topics, "--linger-ms", str(settings.mqtt.linger_ms),
+            "--clock", self._receive_clock, "--step-s", str(settings.stream.step_s),
             "--status-file", str(self._gateway_status_file), "--mqtt", "5" if self.mqtt_v5 else "3.1.1",
             "--stop-with-stdin",
         ]  # fmt: skip

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _MIB = 2**20
+_MOST_LINGER_MS = 1000
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
@@ -50,6 +51,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--tls-ca", type=Path, help="CA certificate; TLS is used when it is given")
     parser.add_argument("--mqtt", choices=("5", "3.1.1"), default="5", help="tried first (default: %(default)s)")
     parser.add_argument("--client-id", default="hothouse-gateway", help="names the session (default: %(default)s)")
+    parser.add_argument("--linger-ms", type=float, default=20, help="wait for more messages (default: %(default)s)")
     parser.add_argument("--share", default="", help="gateways with the same name split the messages among them")
     parser.add_argument(
         "--topics", default="hothouse/#",
@@ -137,13 +139,15 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m edge.gat
 
 
 def _settings(given: argparse.Namespace) -> GatewaySettings:
+    if not 0 <= given.linger_ms <= _MOST_LINGER_MS:
+        raise ValueError(f"--linger-ms {given.linger_ms:g}: give 0 to {_MOST_LINGER_MS}")
     broker = MqttAddress(
         host=given.host, port=given.port, username=given.username, password=_secret(given.password_file),
         tls_ca=given.tls_ca, v5=given.mqtt == "5",
     )  # fmt: skip
     return GatewaySettings(
         broker=broker, client_id=given.client_id, step_s=given.step_s, status_file=given.status_file,
-        share=given.share, topics=given.topics, direct=_direct(given),
+        share=given.share, topics=given.topics, direct=_direct(given), linger_s=given.linger_ms / 1000,
     )  # fmt: skip
 
 

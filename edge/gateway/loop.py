@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from paho.mqtt import client as paho
+from typing import TYPE_CHECKING, Any
 
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock
 from edge.decoder import Decoder, HothouseDecoder
+from edge.gateway.inbox import Acknowledge, Inbox, Incoming
 from edge.gateway.settings import GatewaySettings
 from edge.gateway.status import GatewayStatus, write_status
 from edge.intake import Intake, Message
@@ -29,6 +26,7 @@ from edge.link import Link, delay_s
 from edge.log_contract import Log, LogError, NewRecord
 from edge.other_topics import PRESENCE
 from edge.sqlite_log import SqliteLog
+from edge.subscriber import Published, Subscriber
 from edge.uplink import Uplink
 
 if TYPE_CHECKING:
@@ -41,11 +39,8 @@ _logger = logging.getLogger(__name__)
 _IDLE_S = 0.1
 _REPORT_S = 1.0
 _STOP_S = 1.5
-
-
-class _Incoming(NamedTuple):
-    message: Message
-    acknowledge: Callable[[], object]
+_GATHERINGS = 10
+"""The network thread wakes up about so many times while a batch lingers, at the rate of the largest sites."""
 
 
 class Gateway:
@@ -71,8 +66,9 @@ class Gateway:
         self._after_append = after_append
         self._intake = Intake(clock, settings.step_s * 1000, log.sites(), newest_ms, decoders)
         self._durable_ms = newest_ms or 0
-        self._held: _Incoming | None = None
-        self._queue: queue.SimpleQueue[_Incoming] = queue.SimpleQueue()
+        self._held: Incoming | None = None
+        gather_s = settings.linger_s / _GATHERINGS
+        self._inbox = Inbox(settings.max_batch, settings.linger_s - gather_s)
         self._records = 0
         self._dropped_qos0 = 0
         self._log_error = ""
@@ -89,6 +85,7 @@ class Gateway:
             otherwise=[f"{share}{each}" for each in read] if wanted != read else [],
             receive_maximum=settings.in_flight,
             session_expiry_s=settings.session_expiry_s,
+            gather_s=gather_s,
             presence_topic=f"{PRESENCE}{settings.client_id}",
         )
         self._source = self._kafka_source(settings.direct) if settings.direct else None
@@ -120,6 +117,7 @@ class Gateway:
     def stop(self) -> None:
         """Make :meth:`run` return soon; may be called from a signal handler or another thread."""
         self._stopping.set()
+        self._inbox.hurry()
 
     def status(self) -> GatewayStatus:
         """How the gateway is now."""
@@ -139,7 +137,7 @@ class Gateway:
             relayed=self._intake.relayed,
             other_topics=self._intake.other_topics,
             records=self._records,
-            queued=self._queue.qsize(),
+            queued=len(self._inbox),
             dropped_qos0=self._dropped_qos0,
             last_error="; ".join(filter(None, [*self._errors(), failure])),
             **figures,
@@ -163,34 +161,30 @@ class Gateway:
             "oldest_unsent_s": age_ms / 1000, "uplinked": self._uplink.sent, "uplink_errors": self._uplink.errors,
         }  # fmt: skip
 
-    def _receive(self, client: paho.Client, message: paho.MQTTMessage) -> None:
+    def _receive(self, client: Subscriber, message: Published) -> None:
         """Network thread. What arrives while we stop is not acknowledged, so it comes again."""
         if self._stopping.is_set():
             return
         # QoS 1 is bounded by what the broker may send unacknowledged; QoS 0 promises nothing, so it may be dropped.
-        if message.qos == 0 and self._queue.qsize() >= self._settings.in_flight:
+        if message.qos == 0 and len(self._inbox) >= self._settings.in_flight:
             self._dropped_qos0 += 1
             return
-        try:
-            topic = message.topic
-        except UnicodeDecodeError:
-            topic = "?"  # refused as an unknown topic
-        acknowledge = partial(client.ack, message.mid, message.qos) if message.qos > 0 else _nothing
-        self._queue.put(_Incoming(Message(topic, bytes(message.payload)), acknowledge))
+        acknowledge = client.ack_all if message.qos > 0 else None
+        self._inbox.put(Message(message.topic, message.payload), acknowledge, message.mid)
 
     def _kafka_source(self, address: KafkaAddress) -> KafkaSource:
         from edge.kafka_source import KafkaSource  # the bare install has no Kafka client
 
-        def receive(message: Message, acknowledge: Callable[[], None]) -> None:
+        def receive(message: Message, acknowledge: Acknowledge, ticket: Any) -> None:
             if not self._stopping.is_set():
-                self._queue.put(_Incoming(message, acknowledge))
+                self._inbox.put(message, acknowledge, ticket)
 
         return KafkaSource(address, receive, self._settings.in_flight)
 
     def _write(self) -> None:
         try:
             while True:
-                batch = self._drain()
+                batch = self._inbox.take(_IDLE_S)
                 if not batch and self._stopping.is_set():
                     return
                 records = self._intake.take([incoming.message for incoming in batch])
@@ -199,7 +193,7 @@ class Gateway:
                 self._acknowledge(batch)
         except BaseException as error:
             self._crash = error
-            self._stopping.set()
+            self.stop()
 
     def _carry(self) -> None:
         if self._uplink is None:
@@ -208,19 +202,7 @@ class Gateway:
             self._uplink.run(self._stopping)
         except BaseException as error:
             self._crash = error
-            self._stopping.set()
-
-    def _drain(self) -> list[_Incoming]:
-        batch: list[_Incoming] = []
-        try:
-            batch.append(self._queue.get(timeout=0.0 if self._stopping.is_set() else _IDLE_S))
-            if self._queue.qsize() < self._settings.max_batch:
-                time.sleep(self._settings.linger_s)  # one wake-up and one fsync for many messages
-            while len(batch) < self._settings.max_batch:
-                batch.append(self._queue.get_nowait())
-        except queue.Empty:
-            pass
-        return batch
+            self.stop()
 
     def _append(self, records: Sequence[NewRecord]) -> bool:
         """Try until it is durable; ``False`` when we were stopped before it was."""
@@ -244,7 +226,7 @@ class Gateway:
                 self._after_append()
             return True
 
-    def _acknowledge(self, batch: Sequence[_Incoming]) -> None:
+    def _acknowledge(self, batch: Sequence[Incoming]) -> None:
         """Acknowledge what is durable. The newest clock message is so only when a record carries its time: until
         then it is held, because a restart takes the clock from the log.
         """
@@ -253,17 +235,16 @@ class Gateway:
         if isinstance(self._clock, ReplayedClock) and self._durable_ms < self._clock.now_ms():
             clocks = [incoming for incoming in done if incoming.message.topic == CLOCK_TOPIC]
             self._held = clocks[-1] if clocks else None
+        tickets: dict[Acknowledge, list[Any]] = {}  # a connection's together
         for incoming in done:
-            if incoming is not self._held:
-                incoming.acknowledge()
+            if incoming is not self._held and incoming.acknowledge is not None:
+                tickets.setdefault(incoming.acknowledge, []).append(incoming.ticket)
+        for acknowledge, its in tickets.items():
+            acknowledge(its)
 
     def _report(self) -> None:
         if self._settings.status_file is not None:
             write_status(self._settings.status_file, self.status())
-
-
-def _nothing() -> None:
-    """The acknowledgement of quality 0."""
 
 
 def _asked_for(topics: str, read: list[str]) -> list[str]:

@@ -48,7 +48,7 @@ def gateway(ctx: typer.Context) -> None:
 
     settings = options_of(ctx).settings()
     own = [*gateway_options(settings), "--client-id", settings.mqtt.client_id, "--step-s", str(settings.stream.step_s)]
-    own += ["--topics", settings.mqtt.topics]
+    own += ["--topics", settings.mqtt.topics, "--linger-ms", str(settings.mqtt.linger_ms)]
     options = [*own, *uplink_options(settings), *_broker_options(settings, "--tls-ca"), *ctx.args]
     raise typer.Exit(main(options, prog="hothouse gateway"))
 

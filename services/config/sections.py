@@ -64,6 +64,9 @@ class MqttSettings(_Section):
         "hothouse/#",
         description="Asked for besides what is read: messages on a wrong topic are counted. Empty: nothing is.",
     )
+    linger_ms: float = Field(
+        20, ge=0, le=1000, description="Milliseconds the gateway waits for more messages: records are fewer and larger."
+    )
     gateway: Literal["here", "elsewhere"] = Field(
         "here", description="Run a gateway beside the rest; elsewhere: one that runs by itself fills the log."
     )

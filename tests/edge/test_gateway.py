@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, encode_clock
-from edge.gateway import Gateway, GatewaySettings, loop
+from edge.gateway import Gateway, GatewaySettings, command, loop
 from edge.log import Log, MemoryLog, NewRecord, SqliteLog, partition_of
 from edge.mqtt import MqttAddress
 from edge.reading import Sample, encode_message, sample_topic
@@ -36,8 +36,8 @@ class Client:
     def __init__(self) -> None:
         self.acks: list[int] = []
 
-    def ack(self, mid: int, qos: int) -> None:
-        self.acks.append(mid)
+    def ack_all(self, mids: Sequence[int]) -> None:
+        self.acks.extend(mids)
 
 
 def _deliver(gateway: Gateway, client: Client, topic: str, payload: bytes, mid: int, qos: int = 1) -> None:
@@ -244,3 +244,13 @@ def test_an_uplink_that_cannot_be_is_refused(tmp_path: Path, uplink: str, said: 
     assert result.returncode == 2
     assert said in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_how_long_a_batch_lingers_is_an_option(tmp_path: Path) -> None:
+    """``--linger-ms`` is how long a gateway waits for more messages; 20 ms by default, beyond a second is refused."""
+    log = ["--log", str(tmp_path / "log.sqlite")]
+    for options, linger_s in ([], 0.02), (["--linger-ms", "2.5"], 0.0025), (["--linger-ms", "0"], 0.0):
+        assert command._settings(command._parser("x").parse_args(log + options)).linger_s == linger_s
+    refused = _command(*log, "--linger-ms", "1001")
+    assert refused.returncode == 2
+    assert "--linger-ms 1001: give 0 to 1000" in refused.stderr

@@ -15,6 +15,7 @@ from edge.reading import (
     MAX_PAYLOAD_BYTES,
     VOCABULARY,
     Sample,
+    Topic,
     decode,
     encode_message,
     parse_topic,
@@ -174,3 +175,28 @@ def test_no_bytes_raise(topic: str, payload: bytes) -> None:
     """Whatever arrives is answered with samples or refusals, never nothing and never an exception."""
     decoded = decode(topic, payload, NOW)
     assert decoded.samples or decoded.refusals
+
+
+metrics = st.sampled_from([*VOCABULARY, "air_temp_c.2", "nonsense"])
+samples = st.fixed_dictionaries({
+    "ts": st.integers(NOW - MAX_AGE_MS - 2, NOW - MAX_AGE_MS + 2) | st.integers(NOW - 1, NOW + FUTURE_TOLERANCE_MS + 2),
+    "seq": st.integers(-1, 3) | st.integers(2**53 - 2, 2**53 + 2),
+    "values": st.dictionaries(metrics, st.none() | st.integers(-300, 6000) | st.floats(-25, 110), max_size=4),
+})  # fmt: skip
+
+
+@given(st.lists(samples, max_size=6))
+def test_samples_are_checked_alike_whole_or_value_by_value(points: list[dict[str, Any]]) -> None:
+    """A sample of which all passes is taken as a whole; it comes out as if each value had been looked at."""
+    payload = json.dumps({"boot": BOOT, "samples": points}).encode()
+    value_by_value = dict(VOCABULARY)  # the same table, but not the one that samples are taken as a whole by
+    assert decode(TOPIC, payload, NOW) == decode(TOPIC, payload, NOW, value_by_value)
+
+
+def test_a_topic_longer_than_names_allow_is_not_ours() -> None:
+    """The longest names are; what is longer is refused, however often it comes."""
+    longest = f"hothouse/v1/{'s' * 64}/{'z' * 64}/{'d' * 64}/sample"
+    assert parse_topic(longest) == Topic("s" * 64, "z" * 64, "d" * 64, "sample")
+    for topic in (longest.replace("/sample", "d/sample"), "hothouse/v1/" + "s" * 65_000):
+        assert parse_topic(topic) is None
+        assert [r.reason for r in decode(topic, b"{}", NOW).refusals] == ["unknown_topic"]
