@@ -62,12 +62,14 @@ def show(tried: Sequence[Held]) -> None:
 
 
 class ForecastLag:
-    """How long after a step's rows may close each site's forecast can be asked for; steps from ``from_s`` on count."""
+    """How long after a step's rows may close each site's forecast can be asked for; steps
+    that end after ``from_s``, when samples begin to come, count.
+    """
 
     def __init__(self, origin_s: Callable[[str], float], from_s: float, step_s: float, lateness_s: float) -> None:
         self.count, self.longest_s, self.newest_s = 0, 0.0, 0.0
         self._origin_s, self._step_s, self._lateness_s = origin_s, step_s, lateness_s
-        self._waits = dict.fromkeys(SITES, self._end_due(from_s) + step_s)  # the end whose forecast is next
+        self._waits = dict.fromkeys(SITES, from_s // step_s * step_s + step_s)  # the end whose forecast is next
 
     def look(self, now_s: float) -> None:
         """Ask for the forecasts that are due."""

@@ -58,6 +58,7 @@ def main() -> None:
         Load(broker, given.samples_a_message, given.zones) as load,
     ):
         live = _Live(load, system, tried)
+        live.await_gateway()
         rate = given.rate or _search(live, given.try_s)
         while True:
             print(f"{rate:.0f} samples/s for {given.minutes:g} minutes:", flush=True)
@@ -119,6 +120,15 @@ class _Live:
             name: sum(int(figures.get(name, 0)) for part, figures in components.items() if part.startswith("shard-"))
             for name in names
         })  # fmt: skip
+
+    def await_gateway(self, timeout_s: float = 60.0) -> None:
+        """Wait until the gateway has subscribed: nobody keeps what is published before."""
+        deadline_s = time.monotonic() + timeout_s
+        while (
+            not self._client.get("/status").raise_for_status().json()["components"].get("gateway", {}).get("connected")
+        ):
+            assert time.monotonic() < deadline_s, "the gateway has not connected to the broker"
+            time.sleep(0.2)
 
     def lag(self) -> int:
         """Samples that were published and are not counted."""

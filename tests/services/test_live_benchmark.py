@@ -27,8 +27,8 @@ def test_a_rate_is_held_where_nothing_is_late(change: dict[str, float]) -> None:
 def test_a_forecast_is_late_from_when_its_rows_may_close() -> None:
     """The end of the step and the lateness later it is due; what is not there yet is as late as it is by now."""
     origins = dict.fromkeys(SITES, 0.0)
-    lag = ForecastLag(origins.__getitem__, from_s=1000.0, step_s=60.0, lateness_s=30.0)
-    lag.look(1049.5)  # the step that ends at 1020 closes at 1050
+    lag = ForecastLag(origins.__getitem__, from_s=975.0, step_s=60.0, lateness_s=30.0)
+    lag.look(1049.5)  # of the step that ended at 960 there are no samples; that which ends at 1020 closes at 1050
     assert (lag.count, lag.newest_s) == (0, 0.0)
     lag.look(1051.0)
     assert (lag.count, lag.longest_s) == (0, 1.0)
