@@ -224,6 +224,7 @@ def is_name(text: str) -> bool:
     return _NAME.match(text) is not None
 
 
+@functools.lru_cache(4096)
 def base_metric(name: str) -> str:
     """The vocabulary's name of a metric that may carry a second sensor's suffix.
 

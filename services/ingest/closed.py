@@ -75,9 +75,10 @@ class Feed:
             counts[refusal.reason] = counts.get(refusal.reason, 0) + (refusal.samples if refusal.whole else 1)
             self.letter(place, item, refusal.topic, refusal.reason, refusal.detail, refusal.payload)
 
-    def other(self, kind: str) -> None:
-        """A record that is counted by its kind."""
-        self.closed.other_records[kind] = self.closed.other_records.get(kind, 0) + 1
+    def other(self, kind: str, count: int = 1) -> None:
+        """Records that are counted by their kind."""
+        if count:
+            self.closed.other_records[kind] = self.closed.other_records.get(kind, 0) + count
 
     def result(self) -> Closed:
         """All of it, in order."""

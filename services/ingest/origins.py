@@ -8,7 +8,7 @@ is soon one range: "all below N". A range more is a gap, which a record on anoth
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from edge.log import Origin
 
@@ -54,6 +54,23 @@ class Origins:
             end = ranges.pop(at)[1]
         ranges.insert(at, (start, end))
         del ranges[:-MAX_RANGES]
+        return True
+
+    def are_next(self, origins: Sequence[Origin]) -> bool:
+        """Whether these follow the newest of their log without a gap, as nearly all do; then they have been seen.
+
+        >>> origins = Origins({"a": [(0, 3)]})
+        >>> origins.are_next([Origin("a", 3), Origin("a", 4)]), origins.are_next([Origin("a", 4)]), origins.state()
+        (True, False, {'a': [(0, 5)]})
+        """
+        logs, numbers = zip(*origins, strict=True)
+        ranges = self._seen.get(logs[0])
+        begin = numbers[0]
+        if not ranges or ranges[-1][1] != begin or logs.count(logs[0]) < len(logs):
+            return False
+        if numbers != tuple(range(begin, begin + len(numbers))):
+            return False
+        ranges[-1] = (ranges[-1][0], begin + len(numbers))
         return True
 
     def _of(self, log: str) -> Ranges:

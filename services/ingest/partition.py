@@ -235,8 +235,9 @@ class Partition:
                 s.site: {"day_bin": self._bases[s.site].day_bin, "experts": self._bases[s.site].experts}
                 for s in self.latest.values() if s.zones
             },
-            "stream_ms": dict(self.stream_ms), "kept_ms": dict(self.kept_ms), "counts": dict(self.counts),
-            "rejected": dict(self.rejected), "values_refused": dict(self.values_refused),
+            "stream_ms": dict(self.stream_ms), "kept_ms": dict(self.kept_ms),
+            "counts": dict(sorted(self.counts.items())), "rejected": dict(sorted(self.rejected.items())),
+            "values_refused": dict(sorted(self.values_refused.items())),
             "latest": [
                 {"site": s.site, "end_ms": s.end_ms, "zones": list(s.zones), "values": s.values, "ages_s": s.ages_s,
                  "faults": [list(said) for said in s.faults]}

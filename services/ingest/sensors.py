@@ -37,6 +37,7 @@ class Sensors:
 
     def __init__(self, vocabulary: Mapping[str, Metric], primary: Mapping[str, str], settings: SiteSettings) -> None:
         self._vocabulary, self._primary, self._settings = vocabulary, primary, settings
+        self._metrics = _Metrics(vocabulary)
         self._zones: dict[str, int] = {}
         self._index: dict[tuple[str, str, str], int] = {}
         self._ts = np.empty(0, np.int64)
@@ -181,23 +182,25 @@ class Sensors:
             self._zones.setdefault(zone, len(self._zones))
             layout = self._layouts[device, metric_set] = len(self._sensors_of)
             metrics = self._names.metric_sets[metric_set]
-            self._sensors_of.append([self._sensor(zone, *self._settings.named(zone, name, m)) for m in metrics])
-            curves = [(place, self._settings.curve(zone, name, metric)) for place, metric in enumerate(metrics)]
-            self._curves += [(layout, place, curve) for place, curve in curves if curve]
+            if self._settings.changes_values:
+                self._sensors_of.append([self._sensor(zone, *self._settings.named(zone, name, m)) for m in metrics])
+                curves = [(place, self._settings.curve(zone, name, metric)) for place, metric in enumerate(metrics)]
+                self._curves += [(layout, place, curve) for place, curve in curves if curve]
+            else:
+                self._sensors_of.append([self._sensor(zone, name, metric) for metric in metrics])
         return self._layouts[device, metric_set]
 
     def _sensor(self, zone: str, device: str, name: str) -> int:
-        if _metric(self._vocabulary, name) is None:
+        if self._metrics[name] is None:
             return -1
-        index = self._index.setdefault((zone, device, name), len(self._index))
-        return index
+        return self._index.setdefault((zone, device, name), len(self._index))
 
     def _arranged(self) -> _Table:
         if self._table is None or self._table.size != (len(self._zones), len(self._index)):
             new = len(self._index) - len(self._ts)
             self._ts = np.concatenate([self._ts, np.full(new, _NEVER_MS, np.int64)])
             self._value = np.concatenate([self._value, np.full(new, np.nan)])
-            self._table = _Table(self._vocabulary, self._primary, self._zones, list(self._index))
+            self._table = _Table(self._vocabulary, self._metrics, self._primary, self._zones, list(self._index))
             self.units.add(list(self._index)[len(self.units) :])
         return self._table
 
@@ -226,39 +229,40 @@ class _Table:
     """What follows from which sensors there are; made again only when one is new."""
 
     def __init__(
-        self, vocabulary: Mapping[str, Metric], primary: Mapping[str, str], zones: Collection[str],
-        names: Sequence[tuple[str, str, str]],
+        self, vocabulary: Mapping[str, Metric], of_name: Mapping[str, Metric | None], primary: Mapping[str, str],
+        zones: Collection[str], names: Sequence[tuple[str, str, str]],
     ) -> None:  # fmt: skip
         self.size = (len(zones), len(names))
         self.zones = sorted(zones)
         self.names = tuple(np.array([name[part] for name in names] + [""], object)[:-1] for part in range(3))
         self.order = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
-        metrics = [_metric(vocabulary, name) for _, _, name in names]
+        metrics = [of_name[name] for _, _, name in names]
         self.angle = np.array([m is not None and m.kind == "angle" for m in metrics], bool)
         self.special = np.array([m is not None and m.kind in ("angle", "counter") for m in metrics], bool)
         hold_s = [-1 if m is None or m.hold_s is None else m.hold_s for m in metrics]
         self.hold_ms = np.array(hold_s, np.int64) * 1000
-        self._arrange_groups(vocabulary, primary, names)
+        self._arrange_groups(vocabulary, metrics, primary, names)
 
     def _arrange_groups(
-        self, vocabulary: Mapping[str, Metric], primary: Mapping[str, str], names: Sequence[tuple[str, str, str]]
-    ) -> None:
+        self, vocabulary: Mapping[str, Metric], metrics: Sequence[Metric | None], primary: Mapping[str, str],
+        names: Sequence[tuple[str, str, str]],
+    ) -> None:  # fmt: skip
         """A group is the sensors that make one cell of the zone rows, in the order of their names."""
         channels = {name: number for number, name in enumerate(vocabulary)}
         zone_at = {zone: number for number, zone in enumerate(self.zones)}
         groups: dict[int, list[int]] = {}
         for sensor in self.order.tolist():
-            zone, _, name = names[sensor]
-            metric = _metric(vocabulary, name)
+            metric = metrics[sensor]
             assert metric is not None
-            groups.setdefault(zone_at[zone] * len(vocabulary) + channels[metric.name], []).append(sensor)
+            cell = zone_at[names[sensor][0]] * len(vocabulary) + channels[metric.name]
+            groups.setdefault(cell, []).append(sensor)
         wanted = {channels[metric]: device for metric, device in primary.items() if metric in channels}
         chosen: list[int] = []
         starts, numbers, cells = [], [], []
         self.angle_groups: list[tuple[int, list[int]]] = []
         for number, (cell, members) in enumerate(groups.items()):
             device = wanted.get(cell % len(vocabulary))
-            of = [s for s in members if names[s][1] == device] or members
+            of = [s for s in members if names[s][1] == device] or members if device else members
             starts.append(len(chosen))
             numbers += [number] * len(of)
             cells.append(cell)
@@ -269,8 +273,16 @@ class _Table:
         self.group_start, self.cell = np.array(starts, np.int64), np.array(cells, np.int64)
 
 
-def _metric(vocabulary: Mapping[str, Metric], name: str) -> Metric | None:
-    return vocabulary.get(name) or vocabulary.get(base_metric(name))
+class _Metrics(dict[str, Metric | None]):
+    """The metric of each name, also of a second sensor's; sensors are thousands, names few."""
+
+    def __init__(self, vocabulary: Mapping[str, Metric]) -> None:
+        self._vocabulary = vocabulary
+
+    def __missing__(self, name: str) -> Metric | None:
+        metric = self._vocabulary.get(name) or self._vocabulary.get(base_metric(name))
+        self[name] = metric
+        return metric
 
 
 def _ranges(starts: I64, lengths: I64) -> I64:

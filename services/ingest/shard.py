@@ -36,7 +36,7 @@ from services.store.series import SeriesWriter
 
 __all__ = ["Board", "Shard", "SilentZone", "Window"]
 
-READ_RECORDS = 200
+READ_RECORDS = 500
 READ_BYTES = 64 * 1024
 """About how much one round reads of a partition: little enough for other threads to get their turn."""
 SNAPSHOT_RECORDS = 20_000

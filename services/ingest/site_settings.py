@@ -77,6 +77,11 @@ class SiteSettings:
         else:
             self.grid.change(change.step_s * 1000, closed_ms)
 
+    @property
+    def changes_values(self) -> bool:
+        """Whether any device or metric has another name or is calibrated."""
+        return bool(self._aliases or self._curves)
+
     def named(self, zone: str, device: str, metric: str) -> tuple[str, str]:
         """What a device and its metric are called."""
         return self._aliases.get((zone, device, ""), device), self._aliases.get((zone, device, metric), metric)

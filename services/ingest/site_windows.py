@@ -117,19 +117,24 @@ class SiteWindows:
             self._sensors.forget(zone)
 
     def _into_one_row(self, run: RunSamples, feed: Feed) -> bool:
-        """Take a run of one open row that closes none and holds no copy, as nearly all do; else do nothing."""
+        """Take a run of one open row that closes none, as nearly all do; else do nothing."""
         if run.end_ms is None or self.closed_ms is None or run.end_ms <= self.closed_ms:
             return False
         if run.newest_ms >= self._closing_ms(self.closed_ms):
             return False
-        row = self._open_rows.get(run.end_ms) or OpenRow()
-        listed = run.keys.tolist()
-        if row.new(run.keys, listed) is not None:
-            return False
-        row.add(run.samples, listed)
-        self._open_rows[run.end_ms] = row
+        row = self._open_rows.get(run.end_ms)
+        if row is None:
+            row = self._open_rows[run.end_ms] = OpenRow()
+        samples, listed, newest_ms = run.samples, run.keys.tolist(), run.newest_ms
+        if (new := row.new(run.keys, listed)) is not None:
+            feed.closed.duplicates += len(listed) - int(np.count_nonzero(new))
+            if not new.any():
+                return True
+            samples, listed = samples.chosen(new, run.lengths), run.keys[new].tolist()
+            newest_ms = int(run.trusted_ms[new].max())
+        row.add(samples, listed)
         feed.closed.accepted += len(listed)
-        self._hear(run.newest_ms)
+        self._hear(newest_ms)
         return True
 
     def _up_to_each_closing(self, run: RunSamples, places: Sequence[Place], feed: Feed) -> None:

@@ -11,6 +11,7 @@ samples are not late. Step, lateness and idle time are the site's (``site_settin
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -58,21 +59,14 @@ class PartitionWindows:
         However records are cut into calls: rows, counts, dead letters and :meth:`state` are the same.
         """
         feed = Feed()
-        by_site: dict[str, list[_Places]] = {}  # a site's records up to and with each event
-        for at, record in enumerate(records):
-            kind = record.kind
-            if record.origin is not None and not self._origins_of(record.site).is_new(record.origin):
-                feed.other("copied")
-            elif kind == "refused":
-                feed.refused((at, record))
-            elif kind == "plan":
-                feed.other(kind)
-            else:
-                places = by_site.get(record.site) or by_site.setdefault(record.site, [[]])
-                places[-1].append((at, record))
-                if kind == "event":
-                    feed.other(kind)
-                    places.append([])
+        of_site: defaultdict[str, _Places] = defaultdict(list)
+        for place in enumerate(records):
+            of_site[place[1].site].append(place)
+        by_site = {
+            name: stretches
+            for name, places in of_site.items()
+            if (stretches := _stretches(self._without_copies(name, places, feed), feed))
+        }
         begun: list[tuple[int, str]] = []
         while by_site:
             waiting = self._walk({name: places[0] for name, places in by_site.items()}, begun, feed)
@@ -143,11 +137,17 @@ class PartitionWindows:
         """Of a site's oldest open row that holds a sample of a zone: its end, and the event time at which it closes."""
         return self._sites[site].first_row
 
-    def _origins_of(self, site: str) -> Origins:
-        origins = self._origins.get(site)
-        if origins is None:
-            origins = self._origins[site] = Origins()
-        return origins
+    def _without_copies(self, site: str, places: _Places, feed: Feed) -> _Places:
+        """Those of a site's records that did not come before."""
+        origins = [record.origin for _, record in places if record.origin is not None]
+        if not origins:
+            return places
+        seen = self._origins.setdefault(site, Origins())
+        if len(origins) == len(places) and seen.are_next(origins):
+            return places
+        kept = [place for place in places if (origin := place[1].origin) is None or seen.is_new(origin)]
+        feed.other("copied", len(places) - len(kept))
+        return kept
 
     def _new_site(self, name: str) -> SiteWindows:
         return SiteWindows(name, self.initial_ms, self._vocabulary, self._primary.get(name, {}))
@@ -175,6 +175,25 @@ class PartitionWindows:
         self._origins = {site: Origins(seen) for site, seen in state["origins"].items()}
         self._sites = sites
         self._heads.forget()
+
+
+def _stretches(places: _Places, feed: Feed) -> list[_Places]:
+    """A site's records that change its rows, up to and with each event; the others are done with."""
+    if {record.kind for _, record in places} == {"samples"}:
+        return [places]
+    stretches: list[_Places] = [[]]
+    for place in places:
+        kind = place[1].kind
+        if kind == "refused":
+            feed.refused(place)
+            continue
+        if kind in ("plan", "event"):
+            feed.other(kind)
+        if kind != "plan":
+            stretches[-1].append(place)
+        if kind == "event":
+            stretches.append([])
+    return [stretch for stretch in stretches if stretch]
 
 
 def _holds_samples(place: Place) -> bool:
