@@ -238,11 +238,17 @@ def _zone_file(
     rows, utc_ms = to_utc_ms(times, zoneinfo.ZoneInfo("UTC") if is_utc else zone, said.clock)
     if not rows.size:
         raise _NoRecordingError(f"{label} holds no row of a time that the clock showed")
+    lost = times.size - rows.size
+    if lost >= rows.size and 2 * np.unique(times).size <= times.size:
+        raise RecordingError(
+            f"{label}: {lost} of {times.size} rows have a time that is there twice: if it holds several zones, make a "
+            "file a zone of it"
+        )
     notes = []
-    if rows.size < times.size:
+    if lost:
         hint = "" if is_utc or said.clock == "standard" else ' (set clock = "standard" if it knows no daylight saving)'
         notes.append(
-            f"{label}: {times.size - rows.size} of {times.size} rows left out: their time is there twice, "
+            f"{label}: {lost} of {times.size} rows left out: their time is there twice, "
             f"or is one that the clock never showed{hint}"
         )
     source = Source(name, tuple(header), int(utc_ms[0]), int(utc_ms[-1]), is_utc)

@@ -12,7 +12,9 @@ from typer.testing import CliRunner, Result
 
 from edge.reading import VOCABULARY
 from services.backtest.frames import table_of_frames
+from services.backtest.table import read_table
 from services.cli import app
+from services.errors import HothouseError
 from services.store.frames import rows_frame
 from services.store.history import History
 from services.store.rows import SiteStep
@@ -76,6 +78,18 @@ def test_what_was_exported_can_be_backtested(data_dir: Path) -> None:
     assert table.names == ("z1", "z2")
     column = CHANNELS.index("air_temp_c")
     np.testing.assert_array_equal(table.values[1, :, column], frame[frame.zone == "z2"].air_temp_c.to_numpy())
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_file_of_several_zones_is_no_recording_of_one(data_dir: Path, ending: str) -> None:
+    """A backtest of the folder says so, instead of reading one zone and leaving the others out."""
+    folder = data_dir / "exported"
+    folder.mkdir()
+    assert export(data_dir, str(folder / f"rows.{ending}"), "--site", "north").exit_code == 0
+    with pytest.raises(HothouseError, match=r"288 of 576 rows have a time that is there twice.* a file a zone"):
+        read_table(folder)
+    assert export(data_dir, str(folder / f"rows.{ending}"), "--site", "north", "--zone", "z2").exit_code == 0
+    assert read_table(folder).names == ("rows",)
 
 
 @pytest.mark.parametrize(
