@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from services.cli.base import console, options_of, print_json
@@ -51,7 +52,7 @@ def _show(checks: list[Check], as_json: bool) -> None:
         table.add_column(heading, overflow="fold")
     for check in checks:
         state = f"[{COLOURS[check.state]}]{check.state}[/]"
-        table.add_row(state, check.name, check.found, check.advice)
+        table.add_row(state, *map(escape, (check.name, check.found, check.advice)))
     console.print(table)
 
 
@@ -77,7 +78,7 @@ def config(
         changed = "bold" if view.source != "default" else ""
         default = "" if view.source == "default" else view.default
         meaning = f"{view.description} ({view.allowed.replace('`', '')})" if view.allowed else view.description
-        table.add_row(view.name, view.value, view.source, default, meaning, style=changed)
+        table.add_row(*map(escape, (view.name, view.value, view.source, default, meaning)), style=changed)
     console.print(table)
     console.print("[dim]A variable wins over the file: HOTHOUSE_STREAM__STEP_S=60 sets stream.step_s.[/]")
 

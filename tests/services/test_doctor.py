@@ -6,9 +6,10 @@ import socket
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from edge.reading import VOCABULARY, Sample
-from services.cli import doctor, doctor_servers
+from services.cli import app, doctor, doctor_servers
 from services.cli.check import Check, State
 from services.cli.doctor import examine
 from services.config import load_settings
@@ -130,6 +131,14 @@ def test_a_server_that_says_nothing_does_not_hang(monkeypatch: pytest.MonkeyPatc
             ("InfluxDB", {"influx": {"url": f"http://127.0.0.1:{port}"}}),
         ):
             assert check_of(name, **settings).state is State.FAIL
+
+
+def test_what_is_in_brackets_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of an extra is no markup: what to do is to be copied as it stands."""
+    check = Check("cluster part", State.WARN, "without ray", "pip install 'hothouse[cluster]'")
+    monkeypatch.setattr("services.cli.house.examine", lambda settings: [check])
+    shown = CliRunner().invoke(app, ["doctor"]).output
+    assert "[cluster]" in shown
 
 
 def test_an_old_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
