@@ -24,7 +24,7 @@ from services.store.files import write_atomically
 __all__ = ["FencedError", "SnapshotError", "Snapshots"]
 
 MAGIC = b"HHSNAP\r\n"
-FORMAT = 9
+FORMAT = 10
 KEEP = 2
 _ARRAY = 1  # code of the MessagePack extension that holds an array
 
