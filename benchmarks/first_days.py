@@ -32,7 +32,7 @@ from models.forecaster import OnlineForecaster
 from models.prior import ANSWERS, PARTS, TABLE, Prior, Sizes
 from models.spec import ForecastSpec, Place
 from services.backtest.replay import Options, replay
-from services.backtest.report import cells
+from services.backtest.report import scores
 from services.backtest.table import Table
 
 F32 = npt.NDArray[np.float32]
@@ -78,7 +78,7 @@ def errors(sizes: Sizes, seed: int) -> tuple[F64, F64]:
     truth = targets_of(values, SPEC)
     forecaster, everyone = OnlineForecaster(SPEC, len(values)), np.arange(len(values))
     for _ in everyone:
-        forecaster.add_zone()
+        forecaster.add_zones()
     forecaster.first.prior = Prior(SPEC, sizes)
     first = start_ms // SPEC.step_ms
     ends_ms = start_ms + np.arange(values.shape[1] + STEPS[-1]) * SPEC.step_ms
@@ -136,7 +136,9 @@ def judged(days: tuple[int, int], seed: int) -> dict[str, tuple[float, float]]:
         warmup_ms=max(days[0] * DAY_MS, HOUR_MS), until_ms=days[1] * DAY_MS, latitude=place.latitude,
         longitude=place.longitude, timezone=place.timezone, trees=False,
     )  # fmt: skip
-    return {f"{c.metric} {c.horizon_min}": (1 - c.skill, c.coverage) for c in cells(table, replay(table, options))}
+    found = scores(table, replay(table, options))
+    columns = (found[name].tolist() for name in ("metric", "horizon_min", "skill", "coverage"))
+    return {f"{metric} {horizon}": (1 - skill, held) for metric, horizon, skill, held in zip(*columns, strict=True)}
 
 
 def main() -> None:

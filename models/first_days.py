@@ -133,9 +133,9 @@ class FirstDays:
         self._off, self._expected = (np.zeros((*cells, len(ANSWERS))) for _ in range(2))
         self._missed, self._counted = np.zeros(cells), np.zeros(cells)
 
-    def add_zone(self) -> None:
-        """Make room for one more zone."""
-        self._zones.add()
+    def add_zones(self, count: int = 1) -> None:
+        """Make room for more zones."""
+        self._zones.add(count)
 
     def share(self, indices: I64) -> F32:
         """How far the first days' forecast is followed, ``[Z, M]``: 1 in the first of them, then less, soon nothing."""

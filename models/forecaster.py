@@ -160,11 +160,11 @@ class OnlineForecaster:
     def __len__(self) -> int:
         return len(self._zones)
 
-    def add_zone(self) -> int:
-        """Make room for one more zone and return its index; the first is 0."""
+    def add_zones(self, count: int = 1) -> int:
+        """Make room for more zones and return the index of the first."""
         for part in (self.climatology, self.features, self.intervals, self.change, self.first):
-            part.add_zone()
-        return self._zones.add()
+            part.add_zones(count)
+        return self._zones.add(count)
 
     def learn(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Learned:
         """Take the rows of one step: ``values [Z, C]``, ``day_bin [Z]``, ``sun [Z, 1 + H]`` (see :class:`Features`)."""

@@ -35,17 +35,17 @@ class Growing:
     def __getitem__(self, name: str) -> _Array:
         return self._held[name]
 
-    def add(self) -> int:
-        """Make room for one more zone and return its index."""
-        zone = self._zones
+    def add(self, count: int = 1) -> int:
+        """Make room for more zones and return the index of the first; many at once cost little more than one."""
+        first, stop = self._zones, self._zones + count
         for name, (shape, kind, fill) in self._fields.items():  # one after another: never all of them twice
             held = self._held[name]
-            if zone == len(held):
-                self._held[name] = np.empty((2 * zone, *shape), dtype=kind)
-                self._held[name][:zone] = held
-            self._held[name][zone] = fill
-        self._zones += 1
-        return zone
+            if stop > len(held):
+                self._held[name] = np.empty((max(stop, 2 * first), *shape), dtype=kind)
+                self._held[name][:first] = held[:first]
+            self._held[name][first:stop] = fill
+        self._zones = stop
+        return first
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
         """The entries of the zones there are; without ``copy`` they are only good until the next change."""

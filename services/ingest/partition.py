@@ -285,10 +285,10 @@ class Partition:
         indices = [self.rings.index(step.site, zone) for zone in step.zones]
         for zone in step.zones:
             self._past.index(step.site, zone)
-        while len(self.forecaster) < len(self.rings.zones):
-            self.forecaster.add_zone()
-            self.watch.add_zone()
-            self.scores.add_zone()
+        new = len(self.rings.zones) - len(self.forecaster)
+        if new:
+            for part in (self.forecaster, self.watch, self.scores):
+                part.add_zones(new)
         return np.array(indices, np.int64)
 
     def _number(self, ms: int) -> int:

@@ -27,7 +27,7 @@ VALUE = st.one_of(
 def along(values, spec=HOURLY):
     """Forecasts of one zone at each of ``values [T, C]``, ``[T, H, M, Q]``."""
     made = OnlineForecaster(spec, 1)
-    made.add_zone()
+    made.add_zones()
     zone, out = np.array([0]), []
     for step, row in enumerate(np.asarray(values, np.float32)):
         out.append(made.predict(made.learn(zone, step, row[None], np.array([step % 24]), NOTHING))[0])
@@ -80,7 +80,7 @@ def test_a_zone_born_late_has_first_days_of_its_own():
     alone, both = forecaster(1), forecaster(1)
     before = run(alone, values[:1], stop=11 * DAY)
     run(both, values[:1], stop=11 * DAY)
-    both.add_zone()
+    both.add_zones()
     assert both.first.share(np.array([0, 1])).tolist() == [[0.0] * 3, [1.0] * 3]
     late = run(both, values, start=11 * DAY)
     assert opened(late)

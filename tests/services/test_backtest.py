@@ -103,12 +103,12 @@ def test_a_zones_first_days_are_no_worse_than_repeating_what_was():
     that hold about four fifths and all have a width.
     """
     forecasts = replay(table := read_table(RECORDING), Options(warmup_ms=3_600_000, until_ms=3 * DAY_MS))
-    found = cells(table, forecasts)
-    of_base = [1 - cell.skill for cell in found]
+    found = scores(table, forecasts)
+    of_base = (1 - found["skill"]).tolist()
     assert len(found) == 18
     assert np.mean(of_base) < 1  # 1.055 before
     assert max(of_base) < 1.1  # 1.245
-    assert all(0.65 < cell.coverage < 0.95 for cell in found)  # .27 to .80
+    assert found["coverage"].between(0.65, 0.95).all()  # .27 to .80
     quantiles = forecasts.quantiles[np.isfinite(forecasts.quantiles).all(axis=-1)]
     assert (quantiles[:, 0] < quantiles[:, 2]).all()  # a tenth of them had none
 
