@@ -38,6 +38,9 @@ I64 = npt.NDArray[np.int64]
 PAST_HOURS = 48
 """Targets of so many hours are kept for charts; of all channels only what forecasts are made from."""
 
+_ROOM_ZONES = 1024
+"""Room from the start: what no zone uses takes no memory, and growing copies all that was learned."""
+
 
 class Partition:
     """State of one partition before the record at ``offset``; starts empty, at offset 0."""
@@ -51,9 +54,9 @@ class Partition:
         self.windows = windows
         self.rings = Rings(spec.step_ms, ring_steps, len(spec.channels))
         self._past = Rings(spec.step_ms, PAST_HOURS * 3_600_000 // spec.step_ms, len(spec.targets), np.float16)
-        self.forecaster = OnlineForecaster(spec)
+        self.forecaster = OnlineForecaster(spec, _ROOM_ZONES)
         self.watch = Watch(spec, place_of)
-        self.scores = LiveScore(spec)
+        self.scores = LiveScore(spec, _ROOM_ZONES)
         self.counts: Counter[str] = Counter()  # accepted, duplicates, late, rows, zone_rows, forecasts ...
         self.rejected: Counter[str] = Counter()
         self.values_refused: Counter[str] = Counter()
