@@ -181,6 +181,10 @@ class Climatology:
         """Make room for more zones and return the index of the first."""
         return self._zones.add(count)
 
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._zones.prepare(zones)
+
     def learn(self, indices: I64, y: F32, day_bin: I64) -> Members:
         """Take the newest rows of zones ``indices`` (each at most once): ``y [Z, M]``, ``day_bin [Z]``.
 

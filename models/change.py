@@ -75,6 +75,10 @@ class Change:
         """Make room for more zones and return the index of the first."""
         return self._zones.add(count)
 
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._zones.prepare(zones)
+
     def level(self, indices: I64) -> F32:
         """How much the fast experts are to be followed, 0 to 1: ``[Z, M]``."""
         days = self._zones["days"][indices]  # since the call

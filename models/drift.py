@@ -158,6 +158,10 @@ class Drift:
         self._zones += range(row, row + count)
         return first
 
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._rows.prepare(zones + len(self._sites))
+
     def update(self, site: str, indices: I64, step: int, values: F32, errors: F32) -> list[Drifted]:
         """Take one step of a site's zones: ``values [Z, C]``, ``errors [Z, M]`` that matured in it, as multiples of a
         usual error; NaN where there is none. What has drifted, when an hour is over.

@@ -146,6 +146,10 @@ class SensorFaults:
         """Make room for more zones and return the index of the first."""
         return self._zones.add(count)
 
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._zones.prepare(zones)
+
     def state_dict(self) -> dict[str, _Array]:
         """Everything that was learned; copies."""
         return self._zones.state_dict()

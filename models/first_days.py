@@ -137,6 +137,10 @@ class FirstDays:
         """Make room for more zones."""
         self._zones.add(count)
 
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._zones.prepare(zones)
+
     def share(self, indices: I64) -> F32:
         """How far the first days' forecast is followed, ``[Z, M]``: 1 in the first of them, then less, soon nothing."""
         days = self._zones["seen"][indices] / np.float32(self._a_day)

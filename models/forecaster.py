@@ -166,6 +166,11 @@ class OnlineForecaster:
             part.add_zones(count)
         return self._zones.add(count)
 
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        for part in (self.climatology, self.features, self.intervals, self.change, self.first, self._zones):
+            part.prepare(zones)
+
     def learn(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Learned:
         """Take the rows of one step: ``values [Z, C]``, ``day_bin [Z]``, ``sun [Z, 1 + H]`` (see :class:`Features`)."""
         y = self._targets(values)

@@ -56,6 +56,10 @@ class Intervals:
         """Make room for more zones."""
         self._zones.add(count)
 
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._zones.prepare(zones)
+
     def predict(self, indices: I64, hour: I64) -> tuple[F32, F32]:
         """How far p10 lies below and p90 above the median: ``hour [Z, H] -> 2 x [Z, H, M]``, never negative."""
         horizons = np.arange(hour.shape[1])

@@ -68,6 +68,10 @@ class LiveScore:
         """Make room for more zones and return the index of the first."""
         return self._zones.add(count)
 
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._zones.prepare(zones)
+
     def learn(self, indices: I64, y: F32) -> None:
         """Take the newest rows of zones ``indices`` (each at most once), ``y [Z, M]``, and score what matures."""
         s = self._zones

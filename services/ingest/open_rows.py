@@ -75,6 +75,7 @@ class Names:
         self.metric_sets = [tuple(names) for names in metric_sets]
         self._devices = {_key(msgspec.msgpack.encode(d[:3]), d.high): n for n, d in enumerate(self.devices)}
         self._metric_sets = {names: n for n, names in enumerate(self.metric_sets)}
+        self.zones = {device.zone for device in self.devices}
         self._room = 2 * (len(self.devices) + len(self.metric_sets)) + _SPARE_NAMES
         self._ranks: I64 = np.empty(0, np.int64)
 
@@ -98,6 +99,7 @@ class Names:
         counted = [Counted(*decode_device(device), bits) for device, bits in pairs]
         self._devices.update(zip(new, count(len(self.devices)), strict=False))
         self.devices += counted
+        self.zones.update(device.zone for device in counted)
         return [self._devices[key] for key in keys]
 
     def of_metric_sets(self, metric_sets: Iterable[MetricSet]) -> list[int]:

@@ -71,6 +71,9 @@ class Partition:
     def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[SiteStep], list[Origin]]:
         """Take the next records; what they closed, and of each site's last ``origins_a_site`` steps the origins."""
         closed = self.windows.feed(records)
+        # So that the first rows of many zones, which mostly close at once, do not wait for memory.
+        for part in (self.forecaster, self.watch, self.scores):
+            part.prepare(self.windows.expected_zones)
         self.offset = records[-1].offset + 1
         self.stream_ms.update({record.site: record.receive_ms for record in records})
         self.letters += closed.dead_letters

@@ -58,6 +58,11 @@ class Watch:
         self._faults.add_zones(count)
         self._drift.add_zones(count)
 
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._faults.prepare(zones)
+        self._drift.prepare(zones)
+
     def without_faults(self, step: SiteStep, indices: I64, day_bin: I64) -> SiteStep:
         """The step as learners are to see it, with what its sensors' faults are called; before the step is learned."""
         hour = int(day_bin[0]) * 24 // self._spec.steps_per_day

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from edge.log import Record
-from edge.reading import Metric
+from edge.reading import SITE_ZONE, Metric
 from services.ingest.batch import Run, in_columns, take_runs
 from services.ingest.closed import Closed, Feed, Place
 from services.ingest.heads import Heads
@@ -128,6 +128,11 @@ class PartitionWindows:
     def sites(self) -> tuple[str, ...]:
         """The sites seen so far."""
         return tuple(self._sites)
+
+    @property
+    def expected_zones(self) -> int:
+        """Of how many zones there are samples in rows that are still open, or were lately."""
+        return sum(len(site.names.zones - {SITE_ZONE}) for site in self._sites.values())
 
     def zones(self, site: str) -> Zones:
         """Which zones a site has, and which have left; raises ``KeyError`` before its first sample or change."""
