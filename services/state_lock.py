@@ -84,8 +84,11 @@ class StateLock:
             _log.warning("the next start waits %g s: the state could not be given back", SILENT_S, exc_info=True)
 
     def beat(self) -> bool:
-        """Show that we live; ``False`` where somebody else has taken the state over."""
-        if self._newest() != self.epoch:
+        """Show that we live; ``False`` where somebody else has taken the state over.
+
+        Raises ``OSError`` where that cannot be told: a folder that is away says nothing of another owner.
+        """
+        if self._newest() > self.epoch:
             return False
         self._beats += 1
         self._write()
@@ -138,7 +141,8 @@ class StateLock:
                 _log.warning("no sign of life could be written to %s", self._folder, exc_info=True)
 
     def _newest(self) -> int:
-        return max((_epoch_of(path) for path in self._folder.glob("*.json")), default=0)
+        # Not by glob, which takes a folder that it cannot read for an empty one.
+        return max(map(_epoch_of, self._folder.iterdir()), default=0)
 
     def _path(self, epoch: int) -> Path:
         return self._folder / f"{epoch:012d}.json"
@@ -166,7 +170,7 @@ class StateLock:
 
 
 def _epoch_of(path: Path) -> int:
-    return int(path.stem) if path.stem.isdigit() else 0
+    return int(path.stem) if path.suffix == ".json" and path.stem.isdigit() else 0
 
 
 def _who(owner: dict[str, Any]) -> str:

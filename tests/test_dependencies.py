@@ -21,7 +21,9 @@ NOT_IMPORTED = {
     "tzdata": "zoneinfo reads it where the system has no time zones",
 }
 """Asked for without being imported, and why."""
-COMES_WITH = {"grpc": "ray", "pwdlib": "amqtt", "pydantic": "pydantic-settings", "starlette": "fastapi"}
+COMES_WITH = {
+    "grpc": "ray", "pwdlib": "amqtt", "pydantic": "pydantic-settings", "requests": "mlflow", "starlette": "fastapi",
+}  # fmt: skip
 """Imported without being asked for -> what brings it, and cannot do without it."""
 
 

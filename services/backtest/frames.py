@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Backtest", "backtest", "options_of", "table_of_frames"]
 
+FRAMES_HINT = "recording.toml is for files: in a frame convert the column, or name its metric with `columns`."
 UNITS_MS = {"min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -86,12 +87,13 @@ def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: 
         try:
             timed = frame if has_time else frame.reset_index(names=said.time)
             zones[zone] = pa.Table.from_pandas(timed, preserve_index=False)
-        except pa.ArrowException as error:
+        except (pa.ArrowException, ValueError) as error:  # the latter for two columns of one name
             raise HothouseError(f"the frame of {zone} cannot be read: {error}") from error
     try:
         return table_of(recording_of(zones, said), said)
     except RecordingError as error:
-        raise HothouseError(str(error)) from error
+        is_of_files = "recording.toml" in str(error)
+        raise HothouseError(str(error), FRAMES_HINT if is_of_files else "") from error
 
 
 def options_of(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -15,7 +17,7 @@ __all__ = ["FailureRecorder"]
 
 
 class FailureRecorder:
-    """Leaves a :class:`Record` in ``folder`` as the session ends; a pytest that crashes leaves none.
+    """Leaves a :class:`Record` in ``folder`` as its process ends; a pytest that crashes leaves none.
 
     A test marked ``story`` needs those before it in its file: what runs again is the file. What the tests of a file
     share and does not start is one failure, however many of them need it.
@@ -27,6 +29,9 @@ class FailureRecorder:
         self._races = dict[str, str]()  # the test, and what runs again for it
         self._parts = set[str]()  # what counts as one failure
         self._skipped = dict[str, None]()
+        self._exit_code: int | None = None
+        # Before any library of the tests registers what it does at exit, so that this comes after all of it.
+        atexit.register(self._leave, os.getpid())
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -58,7 +63,13 @@ class FailureRecorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Leave the record."""
+        """The tests are over; what they started may still make the process crash."""
+        self._exit_code = int(exitstatus)
+
+    def _leave(self, pid: int) -> None:
+        """Leave the record; a process that a test forked leaves none."""
+        if self._exit_code is None or os.getpid() != pid:
+            return
         again = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *dict.fromkeys(self._races.values()))
         races, faults, skipped = map(tuple, (self._races, self._faults, self._skipped))
-        Record(int(exitstatus), races, faults, skipped, again, len(self._parts)).write(self._folder)
+        Record(self._exit_code, races, faults, skipped, again, len(self._parts)).write(self._folder)

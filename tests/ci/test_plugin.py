@@ -104,13 +104,28 @@ def test_a_file_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
     assert (found.races, found.faults) == (("test_it.py::test_engine",), ("test_broken.py",))
 
 
+AT_EXIT = """
+import atexit
+
+@pytest.mark.ray
+def test_engine():
+    atexit.register(lambda: {})
+    assert False
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "exit_codes"),
-    [("@pytest.mark.ray\ndef test_engine(): os._exit(1)\n", []), ("def test_engine(): raise KeyboardInterrupt\n", [2])],
-    ids=["crashed", "interrupted"],
+    [
+        ("@pytest.mark.ray\ndef test_engine(): os._exit(1)\n", []),
+        (AT_EXIT.format("os.kill(os.getpid(), 11)"), []),
+        (AT_EXIT.format("os._exit(1)"), []),
+        ("def test_engine(): raise KeyboardInterrupt\n", [2]),
+    ],
+    ids=["crashed", "crashed at exit", "cut short at exit", "interrupted"],
 )
 def test_a_pytest_that_does_not_end_has_no_races(tmp_path: Path, source: str, exit_codes: list[int]) -> None:
-    """One that crashes tells nothing, one that is interrupted says so."""
+    """One that crashes tells nothing, also after its last test; one that is interrupted says so."""
     assert [record.exit_code for record in records(tmp_path, source)] == exit_codes
 
 

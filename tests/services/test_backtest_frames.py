@@ -113,6 +113,7 @@ def test_a_recording_without_a_truth_after_its_warm_up_has_forecasts_and_no_scor
         (lambda zones: {"a": zones["a"].drop(columns="time")}, "its time column is int64, not a timestamp"),
         (lambda zones: {"a": zones["a"].set_index(["time", "rh_pct"])}, "has an index of several levels"),
         (lambda zones: {"a": zones["a"].assign(rh_pct=[object()] * len(zones["a"]))}, "the frame of a cannot be read"),
+        (lambda zones: {"a": pd.concat([zones["a"], zones["a"][["rh_pct"]]], axis=1)}, "the frame of a cannot be read"),
         (lambda zones: {"a": zones["a"].iloc[:0]}, "a holds a header and no row"),
         (lambda zones: {"a": zones["a"][["time"]].assign(mood=1.0)}, "holds no value of a column that is understood"),
     ],
@@ -121,6 +122,14 @@ def test_a_frame_that_cannot_be_used_is_one_sentence(zones, change, says):
     """What is wrong is named, and of which zone."""
     with pytest.raises(HothouseError, match=re.escape(says)):
         backtest(change(zones), **SHORT)
+
+
+def test_a_frame_in_another_unit_is_to_be_converted(zones):
+    """A sentence about files names recording.toml; whoever gives frames is told what to do instead."""
+    shares = zones["a"].assign(rh_pct=zones["a"]["rh_pct"] / 100)
+    with pytest.raises(HothouseError, match="looks like a share") as caught:
+        backtest({"a": shares}, **SHORT)
+    assert "convert the column" in caught.value.hint
 
 
 def test_options_are_what_people_write():

@@ -89,6 +89,23 @@ def test_an_owner_that_was_taken_for_dead_finds_out(world: World) -> None:
         assert owner.beat()
 
 
+def test_a_folder_that_is_away_is_no_takeover(world: World) -> None:
+    """A mount that drops out looks like a folder without owners. The owner goes on, and is seen when it is back."""
+    away = world.storage.with_name("away")
+    with world.lock("a") as owner:
+        world.storage.rename(away)
+        with pytest.raises(OSError, match="No such file"):
+            owner.beat()
+        (world.storage / OWNERS).mkdir(parents=True)  # the mount point, empty
+        with pytest.raises(OSError, match="No such file"):
+            owner.beat()
+        (world.storage / OWNERS).rmdir()
+        world.storage.rmdir()
+        away.rename(world.storage)
+        assert owner.beat()
+    assert world.lost == []
+
+
 def test_the_thread_tells_of_a_takeover(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """By itself, without anybody asking."""
     monkeypatch.setattr("services.state_lock.BEAT_S", 0.01)
