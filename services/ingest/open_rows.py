@@ -79,9 +79,9 @@ class Names:
         self._room = 2 * (len(self.devices) + len(self.metric_sets)) + _SPARE_NAMES
         self._ranks: I64 = np.empty(0, np.int64)
 
-    def known_devices(self, encoded: Iterable[bytes]) -> list[int] | None:
-        """The numbers of devices whose ``seq`` have no upper bits; ``None`` where one has no number yet."""
-        numbers = [*map(self._devices.get, encoded)]
+    def known_devices(self, encoded: Iterable[bytes], high: Iterable[int] = repeat(0)) -> list[int] | None:
+        """The numbers of devices and of the upper bits of their ``seq``; ``None`` where one has no number yet."""
+        numbers = [*map(self._devices.get, map(_key, encoded, high))]
         return None if None in numbers else numbers  # type: ignore[return-value]
 
     def known_metric_sets(self, metric_sets: Iterable[MetricSet]) -> list[int] | None:
@@ -116,7 +116,11 @@ class Names:
     @property
     def too_many(self) -> bool:
         """Whether there are so many that :meth:`compacted` may drop some."""
-        return len(self.devices) + len(self.metric_sets) > self._room
+        return not self.has_room(0)
+
+    def has_room(self, more: int) -> bool:
+        """Whether they are not too many with so many more."""
+        return len(self.devices) + len(self.metric_sets) + more <= self._room
 
     def samples(self, site: str, samples: OpenSamples, chosen: I64) -> list[Sample]:
         """Those of a site's samples at the indices ``chosen`` as objects."""

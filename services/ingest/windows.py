@@ -161,7 +161,7 @@ class PartitionWindows:
         """Everything that the next :meth:`feed` depends on, as maps, lists and arrays."""
         return {
             "sites": {name: site.state() for name, site in self._sites.items()},
-            "origins": {site: origins.state() for site, origins in self._origins.items()},
+            "origins": {site: self._origins[site].state() for site in sorted(self._origins)},
         }
 
     def begin_with(self, state: Mapping[str, Any]) -> list[SiteSettings]:
