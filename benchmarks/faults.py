@@ -76,7 +76,7 @@ def watch(world: World, values: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np
     """What the detector kept out, ``[Z, T, C]``, and its alarms by step."""
     detector = SensorFaults(CHANNELS, world.step_ms, len(values))
     for _ in values:
-        detector.add_zone()
+        detector.add_zones()
     zones, out, alarms = np.arange(len(values)), np.zeros(values.shape, dtype=bool), []
     for step in range(values.shape[1]):
         hour = (world.start_ms + step * world.step_ms) // HOUR_MS % 24

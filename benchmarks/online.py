@@ -49,7 +49,7 @@ def measure(zones: int, days: float) -> dict[str, Any]:
     spec, rng = ForecastSpec(tuple(VOCABULARY)), np.random.default_rng(0)
     forecaster = OnlineForecaster(spec, zones)
     for _ in range(zones):
-        forecaster.add_zone()
+        forecaster.add_zones()
     forecaster.forest = made_up_forest(spec, forecaster.regressors, rng)
     usual = rng.normal(50, 5, (zones, len(spec.channels)))
     steps, ahead, everyone = round(days * spec.steps_per_day), np.array((0, *spec.horizon_steps)), np.arange(zones)

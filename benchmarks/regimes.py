@@ -190,7 +190,7 @@ def _site(seed: int) -> SimulatedSite:
 def _newborn() -> OnlineForecaster:
     forecaster = OnlineForecaster(SPEC, ZONES)
     for _ in range(ZONES):
-        forecaster.add_zone()
+        forecaster.add_zones()
     return forecaster
 
 

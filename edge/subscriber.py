@@ -60,7 +60,7 @@ class Subscriber(paho.Client):
         if self.gather_s:
             time.sleep(self.gather_s)
         try:
-            received = super()._sock_recv(_READ_BYTES)
+            received = self._receive()
         except BlockingIOError:
             return MQTTErrorCode.MQTT_ERR_AGAIN
         except OSError:
@@ -76,6 +76,21 @@ class Subscriber(paho.Client):
             return self._handle(received)
         except (_MalformedError, IndexError):
             return MQTTErrorCode.MQTT_ERR_PROTOCOL
+
+    def _receive(self) -> bytes:
+        """What has arrived, empty at the end of the stream; raises ``BlockingIOError`` where there is nothing."""
+        received = super()._sock_recv(_READ_BYTES)
+        if not hasattr(self._sock, "pending"):
+            return received
+        parts, size = [received], len(received)  # TLS gives a record at a time, and brokers make one of each message
+        while received and size < _READ_BYTES:
+            try:
+                received = super()._sock_recv(_READ_BYTES - size)
+            except OSError:  # nothing more is there, or the next read tells what is wrong
+                break
+            parts.append(received)
+            size += len(received)
+        return b"".join(parts)
 
     def _handle(self, data: bytes) -> MQTTErrorCode:
         """Handle the complete packets of ``data`` and keep the rest of it."""
@@ -137,6 +152,8 @@ def _published(data: bytes, start: int, end: int, qos: int, v5: bool) -> Publish
         at += 2
     if v5:  # properties; we asked for none that would matter
         at, length = (at + 1, 0) if data[at] == 0 else _length(data, at)
+        if at == 0:
+            raise _MalformedError
         at += length
     if at > end:
         raise _MalformedError

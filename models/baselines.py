@@ -117,7 +117,7 @@ class Climatology:
 
     >>> spec = ForecastSpec(channels=("air_temp_c",), targets=("air_temp_c",), horizons_min=(60,), step_ms=3_600_000)
     >>> climatology = Climatology(spec)
-    >>> zone = np.array([climatology.add_zone()])
+    >>> zone = np.array([climatology.add_zones()])
     >>> for hour in range(72):
     ...     bin_ = np.array([hour % 24])
     ...     _ = climatology.learn(zone, np.array([[20.0 + hour % 24]], dtype=np.float32), bin_)
@@ -177,9 +177,13 @@ class Climatology:
     def __len__(self) -> int:
         return len(self._zones)
 
-    def add_zone(self) -> int:
-        """Make room for one more zone and return its index; the first is 0."""
-        return self._zones.add()
+    def add_zones(self, count: int = 1) -> int:
+        """Make room for more zones and return the index of the first."""
+        return self._zones.add(count)
+
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._zones.prepare(zones)
 
     def learn(self, indices: I64, y: F32, day_bin: I64) -> Members:
         """Take the newest rows of zones ``indices`` (each at most once): ``y [Z, M]``, ``day_bin [Z]``.
@@ -225,7 +229,7 @@ class Climatology:
             return np.asarray(cls.run_over(y[None], day_bin[None], spec)[0])
         zones, length = y.shape[:2]
         climatology = cls(spec, capacity=zones)
-        indices = np.array([climatology.add_zone() for _ in range(zones)], dtype=np.int64)
+        indices = np.array([climatology.add_zones() for _ in range(zones)], dtype=np.int64)
         shape = (zones, length, len(spec.horizons_min), len(spec.targets), len(QUANTILES))
         out = np.empty(shape, dtype=np.float32)
         y = np.asarray(y, dtype=np.float32)

@@ -51,7 +51,7 @@ class Change:
     """Per zone and target: ``level [Z, M]`` rises from 0 to 1 after a call, stays, and decays.
 
     >>> change = Change(targets=1, a_day=24)
-    >>> zone = np.array([change.add_zone()])
+    >>> zone = np.array([change.add_zones()])
     >>> for hour in range(10 * 24):
     ...     change.update(zone, np.ones((1, 1), np.float32))
     >>> change.level(zone).tolist()
@@ -71,9 +71,13 @@ class Change:
             capacity, excess=(one, np.float32, 0.0), seen=(one, np.int32, 0), days=(one, np.float32, np.inf)
         )
 
-    def add_zone(self) -> int:
-        """Make room for one more zone and return its index; the first is 0."""
-        return self._zones.add()
+    def add_zones(self, count: int = 1) -> int:
+        """Make room for more zones and return the index of the first."""
+        return self._zones.add(count)
+
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._zones.prepare(zones)
 
     def level(self, indices: I64) -> F32:
         """How much the fast experts are to be followed, 0 to 1: ``[Z, M]``."""

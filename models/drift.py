@@ -152,10 +152,15 @@ class Drift:
         self._sites: dict[str, int] = {}  # rows of sites and zones
         self._zones: list[int] = []
 
-    def add_zone(self) -> int:
-        """Make room for one more zone and return its index; the first is 0."""
-        self._zones.append(self._rows.add())
-        return len(self._zones) - 1
+    def add_zones(self, count: int = 1) -> int:
+        """Make room for more zones and return the index of the first."""
+        first, row = len(self._zones), self._rows.add(count)
+        self._zones += range(row, row + count)
+        return first
+
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._rows.prepare(zones + len(self._sites))
 
     def update(self, site: str, indices: I64, step: int, values: F32, errors: F32) -> list[Drifted]:
         """Take one step of a site's zones: ``values [Z, C]``, ``errors [Z, M]`` that matured in it, as multiples of a

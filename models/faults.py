@@ -142,9 +142,13 @@ class SensorFaults:
     def __len__(self) -> int:
         return len(self._zones)
 
-    def add_zone(self) -> int:
-        """Make room for one more zone and return its index; the first is 0."""
-        return self._zones.add()
+    def add_zones(self, count: int = 1) -> int:
+        """Make room for more zones and return the index of the first."""
+        return self._zones.add(count)
+
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._zones.prepare(zones)
 
     def state_dict(self) -> dict[str, _Array]:
         """Everything that was learned; copies."""

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from models.baselines import Climatology, Members
 from models.change import Change
 from models.features import targets_of
+from models.first_days import FirstDays
 from models.growing import Growing
 from models.intervals import Intervals
 from models.mixture import Mixture
@@ -45,13 +46,16 @@ LARGEST = 60_000.0
 """Experts' deviations are kept in half precision."""
 
 EXPERTS = (
-    "climatology", "shifted", "climatology 1 d", "profile 1 d", "yesterday",
+    "climatology", "shifted", "first days", "climatology 1 d", "profile 1 d", "yesterday",
     *(f"pooled ridge {days:g} d" for days in POOLED_DAYS), "trees", "network",
 )  # fmt: skip
 """The first is what the others correct, and answers where they do not. The second is followed after a change only: it
-says little that the others do not say when nothing has changed, and one more weight costs more than that is worth."""
+says little that the others do not say when nothing has changed, and one more weight costs more than that is worth. The
+third is followed in a zone's first days, and NaN later (:class:`~models.first_days.FirstDays`)."""
 
-WEIGHED = 2
+FIRST = EXPERTS.index("first days")
+
+WEIGHED = 3
 """From this one on experts have learned weights."""
 
 FAST = {"yesterday": 1 / 2, "shifted": 1 / 2}
@@ -59,6 +63,13 @@ FAST = {"yesterday": 1 / 2, "shifted": 1 / 2}
 has changed."""
 
 FAST_MS = 3 * 3_600_000
+
+LEAST_WIDTH = 0.02
+"""No interval is thinner than this share of the mean error of a zone in its first days: a sensor that says the same for
+days says so because its display is coarse."""
+
+SMALLEST = 4e-6
+"""Nor than this share of the median: thinner ones are lost in single precision."""
 
 _HOURS = 24
 
@@ -129,6 +140,8 @@ class OnlineForecaster:
         self._slots = steps // self._stride + 1
         self._first = np.concatenate([[0], np.cumsum(self._slots)[:-1]])
         total, longest = int(self._slots.sum()), int(self._slots.max())
+        self.first = FirstDays(spec, self._stride, total, capacity)
+        self._thinnest = LEAST_WIDTH * self.first.prior.issued.mean(axis=0)
         self._zones = Growing(
             capacity,
             stamp=((longest,), np.int64, -1),
@@ -147,11 +160,16 @@ class OnlineForecaster:
     def __len__(self) -> int:
         return len(self._zones)
 
-    def add_zone(self) -> int:
-        """Make room for one more zone and return its index; the first is 0."""
-        for part in (self.climatology, self.features, self.intervals, self.change):
-            part.add_zone()
-        return self._zones.add()
+    def add_zones(self, count: int = 1) -> int:
+        """Make room for more zones and return the index of the first."""
+        for part in (self.climatology, self.features, self.intervals, self.change, self.first):
+            part.add_zones(count)
+        return self._zones.add(count)
+
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        for part in (self.climatology, self.features, self.intervals, self.change, self.first, self._zones):
+            part.prepare(zones)
 
     def learn(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Learned:
         """Take the rows of one step: ``values [Z, C]``, ``day_bin [Z]``, ``sun [Z, 1 + H]`` (see :class:`Features`)."""
@@ -169,16 +187,22 @@ class OnlineForecaster:
         ridges = np.clip(self.pooled.predict(common, ahead), -LIMIT, LIMIT) * reach + base[..., None]
         none = np.full_like(base, np.nan)
         trees = self._trees(seen, unit)
-        fast = (climate.shifted, climate.rates[:, 0], climate.profiles[:, 0], climate.yesterday)
-        answers = (base, *fast, *ridges.transpose(3, 0, 1, 2), trees, none)  # in the order of EXPERTS
+        fast = (climate.rates[:, 0], climate.profiles[:, 0], climate.yesterday)
+        answers = (base, climate.shifted, none, *fast, *ridges.transpose(3, 0, 1, 2), trees, none)  # as EXPERTS
         experts = np.stack(answers, axis=-1, dtype=np.float32)
-        if example:
+        self.first.see(indices, step, y)
+        old = self._median(indices, experts) if example else None
+        hours = self._hours(day_bin, self._steps)
+        experts[..., FIRST] = self.first.forecast(indices, step, hours, old)
+        if old is not None:
             s, at = self._zones, self._keep_base(seen)
             place = step // self._stride % s["stamp"].shape[1]
             s["common"][indices, place] = common
             s["ahead"][indices[:, None], at] = ahead
             s["experts"][indices[:, None], at] = self._deviations(experts)
-            s["median"][indices[:, None], at] = self._median(indices, experts)
+            s["median"][indices[:, None], at] = old
+            self.first.issue(indices[:, None], at, self._blended(indices, old, experts))
+            self.first.bind(indices, at)
         return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
 
     def examine(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Example:
@@ -196,7 +220,7 @@ class OnlineForecaster:
         return seen
 
     def predict(self, learned: Basis, network: F32 | None = None) -> F32:
-        """Forecast from the rows that were ``learned``: ``[Z, H, M, Q]``, p10 <= p50 <= p90.
+        """Forecast from the rows that were ``learned``: ``[Z, H, M, Q]``, p10 <= p50 <= p90, p10 < p90.
 
         ``network [Z, H, M]`` is the network's median for the same origins, NaN or ``None`` where there is none.
         """
@@ -204,12 +228,16 @@ class OnlineForecaster:
         if network is not None:
             experts = experts.copy()
             experts[..., -1] = network
-        median = self._median(learned.zones, experts)
+        median = self._blended(learned.zones, self._median(learned.zones, experts), experts)
         self.remember(learned.zones, learned.step, median, experts[..., -1])
-        below, above = self.intervals.predict(learned.zones, self._hours(learned.day_bin, self._steps))
-        low, high = self._low[:, None], self._high[:, None]
-        quantiles = np.stack([median - below, median, median + above], axis=-1)
-        return np.asarray(np.clip(quantiles, low, high), dtype=np.float32)
+        below, above = self._widths(learned.zones, self._hours(learned.day_bin, self._steps))
+        thinnest = np.maximum(self._thinnest, np.float32(SMALLEST) * np.abs(median))
+        thin = below + above < thinnest
+        below, above = (np.where(thin, thinnest, side) for side in (below, above))
+        low, high = self._low, self._high
+        p10 = np.minimum(np.clip(median - below, low, high), high - thinnest)
+        p90 = np.maximum(np.clip(median + above, low, high), low + thinnest)
+        return np.stack([p10, median, p90], axis=-1, dtype=np.float32)
 
     def remember(self, zones: I64, step: int, median: F32, network: F32) -> None:
         """Keep a forecast ``[Z, H, M]`` from ``step`` until its truth comes; ``network`` as in :meth:`predict`.
@@ -223,7 +251,10 @@ class OnlineForecaster:
         at = self._first + place % self._slots
         newest = s["stamp"][zones].max(axis=1) // self._stride
         z, h = np.nonzero(newest[:, None] - place < self._slots)
-        s["median"][zones[z], at[h]] = median[z, h]
+        # What is issued of a young zone is another's forecast: the intervals learn how good the learners' own was.
+        young = self.first.share(zones)[z] > 0
+        s["median"][zones[z], at[h]] = np.where(young, s["median"][zones[z], at[h]], median[z, h])
+        self.first.issue(zones[z], at[h], median[z, h])
         base, unit = s["base"][zones[z], at[h]], self.unit[h]
         s["experts"][zones[z], at[h], :, -1] = np.clip((network[z, h] - base) / unit, -LARGEST, LARGEST)
 
@@ -267,6 +298,24 @@ class OnlineForecaster:
             share = level[:, None] * self._far
             mixed = mixed + share * np.where(np.isnan(fast), np.float32(0), fast - mixed)
         return np.asarray(np.clip(mixed, self._low, self._high), dtype=np.float32)
+
+    def _blended(self, zones: I64, median: F32, experts: F32) -> F32:
+        """The learners' ``median [Z, H, M]``, or in a zone's first days what is forecast there."""
+        share = self.first.share(zones)[:, None]
+        if not share.any():
+            return median
+        first = experts[..., FIRST]
+        blended = median + share * np.where(np.isnan(first), np.float32(0), first - median)
+        return np.asarray(np.clip(blended, self._low, self._high), dtype=np.float32)
+
+    def _widths(self, zones: I64, hours: I64) -> tuple[F32, F32]:
+        """How far p10 lies below and p90 above the median, ``[Z, H, M]``."""
+        below, above = self.intervals.predict(zones, hours)
+        share = self.first.share(zones)[:, None]
+        if not share.any():
+            return below, above
+        width = self.first.widths(zones, hours)
+        return below + share * (width - below), above + share * (width - above)
 
     def _deviations(self, experts: F32) -> F32:
         """Of those that are weighed from the first expert, in units of its usual error."""
@@ -340,7 +389,9 @@ class OnlineForecaster:
         common, ahead = s["common"][zone, common_at].astype(np.float32), s["ahead"][zone, at].astype(np.float32)
         self.pooled.learn(h, step, np.concatenate([common, ahead], axis=-1), scaled)
         self.mixture.learn(h, step, s["experts"][zone, at].astype(np.float32), scaled)
-        relative = self.intervals.learn(indices, h, self._hours(day_bin, np.zeros(1, np.int64))[:, 0], missed)
+        hour = self._hours(day_bin, np.zeros(1, np.int64))[:, 0]
+        relative = self.intervals.learn(indices, h, hour, missed)
+        self.first.learn(indices, step, h, at, due, y, hour, s["median"][zone, at])
         self.change.update(indices, _mean(relative, axis=1))
         size = np.abs(missed) / self.unit[h]
         return _mean(size, axis=1)
@@ -364,6 +415,6 @@ def _mean(x: _Array, axis: int) -> F32:
     return np.where(count > 0, mean, np.nan).astype(np.float32)
 
 
-_ZONE_PARTS = ("climatology", "features", "intervals", "change")
+_ZONE_PARTS = ("climatology", "features", "intervals", "change", "first")
 _PARTS = (*_ZONE_PARTS, "pooled", "forest", "mixture")
 assert QUANTILES == (0.1, 0.5, 0.9)

@@ -12,6 +12,8 @@ __all__ = ["Growing"]
 
 _Array = npt.NDArray[Any]
 
+_A_CALL = 16
+
 
 class Growing:
     """Named arrays ``[zones, ...]``; each keyword gives shape of an entry, type and what a new zone's holds, a number
@@ -27,6 +29,7 @@ class Growing:
 
     def __init__(self, capacity: int, **fields: tuple[tuple[int, ...], Any, float | _Array]) -> None:
         self._fields, self._zones = fields, 0
+        self._filled = 0  # so many entries hold what a zone's do, or a new one's
         self._held = self._room(max(capacity, 1))
 
     def __len__(self) -> int:
@@ -35,17 +38,30 @@ class Growing:
     def __getitem__(self, name: str) -> _Array:
         return self._held[name]
 
-    def add(self) -> int:
-        """Make room for one more zone and return its index."""
-        zone = self._zones
+    def add(self, count: int = 1) -> int:
+        """Make room for more zones and return the index of the first; many at once cost little more than one."""
+        first = self._zones
+        self._fill(first + count)
+        self._zones += count
+        return first
+
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all, for a few more of them a call: memory that is used for the first
+        time takes the machine long to give, longer than to learn. Changes nothing that can be seen.
+        """
+        self._fill(min(zones, self._filled + _A_CALL))
+
+    def _fill(self, stop: int) -> None:
+        """Let the entries up to ``stop`` hold what a new zone's do, unless they do."""
+        if stop <= self._filled:
+            return
         for name, (shape, kind, fill) in self._fields.items():  # one after another: never all of them twice
             held = self._held[name]
-            if zone == len(held):
-                self._held[name] = np.empty((2 * zone, *shape), dtype=kind)
-                self._held[name][:zone] = held
-            self._held[name][zone] = fill
-        self._zones += 1
-        return zone
+            if stop > len(held):
+                self._held[name] = np.empty((max(stop, 2 * len(held)), *shape), dtype=kind)
+                self._held[name][: self._filled] = held[: self._filled]
+            self._held[name][self._filled : stop] = fill
+        self._filled = stop
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
         """The entries of the zones there are; without ``copy`` they are only good until the next change."""
@@ -62,7 +78,7 @@ class Growing:
             if given.shape != (zones, *held.shape[1:]) or given.dtype != held.dtype:
                 raise ValueError(f"state {name} is {given.dtype}{given.shape}, wanted {held.dtype}{held.shape}")
             held[:zones] = given
-        self._held, self._zones = fresh, zones
+        self._held, self._zones, self._filled = fresh, zones, zones
 
     def _room(self, zones: int) -> dict[str, _Array]:
         # Not filled: memory that no zone uses yet is not taken from the machine.

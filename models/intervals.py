@@ -52,9 +52,13 @@ class Intervals:
         )
         self._factor = np.full((2, *cells), START, dtype=np.float64)
 
-    def add_zone(self) -> None:
-        """Make room for one more zone."""
-        self._zones.add()
+    def add_zones(self, count: int = 1) -> None:
+        """Make room for more zones."""
+        self._zones.add(count)
+
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._zones.prepare(zones)
 
     def predict(self, indices: I64, hour: I64) -> tuple[F32, F32]:
         """How far p10 lies below and p90 above the median: ``hour [Z, H] -> 2 x [Z, H, M]``, never negative."""

@@ -95,9 +95,13 @@ class Features:
         m = self._targets
         return 1 + 2 * (m + len(self._columns)) + 3 * m + 5, 5 * m + 3
 
-    def add_zone(self) -> None:
-        """Make room for one more zone."""
-        self._zones.add()
+    def add_zones(self, count: int = 1) -> None:
+        """Make room for more zones."""
+        self._zones.add(count)
+
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._zones.prepare(zones)
 
     def learn(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, base: F32, profiles: F32, error: F32,

@@ -34,7 +34,7 @@ class LiveScore:
 
     >>> spec = ForecastSpec(channels=("air_temp_c",), targets=("air_temp_c",), horizons_min=(60,), step_ms=3_600_000)
     >>> score = LiveScore(spec)
-    >>> zone = np.array([score.add_zone()])
+    >>> zone = np.array([score.add_zones()])
     >>> for hour in range(48):
     ...     score.learn(zone, np.array([[float(hour)]], dtype=np.float32))
     ...     quantiles = np.array([[[[hour, hour + 2, hour + 3]]]], dtype=np.float32)
@@ -64,9 +64,13 @@ class LiveScore:
     def __len__(self) -> int:
         return len(self._zones)
 
-    def add_zone(self) -> int:
-        """Make room for one more zone and return its index; the first is 0."""
-        return self._zones.add()
+    def add_zones(self, count: int = 1) -> int:
+        """Make room for more zones and return the index of the first."""
+        return self._zones.add(count)
+
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._zones.prepare(zones)
 
     def learn(self, indices: I64, y: F32) -> None:
         """Take the newest rows of zones ``indices`` (each at most once), ``y [Z, M]``, and score what matures."""

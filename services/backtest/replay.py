@@ -96,9 +96,8 @@ def replay(
     first_step = table.start_ms // spec.step_ms
     forecaster, sensors = OnlineForecaster(spec, zones), SensorFaults(spec.channels, spec.step_ms, zones)
     drift, grower, told = Drift(spec.channels, spec.targets, spec.step_ms, zones), Grower(spec), Counter[str]()
-    for _ in range(zones):
-        for part in (forecaster, sensors, drift):
-            part.add_zone()
+    for part in (forecaster, sensors, drift):
+        part.add_zones(zones)
     issue = [dict(_origins(table, z, options)) for z in range(zones)]
     asked = sorted({t for rows in issue for t in rows})
     network = _Network(table, spec, options, asked, train) if options.network else None

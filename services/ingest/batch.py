@@ -127,16 +127,19 @@ class _Numbers:
     def __init__(self, columns: PayloadColumns, heads: Heads) -> None:
         self._columns, self._heads = columns, heads
         self._ends = np.cumsum(columns.counts)
-        self._high = columns.seq >> LOW_BITS
-        self._any_high = bool(self._high.any())
+        high = columns.seq >> LOW_BITS
+        self._high_at = np.flatnonzero(high)
+        self._high = high[self._high_at]
         of, self._brings = heads.look_up(columns.heads)
         payload = np.repeat(np.arange(len(columns.counts)), columns.counts)
+        self._high_payload = payload[self._high_at]
+        self._high_device = np.zeros(len(self._high_at), np.int32)  # the numbers of these samples' devices
+        self._decoded: dict[bytes, tuple[bytes, ...]] = {}  # head -> its devices, of samples with such bits
         self._device = heads.devices.places(of, columns.device, payload)
         self._metric_set = heads.metric_sets.places(of, columns.metric_set, payload)
         self.lengths = heads.lengths.all[self._metric_set]  # [n], how many values each sample has
         if (np.add.reduceat(self.lengths, self._ends - columns.counts) != columns.value_counts).any():
             raise msgspec.DecodeError("values do not fit the other columns")
-        self._by_sample: list[tuple[slice, list[int], list[int]]] = []  # where numbers are those of a sample alone
         self._met: set[int] = set()  # ids of the names of sites that runs before this one belong to
         self._ended: set[int] = set()  # of those of which no more is taken
 
@@ -144,12 +147,10 @@ class _Numbers:
         """Number a run; how many of its records could be, and what was wrong with the one behind them."""
         names, stop, error = run.names, run.first, ""
         if id(names) not in self._ended:
-            known = not (self._any_high or names.too_many)
-            if known and self._heads.number_known(self._new(run.first, run.stop), names):
+            if not names.too_many and self._number_known(run):
                 stop = run.stop
-            elif (
-                id(names) not in self._met
-            ):  # new names may let old ones go, by what is open then: so one run at a time
+            elif id(names) not in self._met or names.has_room(self._most_new(run)):
+                # New names may let old ones go, by what is open then: so the runs before it are taken first.
                 stop, error = self._one_by_one(run)
         self._met.add(id(names))
         if stop < run.stop:
@@ -157,10 +158,27 @@ class _Numbers:
             self._heads.skip(self._new(stop, run.stop))
         return stop - run.first, error
 
+    def _number_known(self, run: Run) -> bool:
+        """Number a run whose names all have numbers; false and nothing done where not."""
+        high = self._high_of(run.first, run.stop)
+        numbers = run.names.known_devices(*self._high_devices(high)) if high.start < high.stop else []
+        if numbers is None or not self._heads.number_known(self._new(run.first, run.stop), run.names):
+            return False
+        self._high_device[high] = numbers
+        return True
+
+    def _most_new(self, run: Run) -> int:
+        """At most so many names of a run are new."""
+        high = self._high_of(run.first, run.stop)
+        return self._heads.size(self._new(run.first, run.stop)) + len(self._high_at[high])
+
     def _one_by_one(self, run: Run) -> tuple[int, str]:
         for at in range(run.first, run.stop):
             try:
-                self._number(run.names, at)
+                self._heads.number(self._new(at, at + 1), run.names)
+                high = self._high_of(at, at + 1)
+                if high.start < high.stop:
+                    self._high_device[high] = run.names.of_devices(*self._high_devices(high))
             except msgspec.DecodeError as error:
                 return at, str(error)
             if run.names.too_many:
@@ -170,25 +188,25 @@ class _Numbers:
     def columns(self) -> tuple[I32, I32]:
         """The number of each sample's device and metric set [n]."""
         device = self._heads.devices.numbers.all[self._device].astype(np.int32)
-        metric_set = self._heads.metric_sets.numbers.all[self._metric_set].astype(np.int32)
-        for part, devices, metric_sets in self._by_sample:
-            device[part], metric_set[part] = devices, metric_sets
-        return device, metric_set
+        device[self._high_at] = self._high_device
+        return device, self._heads.metric_sets.numbers.all[self._metric_set].astype(np.int32)
 
     def _new(self, first: int, stop: int) -> slice:
         """The new heads that these payloads bring."""
         return slice(int(self._brings[first]), int(self._brings[stop]))
 
-    def _number(self, names: Names, at: int) -> None:
-        if not self._any_high:
-            return self._heads.number(self._new(at, at + 1), names)
-        # A head's devices have other numbers where the upper bits of a ``seq`` differ.
-        head, columns = decode_head(self._columns.heads[at]), self._columns
-        part = slice(int(self._ends[at] - columns.counts[at]), int(self._ends[at]))
-        each = [head.devices[index] for index in columns.device[part].tolist()]
-        if not self._high[part].any():
-            names.of_devices(head.devices)  # in the order of the head, as where no record has such bits
-        devices = names.of_devices(each, self._high[part].tolist())
-        metric_sets = names.of_metric_sets(head.metric_sets)
-        self._by_sample.append((part, devices, [metric_sets[index] for index in columns.metric_set[part].tolist()]))
-        self._heads.skip(self._new(at, at + 1))
+    def _high_of(self, first: int, stop: int) -> slice:
+        """Which of the samples whose ``seq`` has upper bits these payloads hold."""
+        begin, end = np.searchsorted(self._high_payload, [first, stop]).tolist()
+        return slice(begin, end)
+
+    def _high_devices(self, high: slice) -> tuple[list[bytes], list[int]]:
+        """The device of each of these samples, and the upper bits of its ``seq``."""
+        devices = []
+        of = self._columns.device[self._high_at[high]].tolist()
+        for payload, device in zip(self._high_payload[high].tolist(), of, strict=True):
+            head = self._columns.heads[payload]
+            if head not in self._decoded:
+                self._decoded[head] = decode_head(head).devices
+            devices.append(self._decoded[head][device])
+        return devices, self._high[high].tolist()

@@ -117,6 +117,10 @@ class Heads:
             brings[np.array([*new.values()]) + 1] = 1
         return found, np.cumsum(brings)
 
+    def size(self, new: slice) -> int:
+        """How many devices and metric sets the next new heads name."""
+        return sum(len(head.devices) + len(head.metric_sets) for head in self._new[new])
+
     def number_known(self, new: slice, names: Names) -> bool:
         """Number the next new heads, where ``names`` has all that they name; false and nothing done where not."""
         heads = self._new[new]

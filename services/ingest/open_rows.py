@@ -75,12 +75,13 @@ class Names:
         self.metric_sets = [tuple(names) for names in metric_sets]
         self._devices = {_key(msgspec.msgpack.encode(d[:3]), d.high): n for n, d in enumerate(self.devices)}
         self._metric_sets = {names: n for n, names in enumerate(self.metric_sets)}
+        self.zones = {device.zone for device in self.devices}
         self._room = 2 * (len(self.devices) + len(self.metric_sets)) + _SPARE_NAMES
         self._ranks: I64 = np.empty(0, np.int64)
 
-    def known_devices(self, encoded: Iterable[bytes]) -> list[int] | None:
-        """The numbers of devices whose ``seq`` have no upper bits; ``None`` where one has no number yet."""
-        numbers = [*map(self._devices.get, encoded)]
+    def known_devices(self, encoded: Iterable[bytes], high: Iterable[int] = repeat(0)) -> list[int] | None:
+        """The numbers of devices and of the upper bits of their ``seq``; ``None`` where one has no number yet."""
+        numbers = [*map(self._devices.get, map(_key, encoded, high))]
         return None if None in numbers else numbers  # type: ignore[return-value]
 
     def known_metric_sets(self, metric_sets: Iterable[MetricSet]) -> list[int] | None:
@@ -98,6 +99,7 @@ class Names:
         counted = [Counted(*decode_device(device), bits) for device, bits in pairs]
         self._devices.update(zip(new, count(len(self.devices)), strict=False))
         self.devices += counted
+        self.zones.update(device.zone for device in counted)
         return [self._devices[key] for key in keys]
 
     def of_metric_sets(self, metric_sets: Iterable[MetricSet]) -> list[int]:
@@ -114,7 +116,11 @@ class Names:
     @property
     def too_many(self) -> bool:
         """Whether there are so many that :meth:`compacted` may drop some."""
-        return len(self.devices) + len(self.metric_sets) > self._room
+        return not self.has_room(0)
+
+    def has_room(self, more: int) -> bool:
+        """Whether they are not too many with so many more."""
+        return len(self.devices) + len(self.metric_sets) + more <= self._room
 
     def samples(self, site: str, samples: OpenSamples, chosen: I64) -> list[Sample]:
         """Those of a site's samples at the indices ``chosen`` as objects."""

@@ -38,6 +38,9 @@ I64 = npt.NDArray[np.int64]
 PAST_HOURS = 48
 """Targets of so many hours are kept for charts; of all channels only what forecasts are made from."""
 
+_ROOM_ZONES = 1024
+"""Room from the start: what no zone uses takes no memory, and growing copies all that was learned."""
+
 
 class Partition:
     """State of one partition before the record at ``offset``; starts empty, at offset 0."""
@@ -51,9 +54,9 @@ class Partition:
         self.windows = windows
         self.rings = Rings(spec.step_ms, ring_steps, len(spec.channels))
         self._past = Rings(spec.step_ms, PAST_HOURS * 3_600_000 // spec.step_ms, len(spec.targets), np.float16)
-        self.forecaster = OnlineForecaster(spec)
+        self.forecaster = OnlineForecaster(spec, _ROOM_ZONES)
         self.watch = Watch(spec, place_of)
-        self.scores = LiveScore(spec)
+        self.scores = LiveScore(spec, _ROOM_ZONES)
         self.counts: Counter[str] = Counter()  # accepted, duplicates, late, rows, zone_rows, forecasts ...
         self.rejected: Counter[str] = Counter()
         self.values_refused: Counter[str] = Counter()
@@ -68,6 +71,9 @@ class Partition:
     def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[SiteStep], list[Origin]]:
         """Take the next records; what they closed, and of each site's last ``origins_a_site`` steps the origins."""
         closed = self.windows.feed(records)
+        # So that the first rows of many zones, which mostly close at once, do not wait for memory.
+        for part in (self.forecaster, self.watch, self.scores):
+            part.prepare(self.windows.expected_zones)
         self.offset = records[-1].offset + 1
         self.stream_ms.update({record.site: record.receive_ms for record in records})
         self.letters += closed.dead_letters
@@ -285,10 +291,10 @@ class Partition:
         indices = [self.rings.index(step.site, zone) for zone in step.zones]
         for zone in step.zones:
             self._past.index(step.site, zone)
-        while len(self.forecaster) < len(self.rings.zones):
-            self.forecaster.add_zone()
-            self.watch.add_zone()
-            self.scores.add_zone()
+        new = len(self.rings.zones) - len(self.forecaster)
+        if new:
+            for part in (self.forecaster, self.watch, self.scores):
+                part.add_zones(new)
         return np.array(indices, np.int64)
 
     def _number(self, ms: int) -> int:

@@ -6,7 +6,6 @@ after another, in the order of the body's extension values that stand for them; 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import mmap
@@ -17,6 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from crc32c import crc32c
 
 from services.errors import HothouseError
 from services.store.files import write_atomically
@@ -45,7 +45,7 @@ class _Header(msgspec.Struct):
     offset: int
     length: int  # of body and arrays
     body: int
-    sha256: str
+    crc32c: int  # of body and arrays; by the processor, where SHA-256 held the shard up for most of a second
 
 
 class Snapshots:
@@ -77,11 +77,11 @@ class Snapshots:
         body = msgspec.msgpack.encode(state, enc_hook=lambda value: _set_aside(value, arrays))
         # The arrays go from where they are to the file: they are most of a shard's memory and must not be there twice.
         parts: list[bytes | memoryview] = [body, *(array.reshape(-1).view(np.uint8).data for array in arrays)]
-        digest = hashlib.sha256()
+        checksum = 0
         for part in parts:
-            digest.update(part)
+            checksum = crc32c(part, checksum)
         length = sum(len(part) for part in parts)
-        header = msgspec.msgpack.encode(_Header(FORMAT, self.epoch, offset, length, len(body), digest.hexdigest()))
+        header = msgspec.msgpack.encode(_Header(FORMAT, self.epoch, offset, length, len(body), checksum))
         parts = [MAGIC + struct.pack("<I", len(header)) + header, *parts]
         path = self._folder / f"p{self.partition}-{offset:020d}.snapshot"
         write_atomically(path, lambda tmp: _fill(tmp, *parts), self.check)
@@ -143,7 +143,7 @@ def _read(path: Path) -> tuple[int, dict[str, Any]]:
     rest = content[start + size :]
     if header.format != FORMAT:
         raise SnapshotError(f"{path} has format {header.format}, this version reads {FORMAT}")
-    if len(rest) != header.length or hashlib.sha256(rest).hexdigest() != header.sha256:
+    if len(rest) != header.length or crc32c(rest) != header.crc32c:
         raise SnapshotError(f"{path} is torn or corrupt: its checksum does not fit")
     arrays = _Arrays(rest[header.body :])
     state = msgspec.msgpack.decode(rest[: header.body], ext_hook=arrays.fetch)

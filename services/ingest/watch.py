@@ -53,10 +53,15 @@ class Watch:
         # Apart, so that a sensor that fails again and again does not push out the drift that a training waits for.
         self._told = {is_drift: deque[Event](maxlen=KEPT_EVENTS) for is_drift in (False, True)}
 
-    def add_zone(self) -> None:
-        """Make room for one more zone."""
-        self._faults.add_zone()
-        self._drift.add_zone()
+    def add_zones(self, count: int = 1) -> None:
+        """Make room for more zones."""
+        self._faults.add_zones(count)
+        self._drift.add_zones(count)
+
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._faults.prepare(zones)
+        self._drift.prepare(zones)
 
     def without_faults(self, step: SiteStep, indices: I64, day_bin: I64) -> SiteStep:
         """The step as learners are to see it, with what its sensors' faults are called; before the step is learned."""

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from edge.log import Record
-from edge.reading import Metric
+from edge.reading import SITE_ZONE, Metric
 from services.ingest.batch import Run, in_columns, take_runs
 from services.ingest.closed import Closed, Feed, Place
 from services.ingest.heads import Heads
@@ -129,6 +129,11 @@ class PartitionWindows:
         """The sites seen so far."""
         return tuple(self._sites)
 
+    @property
+    def expected_zones(self) -> int:
+        """Of how many zones there are samples in rows that are still open, or were lately."""
+        return sum(len(site.names.zones - {SITE_ZONE}) for site in self._sites.values())
+
     def zones(self, site: str) -> Zones:
         """Which zones a site has, and which have left; raises ``KeyError`` before its first sample or change."""
         return self._sites[site].zones
@@ -156,7 +161,7 @@ class PartitionWindows:
         """Everything that the next :meth:`feed` depends on, as maps, lists and arrays."""
         return {
             "sites": {name: site.state() for name, site in self._sites.items()},
-            "origins": {site: origins.state() for site, origins in self._origins.items()},
+            "origins": {site: self._origins[site].state() for site in sorted(self._origins)},
         }
 
     def begin_with(self, state: Mapping[str, Any]) -> list[SiteSettings]:

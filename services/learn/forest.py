@@ -44,8 +44,8 @@ def grow_forest(job: ForestJob) -> str:
     forecaster, grower = OnlineForecaster(job.spec, len(zones)), Grower(job.spec)
     sensors, sites = SensorFaults(job.spec.channels, job.spec.step_ms, len(zones)), np.array(rows.sites)
     for _ in zones:
-        forecaster.add_zone()
-        sensors.add_zone()
+        forecaster.add_zones()
+        sensors.add_zones()
     for end_ms, at in _by_time(rows.end_ms):
         here, step, values = rows.zone_ids[at].astype(np.int64), end_ms // job.spec.step_ms, rows.values[at]
         bins, sun = _sky([places[z] for z in here], end_ms, job.spec)

@@ -136,7 +136,7 @@ def test_a_zone_born_late_profits_from_the_others():
     values = rows(9, zones=3, missing=0)
     made = forecaster(2)
     run(made, values, stop=6 * DAY, zones=[0, 1])
-    made.add_zone()
+    made.add_zones()
     out = run(made, values, start=6 * DAY)
     assert np.isfinite(out[2]).all()
     t = np.arange(DAY, 2 * DAY)

@@ -40,6 +40,14 @@ class Socket:
         pass
 
 
+class TlsSocket(Socket):
+    """Gives one piece a call, as TLS gives one record."""
+
+    def pending(self) -> int:
+        """Bytes of a record that is decrypted: all of it was taken."""
+        return 0
+
+
 def client_of(kind: type[Any], protocol: int, socket: Socket) -> Any:
     """A client that is connected as far as it knows."""
     client = kind(CallbackAPIVersion.VERSION2, client_id="test", protocol=protocol, manual_ack=True)
@@ -144,6 +152,28 @@ def test_what_is_no_mqtt_ends_the_connection(packet: bytes) -> None:
     client.on_published = found.append
     assert read_all(client, socket) == MQTTErrorCode.MQTT_ERR_PROTOCOL
     assert found == [Published("a/b", b"x", 7, 1)]
+
+
+def test_properties_that_go_on_behind_the_packet_are_no_mqtt() -> None:
+    """A message of MQTT 5 whose properties have a length without an end is never taken."""
+    socket, found = Socket(b"\x32\x06\x00\x01a\x00\x07\x80"), list[Published]()
+    client = client_of(Subscriber, paho.MQTTv5, socket)
+    client.on_published = found.append
+    assert (read_all(client, socket), found) == (MQTTErrorCode.MQTT_ERR_PROTOCOL, [])
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_all_records_of_tls_that_have_arrived_are_read_at_once(ends: bool) -> None:
+    """A broker makes a record of each message, and a wait to gather comes before each read; an end is told after it."""
+    packets = stream(paho.MQTTv5)
+    expected = by_paho(packets, paho.MQTTv5)[:8]
+    socket, found = TlsSocket(*packets[:9], *[b""] * 2 * ends), list[Published]()
+    client = client_of(Subscriber, paho.MQTTv5, socket)
+    client.on_published = found.append
+    assert client._packet_read() == MQTTErrorCode.MQTT_ERR_SUCCESS
+    assert found == expected
+    lost = MQTTErrorCode.MQTT_ERR_CONN_LOST if ends else MQTTErrorCode.MQTT_ERR_AGAIN
+    assert client._packet_read() == lost
 
 
 def test_a_connection_that_ends_is_lost() -> None:

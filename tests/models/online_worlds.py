@@ -17,7 +17,7 @@ def forecaster(zones: int, spec=SPEC, capacity: int = 1) -> OnlineForecaster:
     """A forecaster of ``zones`` new zones."""
     made = OnlineForecaster(spec, capacity)
     for _ in range(zones):
-        made.add_zone()
+        made.add_zones()
     return made
 
 

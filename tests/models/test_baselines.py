@@ -24,7 +24,7 @@ def series(days=3, zones=2):
 def streamed(y, bins):
     """Forecasts of one climatology that gets row after row."""
     climatology = Climatology(SPEC, capacity=1)
-    zones = np.array([climatology.add_zone() for _ in range(len(y))])
+    zones = np.array([climatology.add_zones() for _ in range(len(y))])
     out = []
     for t in range(y.shape[1]):
         climatology.learn(zones, y[:, t], bins[:, t])
@@ -77,7 +77,7 @@ def test_state_goes_round_bit_for_bit_and_goes_on():
     one, other = first.state_dict(), second.state_dict()
     assert all(np.array_equal(one[name], other[name], equal_nan=True) for name in one)
     assert len(second) == 2
-    assert second.add_zone() == 2
+    assert second.add_zones() == 2
 
 
 def test_a_state_of_another_shape_is_refused():
@@ -94,7 +94,7 @@ def test_memory_does_not_grow_with_time():
     y, bins = series()
     climatology, _ = streamed(y, bins)
     fresh = Climatology(SPEC)
-    fresh.add_zone()
+    fresh.add_zones()
     size = sum(held.nbytes for held in climatology.state_dict().values()) / 2
     assert size == sum(held.nbytes for held in fresh.state_dict().values())
 
@@ -102,14 +102,14 @@ def test_memory_does_not_grow_with_time():
 def test_five_minute_rows_cost_at_most_70_kilobytes_a_zone():
     """The default schema's state fits a shard's budget."""
     climatology = Climatology(ForecastSpec(channels=("air_temp_c", "rh_pct", "co2_ppm")))
-    climatology.add_zone()
+    climatology.add_zones()
     assert sum(held.nbytes for held in climatology.state_dict().values()) <= 70_000
 
 
 def test_nothing_seen_gives_nan_and_one_value_gives_a_forecast():
     """Before the first value all is NaN; after it, every horizon of that target is finite."""
     climatology = Climatology(SPEC)
-    zone, bin_ = np.array([climatology.add_zone()]), np.array([5])
+    zone, bin_ = np.array([climatology.add_zones()]), np.array([5])
     nothing = np.full((1, 3), np.nan, dtype=np.float32)
     climatology.learn(zone, nothing, bin_)
     assert np.isnan(climatology.predict(zone, nothing, bin_)).all()
@@ -194,7 +194,7 @@ def test_the_shifted_profile_and_yesterday_follow_a_new_regime_within_a_day():
     level = 80 + weather - 20 * np.maximum(-np.cos(hour * 2 * np.pi / DAY), 0) * (np.arange(len(hour)) >= 20 * DAY)
     y = np.repeat(level[None, :, None], len(SPEC.targets), axis=2).astype(np.float32)
     climatology = Climatology(SPEC, capacity=1)
-    zone, errors = np.array([climatology.add_zone()]), []
+    zone, errors = np.array([climatology.add_zones()]), []
     for t in range(22 * DAY - DAY // 4):
         members = climatology.learn(zone, y[:, t], hour[[t]])
         fast = [members.yesterday[0, 2, 0], members.shifted[0, 2, 0]]
@@ -209,7 +209,7 @@ def test_a_profile_is_as_steady_after_a_year_as_before():
     """A wild day moves a profile by its share, also when the count of days is at its limit."""
     spec = replace(SPEC, targets=SPEC.targets[:1], step_ms=86_400_000 // 4, horizons_min=(360,))
     climatology = Climatology(spec, capacity=1)
-    zone = np.array([climatology.add_zone()])
+    zone = np.array([climatology.add_zones()])
     for row in range(4 * 400):
         y = np.full((1, 1), 20.0 + row % 4, np.float32)
         members = climatology.learn(zone, y, np.array([row % 4]))

@@ -13,7 +13,7 @@ A_DAY = 96
 def warmed(zones=1, targets=1):
     """A detector past its warm-up, and its zones."""
     change = Change(targets, A_DAY)
-    indices = np.array([change.add_zone() for _ in range(zones)])
+    indices = np.array([change.add_zones() for _ in range(zones)])
     feed(change, indices, np.ones((zones, targets)), round(WARM_UP_DAYS * A_DAY) + 1)
     assert (change.level(indices) == 0).all()
     return change, indices
@@ -56,7 +56,7 @@ def test_each_zone_and_target_has_its_own():
 def test_nothing_is_called_before_there_is_a_usual_nor_soon_after_a_call():
     """A young zone is deaf for its warm-up, a called one for some hours; followed again it stays, then decays."""
     change = Change(1, A_DAY)
-    zone = np.array([change.add_zone()])
+    zone = np.array([change.add_zones()])
     feed(change, zone, np.full((1, 1), 4.0), round(WARM_UP_DAYS * A_DAY))
     assert change.level(zone).item() == 0
     called = []

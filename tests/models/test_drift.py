@@ -37,7 +37,7 @@ def test_it_is_rivers_page_hinkley(seed):
 def watched(zones):
     made = Drift(CHANNELS, TARGETS, STEP_MS, 1)
     for _ in range(zones):
-        made.add_zone()
+        made.add_zones()
     return made
 
 

@@ -34,7 +34,7 @@ def world(zones=4, seed=0, days=DAYS):
 def detector(zones):
     made = SensorFaults(CHANNELS, STEP_MS, 1)
     for _ in range(zones):
-        made.add_zone()
+        made.add_zones()
     return made
 
 

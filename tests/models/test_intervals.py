@@ -14,7 +14,7 @@ def covered(errors, delay=0, start=0.5):
     intervals = Intervals(1, 1, 4)
     zones = np.arange(errors.shape[1])
     for _ in zones.tolist():
-        intervals.add_zone()
+        intervals.add_zones()
     inside = np.full(errors.shape, np.nan)
     for t in range(len(errors)):
         if t >= delay:
@@ -51,7 +51,7 @@ def test_coverage_returns_after_a_change():
 def test_a_new_zone_starts_from_what_the_others_know():
     """Nothing known gives no width; the first error gives one."""
     intervals = Intervals(2, 1, 4)
-    intervals.add_zone()
+    intervals.add_zones()
     zone, hours = np.array([0]), np.array([[3, 15]])
     assert (intervals.predict(zone, hours)[0] == 0).all()
     intervals.learn(zone, FIRST, np.array([3]), np.array([[[2.0]]], np.float32))
@@ -61,7 +61,7 @@ def test_a_new_zone_starts_from_what_the_others_know():
 def test_missing_truths_teach_nothing():
     """NaN leaves the state as it was."""
     intervals = Intervals(1, 1, 4)
-    intervals.add_zone()
+    intervals.add_zones()
     zone = np.array([0])
     intervals.learn(zone, FIRST, np.array([3]), np.array([[[2.0]]], np.float32))
     before = intervals.state_dict()
@@ -73,7 +73,7 @@ def test_size_is_as_steady_after_months_as_before():
     """One wild error moves the usual size by its share, also when the count of examples is at its limit."""
     intervals = Intervals(1, 1, 4)
     zone = np.array([0])
-    intervals.add_zone()
+    intervals.add_zones()
     hour, usual = np.zeros(1, np.int64), np.ones((1, 1, 1), np.float32)
     for examples in range(1, 600):
         intervals.learn(zone, FIRST, hour, usual)

@@ -59,7 +59,7 @@ def test_a_ridge_follows_a_change():
 def test_regressors_are_finite_and_bounded_whatever_comes():
     """A sensor that reads a million or nothing gives regressors within the clip."""
     features = Features(SPEC)
-    features.add_zone()
+    features.add_zones()
     zone = np.array([0])
     values = rows(2, zones=1)
     values[0, 100:, 0] = 1e6
@@ -109,7 +109,7 @@ def test_the_state_of_a_zone_stays_within_its_budget():
     channels = ("air_temp_c", "rh_pct", "co2_ppm", "lamp_pct", "vent_lee_pct", "out_temp_c", "out_radiation_w_m2")
     made = OnlineForecaster(ForecastSpec(channels=channels), 1)
     empty = size(made.state_dict())
-    made.add_zone()
+    made.add_zones()
     assert size(made.state_dict()) - empty <= 130_000
 
 

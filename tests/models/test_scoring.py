@@ -31,7 +31,7 @@ def test_the_table_equals_a_direct_computation():
     """Each figure is the mean over the cases where truth and all four forecasts are there."""
     y, quantiles, baseline = world()
     score = LiveScore(SPEC, capacity=1)
-    zones = np.array([score.add_zone(), score.add_zone()])
+    zones = np.array([score.add_zones(), score.add_zones()])
     run(score, zones, y, quantiles, baseline)
     table = score.table()
     length, day = y.shape[1], SPEC.steps_per_day
@@ -60,7 +60,7 @@ def test_a_saved_score_goes_on_as_if_nothing_had_happened():
     y, quantiles, baseline = world()
     whole, first, second = LiveScore(SPEC), LiveScore(SPEC), LiveScore(SPEC, capacity=9)
     for score in (whole, first):
-        zones = np.array([score.add_zone(), score.add_zone()])
+        zones = np.array([score.add_zones(), score.add_zones()])
     run(whole, zones, y, quantiles, baseline)
     run(first, zones, y[:, :130], quantiles, baseline)
     second.load_state_dict(first.state_dict())
@@ -71,7 +71,7 @@ def test_a_saved_score_goes_on_as_if_nothing_had_happened():
 def test_nothing_matured_is_none_not_zero():
     """An empty table says that it is empty."""
     score = LiveScore(SPEC)
-    score.add_zone()
+    score.add_zones()
     assert score.table()["rh_pct"][60] == {
         "model": None, "climatology": None, "persistence": None, "naive_24h": None, "coverage": None, "n": 0,
     }  # fmt: skip
@@ -82,7 +82,7 @@ def test_a_step_without_a_forecast_scores_nothing():
     y, quantiles, baseline = world(1)
     y = np.nan_to_num(y, nan=20.0)
     score = LiveScore(SPEC)
-    zone = np.array([score.add_zone()])
+    zone = np.array([score.add_zones()])
     for t in range(200):
         score.learn(zone, y[:, t])
         if t < 100:
@@ -93,7 +93,7 @@ def test_a_step_without_a_forecast_scores_nothing():
 def test_five_minute_rows_cost_at_most_60_kilobytes_a_zone():
     """The default schema's state fits a shard's budget."""
     score = LiveScore(ForecastSpec(channels=("air_temp_c",)))
-    score.add_zone()
+    score.add_zones()
     assert sum(held.nbytes for held in score.state_dict().values()) <= 60_000
 
 
@@ -103,7 +103,7 @@ def test_a_forecast_that_comes_a_step_late_is_scored_at_its_own_truth_or_not_at_
         channels=("air_temp_c",), targets=("air_temp_c",), horizons_min=(60, 180), step_ms=3_600_000, lookback_steps=24
     )
     score = LiveScore(spec)
-    zone = np.array([score.add_zone()])
+    zone = np.array([score.add_zones()])
     for hour in range(60):
         score.learn(zone, np.array([[float(hour)]], np.float32))
         if hour:

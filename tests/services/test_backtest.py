@@ -98,6 +98,21 @@ def test_what_is_sent_once_holds(tmp_path):
     assert np.isfinite(humidity).mean() == 0.25
 
 
+def test_a_zones_first_days_are_no_worse_than_repeating_what_was():
+    """From the second hour on, three real zones: less error than the better of persistence and naive, and intervals
+    that hold about four fifths and all have a width.
+    """
+    forecasts = replay(table := read_table(RECORDING), Options(warmup_ms=3_600_000, until_ms=3 * DAY_MS))
+    found = scores(table, forecasts)
+    of_base = (1 - found["skill"]).tolist()
+    assert len(found) == 18
+    assert np.mean(of_base) < 1  # 1.055 before
+    assert max(of_base) < 1.1  # 1.245
+    assert found["coverage"].between(0.65, 0.95).all()  # .27 to .80
+    quantiles = forecasts.quantiles[np.isfinite(forecasts.quantiles).all(axis=-1)]
+    assert (quantiles[:, 0] < quantiles[:, 2]).all()  # a tenth of them had none
+
+
 def shortened(table, rows):
     """The same with everything after ``rows`` altered."""
     values = table.values.copy()

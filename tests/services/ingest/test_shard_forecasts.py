@@ -64,7 +64,7 @@ def replayed(rig: Rig, shard: Shard, network: float | None) -> dict[int, Any]:
     """What the rows of the history give in a plain loop, origin -> quantiles [Z, H, M, Q]."""
     spec = shard.spec
     forecaster = OnlineForecaster(spec)
-    zones = np.array([forecaster.add_zone() for _ in ZONES])
+    zones = np.array([forecaster.add_zones() for _ in ZONES])
     table = History(rig.settings.storage, spec.channels).read()
     rows = np.stack([table[name].to_numpy() for name in spec.channels], axis=-1).reshape(
         len(ZONES), -1, len(spec.channels)

@@ -34,7 +34,7 @@ def steps(days=8):
 def watch():
     made = Watch(SPEC, lambda site: Place("Europe/Amsterdam"))
     for _ in ZONES:
-        made.add_zone()
+        made.add_zones()
     return made
 
 
