@@ -16,14 +16,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("edge", "models", "services")
 NOT_IMPORTED = {
-    "crc32c": "kafka-python takes it where it is there",
     "plotly": "its script is served to the page, without importing the package",
     "tzdata": "zoneinfo reads it where the system has no time zones",
 }
 """Asked for without being imported, and why."""
-COMES_WITH = {
-    "grpc": "ray", "pwdlib": "amqtt", "pydantic": "pydantic-settings", "requests": "mlflow", "starlette": "fastapi",
-}  # fmt: skip
+COMES_WITH = {"grpc": "ray", "pwdlib": "amqtt", "pydantic": "pydantic-settings", "starlette": "fastapi"}
 """Imported without being asked for -> what brings it, and cannot do without it."""
 
 
