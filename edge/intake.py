@@ -1,8 +1,9 @@
 """Step 2 of the way of a reading: messages become log records. Pure: no broker, no log, time is an argument.
 
-Every message ends in the records exactly once: its samples in a ``samples`` record of its site, what was refused
-in a ``refused`` record, a plan or an event in one of its own. Records of a site keep the order of its messages. What
-a message says is its decoder's matter (``edge.decoder``).
+Every message that a decoder reads ends in the records exactly once: its samples in a ``samples`` record of its site,
+what was refused in a ``refused`` record, a plan or an event in one of its own. Records of a site keep the order of its
+messages. What a message says is its decoder's matter (``edge.decoder``). Other messages are counted, and few of them
+are in a record (``edge.other_topics``).
 """
 
 from __future__ import annotations

@@ -207,6 +207,7 @@ _SECOND = re.compile(r"\.[0-9]{1,2}\Z")
 _KINDS = ("sample", "plan", "event")
 _LONGEST_TOPIC = 256  # three names and what is around them are shorter
 _TOPICS_KEPT = 16_384
+_LONGEST_METRIC = 64  # longer names, which a message may hold, are not kept
 _BOUNDS = {metric.name: (metric.low, metric.high) for metric in VOCABULARY.values()}
 _DECODER = msgspec.json.Decoder(_Message)
 _MAX_INT = 2**53
@@ -224,13 +225,17 @@ def is_name(text: str) -> bool:
     return _NAME.match(text) is not None
 
 
-@functools.lru_cache(4096)
 def base_metric(name: str) -> str:
     """The vocabulary's name of a metric that may carry a second sensor's suffix.
 
     >>> base_metric("air_temp_c.2"), base_metric("rh_pct")
     ('air_temp_c', 'rh_pct')
     """
+    return _base_metric(name) if len(name) <= _LONGEST_METRIC else _SECOND.sub("", name)
+
+
+@functools.lru_cache(4096)
+def _base_metric(name: str) -> str:
     return _SECOND.sub("", name)
 
 

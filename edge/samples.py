@@ -40,6 +40,7 @@ HEADER = np.dtype([("encoding", "u1"), ("head_bytes", "<u4"), ("samples", "<u4")
 """What a payload begins with: the encoding, then how long the head is and how many samples and values follow."""
 
 _KNOWN_HEADS = 10_000
+_KNOWN_VALUES = 64  # of the sample of a head that is kept: a message may hold thousands of metrics
 _PACKED_HEADER = struct.Struct("<BIII")
 _WORD = np.dtype("<i8")
 
@@ -173,7 +174,8 @@ def encode_samples(samples: Sequence[Sample]) -> bytes:
         pairs.append(devices.setdefault((sample.zone, sample.device, sample.boot), len(devices)))
         pairs.append(metric_sets.setdefault(tuple(sample.values), len(metric_sets)))
         values.extend(sample.values.values())
-    encode = _encode_head if len(samples) == 1 else _encode_head.__wrapped__
+    keep = len(samples) == 1 and len(values) <= _KNOWN_VALUES
+    encode = _encode_head if keep else _encode_head.__wrapped__
     head = encode(samples[0].site if samples else "", tuple(devices), tuple(metric_sets))
     columns = _packing(len(samples), len(values)).pack(
         *pairs, *[sample.seq for sample in samples], *[sample.ts_ms for sample in samples], *values

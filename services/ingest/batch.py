@@ -127,14 +127,14 @@ class _Numbers:
     def __init__(self, columns: PayloadColumns, heads: Heads) -> None:
         self._columns, self._heads = columns, heads
         self._ends = np.cumsum(columns.counts)
-        high = columns.seq >> LOW_BITS
+        high = columns.seq >> LOW_BITS  # few devices have any; these bits count as part of the device
         self._high_at = np.flatnonzero(high)
         self._high = high[self._high_at]
         of, self._brings = heads.look_up(columns.heads)
         payload = np.repeat(np.arange(len(columns.counts)), columns.counts)
         self._high_payload = payload[self._high_at]
-        self._high_device = np.zeros(len(self._high_at), np.int32)  # the numbers of these samples' devices
-        self._decoded: dict[bytes, tuple[bytes, ...]] = {}  # head -> its devices, of samples with such bits
+        self._high_device = np.zeros(len(self._high_at), np.int32)  # the numbers that these samples' devices get
+        self._decoded: dict[bytes, tuple[bytes, ...]] = {}  # the devices of these samples' heads
         self._device = heads.devices.places(of, columns.device, payload)
         self._metric_set = heads.metric_sets.places(of, columns.metric_set, payload)
         self.lengths = heads.lengths.all[self._metric_set]  # [n], how many values each sample has

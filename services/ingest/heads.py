@@ -21,8 +21,8 @@ __all__ = ["Heads"]
 Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
 
-_MOST = 100_000
-"""Entries kept; when there are more, all are forgotten and met again."""
+_MOST, _MOST_BYTES = 100_000, 16 * 1024 * 1024
+"""Entries kept, and bytes of encoded heads; when there are more, all are forgotten and met again."""
 
 
 class _Column:
@@ -85,6 +85,7 @@ class Heads:
     def forget(self) -> None:
         """Begin anew."""
         self._known: dict[bytes, int] = {}
+        self._bytes = 0  # of all that are known
         self._new: list[Head] = []  # heads of this batch that were not known
         self._skipped = False
         self.devices, self.metric_sets, self.lengths = _Items(), _Items(), _Column()
@@ -99,6 +100,7 @@ class Heads:
             or self.devices.behind
             or len(self.lengths.all) > _MOST
             or len(self.devices.numbers.all) > _MOST
+            or self._bytes > _MOST_BYTES
         ):
             self.forget()
         found = np.fromiter(map(self._known.get, encoded, repeat(-1)), np.int64, len(encoded))
@@ -110,6 +112,7 @@ class Heads:
         self._new = [decode_head(head) for head in new]
         if new:
             self._known.update(zip(new, count(len(self._known))))
+            self._bytes += sum(map(len, new))
             self.devices.add([len(head.devices) for head in self._new])
             self.metric_sets.add([len(head.metric_sets) for head in self._new])
             self.lengths.extend([len(names) for head in self._new for names in head.metric_sets])

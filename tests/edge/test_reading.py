@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -200,3 +201,16 @@ def test_a_topic_longer_than_names_allow_is_not_ours() -> None:
     for topic in (longest.replace("/sample", "d/sample"), "hothouse/v1/" + "s" * 65_000):
         assert parse_topic(topic) is None
         assert [r.reason for r in decode(topic, b"{}", NOW).refusals] == ["unknown_topic"]
+
+
+def test_long_names_of_metrics_are_not_kept() -> None:
+    """Ever-new names of 200,000 characters are refused and take no memory of the gateway."""
+    tracemalloc.start()
+    try:
+        for n in range(30):
+            payload = json.dumps({"boot": BOOT, "ts": NOW, "seq": n, "values": {f"{n:08d}" + "x" * 200_000: 1.0}})
+            assert [r.reason for r in decode(TOPIC, payload.encode(), NOW).refusals] == ["unknown_metric"]
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000

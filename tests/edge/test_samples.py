@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -91,3 +92,16 @@ def test_columns_that_do_not_fit_are_an_error(changed: dict[str, Any], said: str
     columns = SampleColumns.of(encode_samples([Sample("s", "z", "d", "boot", 1, 2, {"rain": 1.0})]))
     with pytest.raises(msgspec.DecodeError, match=f"{said} .*fit"):
         SampleColumns.of(msgspec.structs.replace(columns, **changed).payload())
+
+
+def test_heads_of_many_metrics_are_not_kept() -> None:
+    """Samples of a thousand metrics under ever-new boots take no memory of the gateway."""
+    many = [(f"boot-{n:08d}", {f"rh_pct.{k}-{n}": 70.0 for k in range(1000)}) for n in range(20)]
+    tracemalloc.start()
+    try:
+        for boot, values in many:
+            encode_samples([Sample("demo", "z1", "d", boot, 1, 0, values)])
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 200_000

@@ -166,7 +166,7 @@ def test_properties_that_go_on_behind_the_packet_are_no_mqtt() -> None:
 def test_all_records_of_tls_that_have_arrived_are_read_at_once(ends: bool) -> None:
     """A broker makes a record of each message, and a wait to gather comes before each read; an end is told after it."""
     packets = stream(paho.MQTTv5)
-    expected = by_paho(packets, paho.MQTTv5)[:8]
+    expected = by_paho(packets, paho.MQTTv5)[:8]  # of nine packets, for one is an answer to a ping
     socket, found = TlsSocket(*packets[:9], *[b""] * 2 * ends), list[Published]()
     client = client_of(Subscriber, paho.MQTTv5, socket)
     client.on_published = found.append

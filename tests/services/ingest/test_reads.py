@@ -119,6 +119,7 @@ def test_what_comes_of_records_does_not_depend_on_how_they_are_read(
         monkeypatch.setattr(open_rows, "_SPARE_NAMES", 1)
         monkeypatch.setattr(open_rows, "_RECENT", 2)
         monkeypatch.setattr(heads, "_MOST", 4)
+        monkeypatch.setattr(heads, "_MOST_BYTES", 100)
     rng = random.Random(seed)
     records = story(rng, length)
     one_by_one = PartitionWindows(STEP, LATE, IDLE, VOCABULARY)
@@ -148,6 +149,17 @@ def test_records_between_ticks_are_numbered_in_one_walk(monkeypatch: pytest.Monk
         records.append(Record(0, 2 * n + 1, "demo", "tick", T0, b"", "", None))
     closed = PartitionWindows(STEP, LATE, IDLE, VOCABULARY).feed(records)
     assert (closed.accepted, taken) == (50, [50])
+
+
+def test_long_heads_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads whose samples carry thousands of metrics each are forgotten before their bytes are too many."""
+    monkeypatch.setattr(heads, "_MOST_BYTES", 100_000)
+    kept = PartitionWindows(STEP, LATE, IDLE, VOCABULARY)
+    values = {f"air_temp_c.{n}": 20.0 for n in range(100)}
+    for n in range(300):
+        payload = encode_samples([Sample("demo", "z1", "a", f"boot-{n:08d}", n, T0, values)])
+        kept.feed([Record(0, n, "demo", "samples", T0, payload, "", None)])
+    assert sum(map(len, kept._heads._known)) < 110_000
 
 
 def test_a_head_is_what_it_was_after_a_payload_that_does_not_fit_it() -> None:
