@@ -73,6 +73,8 @@ class Gateway:
         self._dropped_qos0 = 0
         self._log_error = ""
         self._crash: BaseException | None = None
+        # Not an event: a signal handler that sets one waits for ever if it has interrupted who holds the event's lock.
+        self._stop_asked = False
         self._stopping = threading.Event()
         share = f"$share/{settings.share}/" if settings.share else ""
         read = [f"{decoder.prefix}#" for decoder in decoders]
@@ -99,12 +101,14 @@ class Gateway:
         uplinking = threading.Thread(target=self._carry, name="gateway-uplink", daemon=True)
         uplinking.start()
         report_at = 0.0
-        while not self._stopping.wait(_IDLE_S / 2):
+        while not self._asked_to_stop():
             now_s = time.monotonic()
             self._link.tend(now_s)
             if now_s >= report_at:
                 report_at = now_s + _REPORT_S
                 self._report()
+        self._stopping.set()
+        self._inbox.hurry()
         writer.join(_STOP_S)
         uplinking.join(_STOP_S)
         if self._source is not None:
@@ -116,8 +120,12 @@ class Gateway:
 
     def stop(self) -> None:
         """Make :meth:`run` return soon; may be called from a signal handler or another thread."""
-        self._stopping.set()
-        self._inbox.hurry()
+        self._stop_asked = True
+
+    def _asked_to_stop(self) -> bool:
+        """Wait a little, then tell."""
+        time.sleep(_IDLE_S / 2)
+        return self._stop_asked
 
     def status(self) -> GatewayStatus:
         """How the gateway is now."""
@@ -163,7 +171,7 @@ class Gateway:
 
     def _receive(self, client: Subscriber, message: Published) -> None:
         """Network thread. What arrives while we stop is not acknowledged, so it comes again."""
-        if self._stopping.is_set():
+        if self._stop_asked:
             return
         # QoS 1 is bounded by what the broker may send unacknowledged; QoS 0 promises nothing, so it may be dropped.
         if message.qos == 0 and len(self._inbox) >= self._settings.in_flight:
@@ -176,7 +184,7 @@ class Gateway:
         from edge.kafka_source import KafkaSource  # the bare install has no Kafka client
 
         def receive(message: Message, acknowledge: Acknowledge, ticket: Any) -> None:
-            if not self._stopping.is_set():
+            if not self._stop_asked:
                 self._inbox.put(message, acknowledge, ticket)
 
         return KafkaSource(address, receive, self._settings.in_flight)

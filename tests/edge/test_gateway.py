@@ -75,6 +75,17 @@ def test_acknowledged_means_appended() -> None:
     assert client.acks == list(range(20))
 
 
+def test_a_signal_stops_the_gateway_at_any_instant() -> None:
+    """A signal handler may interrupt who holds the lock of an event; to stop takes none, so it cannot wait for ever."""
+    gateway = _gateway(MemoryLog())
+    with gateway._stopping._cond, gateway._inbox._full._cond:
+        handler = threading.Thread(target=gateway.stop, daemon=True)
+        handler.start()
+        handler.join(patience_s(2))
+        assert not handler.is_alive()
+    gateway.run()
+
+
 def test_a_full_log_stops_acknowledging_until_it_has_room() -> None:
     """While the log is full nothing is acknowledged and the status says why; afterwards nothing is missing."""
     log, client = MemoryLog(capacity=0), Client()
