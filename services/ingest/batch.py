@@ -7,6 +7,7 @@ the records of a whole read together. A *run* is a site's ``samples`` records be
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -173,6 +174,10 @@ class _Numbers:
         return self._heads.size(self._new(run.first, run.stop)) + len(self._high_at[high])
 
     def _one_by_one(self, run: Run) -> tuple[int, str]:
+        if not len(self._high) and run.names.has_room(self._most_new(run)):
+            with suppress(msgspec.DecodeError):  # which the loop finds again
+                self._heads.number(self._new(run.first, run.stop), run.names)
+                return run.stop, ""
         for at in range(run.first, run.stop):
             try:
                 self._heads.number(self._new(at, at + 1), run.names)
@@ -197,6 +202,8 @@ class _Numbers:
 
     def _high_of(self, first: int, stop: int) -> slice:
         """Which of the samples whose ``seq`` has upper bits these payloads hold."""
+        if not len(self._high):
+            return slice(0, 0)
         begin, end = np.searchsorted(self._high_payload, [first, stop]).tolist()
         return slice(begin, end)
 

@@ -136,10 +136,11 @@ class Heads:
         return True
 
     def number(self, new: slice, names: Names) -> None:
-        """Number the next new heads; raises ``msgspec.DecodeError`` where a device cannot be decoded."""
-        for head in self._new[new]:
-            self.devices.numbers.extend(names.of_devices(head.devices))
-            self.metric_sets.numbers.extend(names.of_metric_sets(head.metric_sets))
+        """Number the next new heads; raises ``msgspec.DecodeError``, with nothing done, where a device is torn."""
+        heads = self._new[new]
+        self.devices.numbers.extend(names.of_devices([device for head in heads for device in head.devices]))
+        metric_sets = names.of_metric_sets([metrics for head in heads for metrics in head.metric_sets])
+        self.metric_sets.numbers.extend(metric_sets)
 
     def skip(self, new: slice) -> None:
         """Leave the next new heads without numbers; all are forgotten with the next batch."""

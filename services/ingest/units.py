@@ -50,13 +50,12 @@ class Units:
 
     def add(self, names: Sequence[tuple[str, str, str]]) -> None:
         """More sensors: zone, device, metric."""
-        metrics = [base_metric(metric) for *_, metric in names]
-        share = np.array([metric in SHARES for metric in metrics], bool)
-        checked = share | np.array([metric in TEMPERATURES for metric in metrics], bool)
-        held = [metric in VOCABULARY and VOCABULARY[metric].hold_s is not None for metric in metrics]
+        kinds = {metric: _kind(base_metric(metric)) for metric in {metric for *_, metric in names}}  # names are few
+        share, warm, held = np.array([kinds[metric] for *_, metric in names], bool).reshape(-1, 3).T
+        checked = share | warm
         more = len(names)
         self._names += names
-        self._share, self._held = np.append(self._share, share), np.append(self._held, np.array(held, bool))
+        self._share, self._held = np.append(self._share, share), np.append(self._held, held)
         self._state = np.append(self._state, np.where(checked, _FIRST_HOUR, _UNCHECKED).astype(np.int8))
         self._begin_ms, self._since_ms = (
             np.append(a, np.zeros(more, np.int64)) for a in (self._begin_ms, self._since_ms)
@@ -144,3 +143,8 @@ class Units:
 
     def _fault(self, sensor: int, low: float, high: float, since_ms: int) -> UnitFault:
         return UnitFault(*self._names[sensor], bool(self._share[sensor]), float(low), float(high), since_ms)
+
+
+def _kind(metric: str) -> tuple[bool, bool, bool]:
+    """Whether the metric may come as a share, may come in °F, and holds between changes."""
+    return metric in SHARES, metric in TEMPERATURES, metric in VOCABULARY and VOCABULARY[metric].hold_s is not None
