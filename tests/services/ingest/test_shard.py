@@ -11,9 +11,9 @@ import pytest
 
 from edge.log import MemoryLog, NewRecord, RecordKind
 from services.config import SiteSettings, load_settings
-from services.errors import ConfigError
+from services.errors import ConfigError, SnapshotError
 from services.forecast_spec import forecast_spec
-from services.ingest.snapshot import FencedError, SnapshotError
+from services.ingest.snapshot import FencedError
 from services.store.history import History
 from tests.services.ingest.rig import (
     MOMENTS,
