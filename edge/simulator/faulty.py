@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from edge.reading import SITE_ZONE, VOCABULARY, Sample
 from edge.simulator.faults import FAULT_KINDS, Fault, FaultySensors
 from edge.simulator.source import CLIMATE, CONTROL, WEATHER, SampleSource
+from edge.wire.reading import SITE_ZONE, VOCABULARY, Sample
 
 __all__ = ["FaultySource", "parse_fault"]
 

@@ -1,8 +1,8 @@
 """Step 1 of the way of a reading: devices that are not there, as one stream of samples.
 
 A :class:`SampleSource` is a site whose devices speak in event-time order. :class:`SimulatorSource` makes one of the
-simulated greenhouse; :class:`edge.simulator.replay.RecordingSource` makes one of a recording. The publisher sends a
-source over MQTT, and :func:`edge.simulator.warm.import_samples` appends one to a log; neither knows which it has.
+simulated greenhouse; :class:`edge.recordings.replay.RecordingSource` makes one of a recording. The publisher sends a
+source over MQTT, and :func:`edge.recordings.warm.import_samples` appends one to a log; neither knows which it has.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Protocol
 
-from edge.reading import SITE_ZONE, Sample
+from edge.wire.reading import SITE_ZONE, Sample
 
 __all__ = ["CLIMATE", "CONTROL", "WEATHER", "PhysicalSite", "SampleSource", "SimulatorSource", "device_of", "new_boot"]
 
