@@ -164,7 +164,7 @@ def retrain(settings: Settings, workers: int) -> dict[str, Any]:
     from models import artefact
     from services.learn.loop.cluster import this_runtime
     from services.learn.promotion.registry import open_registry
-    from services.learn.training.job import run_job
+    from services.learn.training.task import run_job
 
     spec = forecast_spec(settings)
     learn = settings.learn.model_copy(update={"force_promote": True})

@@ -17,7 +17,7 @@ from importlinter.application.use_cases import read_user_options
 from importlinter.configuration import configure
 from importlinter.contracts.layers import LayersContract
 
-from tests.import_rules import AllowList, clock_reads, environment_reads
+from tests.import_rules import MOST_MODULES, AllowList, circles, clock_reads, crowded, environment_reads
 
 ROOT = Path(__file__).parent.parent
 KINDS: dict[str, type[Contract]] = {"allow_list": AllowList, "layers": LayersContract}
@@ -87,6 +87,8 @@ CASES = [
     ("services.store.history", "services.ingest.shard", "the layers of services"),
     ("services.observe.health", "services.errors", "the layers of services"),
     ("services.made_tomorrow", "services.errors", "the layers of services"),
+    ("services.learn.promotion.registry", "services.learn.loop.retrainer", "the layers of services.learn"),
+    ("services.learn.training.dataset", "services.learn.trees.forest", "the layers of services.learn"),
 ]
 
 
@@ -134,6 +136,37 @@ def with_import(graph: ImportGraph, importer: str, imported: str) -> ImportGraph
                 changed.add_module(name.rpartition(".")[0])
     changed.add_import(importer=importer, imported=imported)
     return changed
+
+
+def test_no_modules_import_each_other_in_a_circle(graph: ImportGraph) -> None:
+    """Neither at once nor late, inside a function: who changes one of two modules need not know the other one."""
+    assert circles(graph) == []
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("edge.simulator.publisher.loop", "edge.simulator.publisher.command"),
+        ("services.learn.training.job", "services.learn.training.challenger"),
+        ("services.learn.trees.forest_job", "services.learn.trees.forest"),
+        ("models.spec", "models.online.forecaster"),
+    ],
+)
+def test_a_circle_is_seen(graph: ImportGraph, importer: str, imported: str) -> None:
+    """One import back is enough, also where it goes through others."""
+    assert {importer, imported} <= set(circles(with_import(graph, importer, imported)))
+
+
+def test_no_folder_is_crowded() -> None:
+    """Each holds what can be seen at a glance."""
+    assert crowded(sources(*PACKAGES)) == {}
+
+
+def test_a_crowded_folder_is_seen() -> None:
+    """One module too many is named with its folder, and those below it do not count."""
+    modules = [f"edge/wire/part_{number}.py" for number in range(MOST_MODULES)]
+    assert crowded([*modules, "edge/wire/more/__init__.py"]) == {}
+    assert crowded([*modules, "edge/wire/one_more.py"]) == {"edge/wire": MOST_MODULES + 1}
 
 
 def test_a_list_does_not_rot(options: Any, graph: ImportGraph) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from edge.log import Log, NewRecord, partition_of
-from edge.simulator.source import SampleSource
+from edge.recordings.source import SampleSource
 from edge.wire.reading import Refusal, Sample, check_values, sample_topic
 from edge.wire.samples import encode_samples
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.recordings.recording import DeviceTable, Recording
-from edge.simulator.source import CLIMATE, CONTROL, WEATHER
+from edge.recordings.source import CLIMATE, CONTROL, WEATHER
 from edge.wire.reading import VOCABULARY, base_metric
 from services.ingest.windows.open_rows import Names, OpenSamples
 from services.ingest.windows.sensors import Sensors

@@ -21,11 +21,12 @@ from edge.log import Log
 from edge.mqtt.connection import MqttAddress
 from edge.recordings.recording import RecordingError
 from edge.recordings.replay import RecordingSource
+from edge.recordings.source import SampleSource
 from edge.recordings.warm import ImportReport, import_samples
 from edge.simulator.publisher import Publisher
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
-from edge.simulator.source import SampleSource, SimulatorSource
+from edge.simulator.source import SimulatorSource
 from services.app import System
 from services.config import Settings, load_settings
 from services.demo.memory import MemoryWatch
@@ -37,7 +38,7 @@ from services.demo.watch import Seen, Watch
 from services.errors import ConfigError, StartError
 from services.observe.timeline import event_line
 from services.runtime.folder import LOCK_FILE, FolderLock
-from services.runtime.ray_runtime import end_left_over
+from services.runtime.leftovers import end_left_over
 
 __all__ = ["run_demo"]
 

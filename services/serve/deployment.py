@@ -21,6 +21,7 @@ from services.config import Settings
 from services.errors import ArtefactError, StartError
 from services.forecast_spec import forecast_spec, place_of
 from services.installation import app_name_of, namespace_of
+from services.key_file import write_secret
 from services.messages import (
     BOARD_ACTOR,
     FORECASTER_DEPLOYMENT,
@@ -30,7 +31,7 @@ from services.messages import (
 )  # fmt: skip
 from services.observe.logs import log_to_file
 from services.runtime.joined import api_host, check_serve
-from services.runtime.ray_runtime import free_port, write_secret
+from services.runtime.ports import free_port
 from services.serve.api.app import create_app
 from services.serve.api.auth import OPERATOR_KEY_FILE, Keys
 from services.serve.api.backend import POLL_S, RayBackend

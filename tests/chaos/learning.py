@@ -31,7 +31,8 @@ from services.forecast_spec import forecast_spec
 from services.installation import namespace_of
 from services.learn.loop.actor import start_retrainer
 from services.messages import RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
-from services.runtime.ray_runtime import RayRuntime, free_port
+from services.runtime.ports import free_port
+from services.runtime.ray_runtime import RayRuntime
 from services.serve.deployment import start_actors, start_serving
 from tests.patience import patience_s
 from tests.ray.learning_shard import LearningShard

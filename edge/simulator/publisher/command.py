@@ -14,13 +14,14 @@ from zoneinfo import ZoneInfoNotFoundError
 from edge.mqtt.connection import MqttAddress
 from edge.recordings.recording import RecordingError
 from edge.recordings.replay import RecordingSource
+from edge.recordings.source import SampleSource
 from edge.simulator.faults import FAULT_KINDS
 from edge.simulator.faulty import FaultySource, parse_fault
 from edge.simulator.publisher import Publisher
 from edge.simulator.publisher.disturb import KINDS, Disturbance, parse_rates
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
-from edge.simulator.source import SampleSource, SimulatorSource
+from edge.simulator.source import SimulatorSource
 
 __all__ = ["main"]
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 from edge.clock import CLOCK_TOPIC, encode_clock
 from edge.mqtt.connection import MqttAddress
+from edge.recordings.source import SampleSource, new_boot
 from edge.simulator.publisher.disturb import Disturbance
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.link import Link, LinkError
 from edge.simulator.publisher.pace import Pace
-from edge.simulator.source import SampleSource, new_boot
 from edge.wire.reading import Sample, encode_message, sample_topic
 
 __all__ = ["Publisher"]

