@@ -87,8 +87,8 @@ CASES = [
     ("services.store.history", "services.ingest.shard", "the layers of services"),
     ("services.observe.health", "services.errors", "the layers of services"),
     ("services.made_tomorrow", "services.errors", "the layers of services"),
-    ("services.learn.promotion.registry", "services.learn.loop.retrainer", "the layers of services.learn"),
-    ("services.learn.training.dataset", "services.learn.trees.forest", "the layers of services.learn"),
+    ("services.learn.promotion.registry", "services.learn.loop.retrainer", "the layers inside learn"),
+    ("services.learn.training.dataset", "services.learn.trees.forest", "the layers inside learn"),
 ]
 
 
