@@ -16,17 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.log import Record
-from edge.reading import SITE_ZONE
-from models.features import day_bins, sun_sine, targets_of
-from models.forecaster import Basis, OnlineForecaster
-from models.scoring import LiveScore
+from edge.wire.reading import SITE_ZONE
+from models.evaluation.scoring import LiveScore
+from models.features.inputs import day_bins, sun_sine, targets_of
+from models.online.forecaster import Basis, OnlineForecaster
 from models.spec import ForecastSpec, Place
-from models.trees import Forest
+from models.trees.forest import Forest
 from services.ingest.forecasting import Origin
 from services.ingest.rings import Rings
 from services.ingest.watch import Watch
-from services.ingest.windows import PartitionWindows
-from services.ingest.zones import Silent
+from services.ingest.windows.partition_windows import PartitionWindows
+from services.ingest.windows.zones import Silent
 from services.messages import FirstRow
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
@@ -252,7 +252,7 @@ class Partition:
         self.forecaster.forest = forest
 
     def state(self) -> dict[str, Any]:
-        """Everything but the dead letters, by the parts of ``services.ingest.state_parts``. The arrays of those that
+        """Everything but the dead letters, by parts (``services.ingest.snapshots.parts``). The arrays of those that
         are learned are good until something is learned or issued, the others until the next record.
         """
         return {

@@ -24,11 +24,11 @@ from services.ingest.figures import Failures, Rate, figures
 from services.ingest.forecasting import Origin, zone_forecasts
 from services.ingest.partition import PAST_HOURS, Partition
 from services.ingest.queue import ForecastQueue
-from services.ingest.regrow import Regrowth
-from services.ingest.restore import expect_issued, restore, snapshot_state
 from services.ingest.retention import Retention
-from services.ingest.snapshot import Saved, Snapshots
-from services.ingest.state_parts import LEARNED
+from services.ingest.snapshots.parts import LEARNED
+from services.ingest.snapshots.regrow import Regrowth
+from services.ingest.snapshots.restore import expect_issued, restore, snapshot_state
+from services.ingest.snapshots.snapshot import Saved, Snapshots
 from services.messages import F32, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
 from services.store.deadletters import DeadLetters
 from services.store.forecasts import IssuedForecast, IssuedForecasts
@@ -77,7 +77,7 @@ class Window(TypedDict):
 
 
 class SilentZone(TypedDict):
-    """A zone, or a site as its ``_site``, that is to leave; ``until_ms`` as in ``edge.change.Retirement``."""
+    """A zone, or a site as its ``_site``, that is to leave; ``until_ms`` as in ``edge.wire.change.Retirement``."""
 
     site: str
     zone: str

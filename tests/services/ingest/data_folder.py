@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from edge.log import NewRecord, SqliteLog
-from edge.reading import Sample
-from edge.samples import encode_samples
+from edge.log import NewRecord
+from edge.log.sqlite import SqliteLog
+from edge.wire.reading import Sample
+from edge.wire.samples import encode_samples
 from services.config import Settings, load_settings
 from services.ingest.shard import Shard
 from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast

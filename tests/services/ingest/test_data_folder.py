@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services.ingest.state_parts import ESSENTIAL, LEARNED
+from services.ingest.snapshots.parts import ESSENTIAL, LEARNED
 from tests.services.ingest.data_folder import END, POWER_CUT, after, digests
 
 DATA = Path(__file__).parents[2] / "data" / "data_folder_10"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from services.errors import SnapshotError
-from services.ingest import pieces
-from services.ingest.snapshot import FencedError, Snapshots
-from services.ingest.state_parts import PARTS
+from services.ingest.snapshots import pieces
+from services.ingest.snapshots.parts import PARTS
+from services.ingest.snapshots.snapshot import FencedError, Snapshots
 
 
 def parts(**given: Any) -> dict[str, Any]:
