@@ -22,7 +22,7 @@ class Gate(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         def later() -> Any:
-            self.opened.wait()
+            assert self.opened.wait(60)
             return fn(*args, **kwargs)
 
         return self._threads.submit(later)
@@ -32,7 +32,9 @@ def test_samples_are_taken_while_a_snapshot_is_written_and_rows_wait_for_it(tmp_
     """What closes no row goes on; what does waits, so that the snapshot is of one moment: a shard that starts from it
     forecasts what one that never stopped does.
     """
-    rig = Rig(tmp_path / "a", filled(list(day(30))))
+    at = T0 + 30 * STEP - STEP // 2
+    first = new_records([[sample(at, 499, "z1", air_temp_c=20.0)]])
+    rig = Rig(tmp_path / "a", filled([*day(30), *first]))
     rig.saver = gate = Gate()
     shard = rig.shard()
     gate.opened.set()
@@ -40,8 +42,7 @@ def test_samples_are_taken_while_a_snapshot_is_written_and_rows_wait_for_it(tmp_
     gate.opened.clear()
     shard.flush()  # a snapshot begins, and hangs
     before = shard.stats()["accepted"]
-    at = T0 + 30 * STEP - STEP // 2
-    rig.log.append(new_records([[sample(at, 500, "z1", air_temp_c=21.0)]]))
+    rig.log.append(new_records([[sample(at + 1, 500, "z1", air_temp_c=21.0)]]))
     while shard.step():
         pass
     assert shard.stats()["accepted"] == before + 1
