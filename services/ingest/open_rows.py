@@ -257,18 +257,17 @@ class OpenRow:
         return found if found.any() else None
 
     def _append(self, samples: OpenSamples) -> None:
-        first, first_value = self._count, self._values
-        count, values = first + len(samples.seq), first_value + len(samples.values)
+        count, values = self._count + len(samples.seq), self._values + len(samples.values)
         if count > len(self._room.seq) or values > len(self._room.values):
             before, self._room = self.samples(), _room(2 * count, 2 * values)
-            for here, column in zip(self._room, before, strict=True):
-                here[: len(column)] = column
+            self._count = self._values = 0
+            self._append(before)
         device, metric_set, seq, ts_ms, of_samples = self._room
-        device[first:count] = samples.device
-        metric_set[first:count] = samples.metric_set
-        seq[first:count] = samples.seq
-        ts_ms[first:count] = samples.ts_ms
-        of_samples[first_value:values] = samples.values
+        device[self._count : count] = samples.device
+        metric_set[self._count : count] = samples.metric_set
+        seq[self._count : count] = samples.seq
+        ts_ms[self._count : count] = samples.ts_ms
+        of_samples[self._values : values] = samples.values
         self._count, self._values = count, values
 
 
