@@ -433,6 +433,6 @@ class Shard:
             **figures(self._partitions.values()),
             "forecast_failures": self._failures.counts["forecast"], "failures": dict(self._failures.counts),
             "last_error": self._failures.last_error, "backlog": self._backlog(), "behind": self._behind,
-            "repaired": [*self._repaired, *(growing.words for growing in self._growing.values())],
+            "repaired": "; ".join([*self._repaired, *(growing.words for growing in self._growing.values())]),
             "samples_per_s": self._rate.value(self._clock_s()), "series": dict(self._series.stats()),
         }  # fmt: skip
