@@ -26,12 +26,13 @@ from edge.simulator.ledger import Ledger
 from edge.simulator.link import Link, LinkError
 from edge.simulator.pace import Pace
 from edge.simulator.source import SampleSource, new_boot
+from edge.timing import Backoff
 
 __all__ = ["Publisher"]
 
 KEPT_S = 60.0
 KEPT_MESSAGES = 20_000
-BACK_OFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+FIRST_RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
 DRAIN_AFTER_STOP_S = 2.0
 LOOK_S = 0.1
 """How often a wait looks whether to stop, and whether the link is there."""
@@ -105,16 +106,15 @@ class Publisher:
 
     def _links(self) -> Iterator[Link]:
         """One connection after the other, with back-off, until stopped; each is closed before the next."""
-        failures = 0
+        backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
         while not self._stop_asked:
             try:
                 link = self._open_link(self._address, self._client_id, self._acked)
             except LinkError as error:
                 self._ledger.error(str(error))
-                self._rest(time.monotonic() + BACK_OFF_S[min(failures, len(BACK_OFF_S) - 1)])
-                failures += 1
+                self._rest(time.monotonic() + backoff.next_s())
                 continue
-            failures = 0
+            backoff.reset()
             self._ledger.connected(link.protocol)
             if self._with_clock:
                 self._pace.restart()

@@ -189,7 +189,7 @@ def test_a_signal_stops_the_publisher_at_any_instant() -> None:
 
 def test_an_absent_broker_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Publishing begins when the broker comes; until then the ledger says why it does not."""
-    monkeypatch.setattr(publishing, "BACK_OFF_S", (0.001,))
+    monkeypatch.setattr(publishing, "FIRST_RETRY_S", 0.001)
     broker = FakeBroker(refusals=3)
     status = publish(broker)
     assert samples_of(broker.received) == EXPECTED
