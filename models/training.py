@@ -19,6 +19,7 @@ from torch import Tensor, distributed, nn
 
 from models.baselines import naive_24h, persistence
 from models.features import Inputs
+from models.masked import masked_mean
 from models.network import QuantileNetwork, to_tensors
 from models.progress import Epoch, Progress
 from models.spec import QUANTILES, ForecastSpec
@@ -219,10 +220,7 @@ class Errors:
 
     def mae(self, name: str = "model") -> F32:
         """Mean absolute error a cell, ``[H, M]``; NaN where nothing could be compared."""
-        errors = getattr(self, name)
-        known = np.isfinite(errors)
-        n = known.sum(axis=0)
-        return np.where(n > 0, np.where(known, errors, 0).sum(axis=0) / np.maximum(n, 1), np.nan).astype(np.float32)
+        return masked_mean(getattr(self, name), axis=0)
 
 
 def evaluate(predict: Predict, windows: WindowSet, origins: I64, known_until_ms: int | None = None) -> Errors:
