@@ -30,6 +30,7 @@ from services.learn.shadow import Shadows
 from services.learn.standing import Shown, Standing
 from services.learn.triggers import NOTHING_NEW, News, Trigger, Triggers
 from services.messages import ONLINE_VERSION
+from services.observe.duration import in_words
 
 __all__ = ["Cluster", "Retrainer"]
 
@@ -219,11 +220,11 @@ class Retrainer:
         newest_ms = self._proving.newest_ms
         if wait is None or wait.is_over(newest_ms, urgent=False):
             timed = from_now_s is not None and self._triggers.has_model  # a first one waits for rows, not for a time
-            return from_now_s, f"{_span(from_now_s or 0)}: {words}" if timed else words
+            return from_now_s, f"{_from_now(from_now_s or 0)}: {words}" if timed else words
         if from_now_s is None or not newest_ms:
             return None, f"{words}; and none begins before: {wait.why}"
         from_now_s = max(from_now_s, (wait.until_ms - newest_ms) / 1000)  # where rows come as fast as time goes by
-        return from_now_s, f"{_span(from_now_s)}: {wait.why}; {words}"
+        return from_now_s, f"{_from_now(from_now_s)}: {wait.why}; {words}"
 
     def _wait(self, models: list[ModelRow]) -> Wait | None:
         return wait_of(models, self._settings.shadows)
@@ -401,9 +402,5 @@ class Retrainer:
                     self._standing.errors.pop(name, None)
 
 
-def _span(seconds: float) -> str:
-    if seconds <= 0:
-        return "now"
-    return (
-        f"in {seconds / 3600:.1f} h" if seconds >= 3600 else f"in {seconds / 60:.0f} min" if seconds >= 60 else "soon"
-    )
+def _from_now(seconds: float) -> str:
+    return f"in {in_words(seconds)}" if seconds > 0 else "now"

@@ -53,7 +53,7 @@ class FakeHothouse:
                 "slot": {"champion": {"version": "v3"}},
                 "components": {
                     "shard-0": {"accepted": 7, "rejected": {"malformed": 2}},
-                    "retrainer": {"next_training": "in 3.0 h: after the verdict on v2"},
+                    "retrainer": {"next_training": "in 3 h: after the verdict on v2"},
                 },
                 "errors": ["retrainer: no history"], "models": [MODEL], "events": [],
             }),
@@ -239,7 +239,7 @@ def test_status_says_what_serves_and_what_failed(running: FakeHothouse) -> None:
     assert result.exit_code == 0, result.output
     for part in ("ready; 1 of 1 zones; model v3", "accepted 7", "rejected.malformed 2", "retrainer: no history"):
         assert part in result.output
-    assert "next training in 3.0 h: after the verdict on v2" in result.output.splitlines()
+    assert "next training in 3 h: after the verdict on v2" in result.output.splitlines()
 
 
 def test_models_are_listed_with_their_error(running: FakeHothouse) -> None:
