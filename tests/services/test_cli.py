@@ -146,7 +146,7 @@ def test_every_command_explains_itself(command: list[str]) -> None:
 
 def test_help_stays_light() -> None:
     """`hothouse --help` loads none of the heavy libraries, so it answers at once and on the bare install."""
-    heavy = {"ray", "torch", "mlflow", "numpy", "pandas", "pyarrow", "fastapi", "paho", "amqtt"}
+    heavy = {"ray", "torch", "mlflow", "numpy", "pandas", "pyarrow", "fastapi", "httpx", "paho", "amqtt"}
     code = f"import sys, services.cli\nfound = {heavy} & set(sys.modules)\nassert not found, found"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -353,6 +353,21 @@ def test_a_key_follows_no_redirect(fake: FakeHothouse, tmp_path: Path) -> None:
     result = hothouse("--url", fake.url, "--key-file", "reader.key", "status")
     assert (result.exit_code, f"{fake.url}/elsewhere" in result.stderr) == (1, True)
     assert [path for _, path, _ in fake.asked] == ["/status"]
+
+
+def test_no_proxy_of_the_environment_is_asked(running: FakeHothouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address is asked itself, whatever proxy the environment names for the world outside."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert hothouse("retrain").exit_code == 0
+    assert running.asked == [("POST", "/models/retrain", "Bearer the-key")]
+
+
+def test_an_answer_that_is_no_json_is_one_sentence(running: FakeHothouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What answers there is something else: that, and the setting to look at, is all that is said."""
+    monkeypatch.setattr("json.dumps", lambda content: "<html>")
+    result = hothouse("status")
+    assert (result.exit_code, "did not answer with JSON" in result.stderr, "--url" in result.stderr) == (1, True, True)
 
 
 def test_help_shows_how_to_ask_a_system_elsewhere() -> None:
