@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from typer.testing import CliRunner, Result
 from services.cli import app, ask
 from services.cli.base import need_cluster
 from services.errors import ConfigError
+from tests.conftest import require_program
 
 ORIGIN_MS = 1_646_092_800_000
 FORECAST = {
@@ -353,6 +355,37 @@ def test_a_key_follows_no_redirect(fake: FakeHothouse, tmp_path: Path) -> None:
     result = hothouse("--url", fake.url, "--key-file", "reader.key", "status")
     assert (result.exit_code, f"{fake.url}/elsewhere" in result.stderr) == (1, True)
     assert [path for _, path, _ in fake.asked] == ["/status"]
+
+
+def test_the_systems_certificates_are_trusted(
+    fake: FakeHothouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind TLS a system is asked where its CA is among those of the machine, and nowhere else."""
+    openssl = require_program("openssl")
+    made = [
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=house",
+        "-keyout",
+        "key",
+        "-out",
+        "ca",
+    ]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([openssl, "req", *made, *names], cwd=tmp_path, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "ca", tmp_path / "key")
+    fake.server.socket = context.wrap_socket(fake.server.socket, server_side=True)
+    where = fake.url.replace("http:", "https:")
+    unknown = hothouse("--url", where, "status")
+    assert (unknown.exit_code, "CERTIFICATE_VERIFY_FAILED" in unknown.stderr, fake.asked) == (1, True, [])
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca"))
+    assert hothouse("--url", where, "status").exit_code == 0
 
 
 def test_no_proxy_of_the_environment_is_asked(running: FakeHothouse, monkeypatch: pytest.MonkeyPatch) -> None:
