@@ -11,7 +11,7 @@ import typer
 
 from services.cli.base import console, need_cluster, options_of
 from services.errors import ConfigError
-from services.interrupts import await_signal
+from services.runtime.interrupts import await_signal
 
 __all__ = ["register"]
 

@@ -15,8 +15,8 @@ import msgspec
 
 from services.messages import ZoneForecast
 from services.observe.duration import in_words
+from services.serve.api.problems import ProblemError
 from services.serve.board import Changes
-from services.serve.problems import ProblemError
 
 __all__ = ["Answer", "View"]
 
