@@ -63,6 +63,7 @@ CASES = [
     ("edge.gateway.loop", "ray", "edge: "),
     ("edge.recording_of_tomorrow", "pandas", "edge: "),
     ("edge.log", "tests.patience", "edge: "),
+    ("edge.timing", "time", "edge.timing: "),
     ("models.psychrometrics", "torch", "models.psychrometrics: "),
     ("models", "models.spec", "models.psychrometrics: "),
     ("models.spec", "ray", "models: "),

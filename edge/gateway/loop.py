@@ -25,8 +25,9 @@ from edge.gateway.status import GatewayStatus, write_status
 from edge.gateway.uplink.forward import Uplink
 from edge.log.contract import Log, LogError, NewRecord
 from edge.log.sqlite import SqliteLog
-from edge.mqtt.link import Link, delay_s
+from edge.mqtt.link import Link
 from edge.mqtt.subscriber import Published, Subscriber
+from edge.timing import Backoff, Periodic
 from edge.wire.decoder import Decoder, HothouseDecoder
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ __all__ = ["Gateway"]
 _logger = logging.getLogger(__name__)
 _IDLE_S = 0.1
 _REPORT_S = 1.0
+_FIRST_RETRY_S = 0.2
 _STOP_S = 1.5
 _GATHERINGS = 10
 """The network thread wakes up about so many times while a batch lingers, at the rate of the largest sites."""
@@ -100,12 +102,11 @@ class Gateway:
             self._source.start()
         uplinking = threading.Thread(target=self._carry, name="gateway-uplink", daemon=True)
         uplinking.start()
-        report_at = 0.0
+        report = Periodic(_REPORT_S)
         while not self._asked_to_stop():
             now_s = time.monotonic()
             self._link.tend(now_s)
-            if now_s >= report_at:
-                report_at = now_s + _REPORT_S
+            if report.due(now_s):
                 self._report()
         self._stopping.set()
         self._inbox.hurry()
@@ -214,16 +215,15 @@ class Gateway:
 
     def _append(self, records: Sequence[NewRecord]) -> bool:
         """Try until it is durable; ``False`` when we were stopped before it was."""
-        attempt = 0
+        backoff = Backoff(_FIRST_RETRY_S, self._settings.retry_s)
         while True:
             try:
                 self._log.append(records)
             except LogError as error:
-                attempt += 1
                 if str(error) != self._log_error:
                     _logger.warning("nothing is acknowledged while the log refuses: %s", error)
                 self._log_error = str(error)
-                if self._stopping.wait(min(delay_s(attempt, 0.5), self._settings.retry_s)):
+                if self._stopping.wait(backoff.next_s()):
                     return False
                 continue
             self._log_error = ""

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.growing import Growing
+from models.masked import masked_mean
 
 __all__ = ["Drift", "Drifted", "PageHinkley"]
 
@@ -171,9 +172,7 @@ class Drift:
         rows = np.array([*(self._zones[i] for i in indices.tolist()), self._sites[site]], np.int64)
         x = np.concatenate([values[:, self._columns], np.abs(errors)], axis=1).astype(np.float64)
         x = np.where(np.isfinite(x), x, np.nan)
-        there = np.isfinite(x).sum(axis=0)
-        pooled = np.where(there > 0, np.nansum(x, axis=0) / np.maximum(there, 1), np.nan)
-        x = np.concatenate([x, pooled[None]])
+        x = np.concatenate([x, masked_mean(x, axis=0)[None]])
         hour = step // self._an_hour
         over = np.flatnonzero((self._rows["hour"][rows] >= 0) & (self._rows["hour"][rows] < hour))
         found = self._close(site, np.append(indices, -1)[over], rows[over]) if len(over) else []

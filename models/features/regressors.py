@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from models.features.inputs import targets_of
 from models.growing import Growing
+from models.masked import masked_mean
 from models.spec import ForecastSpec
 
 __all__ = ["Features", "feature_channels"]
@@ -215,7 +216,7 @@ class Features:
         s["profile"][indices, day_bin] = np.where(known, moved, usual)
         seen = known & np.isfinite(deviation)
         count = seen.sum(axis=0)
-        mean = np.where(seen, np.abs(deviation), 0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
+        mean = masked_mean(np.where(seen, np.abs(deviation), np.nan), axis=0, dtype=np.float64)
         self._seen += count
         slowest = count / (len(indices) * SCALE_DAYS * self._day)
         share = np.maximum(count / np.maximum(self._seen, 1), slowest)

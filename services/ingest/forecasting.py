@@ -16,6 +16,7 @@ from models.online.forecaster import Basis
 from models.spec import ForecastSpec
 from services.ingest.rings import Rings
 from services.messages import ForecastRequest, ZoneForecast
+from services.observe.duration import in_words
 from services.store.rows import SiteStep
 
 __all__ = ["STALE_AFTER_S", "Origin", "build_request", "degraded_reasons", "zone_forecasts"]
@@ -109,7 +110,7 @@ def degraded_reasons(spec: ForecastSpec, ages_s: F32) -> list[str]:
         if math.isnan(age_s):
             reasons.append(f"{channel}: no reading yet")
         elif age_s > limit_s:
-            reasons.append(f"{channel}: last reading {age_s / 60:.0f} min before the origin")
+            reasons.append(f"{channel}: last reading {in_words(age_s)} before the origin")
     return reasons
 
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from edge.timing import Backoff
+
 __all__ = ["ChildProcess"]
 
 FIRST_DELAY_S = 0.2
@@ -82,7 +84,7 @@ class ChildProcess:
             )
 
     def _watch(self) -> None:
-        delay_s = FIRST_DELAY_S
+        backoff = Backoff(FIRST_DELAY_S, LONGEST_DELAY_S)
         try:
             self._process = self._spawn()
         except OSError as error:
@@ -94,11 +96,10 @@ class ChildProcess:
             try:
                 self.last_exit = self._process.wait(HEALTHY_AFTER_S)
             except subprocess.TimeoutExpired:
-                delay_s = FIRST_DELAY_S
+                backoff.reset()
                 continue
-            if self._stopping.wait(delay_s):
+            if self._stopping.wait(backoff.next_s()):
                 return
-            delay_s = min(delay_s * 2, LONGEST_DELAY_S)
             with self._starting:
                 if self._stopping.is_set():
                     return

@@ -19,6 +19,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from edge.timing import Backoff
 from models.spec import QUANTILES, ForecastSpec, Place
 from services.errors import ArtefactError, HothouseError
 from services.messages import ASK_AGAIN, F32, I64, ONLINE_VERSION, Champion, ForecastReply, ForecastRequest
@@ -79,7 +80,7 @@ class Forecaster:
         self._error = ""
         self._clock_s = clock_s
         self._prepare_imports: Callable[[], None] | None = prepare
-        self._retry_s = self._pause_s = 0.0
+        self._retry_s, self._backoff = 0.0, Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
         self._inference = ThreadPoolExecutor(1, thread_name_prefix="inference")
         self._follower: asyncio.Task[None] | None = None
 
@@ -130,7 +131,7 @@ class Forecaster:
         is_new = champion["generation"] != self._generation
         before = "" if is_new else self._error
         if is_new:
-            self._pause_s = FIRST_RETRY_S
+            self._backoff.reset()
         if is_new or (before and self._clock_s() >= self._retry_s):
             self._error = await self._swap(champion)
             self._generation = champion["generation"]
@@ -150,8 +151,7 @@ class Forecaster:
                 model = await asyncio.to_thread(self._prepare, champion["folder"])
         except Exception as error:  # a bad artefact of any kind must not end the replica
             _log.warning("champion %s cannot be served", champion["version"], exc_info=True)
-            self._retry_s = self._clock_s() + self._pause_s
-            self._pause_s = min(self._pause_s * 2, LONGEST_RETRY_S)
+            self._retry_s = self._clock_s() + self._backoff.next_s()
             return error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
         self._serving = (champion["version"], model)
         return ""

@@ -107,7 +107,7 @@ def test_stopping_with_a_full_log_acknowledges_nothing(monkeypatch: pytest.Monke
     """A gateway that is stopped while its log is full leaves at once, however long it would have waited before it
     tries again; the broker keeps what it had sent.
     """
-    monkeypatch.setattr(loop, "delay_s", lambda attempt, jitter: FOR_EVER_S)
+    monkeypatch.setattr(loop, "_FIRST_RETRY_S", FOR_EVER_S)
     log, client = MemoryLog(capacity=0), Client()
     gateway = _gateway(log, retry_s=FOR_EVER_S)
     with running_gateway(gateway):
