@@ -59,6 +59,11 @@ class ForecastQueue:
         self._refresh = False
         self._with_rows = False  # whether a network served when it was last asked
 
+    @property
+    def waits(self) -> bool:
+        """Whether a step waits for its forecast."""
+        return self._in_flight is not None or bool(self._pending)
+
     def add(self, origins: Sequence[Origin]) -> None:
         """Origins that have just closed, the oldest first."""
         waiting: dict[str, list[Origin]] = {}
