@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 KINDS: dict[str, type[Contract]] = {"allow_list": AllowList, "layers": LayersContract}
 PACKAGES = ("edge", "models", "services")
 READS_ENVIRONMENT = {
-    "services/config/settings.py": "the one place that reads settings",
+    "edge/config/settings.py": "the one place that reads settings: the gateway's, and services.config's through it",
     "services/runtime.py": "sets the switches that Ray reads once, and puts back what was there",
     "services/learn/registry.py": "switches MLflow's telemetry off where the user did not say otherwise",
     "services/learn/tuning.py": "switches off files of Ray Tune that nobody reads",

@@ -18,7 +18,7 @@ import pytest
 
 from edge.broker import LocalBroker
 from edge.clock import ReplayedClock, WallClock
-from edge.gateway import Gateway, GatewaySettings
+from edge.gateway import Gateway, GatewayOptions
 from edge.intake import Intake, Message
 from edge.kafka_log import KafkaLog
 from edge.log import Log, LogError, MemoryLog, NewRecord, Record, SqliteLog, partition_of
@@ -345,7 +345,7 @@ def test_an_outage_of_a_real_broker_leaves_no_trace(tmp_path: Path) -> None:
 @contextmanager
 def gateway_at(broker: LocalBroker, log: Log) -> Iterator[Gateway]:
     """A central gateway, connected."""
-    gateway = Gateway(GatewaySettings(broker=broker.address, client_id="test-central"), log, WallClock())
+    gateway = Gateway(GatewayOptions(broker=broker.address, client_id="test-central"), log, WallClock())
     with running(gateway):
         until(lambda: gateway.status().connected)
         yield gateway

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from edge.clock import ReplayedClock
 from edge.envelope import UNKNOWN_SITE
-from edge.gateway import Gateway, GatewaySettings
+from edge.gateway import Gateway, GatewayOptions
 from edge.intake import Intake, Message
 from edge.log import MemoryLog, NewRecord
 from edge.mqtt import MqttAddress
@@ -30,7 +30,7 @@ def refusals(records: list[NewRecord]) -> list[Refusal]:
 def gateway(topics: str | None = None, share: str = "") -> Gateway:
     """A gateway that is not connected."""
     said = {} if topics is None else {"topics": topics}
-    settings = GatewaySettings(broker=MqttAddress(port=1), share=share, **said)
+    settings = GatewayOptions(broker=MqttAddress(port=1), share=share, **said)
     return Gateway(settings, MemoryLog(), ReplayedClock(NOW))
 
 
