@@ -24,8 +24,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from models.features import Inputs, build_inputs
-from models.network import QuantileNetwork
+from models.features.inputs import Inputs, build_inputs
+from models.network.quantile import QuantileNetwork
 from models.spec import QUANTILES, ForecastSpec, Place
 
 __all__ = [
@@ -69,7 +69,7 @@ class Model:
     golden: tuple[Inputs, F32]
 
     def predict(self, values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32) -> F32:
-        """Forecast from rows: arguments as of :func:`models.features.build_inputs`; ``-> [N, H, M, Q]``."""
+        """Forecast from rows: arguments as of :func:`models.features.inputs.build_inputs`; ``-> [N, H, M, Q]``."""
         return self.network.predict(build_inputs(values, origin_ms, places, baseline, self.spec))
 
     def verify_golden(self, tolerance: float = GOLDEN_TOLERANCE) -> None:

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from edge.config import EdgeSettings, child_environment
-from edge.mqtt import MqttAddress
+from edge.mqtt.connection import MqttAddress
 
 __all__ = ["GATEWAY", "broker_settings", "gateway_environment"]
 

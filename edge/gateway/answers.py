@@ -6,7 +6,7 @@ once after a restart. So one topic gets one answer in a while, and all together 
 
 from __future__ import annotations
 
-from edge.decoder import Answer
+from edge.wire.decoder import Answer
 
 __all__ = ["EVERY_S", "MOST", "AnswerLimit"]
 

@@ -25,16 +25,16 @@ from edge.gateway.decoders import load_decoders
 from edge.gateway.loop import Gateway
 from edge.gateway.metrics import MetricsServer
 from edge.gateway.settings import GatewayOptions
+from edge.gateway.uplink.forward import Uplink
+from edge.gateway.uplink.open import mqtt_address, open_target
 from edge.lifeline import when_stdin_ends
-from edge.log_contract import Log, LogError
-from edge.mqtt import MqttAddress
-from edge.open_log import is_kafka, open_log
-from edge.open_uplink import mqtt_address, open_target
-from edge.sqlite_log import SqliteLog
-from edge.uplink import Uplink
+from edge.log.contract import Log, LogError
+from edge.log.open import is_kafka, open_log
+from edge.log.sqlite import SqliteLog
+from edge.mqtt.connection import MqttAddress
 
 if TYPE_CHECKING:
-    from edge.kafka_address import KafkaAddress
+    from edge.log.kafka.address import KafkaAddress
 
 __all__ = ["FORMER_OPTIONS", "main"]
 
@@ -147,7 +147,7 @@ def _direct(settings: EdgeSettings) -> KafkaAddress | None:
     kafka = settings.kafka
     if settings.log.kind != "kafka" or not kafka.direct_topic:
         return None
-    from edge.kafka_address import kafka_address  # the bare install has no Kafka client
+    from edge.log.kafka.address import kafka_address  # the bare install has no Kafka client
 
     address = kafka_address(log_address(settings), **kafka_options(settings))
     return replace(address, topic=kafka.direct_topic, group=f"{settings.mqtt.client_id}-direct")

@@ -14,9 +14,9 @@ from itertools import groupby
 
 import msgspec
 
-from edge.decoder import Answer, Decoder, HothouseDecoder, Taken
-from edge.envelope import UNKNOWN_SITE
-from edge.reading import Refusal, Sample, decode, encode_message, is_name, sample_topic
+from edge.wire.decoder import Answer, Decoder, HothouseDecoder, Taken
+from edge.wire.envelope import UNKNOWN_SITE
+from edge.wire.reading import Refusal, Sample, decode, encode_message, is_name, sample_topic
 
 __all__ = ["GROUP", "CheckedDecoder", "DecoderError", "load_decoders"]
 

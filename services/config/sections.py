@@ -11,7 +11,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from edge.config import Section
-from edge.reading import VOCABULARY, is_name
+from edge.wire.reading import VOCABULARY, is_name
 
 __all__ = [
     "ApiSettings", "ClientSettings", "ForecastSettings", "InfluxSettings", "LearnSettings", "RaySettings",

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from models.spec import ForecastSpec
-from models.trees import Forest
+from models.trees.forest import Forest
 from services.errors import ArtefactError
 from services.store.files import sync_folder
 from services.store.parquet import names

@@ -17,10 +17,11 @@ import msgspec
 import pytest
 from paho.mqtt import client as paho
 
-from edge.log import SqliteLog, partition_of
-from edge.mqtt import MqttAddress, new_client, open_connection
-from edge.reading import Refusal
-from edge.samples import decode_samples
+from edge.log import partition_of
+from edge.log.sqlite import SqliteLog
+from edge.mqtt.connection import MqttAddress, new_client, open_connection
+from edge.wire.reading import Refusal
+from edge.wire.samples import decode_samples
 from tests.broker.conftest import ROOT, GatewayProcess, device, local_broker
 from tests.ci.record import balance
 from tests.gateways import GATEWAY, gateway_environment

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from models.spec import ForecastSpec
-from models.trees import Forest
-from services.learn.trees import _fit, _forest
+from models.trees.forest import Forest
+from services.learn.trees.grower import _fit, _forest
 
 __all__ = ["small_forest"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from edge.config import EdgeSettings, SettingsError, gateway_settings, stray_variables
 from edge.config import settings as edge_settings
-from services.cli.settings_view import commented_toml, list_settings, unknown_variables
+from services.cli.setup.settings_view import commented_toml, list_settings, unknown_variables
 from services.config import MqttSettings, Settings, child_environment, load_settings
 from services.errors import ConfigError
 
