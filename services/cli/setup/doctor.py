@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from edge.gateway.decoders import DecoderError, load_decoders
 from services.cli.base import CLUSTER_MODULES
 from services.cli.setup.check import Check, State
 from services.cli.setup.doctor_servers import (
@@ -132,6 +131,8 @@ def _decoders(settings: Settings) -> Check | None:
     names = settings.gateway.decoders
     if not names or settings.mqtt.gateway == "elsewhere":
         return None
+    from edge.gateway.decoders import DecoderError, load_decoders  # `hothouse --help` must not pay for the gateway
+
     try:
         load_decoders(names)
     except DecoderError as error:
