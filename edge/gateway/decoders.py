@@ -14,7 +14,7 @@ from itertools import groupby
 
 import msgspec
 
-from edge.wire.decoder import Answer, Decoder, HothouseDecoder, Taken
+from edge.wire.decoder import MAX_DOCUMENT_BYTES, Answer, Decoder, HothouseDecoder, Taken
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.reading import Refusal, Sample, decode, encode_message, is_name, sample_topic
 
@@ -114,9 +114,11 @@ def _checked(taken: Taken, topic: str, payload: bytes, receive_ms: int) -> Taken
     samples = list[Sample]()
     refusals = _REFUSALS.decode(msgspec.msgpack.encode(taken.refusals))
     answers = _ANSWERS.decode(msgspec.msgpack.encode(taken.answers))
-    wrong = [answer.topic for answer in answers if not _may_publish(answer.topic)]
-    if wrong:
-        raise TypeError(f"it answers on {wrong[0]!r}, where nothing can be published")
+    for answer in answers:
+        if not _may_publish(answer.topic):
+            raise TypeError(f"it answers on {answer.topic!r}, where nothing can be published")
+        if len(answer.payload) > MAX_DOCUMENT_BYTES:
+            raise TypeError(f"it answers with {len(answer.payload)} bytes, at most {MAX_DOCUMENT_BYTES}")
     for (zone, device, _), group in groupby(taken.samples, lambda s: (s.zone, s.device, s.boot)):
         decoded = decode(sample_topic(taken.site, zone, device), encode_message(list(group)), receive_ms)
         samples += decoded.samples

@@ -19,7 +19,7 @@ from edge.wire.reading import Refusal, Sample, decode, parse_topic
 __all__ = ["MAX_DOCUMENT_BYTES", "Answer", "Decoder", "HothouseDecoder", "Taken"]
 
 MAX_DOCUMENT_BYTES = 64 * 1024
-"""A plan or an event may be this long."""
+"""A plan, an event or an answer may be this long."""
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -172,6 +172,7 @@ def raising(error: BaseException) -> Callable[[], Taken]:
         (lambda: Taken("demo", refusals=[Refusal(5, "t", "d")]), "malformed", "Expected `str`"),
         (lambda: Taken("demo", answers=[Answer("plant/+")]), "decoder_failed", "'plant/+', where nothing can"),
         (lambda: Taken("demo", answers=[Answer("")]), "decoder_failed", "where nothing can be published"),
+        (lambda: Taken("demo", answers=[Answer("t", b"x" * 65_537)]), "decoder_failed", "65537 bytes, at most 65536"),
         (lambda: Taken("demo", answers=[Answer("t", b"", 2)]), "malformed", "enum"),
         (lambda: Taken("demo", record=NewRecord("demo", "tick", NOW, b"")), "decoder_failed", "no records"),
     ],
