@@ -76,6 +76,7 @@ CASES = [
     ("services.ingest.shard", "edge.recordings.recording", "services: "),
     ("services.ingest.shard", "edge.log.sqlite", "services: "),
     ("services.serve.view", "edge.gateway.loop", "services: "),
+    ("services.serve.view", "edge.config", "services: "),
     ("services.runtime.ray_runtime", "tests.patience", "services: "),
     ("services.made_tomorrow.part", "edge.mqtt.connection", "services: "),
     ("services.backtest.rows", "edge.simulator.publisher", "backtest: "),
