@@ -17,7 +17,7 @@ from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, decode_clock
 from edge.gateway.other_topics import PRESENCE, OtherTopics
 from edge.log.contract import NewRecord
 from edge.wire.change import site_retirement
-from edge.wire.decoder import Decoder, HothouseDecoder
+from edge.wire.decoder import Answer, Decoder, HothouseDecoder
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.reading import Refusal, Sample
 from edge.wire.samples import encode_samples
@@ -75,6 +75,7 @@ class Intake:
         self._samples: dict[str, list[Sample]] = {}
         self._refusals: dict[str, list[Refusal]] = {}
         self._records: list[NewRecord] = []
+        self._answers: list[Answer] = []
         self._others = OtherTopics()
 
     def take(self, messages: Iterable[Message] = ()) -> list[NewRecord]:
@@ -93,6 +94,11 @@ class Intake:
         self._tick_sites()
         records, self._records = self._records, []
         return records
+
+    def answers(self) -> list[Answer]:
+        """What decoders answer to the messages that were taken since the last call."""
+        answers, self._answers = self._answers, []
+        return answers
 
     def _turn(self, clock: ReplayedClock, message: Message) -> None:
         try:
@@ -124,6 +130,7 @@ class Intake:
         if decoder is None:
             return self._count_other(message)
         taken = decoder.take(message.topic, message.payload, self._now_ms)
+        self._answers += taken.answers
         if taken.samples:
             self._sites.setdefault(taken.site, 0)
             self._samples.setdefault(taken.site, []).extend(taken.samples)

@@ -21,6 +21,8 @@ METRICS = {
     "refused": ("counter", "Samples and messages refused."),
     "relayed": ("counter", "Records taken from other gateways."),
     "other_topics": ("counter", "Messages on topics that nothing reads, each refused."),
+    "answered": ("counter", "Answers of decoders that went out to devices."),
+    "unanswered": ("counter", "Answers of decoders that did not go out: another just had, or the broker was away."),
     "records": ("counter", "Records appended durably."),
     "queued": ("gauge", "Messages that wait for the log."),
     "dropped_qos0": ("counter", "Messages of quality 0 dropped because too many waited."),

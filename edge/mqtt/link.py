@@ -96,6 +96,16 @@ class Link:
             self._say(OFFLINE)
         self._drop()
 
+    def publish(self, topic: str, payload: bytes, qos: int) -> bool:
+        """Send a message, from any thread, and wait for nothing; ``False`` where there is no connection to send it on.
+
+        It is lost where the connection ends before the broker has it.
+        """
+        client = self._client
+        if client is None or not self.connected:
+            return False
+        return client.publish(topic, payload, qos).rc == paho.MQTT_ERR_SUCCESS
+
     def _connect(self) -> None:
         self._lost.clear()
         will = (self._presence_topic, OFFLINE) if self._presence_topic else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,14 +25,18 @@ class ChildProcess:
     wait for ever for a lock that another thread held.
 
     A child that ran at least ``HEALTHY_AFTER_S`` is restarted at once-ish; one that keeps dying waits twice as long
-    each time, up to ``LONGEST_DELAY_S``. ``restarts`` counts how often it was started again.
+    each time, up to ``LONGEST_DELAY_S``. ``restarts`` counts how often it was started again. ``environment`` is the
+    child's, ours where it is not given.
     """
 
-    def __init__(self, name: str, command: Sequence[str], log_file: Path) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], log_file: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
         self.restarts = 0
         self.last_exit: int | None = None
         self._command = list(command)
+        self._environment = environment
         self._log_file = log_file
         self._stopping = threading.Event()
         self._started = threading.Event()
@@ -80,8 +84,9 @@ class ChildProcess:
         with self._log_file.open("ab") as output:
             # A session of its own: Ctrl-C on the terminal reaches us only, and we stop the parts in order.
             return subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
-            )
+                self._command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True,
+                env=self._environment,
+            )  # fmt: skip
 
     def _watch(self) -> None:
         backoff = Backoff(FIRST_DELAY_S, LONGEST_DELAY_S)
