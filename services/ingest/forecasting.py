@@ -81,6 +81,8 @@ def zone_forecasts(spec: ForecastSpec, origin: SiteStep, version: str, quantiles
     all is left out.
     """
     targets_now = targets_of(origin.values, spec)
+    times = [origin.end_ms + horizon * 60_000 for horizon in spec.horizons_min]
+    at = [(horizon, ms, _iso(ms)) for horizon, ms in zip(spec.horizons_min, times, strict=True)]
     published = []
     for z, zone in enumerate(origin.zones):
         now = dict(zip(spec.channels, map(_number, origin.values[z].tolist()), strict=True))
@@ -92,8 +94,7 @@ def zone_forecasts(spec: ForecastSpec, origin: SiteStep, version: str, quantiles
                 degraded=[*degraded_reasons(spec, origin.ages_s[z]), *(origin.faults[z] if origin.faults else ())],
                 freshness_s=dict(zip(spec.channels, map(_number, origin.ages_s[z].tolist()), strict=True)),
                 forecasts={
-                    target: [_point(origin.end_ms, horizon, quantiles[z, h, m].tolist())
-                             for h, horizon in enumerate(spec.horizons_min)]
+                    target: [_point(*when, *said) for when, said in zip(at, quantiles[z, :, m].tolist(), strict=True)]
                     for m, target in enumerate(spec.targets) if np.isfinite(quantiles[z, :, m]).all()
                 },
             )
@@ -118,10 +119,11 @@ def _inputs_of(target: str, spec: ForecastSpec) -> tuple[str, ...]:
     return (target,) if target in spec.channels else ("air_temp_c", "rh_pct")  # vpd_kpa is computed from these
 
 
-def _point(origin_ms: int, horizon_min: int, quantiles: Sequence[float]) -> dict[str, Any]:
-    time_ms = origin_ms + horizon_min * 60_000
-    p10, p50, p90 = (_number(value) for value in quantiles)
-    return {"horizon_min": horizon_min, "time_ms": time_ms, "time": _iso(time_ms), "p10": p10, "p50": p50, "p90": p90}
+def _point(horizon_min: int, time_ms: int, time: str, p10: float, p50: float, p90: float) -> dict[str, Any]:
+    return {
+        "horizon_min": horizon_min, "time_ms": time_ms, "time": time,
+        "p10": _number(p10), "p50": _number(p50), "p90": _number(p90),
+    }  # fmt: skip
 
 
 def _number(value: float) -> float | None:

@@ -177,6 +177,16 @@ class Shard:
                 self._board.put_stats(self._stats())
             return busy
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last round left something to read or to grow at once."""
+        return self._behind or bool(self._growing)
+
+    @property
+    def awaits_forecasts(self) -> bool:
+        """Whether rows that have closed wait for their forecasts."""
+        return self._queue.waits
+
     def flush(self) -> dict[int, int]:
         """Make the history complete up to what was read; the offset reached in each partition."""
         with self._round:
