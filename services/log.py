@@ -7,7 +7,7 @@ from typing import Any
 from edge import config
 from edge.config import SettingsError, log_address
 from edge.log import Log
-from edge.log.open import open_log
+from edge.log.open_log import open_log
 from services.config import Settings
 from services.errors import ConfigError
 

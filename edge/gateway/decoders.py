@@ -14,7 +14,7 @@ from itertools import groupby
 
 import msgspec
 
-from edge.wire.decoder import MAX_DOCUMENT_BYTES, Answer, Decoder, HothouseDecoder, Taken
+from edge.wire.decoder import MAX_DOCUMENT_BYTES, Answer, DecodedMessage, Decoder, HothouseDecoder
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.reading import Refusal, Sample, decode, encode_message, is_name, sample_topic
 
@@ -44,7 +44,7 @@ class CheckedDecoder:
         self._decoder = decoder
         self._last_error = ""
 
-    def take(self, topic: str, payload: bytes, receive_ms: int) -> Taken:
+    def take(self, topic: str, payload: bytes, receive_ms: int) -> DecodedMessage:
         """Check one message; never raises."""
         try:
             return _checked(self._decoder.take(topic, payload, receive_ms), topic, payload, receive_ms)
@@ -107,8 +107,8 @@ def _package(entry: EntryPoint) -> str:
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "a package without a name"
 
 
-def _checked(taken: Taken, topic: str, payload: bytes, receive_ms: int) -> Taken:
-    """The same with samples as if their devices had sent them in our own format; raises where it is no ``Taken``."""
+def _checked(taken: DecodedMessage, topic: str, payload: bytes, receive_ms: int) -> DecodedMessage:
+    """The same with samples as if their devices had sent them in our own format; raises where it is no ``DecodedMessage``."""
     if taken.record is not None:
         raise TypeError("a package's decoder gives samples, refusals and answers, no records")
     samples = list[Sample]()
@@ -124,11 +124,11 @@ def _checked(taken: Taken, topic: str, payload: bytes, receive_ms: int) -> Taken
         samples += decoded.samples
         refusals += [msgspec.structs.replace(each, topic=topic, payload=payload) for each in decoded.refusals]
     site = taken.site if is_name(taken.site) else UNKNOWN_SITE
-    return Taken(site, samples, [_short(each) for each in refusals], answers=answers)
+    return DecodedMessage(site, samples, [_short(each) for each in refusals], answers=answers)
 
 
-def _refused(reason: str, topic: str, payload: bytes, detail: str) -> Taken:
-    return Taken(UNKNOWN_SITE, refusals=[Refusal(reason, topic[:256], detail, payload[:1024])])
+def _refused(reason: str, topic: str, payload: bytes, detail: str) -> DecodedMessage:
+    return DecodedMessage(UNKNOWN_SITE, refusals=[Refusal(reason, topic[:256], detail, payload[:1024])])
 
 
 def _may_publish(topic: str) -> bool:

@@ -14,11 +14,11 @@ from edge.clock import ReplayedClock
 from edge.gateway import Gateway, GatewayOptions
 from edge.gateway.answers import EVERY_S, MOST, AnswerLimit
 from edge.gateway.decoders import CheckedDecoder, DecoderError, load_decoders
-from edge.gateway.intake import Intake, Message
+from edge.gateway.record_builder import Message, RecordBuilder
 from edge.log import NewRecord
 from edge.log.memory import MemoryLog
 from edge.mqtt.connection import MqttAddress
-from edge.wire.decoder import Answer, HothouseDecoder, Taken
+from edge.wire.decoder import Answer, DecodedMessage, HothouseDecoder
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.reading import Refusal, Sample
 from tests.patience import until
@@ -106,10 +106,10 @@ class Scripted:
 
     prefix = "plant/"
 
-    def __init__(self, say: Callable[[], Taken]) -> None:
+    def __init__(self, say: Callable[[], DecodedMessage]) -> None:
         self.say = say
 
-    def take(self, topic: str, payload: bytes, receive_ms: int) -> Taken:
+    def take(self, topic: str, payload: bytes, receive_ms: int) -> DecodedMessage:
         """What the test says."""
         return self.say()
 
@@ -122,7 +122,7 @@ def sample(**changes: object) -> Sample:
     return Sample(**{**given, **changes})  # type: ignore[arg-type]
 
 
-def checked(say: Callable[[], Taken]) -> Taken:
+def checked(say: Callable[[], DecodedMessage]) -> DecodedMessage:
     """What a gateway takes from a decoder's word."""
     return CheckedDecoder("scripted", Scripted(say)).take("plant/x", b"?" * 2000, NOW)
 
@@ -142,7 +142,7 @@ def checked(say: Callable[[], Taken]) -> Taken:
 )
 def test_what_a_decoder_says_is_checked_as_what_a_device_says(wrong: Sample, reason: str) -> None:
     """A sample that would be refused in our own format is refused, under its own topic; good ones beside it pass."""
-    taken = checked(lambda: Taken("demo", [sample(device="good"), wrong]))
+    taken = checked(lambda: DecodedMessage("demo", [sample(device="good"), wrong]))
     assert [each.device for each in taken.samples] == ["good"]
     (refusal,) = taken.refusals
     assert (refusal.reason, refusal.topic, refusal.payload) == (reason, "plant/x", b"?" * 1024)
@@ -151,13 +151,13 @@ def test_what_a_decoder_says_is_checked_as_what_a_device_says(wrong: Sample, rea
 def test_samples_of_a_decoder_stay_as_they_are() -> None:
     """Devices, boots, numbers, times and values come through the check unchanged, in their order."""
     given = [sample(seq=n, device=device, values={"rh_pct": 0.1 + n}) for n in range(3) for device in ("a", "b")]
-    assert checked(lambda: Taken("demo", given)) == Taken("demo", given)
+    assert checked(lambda: DecodedMessage("demo", given)) == DecodedMessage("demo", given)
 
 
-def raising(error: BaseException) -> Callable[[], Taken]:
+def raising(error: BaseException) -> Callable[[], DecodedMessage]:
     """A decoder that fails."""
 
-    def fail() -> Taken:
+    def fail() -> DecodedMessage:
         raise error
 
     return fail
@@ -169,16 +169,20 @@ def raising(error: BaseException) -> Callable[[], Taken]:
         (raising(ValueError("no number")), "malformed", "no number"),
         (raising(KeyError("birth")), "decoder_failed", "the decoder scripted failed: KeyError: 'birth'"),
         (lambda: None, "decoder_failed", "AttributeError"),
-        (lambda: Taken("demo", refusals=[Refusal(5, "t", "d")]), "malformed", "Expected `str`"),
-        (lambda: Taken("demo", answers=[Answer("plant/+")]), "decoder_failed", "'plant/+', where nothing can"),
-        (lambda: Taken("demo", answers=[Answer("")]), "decoder_failed", "where nothing can be published"),
-        (lambda: Taken("demo", answers=[Answer("t", b"x" * 65_537)]), "decoder_failed", "65537 bytes, at most 65536"),
-        (lambda: Taken("demo", answers=[Answer("t", b"", 2)]), "malformed", "enum"),
-        (lambda: Taken("demo", record=NewRecord("demo", "tick", NOW, b"")), "decoder_failed", "no records"),
+        (lambda: DecodedMessage("demo", refusals=[Refusal(5, "t", "d")]), "malformed", "Expected `str`"),
+        (lambda: DecodedMessage("demo", answers=[Answer("plant/+")]), "decoder_failed", "'plant/+', where nothing can"),
+        (lambda: DecodedMessage("demo", answers=[Answer("")]), "decoder_failed", "where nothing can be published"),
+        (
+            lambda: DecodedMessage("demo", answers=[Answer("t", b"x" * 65_537)]),
+            "decoder_failed",
+            "65537 bytes, at most 65536",
+        ),
+        (lambda: DecodedMessage("demo", answers=[Answer("t", b"", 2)]), "malformed", "enum"),
+        (lambda: DecodedMessage("demo", record=NewRecord("demo", "tick", NOW, b"")), "decoder_failed", "no records"),
     ],
 )
 def test_a_decoder_that_fails_costs_one_message(
-    say: Callable[[], Taken], reason: str, said: str, caplog: pytest.LogCaptureFixture
+    say: Callable[[], DecodedMessage], reason: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The message is refused with the reason and its payload, nothing is raised; a defect is logged once."""
     decoder = CheckedDecoder("scripted", Scripted(say))
@@ -194,22 +198,22 @@ def test_a_decoder_that_fails_costs_one_message(
 
 def test_a_site_that_is_no_name_becomes_no_site_of_the_log() -> None:
     """Its samples and refusals are those of nobody."""
-    taken = checked(lambda: Taken("a/b", [sample()], [Refusal("malformed", "t", "d")]))
+    taken = checked(lambda: DecodedMessage("a/b", [sample()], [Refusal("malformed", "t", "d")]))
     assert (taken.site, taken.samples) == (UNKNOWN_SITE, [])
     assert [refusal.reason for refusal in taken.refusals] == ["malformed", "unknown_topic"]
 
 
 def asking(topic: str = "plant/ask") -> CheckedDecoder:
     """A decoder that has a question at each message."""
-    return CheckedDecoder("asking", Scripted(lambda: Taken("demo", answers=[Answer(topic, b"who?", 1)])))
+    return CheckedDecoder("asking", Scripted(lambda: DecodedMessage("demo", answers=[Answer(topic, b"who?", 1)])))
 
 
-def test_the_intake_hands_answers_over_once() -> None:
+def test_the_builder_hands_answers_over_once() -> None:
     """In the order of the messages, and no more with the next batch."""
-    intake = Intake(ReplayedClock(NOW), 300_000, decoders=[HothouseDecoder(), asking()])
-    assert intake.take([Message("plant/a", b""), Message("plant/b", b"")]) == []
-    assert intake.answers() == [Answer("plant/ask", b"who?", 1)] * 2
-    assert intake.answers() == []
+    builder = RecordBuilder(ReplayedClock(NOW), 300_000, decoders=[HothouseDecoder(), asking()])
+    assert builder.take([Message("plant/a", b""), Message("plant/b", b"")]) == []
+    assert builder.answers() == [Answer("plant/ask", b"who?", 1)] * 2
+    assert builder.answers() == []
 
 
 def test_of_one_topic_and_of_all_only_so_many_answers_go_out() -> None:
