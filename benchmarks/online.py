@@ -20,10 +20,10 @@ from river import linear_model
 from threadpoolctl import threadpool_limits
 
 from edge.wire.reading import VOCABULARY
-from models.online.forecaster import OnlineForecaster
+from models.online.online_forecaster import OnlineForecaster
 from models.spec import ForecastSpec
 from models.trees.forest import LEAVES, Forest
-from services.learn.trees.grower import LONGEST_MS, OPTIONS
+from services.learn.trees.tree_grower import LONGEST_MS, OPTIONS
 
 BUDGET_MS, BUDGET_KB = 100.0, 130.0
 

@@ -185,7 +185,7 @@ class System:
         with deferred_interrupts():
             import ray.serve  # noqa: F401 - it reads its switches when it is imported: RayRuntime has set them
 
-            from services.learn.loop.actor import start_retrainer
+            from services.learn.loop.retrainer_actor import start_retrainer
             from services.serve.deployment import start_actors, start_serving
 
         settings = self.settings
@@ -203,16 +203,16 @@ class System:
         self._parts.callback(_stop_all, [retrainer], RETRAINER_STOP_S)
 
     def _report(self) -> None:
-        """Show on the board, which may have been restarted, what no actor shows: the ingress and the gateway."""
+        """Show on the live state, which may have been restarted, what no actor shows: the ingress and the gateway."""
         error = self._retirements.error if self._retirements is not None else ""
-        self._serving.board.put_stats.remote("runtime", {**self._ingress, "error": error})
+        self._serving.live_state.put_stats.remote("runtime", {**self._ingress, "error": error})
         if self.gateway is None:
             return
         status = self.gateway_status
         age_s = time.time() - status.get("updated_ms", 0) / 1000
         error = _gateway_problem(status, age_s, self.gateway)
         figures = {**status, "pid": self.gateway.pid, "restarts": self.gateway.restarts, "error": error}
-        self._serving.board.put_stats.remote("gateway", figures)
+        self._serving.live_state.put_stats.remote("gateway", figures)
 
     def _silent(self) -> list[SilentZone]:
         import ray
@@ -261,7 +261,7 @@ class System:
 def _start_shards(settings: Settings) -> list[Any]:
     """The shard actors, each with its share of the partitions."""
     with deferred_interrupts():
-        from services.ingest.actor import start_shard
+        from services.ingest.shard_actor import start_shard
 
     count, partitions = settings.stream.shards, range(settings.log.partitions)
     return [start_shard(settings, index, list(partitions[index::count])) for index in range(count)]

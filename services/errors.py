@@ -7,11 +7,11 @@ Foreign errors are translated where they enter (``raise … from error``). The m
 from __future__ import annotations
 
 __all__ = [
-    "ArtefactError",
     "ConfigError",
     "HistoryError",
     "HothouseError",
     "LogError",
+    "ModelFilesError",
     "PromotionRefusedError",
     "RegistryError",
     "RegistryRefusedError",
@@ -60,7 +60,7 @@ class TrainingError(HothouseError):
     """A training run did not produce a model; the champion stays."""
 
 
-class ArtefactError(HothouseError):
+class ModelFilesError(HothouseError):
     """A model's files are missing, corrupt or do not reproduce their golden output."""
 
 

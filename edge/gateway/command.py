@@ -16,12 +16,12 @@ from edge.gateway.loop import Gateway
 from edge.gateway.metrics import MetricsServer
 from edge.gateway.settings import GatewaySettings
 from edge.gateway.uplink.forward import Uplink
-from edge.gateway.uplink.open import mqtt_address, open_target
-from edge.lifeline import when_stdin_ends
+from edge.gateway.uplink.open_uplink import mqtt_address, open_target
 from edge.log.contract import Log, LogError
-from edge.log.open import is_kafka, open_log
+from edge.log.open_log import is_kafka, open_log
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.connection import MqttAddress
+from edge.parent_watch import when_stdin_ends
 
 if TYPE_CHECKING:
     from edge.log.kafka.address import KafkaAddress

@@ -16,9 +16,9 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.structs import OffsetAndMetadata
 
-from edge.gateway.intake import Message
+from edge.gateway.record_builder import Message
 from edge.log.kafka.address import KafkaAddress
-from edge.mqtt.link import delay_s
+from edge.mqtt.subscription import delay_s
 
 __all__ = ["KafkaSource"]
 

@@ -1,8 +1,8 @@
 """Step 2 of the way of a reading: from the broker into the log, acknowledged after the append is durable.
 
 The network thread puts messages into a queue; the writer thread drains it, turns a batch into records
-(``edge.gateway.intake``), appends them with one fsync and only then acknowledges. What is not acknowledged, the broker
-sends again: after a crash between append and acknowledgement a message is in the log twice, and step 5 drops the
+(``edge.gateway.record_builder``), appends them with one fsync and only then acknowledges. What is not acknowledged, the
+broker sends again: after a crash between append and acknowledgement a message is in the log twice, and step 5 drops the
 copy by its sample id. The main thread keeps the connection and writes the status file. A site's gateway has a fourth
 thread, the uplink (``edge.gateway.uplink.forward``), that carries the log's records on.
 """
@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock
 from edge.gateway.inbox import Acknowledge, Inbox, Incoming
-from edge.gateway.intake import Intake, Message
 from edge.gateway.other_topics import PRESENCE
+from edge.gateway.record_builder import Message, RecordBuilder
 from edge.gateway.settings import GatewaySettings
 from edge.gateway.status import GatewayStatus, write_status
 from edge.gateway.uplink.forward import Uplink
 from edge.log.contract import Log, LogError, NewRecord
 from edge.log.sqlite import SqliteLog
-from edge.mqtt.link import Link, delay_s
 from edge.mqtt.subscriber import Published, Subscriber
+from edge.mqtt.subscription import Subscription, delay_s
 from edge.wire.decoder import Decoder, HothouseDecoder
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Gateway:
         self._clock = clock
         self._uplink = uplink
         self._after_append = after_append
-        self._intake = Intake(clock, settings.step_s * 1000, log.sites(), newest_ms, decoders)
+        self._builder = RecordBuilder(clock, settings.step_s * 1000, log.sites(), newest_ms, decoders)
         self._durable_ms = newest_ms or 0
         self._held: Incoming | None = None
         gather_s = settings.linger_s / _GATHERINGS
@@ -79,7 +79,7 @@ class Gateway:
         share = f"$share/{settings.share}/" if settings.share else ""
         read = [f"{decoder.prefix}#" for decoder in decoders]
         wanted = _asked_for(settings.topics, read)
-        self._link = Link(
+        self._link = Subscription(
             settings.broker,
             settings.client_id,
             [f"{share}{each}" for each in wanted],
@@ -139,11 +139,11 @@ class Gateway:
             updated_ms=time.time_ns() // 1_000_000,
             connected=self._link.connected,
             connects=self._link.connects,
-            messages=self._intake.messages,
-            samples=self._intake.samples,
-            refused=self._intake.refused,
-            relayed=self._intake.relayed,
-            other_topics=self._intake.other_topics,
+            messages=self._builder.messages,
+            samples=self._builder.samples,
+            refused=self._builder.refused,
+            relayed=self._builder.relayed,
+            other_topics=self._builder.other_topics,
             records=self._records,
             queued=len(self._inbox),
             dropped_qos0=self._dropped_qos0,
@@ -195,7 +195,7 @@ class Gateway:
                 batch = self._inbox.take(_IDLE_S)
                 if not batch and self._stopping.is_set():
                     return
-                records = self._intake.take([incoming.message for incoming in batch])
+                records = self._builder.take([incoming.message for incoming in batch])
                 if records and not self._append(records):
                     return
                 self._acknowledge(batch)

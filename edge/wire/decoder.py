@@ -11,17 +11,17 @@ from typing import Any, Protocol
 import msgspec
 
 from edge.log.contract import NewRecord, RecordKind
-from edge.wire.change import decode_change
 from edge.wire.envelope import UNKNOWN_SITE, decode_envelope, is_envelope
+from edge.wire.events import decode_change
 from edge.wire.reading import Refusal, Sample, decode, parse_topic
 
-__all__ = ["MAX_DOCUMENT_BYTES", "Decoder", "HothouseDecoder", "Taken"]
+__all__ = ["MAX_DOCUMENT_BYTES", "DecodedMessage", "Decoder", "HothouseDecoder"]
 
 MAX_DOCUMENT_BYTES = 64 * 1024
 """A plan or an event may be this long."""
 
 
-class Taken(msgspec.Struct, frozen=True):
+class DecodedMessage(msgspec.Struct, frozen=True):
     """What a message held, all of ``site``: checked samples, what was refused, or a record to append as it is."""
 
     site: str
@@ -35,7 +35,7 @@ class Decoder(Protocol):
 
     prefix: str
 
-    def take(self, topic: str, payload: bytes, receive_ms: int) -> Taken:
+    def take(self, topic: str, payload: bytes, receive_ms: int) -> DecodedMessage:
         """Check one message from outside; never raises. Every sample of it is in the answer or in a refusal."""
 
 
@@ -49,7 +49,7 @@ class HothouseDecoder:
 
     prefix = "hothouse/v1/"
 
-    def take(self, topic: str, payload: bytes, receive_ms: int) -> Taken:
+    def take(self, topic: str, payload: bytes, receive_ms: int) -> DecodedMessage:
         """Check one message; see :class:`Decoder`."""
         where = parse_topic(topic)
         if where is None and is_envelope(topic):
@@ -57,10 +57,10 @@ class HothouseDecoder:
                 record = decode_envelope(topic, payload)
             except ValueError as error:
                 return _refused("malformed", topic, payload, str(error), UNKNOWN_SITE)
-            return Taken(record.site, record=record)
+            return DecodedMessage(record.site, record=record)
         if where is None or where.kind == "sample":
             decoded = decode(topic, payload, receive_ms)
-            return Taken(where.site if where else UNKNOWN_SITE, decoded.samples, decoded.refusals)
+            return DecodedMessage(where.site if where else UNKNOWN_SITE, decoded.samples, decoded.refusals)
         if len(payload) > MAX_DOCUMENT_BYTES:
             detail = f"{len(payload)} bytes, at most {MAX_DOCUMENT_BYTES}"
             return _refused("oversized", topic, payload, detail, where.site)
@@ -71,8 +71,8 @@ class HothouseDecoder:
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
             return _refused("malformed", topic, payload, str(error), where.site)
         kind: RecordKind = "plan" if where.kind == "plan" else "event"
-        return Taken(where.site, record=NewRecord(where.site, kind, receive_ms, payload, topic))
+        return DecodedMessage(where.site, record=NewRecord(where.site, kind, receive_ms, payload, topic))
 
 
-def _refused(reason: str, topic: str, payload: bytes, detail: str, site: str) -> Taken:
-    return Taken(site, refusals=[Refusal(reason, topic[:256], detail, payload[:1024])])
+def _refused(reason: str, topic: str, payload: bytes, detail: str, site: str) -> DecodedMessage:
+    return DecodedMessage(site, refusals=[Refusal(reason, topic[:256], detail, payload[:1024])])

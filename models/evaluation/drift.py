@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.growing import Growing
+from models.zone_arrays import ZoneArrays
 
 __all__ = ["Drift", "Drifted", "PageHinkley"]
 
@@ -143,7 +143,7 @@ class Drift:
             np.where(self._is_error, ERROR_THRESHOLD, INPUT_THRESHOLD),
         )
         one = (self._s,)
-        self._rows = Growing(
+        self._rows = ZoneArrays(
             capacity,
             hour=((), np.int64, -1), sum=(one, np.float64, 0), count=(one, np.int32, 0),
             profile=((_HOURS, self._s), np.float32, np.nan), usual=(one, np.float64, np.nan),
@@ -159,7 +159,7 @@ class Drift:
         return first
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see :meth:`.ZoneArrays.prepare`."""
         self._rows.prepare(zones + len(self._sites))
 
     def update(self, site: str, indices: I64, step: int, values: F32, errors: F32) -> list[Drifted]:

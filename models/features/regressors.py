@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.inputs import targets_of
-from models.growing import Growing
 from models.spec import ForecastSpec
+from models.zone_arrays import ZoneArrays
 
 __all__ = ["Features", "feature_channels"]
 
@@ -75,7 +75,7 @@ class Features:
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         self._day = spec.steps_per_day
         width = self._targets + len(self._columns)
-        self._zones = Growing(
+        self._zones = ZoneArrays(
             capacity,
             step=((), np.int64, -1),
             held=((width,), np.float32, np.nan),
@@ -100,7 +100,7 @@ class Features:
         self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see :meth:`.ZoneArrays.prepare`."""
         self._zones.prepare(zones)
 
     def learn(
@@ -169,7 +169,7 @@ class Features:
         return common, ahead, np.concatenate([row, changed.reshape(n, -1)], axis=1), planned
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
-        """Everything that was learned (see :meth:`Growing.state_dict`)."""
+        """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
         return {**self._zones.state_dict(copy), "scale": self._scale.copy(), "seen": self._seen.copy()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:

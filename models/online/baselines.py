@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.growing import Growing
 from models.spec import QUANTILES, ForecastSpec
+from models.zone_arrays import ZoneArrays
 
 __all__ = ["Climatology", "Members", "naive_24h", "persistence"]
 
@@ -150,7 +150,7 @@ class Climatology:
         longest, cells = int(self._steps.max()), (horizons, targets)
         ring = max(longest + self._lag, int(self._whole_days.max())) + 1
         missing, fit = np.nan, (rates, *cells)
-        self._zones = Growing(
+        self._zones = ZoneArrays(
             capacity,
             rows=((), np.int64, 0),
             last=((targets,), np.float32, missing),
@@ -182,7 +182,7 @@ class Climatology:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see :meth:`.ZoneArrays.prepare`."""
         self._zones.prepare(zones)
 
     def learn(self, indices: I64, y: F32, day_bin: I64) -> Members:
@@ -239,7 +239,7 @@ class Climatology:
         return out
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
-        """Everything that was learned, as arrays of the zones there are (see :meth:`Growing.state_dict`)."""
+        """Everything that was learned, as arrays of the zones there are (see :meth:`ZoneArrays.state_dict`)."""
         return self._zones.state_dict(copy)
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:

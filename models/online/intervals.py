@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.growing import Growing
 from models.spec import QUANTILES
+from models.zone_arrays import ZoneArrays
 
 __all__ = ["Intervals"]
 
@@ -44,7 +44,7 @@ class Intervals:
     def __init__(self, horizons: int, targets: int, per_hour: int, capacity: int = 16) -> None:
         cells = (horizons, targets)
         self._per_hour = per_hour
-        self._zones = Growing(
+        self._zones = ZoneArrays(
             capacity,
             spread=((_HOURS, *cells), np.float32, np.nan),
             count=((_HOURS, *cells), np.uint8, 0),
@@ -57,7 +57,7 @@ class Intervals:
         self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see :meth:`.ZoneArrays.prepare`."""
         self._zones.prepare(zones)
 
     def predict(self, indices: I64, hour: I64) -> tuple[F32, F32]:
@@ -91,7 +91,7 @@ class Intervals:
         return np.where(usable, np.abs(residual) / np.where(usable, size, 1), np.float32(np.nan))
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
-        """Everything that was learned (see :meth:`Growing.state_dict`)."""
+        """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
         return {**self._zones.state_dict(copy), "pooled": self._factor.copy()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from services.cli import backtest, change, export, learn, letters, site, system, tune, zones
-from services.cli.base import Group, Options
+from services.cli import backtest, change, export, learn, site, system, tune, zones
+from services.cli import dead_letters as letters
+from services.cli.base import GlobalOptions, Group
 from services.cli.running import ask
-from services.cli.setup import house
+from services.cli.setup import commands as house
 
 __all__ = ["app", "main"]
 
@@ -55,7 +56,7 @@ def _before(
         raise typer.BadParameter(
             f"{ctx.invoked_subcommand} asks no running system: --url and --key-file are for {', '.join(ask.COMMANDS)}"
         )
-    ctx.obj = Options(config, data_dir, debug, url, key_file)
+    ctx.obj = GlobalOptions(config, data_dir, debug, url, key_file)
 
 
 system.register(app)

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.inputs import targets_of
-from models.online.forecaster import Basis
+from models.online.online_forecaster import Basis
 from models.spec import ForecastSpec
 from services.ingest.rings import Rings
 from services.messages import ForecastRequest, ZoneForecast
 from services.store.rows import SiteStep
 
-__all__ = ["STALE_AFTER_S", "Origin", "build_request", "degraded_reasons", "zone_forecasts"]
+__all__ = ["STALE_AFTER_S", "ForecastOrigin", "build_request", "degraded_reasons", "zone_forecasts"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -28,7 +28,7 @@ STALE_AFTER_S = 900
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ForecastOrigin:
     """A closed step of a site, with all that a forecast from it needs besides the rings; ``Z`` zones."""
 
     partition: int
@@ -56,7 +56,7 @@ class Origin:
 
 
 def build_request(
-    spec: ForecastSpec, origins: Sequence[Origin], rings: Sequence[Rings], with_rows: bool
+    spec: ForecastSpec, origins: Sequence[ForecastOrigin], rings: Sequence[Rings], with_rows: bool
 ) -> ForecastRequest:
     """One request for all zones of all ``origins``, in their order; ``rings[i]`` are those of ``origins[i]``.
 

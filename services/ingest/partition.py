@@ -19,13 +19,13 @@ from edge.log import Record
 from edge.wire.reading import SITE_ZONE
 from models.evaluation.scoring import LiveScore
 from models.features.inputs import day_bins, sun_sine, targets_of
-from models.online.forecaster import Basis, OnlineForecaster
+from models.online.online_forecaster import Basis, OnlineForecaster
 from models.spec import ForecastSpec, Place
-from services.ingest.forecasting import Origin
+from services.ingest.forecasting import ForecastOrigin
 from services.ingest.rings import Rings
-from services.ingest.watch import Watch
+from services.ingest.signal_watch import SignalWatch
 from services.ingest.windows.partition_windows import PartitionWindows
-from services.ingest.windows.zones import Silent
+from services.ingest.windows.site_zones import Silent
 from services.messages import FirstRow
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
@@ -55,7 +55,7 @@ class Partition:
         self.rings = Rings(spec.step_ms, ring_steps, len(spec.channels))
         self._past = Rings(spec.step_ms, PAST_HOURS * 3_600_000 // spec.step_ms, len(spec.targets), np.float16)
         self.forecaster = OnlineForecaster(spec, _ROOM_ZONES)
-        self.watch = Watch(spec, place_of)
+        self.watch = SignalWatch(spec, place_of)
         self.scores = LiveScore(spec, _ROOM_ZONES)
         self.counts: Counter[str] = Counter()  # accepted, duplicates, late, rows, zone_rows, forecasts ...
         self.rejected: Counter[str] = Counter()
@@ -65,10 +65,10 @@ class Partition:
         self.stream_ms: dict[str, int] = {}  # receive time of the newest record of each site
         self.kept_ms: dict[str, int] = {}  # rows up to here are in the history and better than what is left of the log
         self._bases: dict[str, Basis] = {}  # of the newest rows of each site
-        self._answers: dict[str, tuple[Origin, F32]] = {}  # the newest issued forecast of each site
+        self._answers: dict[str, tuple[ForecastOrigin, F32]] = {}  # the newest issued forecast of each site
         self._again: dict[tuple[str, int], list[IssuedForecast]] = {}  # (site, row after which it was issued)
 
-    def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[SiteStep], list[Origin]]:
+    def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[SiteStep], list[ForecastOrigin]]:
         """Take the next records; what they closed, and of each site's last ``origins_a_site`` steps the origins."""
         closed = self.windows.feed(records)
         # So that the first rows of many zones, which mostly close at once, do not wait for memory.
@@ -164,17 +164,17 @@ class Partition:
             if silent.silent_ms >= retire_ms
         ]
 
-    def origin(self, site: str) -> Origin:
+    def origin(self, site: str) -> ForecastOrigin:
         """The origin of a site's newest step."""
         step, basis = self.latest[site], self._bases[site]
         targets = targets_of(step.values, self._spec)
         baseline = self.forecaster.climatology.predict(basis.zones, targets, basis.day_bin)
-        return Origin(
+        return ForecastOrigin(
             self.number, site, step.end_ms, step.zones, basis.zones, step.values, step.ages_s, baseline,
             basis.day_bin, basis.experts, step.faults,
         )  # fmt: skip
 
-    def answer(self, origin: Origin, version: str, network: F32 | None) -> IssuedForecast:
+    def answer(self, origin: ForecastOrigin, version: str, network: F32 | None) -> IssuedForecast:
         """The forecast from an origin, learned from when its truth comes; ``network [Z, H, M]`` is its median.
 
         The newest of an origin counts. To be kept, then given to :meth:`issued`, before the next row is taken.
@@ -188,7 +188,7 @@ class Partition:
             origin.site, origin.end_ms, version, origin.zones, quantiles, network, climatology, age_steps
         )
 
-    def issued(self, origin: Origin, forecast: IssuedForecast) -> None:
+    def issued(self, origin: ForecastOrigin, forecast: IssuedForecast) -> None:
         """Remember what :meth:`answer` gave and was kept, for live scores and questions about it."""
         self._score(origin.indices, forecast)
         before = self._answers.get(origin.site)

@@ -3,8 +3,8 @@
 :class:`Shard` knows neither Ray nor threads of its own but one: what it needs is handed in, and ``step()`` is one
 round. The order of durable writes makes a crash at any moment harmless: history first, then dead letters, then the
 snapshot that names the offset; what a replay writes again is the same. An issued forecast is durable before it is
-published. Questions from other threads never wait for a disk or for the log. ``services.ingest.actor`` wraps it for
-Ray.
+published. Questions from other threads never wait for a disk or for the log. ``services.ingest.shard_actor`` wraps it
+for Ray.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 
 from edge.log import Log, LogError
 from services.config import Settings
-from services.errors import ArtefactError
+from services.errors import ModelFilesError
 from services.forecast_spec import forecast_spec
 from services.ingest.figures import Failures, Rate, figures
-from services.ingest.forecasting import Origin, zone_forecasts
+from services.ingest.forecasting import ForecastOrigin, zone_forecasts
 from services.ingest.partition import PAST_HOURS, Partition
 from services.ingest.queue import ForecastQueue
 from services.ingest.retention import Retention
@@ -34,7 +34,7 @@ from services.store.forests import Forests
 from services.store.history import History
 from services.store.series import SeriesWriter
 
-__all__ = ["Board", "Shard", "SilentZone", "Window"]
+__all__ = ["IssuedWindow", "LiveStateSink", "Shard", "SilentZone"]
 
 READ_RECORDS = 500
 READ_BYTES = 64 * 1024
@@ -51,7 +51,7 @@ FOREST_S, FOREST_LAST_S = 5.0, 300.0
 DAY_MS = 86_400_000
 
 
-class Board(Protocol):
+class LiveStateSink(Protocol):
     """Where forecasts and figures are shown; calls return at once and never raise."""
 
     def publish(self, forecasts: Sequence[ZoneForecast]) -> None:
@@ -64,7 +64,7 @@ class Board(Protocol):
         """Show the shard's figures."""
 
 
-class Window(TypedDict):
+class IssuedWindow(TypedDict):
     """A zone's newest issued forecast and the rows that it was made from."""
 
     values: F32  # [L, C], newest row last
@@ -73,7 +73,7 @@ class Window(TypedDict):
 
 
 class SilentZone(TypedDict):
-    """A zone, or a site as its ``_site``, that is to leave; ``until_ms`` as in ``edge.wire.change.Retirement``."""
+    """A zone, or a site as its ``_site``, that is to leave; ``until_ms`` as in ``edge.wire.events.Retirement``."""
 
     site: str
     zone: str
@@ -91,11 +91,11 @@ class Shard:
 
     def __init__(
         self, settings: Settings, partitions: Sequence[int], log: Log, series: SeriesWriter,
-        forecast: Callable[[ForecastRequest], ForecastReply], board: Board, executor: Executor, merger: Executor,
-        clock_s: Callable[[], float], failpoint: Callable[[str], None] = lambda name: None,
+        forecast: Callable[[ForecastRequest], ForecastReply], live_state: LiveStateSink, executor: Executor, merger:
+        Executor, clock_s: Callable[[], float], failpoint: Callable[[str], None] = lambda name: None,
     ) -> None:  # fmt: skip
         self.spec = forecast_spec(settings)
-        self._settings, self._log, self._series, self._board = settings, log, series, board
+        self._settings, self._log, self._series, self._live_state = settings, log, series, live_state
         self._merger = merger
         self._clock_s, self._failpoint = clock_s, failpoint
         self._round = threading.Lock()  # held for a whole round or flush: all that follows is its holder's alone
@@ -147,7 +147,7 @@ class Shard:
             if now_s - self._stats_s >= 1.0:
                 self._stats_s = now_s
                 self._see_forest()
-                self._board.put_stats(self._stats())
+                self._live_state.put_stats(self._stats())
             return busy
 
     def flush(self) -> dict[int, int]:
@@ -165,12 +165,12 @@ class Shard:
         with self._round:
             return self._stats()
 
-    def window(self, site: str, zone: str) -> Window | None:
+    def window(self, site: str, zone: str) -> IssuedWindow | None:
         """A zone's newest forecast and its rows; None for a zone that is not ours or has none yet."""
         with self._changing:
             partition = self._owner(site, zone)
             found = None if partition is None else partition.window(site, zone)
-            return None if found is None else Window(values=found[0], origin_ms=found[1], quantiles=found[2])
+            return None if found is None else IssuedWindow(values=found[0], origin_ms=found[1], quantiles=found[2])
 
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
         """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]``; None for a zone that is not ours."""
@@ -230,7 +230,7 @@ class Shard:
             self._queue.add(origins)
         return busy
 
-    def _issue(self, origins: Sequence[Origin], reply: ForecastReply) -> None:
+    def _issue(self, origins: Sequence[ForecastOrigin], reply: ForecastReply) -> None:
         """Mix the network's answers with those of the learners, keep the forecasts of all origins durably, then publish
         them. Raises ``HistoryError`` with none published.
         """
@@ -247,7 +247,7 @@ class Shard:
             self._publish(origin, forecast)
         self._merge_days(max(origin.end_ms for origin in origins))
 
-    def _publish(self, origin: Origin, forecast: IssuedForecast) -> None:
+    def _publish(self, origin: ForecastOrigin, forecast: IssuedForecast) -> None:
         partition = self._partitions[origin.partition]
         with self._changing:
             partition.issued(origin, forecast)
@@ -258,8 +258,8 @@ class Shard:
         if origin.site in self._queue.past_due and not self._behind:
             self._queue.past_due.remove(origin.site)
             for zone in (one["zone"] for one in published):
-                self._board.put_past(origin.site, zone, *partition.past(origin.site, zone, PAST_HOURS))
-        self._board.publish(published)
+                self._live_state.put_past(origin.site, zone, *partition.past(origin.site, zone, PAST_HOURS))
+        self._live_state.publish(published)
 
     def _merge_days(self, newest_ms: int) -> None:
         """Once a day is over: make one file of its forecasts, and larger ones of the small ones of its history, where
@@ -294,7 +294,7 @@ class Shard:
         forecasters = [partition.forecaster for partition in self._partitions.values()]
         try:
             loaded = [self._forests.load(name, self.spec, one.regressors) for one in forecasters]
-        except ArtefactError as error:
+        except ModelFilesError as error:
             self._forest_pause_s = (
                 min(2 * self._forest_pause_s, FOREST_LAST_S) if name == self._failed_forest else FOREST_S
             )

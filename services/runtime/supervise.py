@@ -19,7 +19,7 @@ class ChildProcess:
     """A supervised child; its output goes to ``log_file``, never to the terminal.
 
     Its standard input is a pipe that ends when this process does, also by ``kill -9``: a child that must not outlive
-    us heeds it (:mod:`edge.lifeline`). Nothing of ours runs between fork and exec, where a process with threads may
+    us heeds it (:mod:`edge.parent_watch`). Nothing of ours runs between fork and exec, where a process with threads may
     wait for ever for a lock that another thread held.
 
     A child that ran at least ``HEALTHY_AFTER_S`` is restarted at once-ish; one that keeps dying waits twice as long

@@ -1,7 +1,7 @@
 """Step 9 of the way of a reading: what one API replica knows, ready to be sent.
 
-The view takes the board's changes and keeps each zone's answer as bytes, so that ``GET /predict`` only looks up and
-sends. How old a forecast is, is judged by the clock of the stream (how far the zone's site has got), because in a
+The view takes the live state's changes and keeps each zone's answer as bytes, so that ``GET /predict`` only looks up
+and sends. How old a forecast is, is judged by the clock of the stream (how far the zone's site has got), because in a
 replay the wall clock says nothing; that the stream moves at all, by the wall time since it last did.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 
 from services.messages import ZoneForecast
 from services.serve.api.problems import ProblemError
-from services.serve.board import Changes
+from services.serve.live_state import LiveStateChanges
 
 __all__ = ["Answer", "View"]
 
@@ -33,7 +33,7 @@ class Answer:
 
 
 class View:
-    """Built from the board's changes; ``clock_s`` is monotonic. Not shared between threads.
+    """Built from the live state's changes; ``clock_s`` is monotonic. Not shared between threads.
 
     A live stream moves at least once a step; ``quiet_after_s`` is the wall time without that from which answers say
     so.
@@ -54,8 +54,8 @@ class View:
         self._resumed_ms: dict[str, int] = {}  # where a stream was when it last left a gap or a backlog behind it
         self._behind: dict[str, bool] = {}  # whether more of a site's records wait in the log than were read
 
-    def take(self, changes: Changes) -> None:
-        """Apply what the board says."""
+    def take(self, changes: LiveStateChanges) -> None:
+        """Apply what the live state says."""
         self.version = changes["version"]
         now_s = self._clock_s()
         for forecast in changes.get("forecasts", ()):

@@ -10,7 +10,7 @@ from typing import Any
 
 from services.store.rows import DeadLetter
 
-__all__ = ["DeadLetters", "LetterCount", "count_letters", "read_letters"]
+__all__ = ["DeadLetterCount", "DeadLetters", "count_letters", "read_letters"]
 
 _TABLE = """CREATE TABLE IF NOT EXISTS dead_letters (
     partition INTEGER, offset INTEGER, item INTEGER, receive_ms INTEGER,
@@ -23,7 +23,7 @@ _REMOVE_OLDEST = """DELETE FROM dead_letters WHERE (partition, offset, item) IN
 
 
 @dataclass(frozen=True, slots=True)
-class LetterCount:
+class DeadLetterCount:
     """How many letters of one reason and topic are kept, and the newest of them."""
 
     reason: str
@@ -78,13 +78,13 @@ class DeadLetters:
         self.close()
 
 
-def count_letters(root: Path, reason: str | None = None) -> list[LetterCount]:
+def count_letters(root: Path, reason: str | None = None) -> list[DeadLetterCount]:
     """What is kept in all partitions of ``root`` by reason and topic, the most frequent first; changes nothing."""
     # Of a group with one max(), SQLite takes the other columns from the row that holds it.
     sql = """SELECT reason, topic, count(*), partition, offset, max(receive_ms), detail FROM dead_letters
              WHERE ?1 IS NULL OR reason = ?1 GROUP BY reason, topic"""
-    merged: dict[tuple[str, str], LetterCount] = {}
-    for found in (LetterCount(*row) for row in _ask(root, sql, (reason,))):
+    merged: dict[tuple[str, str], DeadLetterCount] = {}
+    for found in (DeadLetterCount(*row) for row in _ask(root, sql, (reason,))):
         before = merged.get((found.reason, found.topic))
         if before is not None:
             newer = max(before, found, key=lambda letter: letter.receive_ms)

@@ -17,14 +17,14 @@ import pytest
 from edge.clock import WallClock
 from edge.gateway import Gateway, GatewaySettings, GatewayStatus
 from edge.gateway.uplink.forward import LogTarget, Uplink
-from edge.gateway.uplink.mqtt import MqttTarget
+from edge.gateway.uplink.mqtt_target import MqttTarget
 from edge.log import LogError, NewRecord, Origin, Record, partition_of
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.broker import LocalBroker
 from edge.wire.reading import Sample
 from edge.wire.samples import decode_samples, encode_samples
-from services.ingest.windows.origins import Origins
+from services.ingest.windows.seen_origins import SeenOrigins
 from tests.broker.conftest import BOOT, ROOT, GatewayProcess, device, local_broker, until
 from tests.ci.record import balance
 from tests.patience import patience_s
@@ -129,7 +129,7 @@ def test_a_kill_between_answer_and_truncation_counts_nothing_twice(tmp_path: Pat
     assert shown["uplink_errors"] == 0
     log, site = SqliteLog(tmp_path / "central.sqlite"), SqliteLog(tmp_path / "buffer.sqlite")
     records = arrived(tmp_path / "central.sqlite")
-    origins = Origins()
+    origins = SeenOrigins()
     once = [r for r in records if r.origin is not None and origins.is_new(r.origin)]
     with balance():
         # The site's gateway adds ticks of its own, of which the batch that comes twice may hold some.
@@ -230,7 +230,7 @@ class Central(MemoryLog):
 
     def seqs(self, site: str) -> list[int]:
         """The sequence numbers of a site's samples, in the log's order, without the copies of records."""
-        records, origins = self.read(partition_of(site, 4), 0, 100_000), Origins()
+        records, origins = self.read(partition_of(site, 4), 0, 100_000), SeenOrigins()
         once = [r for r in records if r.kind == "samples" and r.origin and origins.is_new(r.origin)]
         return [sample.seq for r in once for sample in decode_samples(r.payload)]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from edge.log import LogError
 from services.config import load_settings
 from services.errors import HistoryError
-from services.ingest.series import series_writer
+from services.ingest.series_sink import series_writer
 from services.ingest.shard import Shard
 from services.log import open_settings_log
 from services.messages import ForecastReply, ForecastRequest, ZoneForecast

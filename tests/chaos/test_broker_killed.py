@@ -17,7 +17,7 @@ from edge.simulator.publisher import Publisher
 from edge.simulator.publisher import loop as publishing
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
-from edge.simulator.source import SimulatorSource
+from edge.simulator.simulator_source import SimulatorSource
 from edge.wire.samples import decode_samples
 from tests.chaos.system import wait_until
 from tests.chaos.traffic import SteadySite

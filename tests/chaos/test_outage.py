@@ -18,18 +18,18 @@ import pytest
 
 from edge.clock import ReplayedClock, WallClock
 from edge.gateway import Gateway, GatewaySettings
-from edge.gateway.intake import Intake, Message
+from edge.gateway.record_builder import Message, RecordBuilder
 from edge.gateway.uplink.forward import LogTarget, Target, Uplink
-from edge.gateway.uplink.mqtt import MqttTarget
+from edge.gateway.uplink.mqtt_target import MqttTarget
 from edge.log import Log, LogError, NewRecord, Record, partition_of
-from edge.log.kafka.log import KafkaLog
+from edge.log.kafka.kafka_log import KafkaLog
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.broker import LocalBroker
 from edge.wire.reading import VOCABULARY, Sample, encode_message, sample_topic
 from edge.wire.samples import decode_samples
-from services.ingest.windows.origins import Origins
 from services.ingest.windows.partition_windows import PartitionWindows
+from services.ingest.windows.seen_origins import SeenOrigins
 from tests.broker.conftest import until
 from tests.chaos.judge import Judge, Key, Row, differences
 from tests.ci.record import balance
@@ -123,7 +123,7 @@ class World:
         self.judges = {site: Judge(STEP_MS, LATENESS_MS, IDLE_MS) for site in (SITE, NEIGHBOUR)}
         self._start()
         self.neighbour_clock = ReplayedClock(START_MS)
-        self.neighbour = Intake(self.neighbour_clock, STEP_MS)
+        self.neighbour = RecordBuilder(self.neighbour_clock, STEP_MS)
         mine, other = (published(site, self.hours, seed) for site, seed in ((SITE, 1), (NEIGHBOUR, 2)))
         back_ms, end_ms = OUTAGE_MS + round(self.hours * HOUR_MS), mine[-1][0] + 300_000
         while self.now_ms < end_ms:
@@ -168,7 +168,7 @@ class World:
         times = [ms for p in range(BUFFER_PARTITIONS) if (ms := self.buffer.last_receive_ms(p)) is not None]
         newest_ms = max(times, default=None)
         self.clock = ReplayedClock(newest_ms or START_MS)
-        self.intake = Intake(self.clock, STEP_MS, self.buffer.sites(), newest_ms)
+        self.builder = RecordBuilder(self.clock, STEP_MS, self.buffer.sites(), newest_ms)
         self.uplink = Uplink(self.buffer, self.link, clock_s=lambda: self.now_ms / 1000)
 
     def _crash(self) -> None:
@@ -178,7 +178,7 @@ class World:
 
     def _site_takes(self, messages: list[Message]) -> None:
         self.clock.advance(self.now_ms)
-        self.appended += len(self.buffer.append(self.intake.take(messages)))
+        self.appended += len(self.buffer.append(self.builder.take(messages)))
         self.judges[SITE].take(self.now_ms, messages)
 
     def _neighbour_takes(self, messages: list[Message]) -> None:
@@ -264,7 +264,7 @@ def judged(world: World) -> Counted:
         assert counted.reasons == letters
         assert counted.counts["accepted"] == sum(judge.accepted for judge in world.judges.values())
         assert counted.counts["duplicates"] == sum(judge.duplicates for judge in world.judges.values())
-    origins = Origins()
+    origins = SeenOrigins()
     arrived = Counter(
         (sample.device, sample.zone, sample.seq)
         for record in records

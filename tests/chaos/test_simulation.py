@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 from edge.clock import ReplayedClock
-from edge.gateway.intake import Intake, Message
+from edge.gateway.record_builder import Message, RecordBuilder
 from edge.log import Log, LogFullError
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
-from edge.wire.change import Alias, Calibration, Change, SettingsChange, encode_change
+from edge.wire.events import Alias, Calibration, Change, SettingsChange, encode_change
 from edge.wire.reading import Sample, encode_message, sample_topic
 from services.config import ForecastSettings, Settings, StreamSettings
 from services.ingest.shard import Shard
@@ -56,7 +56,7 @@ class World:
         self.broker: list[Message] = []
         self.published = self.crashes = 0
         self.calm = False
-        self.intake = self._gateway()
+        self.builder = self._gateway()
         self.shards: list[Shard] = []
         self.gateway_away_until_ms = 0
         self.devices = [
@@ -121,27 +121,27 @@ class World:
         zone = "_site" if isinstance(change, SettingsChange) else zone
         return f"hothouse/v1/{site}/{zone}/{device}/event", encode_change(change)
 
-    def _gateway(self) -> Intake:
+    def _gateway(self) -> RecordBuilder:
         times = [ms for p in range(PARTITIONS) if (ms := self.log.last_receive_ms(p)) is not None]
         newest_ms = max(times, default=None)
         clock = ReplayedClock(newest_ms or self.now_ms)
-        intake = Intake(clock, STEP_MS, self.log.sites(), newest_ms)
+        builder = RecordBuilder(clock, STEP_MS, self.log.sites(), newest_ms)
         self.clock = clock
-        return intake
+        return builder
 
     def _gateway_works(self) -> None:
         if self.now_ms < self.gateway_away_until_ms:
             return
         self.clock.advance(self.now_ms)
         batch = self.broker[: self.rng.randrange(1, 60)]
-        records = self.intake.take(batch)
+        records = self.builder.take(batch)
         fate = 1.0 if self.calm else self.rng.random()
         if fate < 0.02:
             return self._gateway_dies()  # before the append: the broker still has everything
         if fate < 0.04 and isinstance(self.log, MemoryLog):
             self.log.capacity = 0
             with pytest.raises(LogFullError):
-                self.log.append(records or self.intake.take())
+                self.log.append(records or self.builder.take())
             self.log.capacity = None
         self.log.append(records)
         self.judge.take(self.now_ms, batch)
@@ -153,7 +153,7 @@ class World:
     def _gateway_dies(self) -> None:
         self.crashes += 1
         self.gateway_away_until_ms = self.now_ms + self.rng.choice([0, 0, 20_000, 400_000])
-        self.intake = self._gateway()
+        self.builder = self._gateway()
 
     def _shards_work(self) -> None:
         while True:

@@ -8,7 +8,7 @@ import numpy as np
 
 from models.spec import ForecastSpec
 from models.trees.forest import Forest
-from services.learn.trees.grower import _fit, _forest
+from services.learn.trees.tree_grower import _fit, _forest
 
 __all__ = ["small_forest"]
 

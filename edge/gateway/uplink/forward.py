@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 from edge.log.contract import Log, LogError, LogTruncatedError, NewRecord, Origin, Record
 from edge.log.sqlite import SqliteLog
-from edge.mqtt.link import delay_s
+from edge.mqtt.subscription import delay_s
 
 __all__ = ["LogTarget", "Target", "Uplink", "Waiting"]
 

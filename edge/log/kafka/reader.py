@@ -12,10 +12,10 @@ from kafka import errors as kafka_errors
 
 from edge.log.contract import LogError, LogTruncatedError, Record
 from edge.log.kafka.address import KafkaAddress
-from edge.log.kafka.clients import FETCH_WAIT_MS, Clients
+from edge.log.kafka.clients import FETCH_WAIT_MS, KafkaClients
 from edge.log.kafka.record import decode_record
 
-__all__ = ["Reader"]
+__all__ = ["KafkaReader"]
 
 _POLL_RECORDS = 500
 _BUFFER_RECORDS = 1000
@@ -32,10 +32,10 @@ class _Place:
     paused: bool = False
 
 
-class Reader:
+class KafkaReader:
     """Reading of any number of partitions, over one consumer; the caller's lock guards it."""
 
-    def __init__(self, address: KafkaAddress, clients: Clients) -> None:
+    def __init__(self, address: KafkaAddress, clients: KafkaClients) -> None:
         self._address, self._clients = address, clients
         self._places: dict[int, _Place] = {}
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from edge.clock import CLOCK_TOPIC, encode_clock
 from edge.mqtt.connection import MqttAddress
-from edge.recordings.source import SampleSource, new_boot
+from edge.recordings.sample_source import SampleSource, new_boot
 from edge.simulator.publisher.disturb import Disturbance
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.link import Link, LinkError

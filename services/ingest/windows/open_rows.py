@@ -90,8 +90,8 @@ class Names:
         return None if None in numbers else numbers  # type: ignore[return-value]
 
     def of_devices(self, encoded: Sequence[bytes], high: Iterable[int] = repeat(0)) -> list[int]:
-        """The numbers of devices, as :attr:`edge.wire.samples.Head.devices` has them, and of the upper bits of their
-        ``seq``. Raises ``msgspec.DecodeError`` where one cannot be decoded; then none of them has got a number.
+        """The numbers of devices, as :attr:`edge.wire.samples.SampleHeader.devices` has them, and of the upper bits of
+        their ``seq``. Raises ``msgspec.DecodeError`` where one cannot be decoded; then none of them has got a number.
         """
         keys = [_key(device, bits) for device, bits in zip(encoded, high, strict=False)]
         new = dict.fromkeys(key for key in keys if key not in self._devices)

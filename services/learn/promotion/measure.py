@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from models.spec import ForecastSpec, Place
-from services.errors import ArtefactError
+from services.errors import ModelFilesError
 from services.learn.training import dataset
 from services.messages import F32
 
@@ -64,7 +64,7 @@ class Measurer:
         """A verdict as ``{promote, reason, evidence}``.
 
         The climatology stands in for ``theirs`` where that cannot be loaded, and the name says so. Raises
-        :class:`ArtefactError` where ``mine`` cannot.
+        :class:`ModelFilesError` where ``mine`` cannot.
         """
         from models.evaluation.gate import judge, judge_worse
         from models.network.training import evaluate
@@ -73,7 +73,7 @@ class Measurer:
         mine, name = self._predict(asked.mine, asked.spec), asked.theirs_name
         try:
             theirs = self._predict(asked.theirs, asked.spec)
-        except ArtefactError:  # of another schema, since settings changed, or damaged: it can be no rival
+        except ModelFilesError:  # of another schema, since settings changed, or damaged: it can be no rival
             theirs, name = self._predict("", asked.spec), f"the climatology ({asked.theirs_name} cannot be loaded)"
         whole = dataset.describe(asked.files, asked.after_ms, asked.to_ms)
         windows, origins = origins_after(asked.from_ms + 1, whole, asked.files, asked.spec, asked.places)
@@ -87,7 +87,7 @@ class Measurer:
         return {"promote": verdict.promote, "reason": verdict.reason, "evidence": verdict.evidence}
 
     def examine(self, folder: str, spec: ForecastSpec) -> dict[str, Any]:
-        """The manifest of an artefact that can serve; raises :class:`ArtefactError` where it cannot, and why."""
+        """The manifest of an artefact that can serve; raises :class:`ModelFilesError` where it cannot, and why."""
         return dict(self._load(folder, spec).manifest)
 
     def _predict(self, folder: str, spec: ForecastSpec) -> Callable[[Inputs], F32]:
@@ -103,7 +103,7 @@ class Measurer:
                 model = artefact.load(Path(folder), spec.hash)
                 model.verify_golden()
             except (artefact.ArtefactError, OSError, ValueError, RuntimeError, IndexError, TypeError) as error:
-                raise ArtefactError(str(error)) from error
+                raise ModelFilesError(str(error)) from error
             if len(self._models) >= KEPT_MODELS:
                 self._models.clear()
             self._models[folder] = model

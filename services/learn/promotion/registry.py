@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from services.config import Settings
-from services.errors import ArtefactError, PromotionRefusedError
+from services.errors import ModelFilesError, PromotionRefusedError
 from services.forecast_spec import forecast_spec
 from services.learn.records import Candidate, ModelRow, Pruned, Shadow, tags_of
 from services.messages import ONLINE_VERSION
@@ -169,7 +169,7 @@ class Registry:
         return f"v{version}" if version else ONLINE_VERSION
 
     def folder(self, version: str) -> Path:
-        """The artefact of a version, its files checked; :class:`ArtefactError` when it is torn, pruned or gone."""
+        """The artefact of a version, its files checked; :class:`ModelFilesError` when it is torn, pruned or gone."""
         with self._mlflow() as client:
             tags = client.get_model_version(MODEL, _number(version)).tags
         _check_kept(tags)
@@ -178,18 +178,18 @@ class Registry:
         return folder
 
     def servable(self, version: str) -> Path:
-        """:meth:`folder` of a version that was made for the rows of now; raises :class:`ArtefactError` for others."""
+        """:meth:`folder` of a version that was made for the rows of now; raises :class:`ModelFilesError` for others."""
         folder = self.folder(version)
         made_for = json.loads((folder / MANIFEST).read_bytes()).get("schema_hash")
         if made_for != self._schema_hash:
-            raise ArtefactError(
+            raise ModelFilesError(
                 f"it was made for schema {made_for}, rows now have {self._schema_hash}",
                 "Train a model for these settings, or set step, targets, horizons and look-back as they were.",
             )
         return folder
 
     def candidate(self, version: str) -> Candidate:
-        """What was recorded of a version; raises :class:`ArtefactError` when MLflow has lost its copy."""
+        """What was recorded of a version; raises :class:`ModelFilesError` when MLflow has lost its copy."""
         with self._mlflow() as client:
             run_id = client.get_model_version(MODEL, _number(version)).run_id
             with tempfile.TemporaryDirectory() as folder:
@@ -197,7 +197,7 @@ class Registry:
                     kept = Path(client.download_artifacts(run_id, CANDIDATE, folder))
                     return cast(Candidate, json.loads(kept.read_bytes()))
                 except (OSError, ValueError) as error:
-                    raise ArtefactError(f"the record of {version} cannot be read: {error}") from error
+                    raise ModelFilesError(f"the record of {version} cannot be read: {error}") from error
 
     def promote(self, version: str) -> None:
         """Make ``version`` champion and the one before it ``previous``; ``online`` takes the champion away.
@@ -274,7 +274,7 @@ class Registry:
     def _check(self, version: str) -> None:
         try:
             self.servable(version)
-        except ArtefactError as error:
+        except ModelFilesError as error:
             raise PromotionRefusedError(f"{version} cannot serve: {error.message}", error.hint) from error
 
     @contextmanager
@@ -315,7 +315,7 @@ def open_registry(settings: Settings) -> Registry:
 
 
 def check_files(folder: Path, weights_sha256: str) -> None:
-    """Whether an artefact is whole, without loading it; raises :class:`ArtefactError`.
+    """Whether an artefact is whole, without loading it; raises :class:`ModelFilesError`.
 
     This finds what a disk or a copy does to files. Whether the model reproduces its golden output is checked when it
     is saved and again by every replica before it swaps.
@@ -325,9 +325,9 @@ def check_files(folder: Path, weights_sha256: str) -> None:
         with (folder / WEIGHTS).open("rb") as weights:
             found = hashlib.file_digest(weights, "sha256").hexdigest()
     except (OSError, ValueError) as error:
-        raise ArtefactError(f"the artefact in {folder} cannot be read: {error}") from error
+        raise ModelFilesError(f"the artefact in {folder} cannot be read: {error}") from error
     if found != weights_sha256:
-        raise ArtefactError(f"the weights in {folder} are not those that were registered (SHA-256 {found[:12]}...)")
+        raise ModelFilesError(f"the weights in {folder} are not those that were registered (SHA-256 {found[:12]}...)")
 
 
 def _pruned_words(tags: Mapping[str, str]) -> str:
@@ -340,7 +340,9 @@ def _pruned_words(tags: Mapping[str, str]) -> str:
 
 def _check_kept(tags: Mapping[str, str]) -> None:
     if words := _pruned_words(tags):
-        raise ArtefactError(words, "`hothouse retrain` trains another one; its recipe and figures are still recorded.")
+        raise ModelFilesError(
+            words, "`hothouse retrain` trains another one; its recipe and figures are still recorded."
+        )
 
 
 def _number(version: str) -> str:

@@ -26,9 +26,9 @@ from services.learn.training import dataset
 from services.learn.training.dataset import DataRange
 from services.learn.training.examples import EVALUATED_ORIGINS, origins_after, spread, zone_places
 from services.learn.training.job import Job
-from services.learn.training.options import network_options, training_config
+from services.learn.training.network_options import network_options, training_config
 from services.learn.training.recipe import recipe_of
-from services.learn.training.rival import Rival, rival_of
+from services.learn.training.reference_model import ReferenceModel, reference_model_of
 from services.learn.training.trainer import TrainPlan, train
 from services.messages import I64
 
@@ -48,13 +48,13 @@ def learn(job: Job) -> dict[str, Any]:
     """
     whole = dataset.describe(job.files, job.after_ms, job.to_ms)
     trained_on, cut_ms = _trained_on(job, whole)
-    rival = rival_of(job, cut_ms, _options(job.learn))
-    fitted = _fit(job, trained_on, cut_ms, rival)
+    reference = reference_model_of(job, cut_ms, _options(job.learn))
+    fitted = _fit(job, trained_on, cut_ms, reference)
     network = _network(job, fitted)
     windows, origins = _compared_on(job, whole, cut_ms)
-    compared = spread(origins[windows.times(origins) >= rival.from_ms], EVALUATED_ORIGINS)
-    challenger, champion = (evaluate(predict, windows, compared) for predict in (network.predict, rival.predict))
-    verdict = judge(challenger, champion, rival.name, job.level, job.margin)
+    compared = spread(origins[windows.times(origins) >= reference.from_ms], EVALUATED_ORIGINS)
+    challenger, champion = (evaluate(predict, windows, compared) for predict in (network.predict, reference.predict))
+    verdict = judge(challenger, champion, reference.name, job.level, job.margin)
     if verdict.evidence.get("missing"):
         raise TrainingError(verdict.reason)
     reason = ALL_ROWS if job.all_rows else verdict.reason
@@ -72,15 +72,15 @@ def learn(job: Job) -> dict[str, Any]:
         "params": {
             "seed": job.learn.seed, "epochs": job.learn.epochs, "max_windows": job.learn.max_windows,
             "workers": job.workers, "use_gpu": job.use_gpu, "schema_hash": job.spec.hash,
-            "champion": job.champion, "measured_against": rival.name, "warm_start": rival.initial_state is not None,
-        },
+            "champion": job.champion, "measured_against": reference.name, "warm_start": reference.initial_state is not
+        None, },
         "held_back_mae": errors,
         "curves": _curves(fitted),
-        "recipe": recipe_of(job, whole.rows, _started_from(rival), _not_replayable(job, fitted)),
+        "recipe": recipe_of(job, whole.rows, _started_from(reference), _not_replayable(job, fitted)),
         "evidence": {} if job.all_rows else verdict.evidence,
         "shadow": shadow,
         "passed": verdict.promote and not shadow,
-        "reason": f"{reason} {rival.note}".strip(),
+        "reason": f"{reason} {reference.note}".strip(),
         "forced": False,
     }  # fmt: skip
 
@@ -99,16 +99,16 @@ def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
             f"the history of its range is another now: {was} rows then, {now} now ({', '.join(changed[:3])})"
         )
     trained_on, cut_ms = _trained_on(job, whole)
-    rival = rival_of(job, cut_ms, _options(job.learn))
+    reference = reference_model_of(job, cut_ms, _options(job.learn))
     if not started_from:
-        rival = replace(rival, initial_state=None)
-    elif _started_from(rival) != started_from:
-        raise TrainingError(f"it began with the weights of {job.champion}, which are not there now. {rival.note}")
-    return artefact.digest(_network(job, _fit(job, trained_on, cut_ms, rival)).arrays())
+        reference = replace(reference, initial_state=None)
+    elif _started_from(reference) != started_from:
+        raise TrainingError(f"it began with the weights of {job.champion}, which are not there now. {reference.note}")
+    return artefact.digest(_network(job, _fit(job, trained_on, cut_ms, reference)).arrays())
 
 
-def _started_from(rival: Rival) -> str:
-    return "" if rival.initial_state is None else artefact.digest(rival.initial_state)
+def _started_from(reference: ReferenceModel) -> str:
+    return "" if reference.initial_state is None else artefact.digest(reference.initial_state)
 
 
 def _trained_on(job: Job, whole: DataRange) -> tuple[DataRange, int]:
@@ -119,9 +119,9 @@ def _trained_on(job: Job, whole: DataRange) -> tuple[DataRange, int]:
     return dataset.describe(job.files, job.after_ms, cut_ms), cut_ms
 
 
-def _fit(job: Job, trained_on: DataRange, cut_ms: int, rival: Rival) -> FitResult:
+def _fit(job: Job, trained_on: DataRange, cut_ms: int, reference: ReferenceModel) -> FitResult:
     rows = dataset.read(job.files, job.spec.channels, trained_on)
-    return train(rows, _plan(job, trained_on, cut_ms, rival))
+    return train(rows, _plan(job, trained_on, cut_ms, reference))
 
 
 def _network(job: Job, fitted: FitResult) -> QuantileNetwork:
@@ -141,7 +141,7 @@ def _options(settings: LearnSettings) -> dict[str, Any]:
     return network_options(settings)
 
 
-def _plan(job: Job, found: DataRange, cut_ms: int, rival: Rival) -> TrainPlan:
+def _plan(job: Job, found: DataRange, cut_ms: int, reference: ReferenceModel) -> TrainPlan:
     return TrainPlan(
         name=job.name,
         folder=str(Path(job.storage, "train")),
@@ -152,7 +152,7 @@ def _plan(job: Job, found: DataRange, cut_ms: int, rival: Rival) -> TrainPlan:
         shares=dataset.share_out(found.rows, job.workers),
         workers=job.workers,
         use_gpu=job.use_gpu,
-        initial_state=rival.initial_state,
+        initial_state=reference.initial_state,
         min_workers=job.learn.min_workers,
         sharded=job.learn.sharded,
     )

@@ -38,10 +38,10 @@ class ForestCluster(Protocol):
         """Grow trees on the history and keep them; their name. Raises soon after ``cancelled`` is set."""
 
     def event(self, event: dict[str, Any]) -> None:
-        """Show an event on the board."""
+        """Show an event on the live state."""
 
     def show_forests(self, status: dict[str, Any]) -> None:
-        """Show on the board how the trees stand."""
+        """Show on the live state how the trees stand."""
 
 
 class ForestLoop:
@@ -108,8 +108,8 @@ class ForestLoop:
     def _tell(self, kind: str, message: str) -> None:
         try:
             self._cluster.event({"time_ms": self._wall_ms(), "kind": kind, "message": message})
-        except Exception:  # a board that restarts must not stop the learning
-            _log.warning("the board did not take the event %s: %s", kind, message)
+        except Exception:  # a live state that restarts must not stop the learning
+            _log.warning("the live state did not take the event %s: %s", kind, message)
 
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_S):
@@ -117,4 +117,4 @@ class ForestLoop:
             try:
                 self._cluster.show_forests(self.status)
             except Exception:
-                _log.info("the board does not answer")
+                _log.info("the live state does not answer")

@@ -16,8 +16,8 @@ __all__ = ["run_forest_job"]
 
 @ray.remote(num_cpus=0, max_calls=1, max_retries=0)
 def run_forest_job(job: ForestJob) -> str:
-    """:func:`services.learn.trees.forest.grow_forest`: the name of the forest that was kept."""
+    """:func:`services.learn.trees.growing.grow_forest`: the name of the forest that was kept."""
     os.nice(19)  # it gives way to forecasts and requests, and to the training of a network (10)
-    from services.learn.trees.forest import grow_forest
+    from services.learn.trees.growing import grow_forest
 
     return grow_forest(job)

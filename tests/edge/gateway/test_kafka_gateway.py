@@ -13,7 +13,7 @@ import pytest
 from edge.clock import WallClock
 from edge.gateway import Gateway, GatewaySettings
 from edge.log import Record
-from edge.log.kafka.log import KafkaLog
+from edge.log.kafka.kafka_log import KafkaLog
 from edge.mqtt.connection import MqttAddress
 from edge.wire.reading import Refusal, Sample, encode_message, sample_topic
 from edge.wire.samples import decode_samples

@@ -17,11 +17,11 @@ import pytest
 from edge.log import LogError, LogFormatError, NewRecord, Origin, partition_of
 from edge.log.kafka import times as kafka_times
 from edge.log.kafka.address import KafkaAddress, kafka_address
-from edge.log.kafka.log import KafkaLog
+from edge.log.kafka.kafka_log import KafkaLog
 from edge.log.kafka.record import FOREIGN_RECORD
 from edge.wire.reading import Refusal
 from edge.wire.samples import decode_samples
-from services.ingest.windows.origins import Origins
+from services.ingest.windows.seen_origins import SeenOrigins
 from tests.broker.conftest import ROOT, until
 from tests.broker.test_uplink import CRASHING, NOW, RECORDS, filled, status
 from tests.conftest import require_env
@@ -252,7 +252,7 @@ def test_a_killed_uplink_into_kafka_counts_nothing_twice(log: KafkaLog, tmp_path
         until(lambda: status(tmp_path / "status.json").get("uplinked", 0) >= RECORDS * 6 // 5)
         going.terminate()
         assert going.wait(patience_s(60)) == 0
-    origins = Origins()
+    origins = SeenOrigins()
     records = _all(log, partition)
     once = [r for r in records if r.origin is not None and origins.is_new(r.origin)]
     assert len(records) - len(once) >= RECORDS * 6 // 5

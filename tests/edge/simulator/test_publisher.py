@@ -24,7 +24,7 @@ from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.link import LinkError
 from edge.simulator.publisher.pace import Pace
 from edge.wire.reading import Sample, decode
-from tests.edge.recordings.test_warm import START_MS, ListSource
+from tests.edge.recordings.test_importing import START_MS, ListSource
 from tests.patience import until as wait_for
 from tests.running import running
 

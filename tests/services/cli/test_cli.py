@@ -448,7 +448,7 @@ def test_an_unknown_error_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) ->
     def broken(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("services.cli.setup.house.list_settings", broken)
+    monkeypatch.setattr("services.cli.setup.commands.list_settings", broken)
     result = hothouse("config")
     assert result.exit_code == 1
     assert "RuntimeError: boom" in result.stderr

@@ -20,11 +20,11 @@ from typing import Any
 import msgspec
 
 from edge.clock import ReplayedClock
-from edge.gateway.intake import Intake, Message
+from edge.gateway.record_builder import Message, RecordBuilder
 from edge.log import Log, NewRecord, Record
 from edge.log.sqlite import SqliteLog
-from edge.wire.change import Alias, Calibration, SettingsChange, encode_change
 from edge.wire.envelope import encode_envelope
+from edge.wire.events import Alias, Calibration, SettingsChange, encode_change
 from edge.wire.reading import VOCABULARY, Sample, encode_message, sample_topic
 from edge.wire.samples import ENCODING, encode_samples
 from services.ingest.windows.partition_windows import PartitionWindows
@@ -96,7 +96,7 @@ class _Story:
         self.rng = random.Random(2)
         self.clock = ReplayedClock(T0)
         self.log, self.buffer = SqliteLog(folder / "log.sqlite", PARTITIONS), SqliteLog(folder / "buffer.sqlite", 1)
-        self.central, self.site = Intake(self.clock, STEP_MS), Intake(self.clock, STEP_MS)
+        self.central, self.site = RecordBuilder(self.clock, STEP_MS), RecordBuilder(self.clock, STEP_MS)
         self.sent, self.seq = 0, 0
         self.waiting: list[tuple[int, Message]] = []  # receive time, message
         self.held: defaultdict[str, list[Sample]] = defaultdict(list)  # a device that sends several at once

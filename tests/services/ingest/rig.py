@@ -1,4 +1,4 @@
-"""A shard with stand-ins for the Forecaster, the board and the clock, and a day of records for it."""
+"""A shard with stand-ins for the Forecaster, the live state and the clock, and a day of records for it."""
 
 from __future__ import annotations
 
@@ -124,14 +124,14 @@ class Rig:
     def __init__(self, folder: Path, log: MemoryLog, **stream: Any) -> None:
         site = SiteSettings(name="demo", timezone="Europe/Amsterdam")
         self.settings = Settings(data_dir=folder, sites=(site,), stream=StreamSettings(**stream))
-        self.log, self.forecaster, self.board = log, FakeForecaster(), FakeBoard()
+        self.log, self.forecaster, self.live_state = log, FakeForecaster(), FakeBoard()
         self.executor: Executor = Inline()
         self.merger: Executor = Inline()
         self.clock = Clock()
 
     def shard(self, failpoint: Callable[[str], None] = lambda name: None) -> Shard:
         return Shard(
-            self.settings, range(self.log.partitions), self.log, NullSeries(), self.forecaster, self.board,
+            self.settings, range(self.log.partitions), self.log, NullSeries(), self.forecaster, self.live_state,
             self.executor, self.merger, self.clock, failpoint,
         )  # fmt: skip
 

@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edge.log import Origin, Record
-from edge.wire.change import Alias, Calibration, Change, Retirement, SettingsChange, encode_change
+from edge.wire.events import Alias, Calibration, Change, Retirement, SettingsChange, encode_change
 from edge.wire.reading import SITE_ZONE, VOCABULARY, Refusal, Sample
 from edge.wire.samples import SampleColumns, encode_samples
-from services.ingest.windows import heads, open_rows
+from services.ingest.windows import headers as heads
+from services.ingest.windows import open_rows
 from services.ingest.windows import partition_windows as windows
 from services.ingest.windows.batch import RunSamples, take_runs
 from services.ingest.windows.partition_windows import Closed, PartitionWindows

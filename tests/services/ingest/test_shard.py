@@ -189,7 +189,7 @@ def test_other_horizons_replay_the_log(tmp_path: Path) -> None:
     again.close()
     assert rig.content() == before
     assert again.stats()["zone_rows"] == 18
-    assert rig.board.published[-1]["forecasts"]["rh_pct"][-1]["horizon_min"] == 60
+    assert rig.live_state.published[-1]["forecasts"]["rh_pct"][-1]["horizon_min"] == 60
 
 
 def test_a_new_shard_reads_a_truncated_log_from_where_it_begins(
@@ -264,13 +264,13 @@ def test_sites_of_all_partitions_are_served(tmp_path: Path) -> None:
     shard.flush()
     assert shard.stats()["sites"] == ["alpha", "beta", "demo"]
     assert set(History(rig.settings.storage, forecast_spec(rig.settings).channels).sites()) == {"alpha", "beta", "demo"}
-    assert {f["site"] for f in rig.board.published} == {"alpha", "beta", "demo"}
+    assert {f["site"] for f in rig.live_state.published} == {"alpha", "beta", "demo"}
     assert shard.past("beta", "z1", 48) is not None
     assert shard.past("beta", "z9", 48) is None
 
 
 def test_a_shard_process_never_imports_torch() -> None:
     """A shard stays small: nothing on its way imports torch or MLflow."""
-    code = "import services.ingest.actor, sys; print([m for m in ('torch', 'mlflow') if m in sys.modules])"
+    code = "import services.ingest.shard_actor, sys; print([m for m in ('torch', 'mlflow') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

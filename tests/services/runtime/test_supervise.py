@@ -71,7 +71,7 @@ def test_what_it_says_goes_to_its_log_file(tmp_path: Path) -> None:
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     """SIGKILL of the supervising process, which has threads, ends the child: no orphan goes on reading and writing."""
     child = (
-        "from edge.lifeline import when_stdin_ends; import os, time\n"
+        "from edge.parent_watch import when_stdin_ends; import os, time\n"
         "when_stdin_ends(lambda: os._exit(0)); print(os.getpid(), flush=True); time.sleep(600)"
     )
     parent = (

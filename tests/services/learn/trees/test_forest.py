@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.online.forecaster import OnlineForecaster
+from models.online.online_forecaster import OnlineForecaster
 from models.spec import Place
 from services.errors import HistoryError, TrainingError
 from services.forecast_spec import forecast_spec
-from services.learn.trees import forest
-from services.learn.trees.forest import grow_forest
+from services.learn.trees import growing as forest
 from services.learn.trees.forest_job import ForestJob
+from services.learn.trees.growing import grow_forest
 from services.store.forests import Forests
 from services.store.history import History
 from tests.services.learn.synthetic import START_MS, small_settings, write_history

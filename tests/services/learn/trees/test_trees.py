@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from models.online.forecaster import Example
+from models.online.online_forecaster import Example
 from models.trees.forest import Forest
-from services.learn.trees.grower import HISTORY_DAYS, Grower, _fit, _forest
+from services.learn.trees.tree_grower import HISTORY_DAYS, TreeGrower, _fit, _forest
 from tests.models.worlds import SPEC
 
 H, M = len(SPEC.horizons_min), len(SPEC.targets)
@@ -43,7 +43,7 @@ def test_an_empty_forest_answers_nothing():
 
 def test_history_is_bounded_and_growing_is_repeatable():
     """Examples older than four weeks go, and the same ones give the same trees."""
-    one, other = Grower(SPEC), Grower(SPEC)
+    one, other = TreeGrower(SPEC), TreeGrower(SPEC)
     for step in range(0, (HISTORY_DAYS + 5) * SPEC.steps_per_day):
         for grower in (one, other):
             grower.add(example(step))
@@ -57,7 +57,7 @@ def test_history_is_bounded_and_growing_is_repeatable():
 
 def test_too_little_history_gives_no_trees():
     """A day is not enough."""
-    grower = Grower(SPEC)
+    grower = TreeGrower(SPEC)
     assert grower.grow(np.ones((H, M))) is None
     for step in range(SPEC.steps_per_day):
         grower.add(example(step))
