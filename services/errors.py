@@ -10,7 +10,6 @@ __all__ = [
     "ConfigError",
     "HistoryError",
     "HothouseError",
-    "LogError",
     "ModelFilesError",
     "PromotionRefusedError",
     "RegistryError",
@@ -46,10 +45,6 @@ class StartError(HothouseError):
     """A part of the system did not come up."""
 
     exit_code = 3
-
-
-class LogError(HothouseError):
-    """The log refused an append or a read."""
 
 
 class HistoryError(HothouseError):

@@ -36,14 +36,14 @@ def deadletters(
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False,
 ) -> None:
     """Show what was kept out: late samples, refused messages and values, by reason and topic with their log offset."""
-    from services.store.deadletters import count_letters, read_letters
+    from services.store.deadletters import count_dead_letters, read_dead_letters
 
     root = options_of(ctx).settings().storage
     try:
         if newest:
-            _show_letters(read_letters(root, newest, reason), as_json)
+            _show_dead_letters(read_dead_letters(root, newest, reason), as_json)
         else:
-            _show_counts(count_letters(root, reason), as_json)
+            _show_counts(count_dead_letters(root, reason), as_json)
     except sqlite3.Error as error:
         raise HothouseError(f"the dead letters in {root} cannot be read: {error}") from error
 
@@ -65,14 +65,16 @@ def _show_counts(counts: Sequence[DeadLetterCount], as_json: bool) -> None:
     console.print(table)
 
 
-def _show_letters(letters: Sequence[DeadLetter], as_json: bool) -> None:
+def _show_dead_letters(dead_letters: Sequence[DeadLetter], as_json: bool) -> None:
     if as_json:
-        print_json([{**letter._asdict(), "payload": letter.payload.decode(errors="replace")} for letter in letters])
+        print_json(
+            [{**letter._asdict(), "payload": letter.payload.decode(errors="replace")} for letter in dead_letters]
+        )
         return
     table = Table(title="Kept out, newest first", title_justify="left")
     for heading in ("received (UTC)", "partition:offset:item", "reason", "topic", "detail", "payload begins"):
         table.add_column(heading, overflow="fold")
-    for letter in letters:
+    for letter in dead_letters:
         place = f"{letter.partition}:{letter.offset}:{letter.item}"
         payload = letter.payload[:200].decode(errors="replace")
         cells = (_time(letter.receive_ms), place, letter.reason, letter.topic, letter.detail, payload)

@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from services.cli import backtest, change, export, learn, site, system, tune, zones
-from services.cli import dead_letters as letters
+from services.cli import backtest, change, dead_letters, export, learn, site, system, tune, zones
 from services.cli.base import GlobalOptions, Group
 from services.cli.running import ask
-from services.cli.setup import commands as house
+from services.cli.setup import commands as setup
 
 __all__ = ["app", "main"]
 
@@ -65,11 +64,11 @@ change.register(app)
 zones.register(app)
 ask.register(app)
 backtest.register(app)
-letters.register(app)
+dead_letters.register(app)
 export.register(app)
 learn.register(app)
 tune.register(app)
-house.register(app)
+setup.register(app)
 
 
 def main() -> None:

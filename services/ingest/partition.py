@@ -60,7 +60,7 @@ class Partition:
         self.counts: Counter[str] = Counter()  # accepted, duplicates, late, rows, zone_rows, forecasts ...
         self.rejected: Counter[str] = Counter()
         self.values_refused: Counter[str] = Counter()
-        self.letters: list[DeadLetter] = []  # not yet durable
+        self.dead_letters: list[DeadLetter] = []  # not yet durable
         self.latest: dict[str, SiteStep] = {}  # the newest closed step of each site
         self.stream_ms: dict[str, int] = {}  # receive time of the newest record of each site
         self.kept_ms: dict[str, int] = {}  # rows up to here are in the history and better than what is left of the log
@@ -76,7 +76,7 @@ class Partition:
             part.prepare(self.windows.expected_zones)
         self.offset = records[-1].offset + 1
         self.stream_ms.update({record.site: record.receive_ms for record in records})
-        self.letters += closed.dead_letters
+        self.dead_letters += closed.dead_letters
         self.rejected.update(closed.rejected)
         self.values_refused.update(closed.values_refused)
         self.counts.update(accepted=closed.accepted, duplicates=closed.duplicates, late=closed.late)

@@ -103,7 +103,7 @@ class Shard:
         self._history = History(settings.storage, self.spec.channels, settings.stream.step_s)
         self._issued = IssuedForecasts(settings.storage, min(partitions, default=0))
         self._snapshots = {number: Snapshots(settings.storage / "snapshots", number) for number in partitions}
-        self._letters = {number: DeadLetters(settings.storage, number) for number in partitions}
+        self._dead_letters = {number: DeadLetters(settings.storage, number) for number in partitions}
         self._retention = Retention(log, settings.log.keep_days if settings.log.kind == "sqlite" else 0)
         self._failures = Failures()
         ring_steps = settings.stream.ring_hours * 3_600_000 // self.spec.step_ms
@@ -203,8 +203,8 @@ class Shard:
         """Save and release files."""
         with self._round:
             self._checkpoint()
-            for letters in self._letters.values():
-                letters.close()
+            for dead_letters in self._dead_letters.values():
+                dead_letters.close()
 
     def _read(self) -> bool:
         busy = self._behind = False
@@ -319,8 +319,8 @@ class Shard:
         for number, partition in self._partitions.items():
             if partition.offset == self._saved[number]:
                 continue
-            self._letters[number].put(partition.letters)
-            partition.letters = []
+            self._dead_letters[number].put(partition.dead_letters)
+            partition.dead_letters = []
             self._failpoint("letters kept")
             state = snapshot_state(self._settings, self.spec, partition, self._queue.state(number))
             size += self._snapshots[number].save(partition.offset, state)

@@ -74,7 +74,8 @@ def start_actors(settings: Settings) -> ServingActors:
 
     pointer_path = settings.storage.absolute() / "slot.json"
     actors = ServingActors(
-        live_state=actor(_BoardActor, LIVE_STATE_ACTOR), pointer=actor(ModelPointer, MODEL_POINTER_ACTOR, pointer_path)
+        live_state=actor(_LiveStateActor, LIVE_STATE_ACTOR),
+        pointer=actor(ModelPointer, MODEL_POINTER_ACTOR, pointer_path),
     )
     try:
         ray.get([actors.live_state.wait.remote(0, 0.0), actors.pointer.get.remote()], timeout=60)
@@ -83,7 +84,7 @@ def start_actors(settings: Settings) -> ServingActors:
     return actors
 
 
-class _BoardActor(LiveState):
+class _LiveStateActor(LiveState):
     """The live state with the real clock: microseconds since 1970 as first version outgrow any earlier one's."""
 
     def __init__(self) -> None:

@@ -217,7 +217,7 @@ class Counted:
 
     rows: dict[Key, Row] = field(default_factory=dict)
     steps: list[tuple[object, ...]] = field(default_factory=list)  # byte for byte
-    letters: list[tuple[object, ...]] = field(default_factory=list)
+    dead_letters: list[tuple[object, ...]] = field(default_factory=list)
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -241,12 +241,12 @@ def count(records: Sequence[Record]) -> Counted:
                 for row in step.devices:
                     key = (f"{step.site}/{row.zone}", row.device, step.end_ms, row.metric)
                     counted.rows[key] = (row.n, row.mean, row.min, row.max, row.last)
-            counted.letters += [letter[2:] for letter in closed.dead_letters]
+            counted.dead_letters += [letter[2:] for letter in closed.dead_letters]
             counted.reasons.update((letter.reason, letter.topic) for letter in closed.dead_letters)
             counted.counts.update(accepted=closed.accepted, duplicates=closed.duplicates, late=closed.late)
             counted.counts.update(copied=closed.other_records.get("copied", 0))
     counted.steps.sort(key=lambda step: step[:2])
-    counted.letters.sort(key=repr)
+    counted.dead_letters.sort(key=repr)
     return counted
 
 
@@ -255,13 +255,13 @@ def judged(world: World) -> Counted:
     records = world.records()
     counted = count(records)
     expected: dict[Key, Row] = {}
-    letters: Counter[tuple[str, str]] = Counter()
+    dead_letters: Counter[tuple[str, str]] = Counter()
     for judge in world.judges.values():
         expected |= judge.rows
-        letters.update(judge.letters)
+        dead_letters.update(judge.dead_letters)
     with balance():
         assert differences(expected, counted.rows) == []
-        assert counted.reasons == letters
+        assert counted.reasons == dead_letters
         assert counted.counts["accepted"] == sum(judge.accepted for judge in world.judges.values())
         assert counted.counts["duplicates"] == sum(judge.duplicates for judge in world.judges.values())
     origins = SeenOrigins()
@@ -288,7 +288,7 @@ def judged(world: World) -> Counted:
         f"\n{world.hours:g} h without uplink, {world.crashes} crashes, {world.refused} refusals: "
         f"{sent.total():,} samples, {len(first)} of the first 20 s; at most {world.most_buffered:,} records "
         f"buffered; {counted.counts['copied']:,} records came twice; {len(counted.rows):,} rows, "
-        f"{letters.total():,} letters; 0 lost, 0 counted twice"
+        f"{dead_letters.total():,} letters; 0 lost, 0 counted twice"
     )
     return counted
 
@@ -307,7 +307,7 @@ def test_a_13_hour_outage_leaves_no_trace(tmp_path: Path) -> None:
     disturbed, undisturbed = (judged(world) for world in made.values())
     with balance():
         assert disturbed.steps == undisturbed.steps
-        assert disturbed.letters == undisturbed.letters
+        assert disturbed.dead_letters == undisturbed.dead_letters
     assert disturbed.counts["copied"] > 1000
     assert undisturbed.counts["copied"] == 0
     assert made[True].most_buffered > 2 * 13 * 360  # samples and a tick, every 10 s

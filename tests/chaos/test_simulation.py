@@ -207,12 +207,12 @@ class World:
             for table in tables for r in table.to_pylist()
         }  # fmt: skip
 
-    def letters(self) -> Counter[tuple[str, str]]:
+    def dead_letters(self) -> Counter[tuple[str, str]]:
         """Every dead letter by reason and topic."""
         found: Counter[tuple[str, str]] = Counter()
         for number in range(PARTITIONS):
-            with DeadLetters(self.settings.storage, number) as letters:
-                found.update((letter.reason, letter.topic) for letter in letters.newest(100_000))
+            with DeadLetters(self.settings.storage, number) as dead_letters:
+                found.update((letter.reason, letter.topic) for letter in dead_letters.newest(100_000))
         return found
 
 
@@ -238,7 +238,7 @@ def simulate(seed: int, folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch,
         world.run(minutes)
     expected = {key: _float32(row) for key, row in world.judge.rows.items()}
     assert differences(expected, world.rows()) == [], f"seed {seed}"
-    assert world.letters() == world.judge.letters, f"seed {seed}"
+    assert world.dead_letters() == world.judge.dead_letters, f"seed {seed}"
     stats: Counter[str] = Counter()
     for shard in world.shards:
         figures: dict[str, Any] = shard.stats()
@@ -251,7 +251,9 @@ SEEDS = range(*map(int, os.environ.get("HOTHOUSE_TEST_SEEDS", "0:3").split(":"))
 
 
 @pytest.mark.timeout(3600)
-def test_whatever_dies_rows_and_letters_are_those_of_the_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_dies_rows_and_dead_letters_are_those_of_the_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Crashes around every durable step, torn files, copies, disorder, a full log, other numbers of shards: 0 lost,
     0 counted twice.
     """
@@ -260,7 +262,8 @@ def test_whatever_dies_rows_and_letters_are_those_of_the_judge(tmp_path: Path, m
         world = simulate(seed, tmp_path / str(seed), MemoryLog(PARTITIONS), monkeypatch)
         total.update(
             seeds=1, crashes=world.crashes, published=world.published, rows=len(world.judge.rows),
-            accepted=world.judge.accepted, duplicates=world.judge.duplicates, letters=world.judge.letters.total(),
+            accepted=world.judge.accepted, duplicates=world.judge.duplicates,
+            dead_letters=world.judge.dead_letters.total(),
         )  # fmt: skip
     assert total["crashes"] > len(SEEDS)
     print("; ".join(f"{name} {count}" for name, count in total.items()))
@@ -277,4 +280,8 @@ def test_the_same_on_the_log_in_a_file(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_seed_tells_the_same_story_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but the seed decides: a failure can be looked at again."""
     one, two = (simulate(5, tmp_path / name, MemoryLog(PARTITIONS), monkeypatch) for name in ("one", "two"))
-    assert (one.crashes, one.judge.rows, one.judge.letters) == (two.crashes, two.judge.rows, two.judge.letters)
+    assert (one.crashes, one.judge.rows, one.judge.dead_letters) == (
+        two.crashes,
+        two.judge.rows,
+        two.judge.dead_letters,
+    )

@@ -76,7 +76,7 @@ class _Slot:
 
 @pytest.fixture(scope="module")
 def runtime() -> Iterator[None]:
-    """A Ray runtime of two logical CPUs with stand-ins for shard, board and slot."""
+    """A Ray runtime of two logical CPUs with stand-ins for shard, live state and model pointer."""
     stand_ins = {shard_actor(0): _Shard, LIVE_STATE_ACTOR: _Board, MODEL_POINTER_ACTOR: _Slot}
     with local_ray(namespace=NAMESPACE):
         handles = [ray.remote(num_cpus=0)(kind).options(name=name).remote() for name, kind in stand_ins.items()]

@@ -16,17 +16,17 @@ _SHOWN = 5
 
 def check_units(settings: Settings) -> Check | None:
     """Which sensors send another unit, by the newest letter about each; ``None`` where nothing was ever taken in."""
-    from services.store.deadletters import read_letters
+    from services.store.deadletters import read_dead_letters
 
     name = "units"
     try:
-        letters = read_letters(settings.storage, _LETTERS, "unit")
+        dead_letters = read_dead_letters(settings.storage, _LETTERS, "unit")
     except sqlite3.Error as error:
         return Check(name, CheckState.WARN, f"the dead letters cannot be read: {error}", "Is the disk full or damaged?")
     if not any(settings.storage.glob("deadletters-p*.sqlite")):
         return None
     newest: dict[tuple[str, str], str] = {}
-    for letter in letters:  # the newest comes first
+    for letter in dead_letters:  # the newest comes first
         said = json.loads(letter.payload)
         newest.setdefault((letter.topic, said["metric"]), letter.detail if said["looks_like"] else "")
     wrong = sorted(filter(None, newest.values()))

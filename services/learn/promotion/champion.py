@@ -145,7 +145,9 @@ class ChampionAlias:
         try:
             return str(self._registry.folder(version))
         except ModelFilesError as error:
-            self._learning_status.tell("error", version=version, message=f"{version} can be no rival: {error.message}")
+            self._learning_status.tell(
+                "error", version=version, message=f"{version} can be no reference: {error.message}"
+            )
             return ""
 
     def _swap(self, version: str) -> None:

@@ -31,7 +31,7 @@ class Models(Protocol):
 
 
 def in_use(rows: Sequence[ModelRow], serving: str) -> set[str]:
-    """The versions that somebody may load: with an alias, in shadow, under watch, the rival of one that is, or
+    """The versions that somebody may load: with an alias, in shadow, under watch, the reference of one that is, or
     ``serving``, which the model pointer names.
     """
     used = {serving} | {row["version"] for row in rows if row["aliases"]}

@@ -55,7 +55,7 @@ def made_of(log: Log, records_a_read: int) -> dict[str, Any]:
     """What this version makes of the log: a sha256 a row of a site, counts, and a sha256 of all dead letters."""
     rows: dict[str, str] = {}
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    letters = []
+    dead_letters = []
     for partition in range(log.partitions):
         windows = PartitionWindows(STEP_MS, LATENESS_MS, IDLE_MS, VOCABULARY, PRIMARY)
         for records in _reads(log, partition, records_a_read):
@@ -64,8 +64,8 @@ def made_of(log: Log, records_a_read: int) -> dict[str, Any]:
             counts["samples"].update(accepted=closed.accepted, duplicates=closed.duplicates, late=closed.late)
             for name in ("rejected", "values_refused", "other_records"):
                 counts[name].update(getattr(closed, name))
-            letters += [repr(tuple(letter)) for letter in closed.dead_letters]
-    return {"rows": rows, "counts": counts, "letters": len(letters), "letters_sha256": _sha256(letters)}
+            dead_letters += [repr(tuple(letter)) for letter in closed.dead_letters]
+    return {"rows": rows, "counts": counts, "letters": len(dead_letters), "letters_sha256": _sha256(dead_letters)}
 
 
 def _reads(log: Log, partition: int, limit: int) -> Iterator[list[Record]]:

@@ -147,11 +147,11 @@ class Rig:
         files = [p for kind in kinds for p in sorted((root / kind).rglob("*.parquet"))]
         return {str(p.relative_to(root)): p.read_bytes() for p in files}
 
-    def letters(self) -> list[Any]:
+    def dead_letters(self) -> list[Any]:
         found = []
         for number in range(self.log.partitions):
-            with DeadLetters(self.settings.storage, number) as letters:
-                found += letters.newest(1000)
+            with DeadLetters(self.settings.storage, number) as dead_letters:
+                found += dead_letters.newest(1000)
         return found
 
 

@@ -104,8 +104,14 @@ def content(closed: Sequence[Closed], of_partition: PartitionWindows) -> list[An
         {name: sum(getattr(one, kind).get(name, 0) for one in closed) for one in closed for name in getattr(one, kind)}
         for kind in ("rejected", "values_refused", "other_records")
     ]
-    letters = [letter for one in closed for letter in one.dead_letters]
-    return [steps, counts, named, letters, msgspec.msgpack.encode(of_partition.state(), enc_hook=np.ndarray.tobytes)]
+    dead_letters = [letter for one in closed for letter in one.dead_letters]
+    return [
+        steps,
+        counts,
+        named,
+        dead_letters,
+        msgspec.msgpack.encode(of_partition.state(), enc_hook=np.ndarray.tobytes),
+    ]
 
 
 @pytest.mark.parametrize("small", [False, True])

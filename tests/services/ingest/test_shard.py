@@ -40,7 +40,7 @@ def test_the_log_becomes_history_and_every_sample_is_accounted_for(tmp_path: Pat
     table = History(rig.settings.storage, shard.spec.channels).read()
     assert len(table) == 78
     assert table["out_temp_c"].to_numpy()[:3].tolist() == [4.0, 5.0, 6.0]
-    assert {(d.reason) for d in rig.letters()} == {"late", "malformed"}
+    assert {(d.reason) for d in rig.dead_letters()} == {"late", "malformed"}
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_a_kill_at_any_durable_moment_changes_no_bit(tmp_path: Path, undisturbed
     shard.close()
     assert crashes == 1
     assert rig.content() == undisturbed.content()
-    assert rig.letters() == undisturbed.letters()
+    assert rig.dead_letters() == undisturbed.dead_letters()
     counted = ("samples", "accepted", "duplicates", "late", "rejected", "zone_rows", "device_rows", "steps")
     both = [other.shard().stats() for other in (rig, undisturbed)]
     assert [both[0][name] for name in counted] == [both[1][name] for name in counted]

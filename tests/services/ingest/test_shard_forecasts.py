@@ -493,6 +493,6 @@ def test_a_sensor_of_another_unit_degrades_the_forecast_also_after_a_restart(tmp
     assert (stats["sensor_faults"], stats["sensor_faults_now"]) == ({"unit": 1}, 1)
     assert [(event["kind"], event["words"]) for event in stats["events"]] == [("unit", words)]
     shard.close()
-    assert [(letter.reason, letter.topic) for letter in rig.letters()] == [
+    assert [(letter.reason, letter.topic) for letter in rig.dead_letters()] == [
         ("unit", "hothouse/v1/demo/z1/climate/sample")
     ]

@@ -108,7 +108,7 @@ def test_a_pruned_model_cannot_serve_again(registry: Registry, tmp_path: Path) -
 
 
 def test_models_in_use_keep_their_files() -> None:
-    """Champion, previous, any alias, what is in shadow or watched, its rival, and what the model pointer names."""
+    """Champion, previous, any alias, what is in shadow or watched, its reference, and what the model pointer names."""
     models = Kept(9)
     for version, alias in (("v1", "champion"), ("v2", "previous"), ("v3", "ours")):
         models.rows[version]["aliases"] = [alias]
