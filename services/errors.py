@@ -14,6 +14,7 @@ __all__ = [
     "PromotionRefusedError",
     "RegistryError",
     "RegistryRefusedError",
+    "SnapshotError",
     "StartError",
     "TrainingError",
 ]
@@ -49,6 +50,10 @@ class StartError(HothouseError):
 
 class HistoryError(HothouseError):
     """The Parquet history could not be read or written."""
+
+
+class SnapshotError(HothouseError):
+    """A snapshot is torn, corrupt or of a format that is not read."""
 
 
 class TrainingError(HothouseError):

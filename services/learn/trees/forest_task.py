@@ -1,6 +1,6 @@
 """Step 13 of the way of a reading: grow trees as a Ray task, in a process of its own that ends with it.
 
-This module imports neither scikit-learn nor pyarrow: who only starts the task needs neither.
+This module imports neither LightGBM nor pyarrow: who only starts the task needs neither.
 """
 
 from __future__ import annotations
