@@ -20,4 +20,4 @@ def when_stdin_ends(call: Callable[[], object]) -> None:
             pass
         call()
 
-    threading.Thread(target=wait, name="lifeline", daemon=True).start()
+    threading.Thread(target=wait, name="parent-watch", daemon=True).start()

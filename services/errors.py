@@ -49,10 +49,6 @@ class StartError(HothouseError):
     exit_code = 3
 
 
-class LogError(HothouseError):
-    """The log refused an append or a read."""
-
-
 class HistoryError(HothouseError):
     """The Parquet history could not be read or written."""
 

@@ -117,7 +117,7 @@ def test_each_rule_is_broken_on_purpose(options: Any) -> None:
         ("models.made_tomorrow", "itertools"),
         ("edge.made_tomorrow", "models.psychrometrics"),
         ("edge.made_tomorrow", "socket"),
-        ("services.learn.made_tomorrow", "ray"),
+        ("services.learn.loop.made_tomorrow", "ray"),
         ("services.cli.made_tomorrow", "edge.gateway.uplink.forward"),
         ("tests.made_tomorrow", "ray"),
     ],

@@ -51,7 +51,7 @@ class RecordBuilder:
 
     >>> intake = RecordBuilder(ReplayedClock(1646092800500), step_ms=300_000)
     >>> body = b'{"boot":"9f3c62d1a07be845","ts":1646092800000,"seq":1,"values":{"rh_pct":71.0}}'
-    >>> records = intake.take([Message("hothouse/v1/s/z/d/sample", body), Message("hothouse/v1/s", b"?")])
+    >>> records = builder.take([Message("hothouse/v1/s/z/d/sample", body), Message("hothouse/v1/s", b"?")])
     >>> [(r.site, r.kind) for r in records]
     [('s', 'samples'), ('_unknown', 'refused')]
     """

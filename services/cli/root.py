@@ -68,7 +68,7 @@ dead_letters.register(app)
 export.register(app)
 learn.register(app)
 tune.register(app)
-house.register(app)
+setup.register(app)
 
 
 def main() -> None:

@@ -219,7 +219,7 @@ class LiveStateLink:
         self._past: dict[tuple[str, str], tuple[list[int], dict[str, list[float | None]]]] = {}
         self._stats: dict[str, Any] | None = None
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="board-link", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="live-state-link", daemon=True)
 
     def start(self, shard: Shard) -> None:
         """Begin to send; ``shard`` gives the past that the live state asks for."""

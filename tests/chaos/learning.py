@@ -1,4 +1,4 @@
-"""The learning loop as it runs: Ray Serve, slot, retrainer, an MLflow server, and requests that never stop."""
+"""The learning loop as it runs: Ray Serve, model pointer, retrainer, an MLflow server, and requests that never stop."""
 
 from __future__ import annotations
 

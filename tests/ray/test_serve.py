@@ -277,4 +277,4 @@ def test_a_killed_live_state_is_found_again(serving: Serving) -> None:
             ray.get(serving.actors.live_state.publish.remote([zone_forecast("after")]), timeout=patience_s(5))
         return serving.http.get("/predict?zone=after").status_code == 200
 
-    until(heard_of, "the new board takes forecasts, and the API hears of them")
+    until(heard_of, "the new live state takes forecasts, and the API hears of them")

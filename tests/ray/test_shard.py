@@ -38,7 +38,7 @@ STEPS = 60
 
 
 class RecordingBoard:
-    """Keeps what is published; says once that it lacks each zone's past, as the real board does."""
+    """Keeps what is published; says once that it lacks each zone's past, as the real live state does."""
 
     def __init__(self) -> None:
         self.newest: dict[tuple[str, str], ZoneForecast] = {}

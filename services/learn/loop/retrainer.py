@@ -312,7 +312,7 @@ class Retrainer:
         """A challenger, and the champion that it was measured against."""
         offsets = self._cluster.flush()
         champion = self._registry.champion()
-        # The first network has no rival in service: what was held back is enough, and the watch can take it back.
+        # The first network has no reference in service: what was held back is enough, and the watch can take it back.
         shadow = bool(self._settings.shadow_hours) and champion != ONLINE_VERSION and not self._settings.force_promote
         order = TrainingRequest(
             champion=champion, champion_folder=self._champion.folder(champion), log_offsets=offsets,

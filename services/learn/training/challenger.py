@@ -169,7 +169,7 @@ def _compared_on(job: Job, whole: DataRange, cut_ms: int) -> tuple[WindowSet, I6
 
 
 def _hopeless(verdict: Verdict) -> bool:
-    """Whether the held-back rows show that it is worse than a rival: live rows need not be waited for."""
+    """Whether the held-back rows show that it is worse than a reference: live rows need not be waited for."""
     lowers: Mapping[str, float | None] = verdict.evidence.get("mae_ratio_lower", {})
     return any(lower is not None and lower >= 1 for lower in lowers.values())
 

@@ -45,7 +45,7 @@ class Celsius:
 
 
 def test_another_wire_format_is_one_more_decoder() -> None:
-    """The gateway subscribes to its topics, the intake asks it by prefix; our own topics stay ours."""
+    """The gateway subscribes to its topics, the record builder asks it by prefix; our own topics stay ours."""
     decoders = (HothouseDecoder(), Celsius())
     gateway = Gateway(GatewayOptions(broker=MqttAddress(port=1)), MemoryLog(), ReplayedClock(NOW), decoders=decoders)
     assert gateway._link._topics == ["hothouse/#", "plant/#"]

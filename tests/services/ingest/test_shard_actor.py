@@ -90,12 +90,12 @@ def test_a_live_state_that_was_restarted_between_two_calls_is_told_again(
 
     try:
         link.publish([forecast("z1", 1), forecast("z2", 1)])
-        until(lambda: knows(now) == ["z1", "z2"], "the first board has been told")
+        until(lambda: knows(now) == ["z1", "z2"], "the first live state has been told")
         if figures:
             link.put_stats({"late": 1})
             until(lambda: answer(now.wait(0, 0)).get("stats"), "the first board has the figures")
         now = LiveState(2, lambda: 0)
         link.put_stats({"late": 1})
-        until(lambda: sorted(knows(now)) == ["z1", "z2"], "the second board has been told", 10)
+        until(lambda: sorted(knows(now)) == ["z1", "z2"], "the second live state has been told", 10)
     finally:
         link.close()

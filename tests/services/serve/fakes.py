@@ -1,4 +1,4 @@
-"""A system that is not there: the Backend of the API tests, over a real Board."""
+"""A system that is not there: the Backend of the API tests, over a real LiveState."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_champion_that_cannot_be_measured_is_named(tmp_path: Path, damage: str, 
 
 
 def test_climatology_needs_no_note(tmp_path: Path) -> None:
-    """Where the climatology serves it is the rival, and nothing is remarkable about it."""
+    """Where the climatology serves it is the reference, and nothing is remarkable about it."""
     job = replace(job_over(tmp_path, {"to_ms": CUT_MS}), champion="online", champion_folder="")
     reference = reference_model_of(job, CUT_MS, OPTIONS)
     assert (reference.name, reference.note, reference.initial_state) == ("the climatology", "", None)
