@@ -1,9 +1,10 @@
 """How long the whole system takes to its first forecast, and how much memory it holds when nothing happens.
 
 A system of three simulated zones with some days of history is started; the time runs until every zone can be
-predicted over HTTP. Then a network of the default size is put in the model pointer (its weights are untrained: what they cost
-does not depend on their values), and once the replica serves it, the proportional set size (PSS) of all processes is
-taken a few times while no sample comes. PSS counts a page that processes share once. The last line printed is JSON.
+predicted over HTTP. Then a network of the default size is put in the model pointer (its weights are untrained: what
+they cost does not depend on their values), and once the replica serves it, the proportional set size (PSS) of all
+processes is taken a few times while no sample comes. PSS counts a page that processes share once. The last line printed
+is JSON.
 
     python -m benchmarks.start [--days 3] [--looks 5]
 """

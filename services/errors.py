@@ -10,7 +10,6 @@ __all__ = [
     "ConfigError",
     "HistoryError",
     "HothouseError",
-    "LogError",
     "ModelFilesError",
     "PromotionRefusedError",
     "RegistryError",

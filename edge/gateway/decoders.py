@@ -108,7 +108,9 @@ def _package(entry: EntryPoint) -> str:
 
 
 def _checked(taken: DecodedMessage, topic: str, payload: bytes, receive_ms: int) -> DecodedMessage:
-    """The same with samples as if their devices had sent them in our own format; raises where it is no ``DecodedMessage``."""
+    """The same with samples as if their devices had sent them in our own format; raises where it is no
+    ``DecodedMessage``.
+    """
     if taken.record is not None:
         raise TypeError("a package's decoder gives samples, refusals and answers, no records")
     samples = list[Sample]()

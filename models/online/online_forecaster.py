@@ -168,7 +168,7 @@ class OnlineForecaster:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`models.zone_arrays.ZoneArrays.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
         for part in (self.climatology, self.features, self.intervals, self.change, self.first, self._zones):
             part.prepare(zones)
 

@@ -11,7 +11,7 @@ import typer
 from services.cli import backtest, change, dead_letters, export, learn, site, system, tune, zones
 from services.cli.base import GlobalOptions, Group
 from services.cli.running import ask
-from services.cli.setup import commands as house
+from services.cli.setup import commands as setup
 
 __all__ = ["app", "main"]
 

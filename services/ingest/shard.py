@@ -3,8 +3,8 @@
 :class:`Shard` knows neither Ray nor threads of its own but one: what it needs is handed in, and ``step()`` is one
 round. The order of durable writes makes a crash at any moment harmless: history first, then dead letters, then the
 snapshot that names the offset; what a replay writes again is the same. An issued forecast is durable before it is
-published. Questions from other threads never wait for a disk or for the log. ``services.ingest.shard_actor`` wraps it for
-Ray.
+published. Questions from other threads never wait for a disk or for the log. ``services.ingest.shard_actor`` wraps it
+for Ray.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class Shard:
 
     def __init__(
         self, settings: Settings, partitions: Sequence[int], log: Log, series: SeriesWriter,
-        forecast: Callable[[ForecastRequest], ForecastReply], live_state: LiveStateSink, executor: Executor, merger: Executor,
-        saver: Executor, clock_s: Callable[[], float], failpoint: Callable[[str], None] = lambda name: None,
+        forecast: Callable[[ForecastRequest], ForecastReply], live_state: LiveStateSink, executor: Executor, merger:
+        Executor, saver: Executor, clock_s: Callable[[], float], failpoint: Callable[[str], None] = lambda name: None,
     ) -> None:  # fmt: skip
         self.spec = forecast_spec(settings)
         self._settings, self._log, self._series, self._live_state = settings, log, series, live_state

@@ -204,8 +204,9 @@ class LiveStateLink:
     """Sends to the live state actor from a thread of its own; keeps what could not be sent, within a bound beside each
     zone's newest forecast.
 
-    A live state that was restarted has lost everything: after an error, or when another live state answers, each zone's newest
-    forecast is sent again, and the live state's answer names the zones whose past it lacks.
+
+    A live state that was restarted has lost everything: after an error, or when another live state answers, each zone's
+    newest forecast is sent again, and the live state's answer names the zones whose past it lacks.
     """
 
     def __init__(self, component: str, namespace: str) -> None:

@@ -28,8 +28,8 @@ def readiness(
     zones: Mapping[str, Sequence[str]], usable: int, following: bool, degraded: Sequence[str] = (), *,
     ready: bool, awaited: str,
 ) -> Readiness:  # fmt: skip
-    """Put it into words; ``zones`` maps each zone to why its forecast is degraded, ``following`` says whether the live state
-    answers, ``awaited`` what :func:`awaited` says.
+    """Put it into words; ``zones`` maps each zone to why its forecast is degraded, ``following`` says whether the live
+    state answers, ``awaited`` what :func:`awaited` says.
 
     >>> readiness({}, 0, True, ready=False, awaited="no sample has come yet")["reasons"]
     ['no zone has a forecast yet: no sample has come yet']

@@ -1,4 +1,5 @@
-"""Step 7, 9 and 16 of the way of a reading, on Ray: thin shells around the model pointer, the live state, Forecaster and API.
+"""Step 7, 9 and 16 of the way of a reading, on Ray: thin shells around the model pointer, the live state, Forecaster
+and API.
 
 Nothing here imports torch but a Forecaster replica, when it loads its first model. Ray is imported when something is
 started, after :class:`services.runtime.ray_runtime.RayRuntime` has set the switches that Ray reads once.
@@ -56,7 +57,9 @@ class ServingActors:
 
 
 def start_actors(settings: Settings) -> ServingActors:
-    """Start the live state and the model pointer; before shards, the retrainer and the Serve application, which use them."""
+    """Start the live state and the model pointer; before shards, the retrainer and the Serve application, which use
+    them.
+    """
     import ray
 
     namespace = namespace_of(settings)
@@ -84,7 +87,9 @@ def start_actors(settings: Settings) -> ServingActors:
 
 
 class _LiveStateActor(LiveState):
-    """The live state with the real clock: microseconds since 1970 as the first version outgrow those of any earlier one."""
+    """The live state with the real clock: microseconds since 1970 as the first version outgrow those of any earlier
+    one.
+    """
 
     def __init__(self) -> None:
         super().__init__(first_version=time.time_ns() // 1000, clock_ms=lambda: time.time_ns() // 1_000_000)

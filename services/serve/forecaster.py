@@ -1,7 +1,8 @@
 """Step 7 and 16 of the way of a reading: rows and a baseline become quantiles, by whichever model is champion.
 
-A replica serves ``(version, model)`` as one tuple. A task follows the model pointer; a new champion is loaded, checked and
-warmed in a thread beside the one that serves, then the tuple is replaced: no request waits, none fails, each is
+
+A replica serves ``(version, model)`` as one tuple. A task follows the model pointer; a new champion is loaded, checked
+and warmed in a thread beside the one that serves, then the tuple is replaced: no request waits, none fails, each is
 answered by exactly one version. A champion that cannot be loaded leaves the old one in place, is reported, and is tried
 again with growing pauses: its storage may have been away for a moment.
 """

@@ -262,7 +262,8 @@ def test_whatever_dies_rows_and_dead_letters_are_those_of_the_judge(
         world = simulate(seed, tmp_path / str(seed), MemoryLog(PARTITIONS), monkeypatch)
         total.update(
             seeds=1, crashes=world.crashes, published=world.published, rows=len(world.judge.rows),
-            accepted=world.judge.accepted, duplicates=world.judge.duplicates, dead_letters=world.judge.dead_letters.total(),
+            accepted=world.judge.accepted, duplicates=world.judge.duplicates,
+            dead_letters=world.judge.dead_letters.total(),
         )  # fmt: skip
     assert total["crashes"] > len(SEEDS)
     print("; ".join(f"{name} {count}" for name, count in total.items()))

@@ -122,7 +122,9 @@ def _run(retrainer: Any, reason: str) -> dict[str, Any]:
 
 
 def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Settings) -> None:
-    """A learnable history gives v1 in the model pointer with lineage; the next is judged against it; roll back and on."""
+    """A learnable history gives v1 in the model pointer with lineage; the next is judged against it; roll back and
+    on.
+    """
     status = _run(retrainer, "first")
     assert status["last_run"]["result"] == "promoted", status
     until(lambda: _pointer()["version"] == "v1", "v1 in the model pointer")

@@ -3,8 +3,8 @@
 Three threads. One waits for a trigger, has a challenger trained and judged on held-back rows, and registers it. One
 has it compared with the champion on live rows, promotes it when it may, and takes a champion back that turns out worse
 (:mod:`services.learn.promotion.shadow`). One follows the ``champion`` alias wherever it was moved from, and hands it to
-the model pointer (:mod:`services.learn.promotion.champion`). So a model reaches the replicas on one way only, and MLflow's
-record is the only state: a retrainer that is started again goes on from it.
+the model pointer (:mod:`services.learn.promotion.champion`). So a model reaches the replicas on one way only, and
+MLflow's record is the only state: a retrainer that is started again goes on from it.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ __all__ = ["Shadows"]
 
 
 class Shadows:
-    """Registers challengers, and does what :class:`services.learn.promotion.live_comparison.LiveComparison` finds out about them.
+    """Registers challengers, and does what :class:`services.learn.promotion.live_comparison.LiveComparison` finds out
+    about them.
 
     Everything that is done with an outcome may be done again: MLflow may go away in the middle of it.
     """

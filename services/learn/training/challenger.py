@@ -72,8 +72,8 @@ def learn(job: Job) -> dict[str, Any]:
         "params": {
             "seed": job.learn.seed, "epochs": job.learn.epochs, "max_windows": job.learn.max_windows,
             "workers": job.workers, "use_gpu": job.use_gpu, "schema_hash": job.spec.hash,
-            "champion": job.champion, "measured_against": reference.name, "warm_start": reference.initial_state is not None,
-        },
+            "champion": job.champion, "measured_against": reference.name, "warm_start": reference.initial_state is not
+        None, },
         "held_back_mae": errors,
         "curves": _curves(fitted),
         "recipe": recipe_of(job, whole.rows, _started_from(reference), _not_replayable(job, fitted)),
