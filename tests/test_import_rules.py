@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 KINDS: dict[str, type[Contract]] = {"allow_list": AllowList, "layers": LayersContract}
 PACKAGES = ("edge", "models", "services")
 READS_ENVIRONMENT = {
-    "services/config/settings.py": "the one place that reads settings",
+    "edge/config/settings.py": "the one place that reads settings: the gateway's, and services.config's through it",
     "services/runtime/ray_runtime.py": "sets the switches that Ray reads once, and puts back what was there",
     "services/learn/promotion/registry.py": "switches MLflow's telemetry off where the user did not say otherwise",
     "services/learn/training/tuning.py": "switches off files of Ray Tune that nobody reads",
@@ -63,6 +63,7 @@ CASES = [
     ("edge.gateway.loop", "ray", "edge: "),
     ("edge.recording_of_tomorrow", "pandas", "edge: "),
     ("edge.log", "tests.patience", "edge: "),
+    ("edge.timing", "time", "edge.timing: "),
     ("models.psychrometrics", "torch", "models.psychrometrics: "),
     ("models", "models.spec", "models.psychrometrics: "),
     ("models.spec", "ray", "models: "),
@@ -76,6 +77,7 @@ CASES = [
     ("services.ingest.shard", "edge.recordings.recording", "services: "),
     ("services.ingest.shard", "edge.log.sqlite", "services: "),
     ("services.serve.view", "edge.gateway.loop", "services: "),
+    ("services.serve.view", "edge.config", "services: "),
     ("services.runtime.ray_runtime", "tests.patience", "services: "),
     ("services.made_tomorrow.part", "edge.mqtt.connection", "services: "),
     ("services.backtest.recording_rows", "edge.simulator.publisher", "backtest: "),
@@ -88,7 +90,6 @@ CASES = [
     ("services.observe.health", "services.errors", "the layers of services"),
     ("services.made_tomorrow", "services.errors", "the layers of services"),
     ("services.learn.promotion.registry", "services.learn.loop.retrainer", "the layers inside learn"),
-    ("services.learn.made_tomorrow", "services.errors", "the layers inside learn"),
     ("services.learn.training.dataset", "services.learn.trees.growing", "the layers inside learn"),
 ]
 

@@ -16,7 +16,7 @@ import msgspec
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, decode_clock
 from edge.gateway.other_topics import PRESENCE, OtherTopics
 from edge.log.contract import NewRecord
-from edge.wire.decoder import Decoder, HothouseDecoder
+from edge.wire.decoder import Answer, Decoder, HothouseDecoder
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.events import site_retirement
 from edge.wire.reading import Refusal, Sample
@@ -49,7 +49,7 @@ class RecordBuilder:
     its next sample. A message goes to the decoder whose prefix its topic has; where none has it is counted and refused
     (``edge.gateway.other_topics``), but for what gateways say of themselves.
 
-    >>> builder = RecordBuilder(ReplayedClock(1646092800500), step_ms=300_000)
+    >>> intake = RecordBuilder(ReplayedClock(1646092800500), step_ms=300_000)
     >>> body = b'{"boot":"9f3c62d1a07be845","ts":1646092800000,"seq":1,"values":{"rh_pct":71.0}}'
     >>> records = builder.take([Message("hothouse/v1/s/z/d/sample", body), Message("hothouse/v1/s", b"?")])
     >>> [(r.site, r.kind) for r in records]
@@ -75,6 +75,7 @@ class RecordBuilder:
         self._samples: dict[str, list[Sample]] = {}
         self._refusals: dict[str, list[Refusal]] = {}
         self._records: list[NewRecord] = []
+        self._answers: list[Answer] = []
         self._others = OtherTopics()
 
     def take(self, messages: Iterable[Message] = ()) -> list[NewRecord]:
@@ -93,6 +94,11 @@ class RecordBuilder:
         self._tick_sites()
         records, self._records = self._records, []
         return records
+
+    def answers(self) -> list[Answer]:
+        """What decoders answer to the messages that were taken since the last call."""
+        answers, self._answers = self._answers, []
+        return answers
 
     def _turn(self, clock: ReplayedClock, message: Message) -> None:
         try:
@@ -124,6 +130,7 @@ class RecordBuilder:
         if decoder is None:
             return self._count_other(message)
         taken = decoder.take(message.topic, message.payload, self._now_ms)
+        self._answers += taken.answers
         if taken.samples:
             self._sites.setdefault(taken.site, 0)
             self._samples.setdefault(taken.site, []).extend(taken.samples)

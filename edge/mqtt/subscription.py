@@ -17,27 +17,17 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.mqtt.connection import MqttAddress, is_refused_version, new_subscriber, open_connection
 from edge.mqtt.subscriber import Published, Subscriber
+from edge.timing import Backoff
 
-__all__ = ["OFFLINE", "ONLINE", "Subscription", "delay_s"]
+__all__ = ["OFFLINE", "ONLINE", "Subscription"]
 
 ONLINE, OFFLINE = b'{"online":true}', b'{"online":false}'
 """What the presence topic holds."""
 
 _logger = logging.getLogger(__name__)
-_FIRST_DELAY_S = 0.2
-_LAST_DELAY_S = 15.0
 _ANSWER_S = 4.0
 _UNANSWERED = 2  # connections that end instead of an answer: once may be chance
 _FAILURE = 0x80  # MQTT reason codes from here on say that something failed
-
-
-def delay_s(attempt: int, jitter: float) -> float:
-    """Seconds to wait before attempt number ``attempt`` (from 1); ``jitter`` in 0 ... 1 spreads it over ±50 %.
-
-    >>> delay_s(1, 0.5), delay_s(3, 0.5), delay_s(99, 0.5)
-    (0.2, 0.8, 15.0)
-    """
-    return min(_FIRST_DELAY_S * 2.0 ** min(attempt - 1, 30), _LAST_DELAY_S) * (0.5 + jitter)
 
 
 class Subscription:
@@ -80,12 +70,11 @@ class Subscription:
         self._gather_s = gather_s
         self._keepalive_s = keepalive_s
         self._presence_topic = presence_topic
-        self._jitter = random.SystemRandom()
+        self._backoff = Backoff(jitter=random.SystemRandom().random)
         self._client: paho.Client | None = None
         self._lost = threading.Event()
         self._v5 = address.v5
         self._started_s = 0.0
-        self._attempt = 0
         self._next_s = 0.0
 
     def tend(self, now_s: float) -> None:
@@ -96,8 +85,7 @@ class Subscription:
             self._v5 = not self._v5  # it may have waited for more of a packet that it does not understand
         if self._client is not None and self._lost.is_set():
             self._drop()
-            self._attempt += 1
-            self._next_s = now_s + delay_s(self._attempt, self._jitter.random())
+            self._next_s = now_s + self._backoff.next_s()
         if self._client is None and now_s >= self._next_s:
             self._started_s = now_s
             self._connect()
@@ -107,6 +95,16 @@ class Subscription:
         if self.connected:
             self._say(OFFLINE)
         self._drop()
+
+    def publish(self, topic: str, payload: bytes, qos: int) -> bool:
+        """Send a message, from any thread, and wait for nothing; ``False`` where there is no connection to send it on.
+
+        It is lost where the connection ends before the broker has it.
+        """
+        client = self._client
+        if client is None or not self.connected:
+            return False
+        return client.publish(topic, payload, qos).rc == paho.MQTT_ERR_SUCCESS
 
     def _connect(self) -> None:
         self._lost.clear()
@@ -148,7 +146,7 @@ class Subscription:
     def _connected(self, client: paho.Client, _: Any, flags: Any, reason: ReasonCode, properties: Any) -> None:
         if is_refused_version(reason) and self._v5:
             self._v5 = False
-            self._attempt = 0
+            self._backoff.reset()
             self._lost.set()
         elif reason.is_failure:
             self._fail(f"the broker at {self._address.host}:{self._address.port} refuses us: {reason}")
@@ -170,7 +168,7 @@ class Subscription:
             left = [topic for topic in self._otherwise if topic not in self._topics]
             if left:
                 client.unsubscribe(left)
-        self._attempt = 0
+        self._backoff.reset()
         self.connects += 1
         self.last_error = ""
         self.connected = True
@@ -184,7 +182,7 @@ class Subscription:
         if self._refused or not self._otherwise:
             return False
         self._refused = True
-        self._attempt = 0
+        self._backoff.reset()
         asked, rest = ", ".join(self._topics), ", ".join(self._otherwise)
         _logger.warning("the broker does not let us read %s, so that only %s is read", asked, rest)
         return True

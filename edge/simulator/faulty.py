@@ -70,7 +70,9 @@ class FaultySource:
             yield ts_ms, [sample for sample in faulty if sample.values]
 
     def skip(self, to_ms: int) -> None:
-        """See :meth:`.SampleSource.skip`; a sensor that stuck meanwhile sticks from now on."""
+        """See :meth:`~edge.recordings.sample_source.SampleSource.skip`; a sensor that stuck meanwhile sticks from
+        now on.
+        """
         self._source.skip(to_ms)
 
     def _failing(self, sample: Sample) -> Sample:

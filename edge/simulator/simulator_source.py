@@ -73,7 +73,9 @@ class SimulatorSource:
         self.interval_ms = self._physical.step_ms = interval_ms
 
     def skip(self, to_ms: int) -> None:
-        """See :meth:`.SampleSource.skip`; the greenhouse has to be simulated all the same."""
+        """See :meth:`~edge.recordings.sample_source.SampleSource.skip`; the greenhouse has to be simulated all the
+        same.
+        """
         for _ in self._physical.instants(to_ms):
             pass
 

@@ -1,12 +1,13 @@
 """Step 2 of the way of a reading: what a message says, by the kind of devices that sent it.
 
 A :class:`Decoder` knows one kind of topics. The gateway subscribes to what its decoders name and asks the one whose
-prefix a topic has, so that another wire format (Sparkplug B, say) is one more class and changes nothing else.
+prefix a topic has, so that another wire format (Sparkplug B, say) is one more class and changes nothing else. Packages
+bring decoders of their own, and the configuration names them (``edge.gateway.decoders``, docs/decoders.md).
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -15,28 +16,48 @@ from edge.wire.envelope import UNKNOWN_SITE, decode_envelope, is_envelope
 from edge.wire.events import decode_change
 from edge.wire.reading import Refusal, Sample, decode, parse_topic
 
-__all__ = ["MAX_DOCUMENT_BYTES", "DecodedMessage", "Decoder", "HothouseDecoder"]
+__all__ = ["MAX_DOCUMENT_BYTES", "Answer", "DecodedMessage", "Decoder", "HothouseDecoder"]
 
 MAX_DOCUMENT_BYTES = 64 * 1024
-"""A plan or an event may be this long."""
+"""A plan, an event or an answer may be this long."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A message to the device, such as the question to introduce itself again. The broker does not retain it.
+
+    It is sent at once, before the message that it answers is durable, and it may be lost: where the broker is away it
+    is dropped, and of one topic only one goes out every ten seconds. So a decoder answers anew for as long as there is
+    a reason to, and an answer never says that something was stored.
+    """
+
+    topic: str
+    payload: bytes = b""
+    qos: Literal[0, 1] = 0
 
 
 class DecodedMessage(msgspec.Struct, frozen=True):
-    """What a message held, all of ``site``: checked samples, what was refused, or a record to append as it is."""
+    """What a message held, all of ``site``: samples, what was refused, or a record to append as it is; and ``answers``
+    to the device.
+    """
 
     site: str
     samples: list[Sample] = []
     refusals: list[Refusal] = []
     record: NewRecord | None = None
+    answers: list[Answer] = []
 
 
 class Decoder(Protocol):
-    """One wire format. ``prefix`` begins the topics that are its; a gateway's decoders have different ones."""
+    """One wire format. ``prefix`` begins the topics that are its; a gateway's decoders have different ones.
+
+    A decoder may keep a state, such as what each device said last: one thread asks it, with messages in the order in
+    which they came. It starts empty with each start of the gateway, and what the broker sends again it sees again.
+    """
 
     prefix: str
 
     def take(self, topic: str, payload: bytes, receive_ms: int) -> DecodedMessage:
-        """Check one message from outside; never raises. Every sample of it is in the answer or in a refusal."""
+        """Check one message from outside; never raises. Every sample of it is in ``samples`` or in a refusal."""
 
 
 class HothouseDecoder:

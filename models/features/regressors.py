@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.inputs import targets_of
+from models.masked import masked_mean
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
@@ -100,7 +101,7 @@ class Features:
         self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`.ZoneArrays.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def learn(
@@ -215,7 +216,7 @@ class Features:
         s["profile"][indices, day_bin] = np.where(known, moved, usual)
         seen = known & np.isfinite(deviation)
         count = seen.sum(axis=0)
-        mean = np.where(seen, np.abs(deviation), 0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
+        mean = masked_mean(np.where(seen, np.abs(deviation), np.nan), axis=0, dtype=np.float64)
         self._seen += count
         slowest = count / (len(indices) * SCALE_DAYS * self._day)
         share = np.maximum(count / np.maximum(self._seen, 1), slowest)

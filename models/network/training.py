@@ -19,6 +19,7 @@ from torch import Tensor, distributed, nn
 
 from models.features.inputs import Inputs
 from models.features.windows import Split, WindowSet, split
+from models.masked import masked_mean
 from models.network.progress import Epoch, TrainingProgress
 from models.network.quantile import QuantileNetwork, to_tensors
 from models.online.baselines import naive_24h, persistence
@@ -219,10 +220,7 @@ class Errors:
 
     def mae(self, name: str = "model") -> F32:
         """Mean absolute error a cell, ``[H, M]``; NaN where nothing could be compared."""
-        errors = getattr(self, name)
-        known = np.isfinite(errors)
-        n = known.sum(axis=0)
-        return np.where(n > 0, np.where(known, errors, 0).sum(axis=0) / np.maximum(n, 1), np.nan).astype(np.float32)
+        return masked_mean(getattr(self, name), axis=0)
 
 
 def evaluate(predict: Predict, windows: WindowSet, origins: I64, known_until_ms: int | None = None) -> Errors:

@@ -1,5 +1,6 @@
 """Step 7 of the way of a reading: what is forecast of a zone that has been seen for a few days only.
 
+
 The learners behind :class:`~models.online.online_forecaster.OnlineForecaster` need days. Until then the forecast is a
 mean of five plain answers, weighed by a power of how wrong each has been. Before a zone has errors of its own they are
 those of simulated zones (:mod:`models.online.prior`), in proportion to what its partition's young zones are wrong by:
@@ -139,7 +140,7 @@ class FirstDays:
         self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`.ZoneArrays.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def share(self, indices: I64) -> F32:

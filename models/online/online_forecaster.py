@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from models.features.inputs import targets_of
 from models.features.regressors import Features
+from models.masked import masked_mean
 from models.online.baselines import Climatology, Members
 from models.online.change_points import ChangePoints
 from models.online.first_days import FirstDays
@@ -167,7 +168,7 @@ class OnlineForecaster:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`.ZoneArrays.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
         for part in (self.climatology, self.features, self.intervals, self.change, self.first, self._zones):
             part.prepare(zones)
 
@@ -392,27 +393,18 @@ class OnlineForecaster:
         hour = self._hours(day_bin, np.zeros(1, np.int64))[:, 0]
         relative = self.intervals.learn(indices, h, hour, missed)
         self.first.learn(indices, step, h, at, due, y, hour, s["median"][zone, at])
-        self.change.update(indices, _mean(relative, axis=1))
+        self.change.update(indices, masked_mean(relative, axis=1))
         size = np.abs(missed) / self.unit[h]
-        return _mean(size, axis=1)
+        return masked_mean(size, axis=1).astype(np.float32)
 
     def _learn_unit(self, h: I64, residual: F32) -> None:
-        known = np.isfinite(residual)
-        count = known.sum(axis=0)
-        mean = np.where(known, np.abs(residual), 0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
-        self._unit_seen[h] += count > 0
+        mean = masked_mean(np.abs(residual), axis=0, dtype=np.float64)
+        known = ~np.isnan(mean)
+        self._unit_seen[h] += known
         slowest = self._stride / (UNIT_DAYS * self._spec.steps_per_day)
         gain = np.maximum(1 / np.maximum(self._unit_seen[h], 1), slowest)
         held = np.where(np.isnan(self._unit[h]), mean, self._unit[h])
-        self._unit[h] = np.where(count > 0, held + gain * (mean - held), self._unit[h])
-
-
-def _mean(x: _Array, axis: int) -> F32:
-    """Mean of what is known; NaN where nothing is."""
-    known = np.isfinite(x)
-    count = known.sum(axis=axis)
-    mean = np.where(known, x, 0).sum(axis=axis) / np.maximum(count, 1)
-    return np.where(count > 0, mean, np.nan).astype(np.float32)
+        self._unit[h] = np.where(known, held + gain * (mean - held), self._unit[h])
 
 
 _ZONE_PARTS = ("climatology", "features", "intervals", "change", "first")

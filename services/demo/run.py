@@ -27,6 +27,7 @@ from edge.simulator.publisher import Publisher
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
 from edge.simulator.simulator_source import SimulatorSource
+from edge.timing import Periodic
 from services.app import System
 from services.config import Settings, load_settings
 from services.demo.memory_watch import MemoryWatch
@@ -219,7 +220,7 @@ class _Run:
         progress.total_s, progress.url = self._options.minutes * 60, url
         began_s = time.monotonic()
         shown_events = len(watch.look().events)
-        next_line_s = 0.0
+        lines = Periodic(LINE_EVERY_S)
         recent = (began_s, 0)
         live = None if self._options.headless else Live(console=self._console, refresh_per_second=4, screen=False)
         with live or nullcontext():
@@ -240,8 +241,7 @@ class _Run:
                 for event in seen.events[shown_events:]:
                     self._console.print(f"     {event_line(event)}", highlight=False, soft_wrap=True)
                 shown_events = len(seen.events)
-                if progress.elapsed_s >= next_line_s:
-                    next_line_s += LINE_EVERY_S
+                if lines.due(progress.elapsed_s):
                     self._console.print(headless_line(seen, progress), highlight=False, soft_wrap=True)
 
     def _drain(self, watch: DemoWatch, published: int) -> None:

@@ -11,6 +11,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, fields
 from typing import Any
 
+from edge.timing import Periodic
 from models.spec import ForecastSpec
 from services.errors import HistoryError
 from services.ingest.figures import Failures
@@ -53,10 +54,15 @@ class ForecastQueue:
         self._pending: list[ForecastOrigin] = []
         self._latest: dict[str, ForecastOrigin] = {}  # of each site, for refresh()
         self._in_flight: _InFlight | None = None
-        self._forecast_s = clock_s()
+        self._catch_up = Periodic(CATCH_UP_FORECAST_S, clock_s())
         self._retry_s = 0.0
         self._refresh = False
         self._with_rows = False  # whether a network served when it was last asked
+
+    @property
+    def waits(self) -> bool:
+        """Whether a step waits for its forecast."""
+        return self._in_flight is not None or bool(self._pending)
 
     def add(self, origins: Sequence[ForecastOrigin]) -> None:
         """Origins that have just closed, the oldest first."""
@@ -86,13 +92,13 @@ class ForecastQueue:
         if not self._pending:
             return
         if behind:
-            if now_s - self._forecast_s < CATCH_UP_FORECAST_S:
+            if not self._catch_up.is_due(now_s):
                 return
             self.past_due.update(origin.site for origin in self._pending)
             self._pending = list({origin.site: origin for origin in self._pending}.values())
         chosen = self._choose()
         request = build_request(self._spec, chosen, [rings[origin.partition] for origin in chosen], self._with_rows)
-        self._forecast_s = now_s
+        self._catch_up.restart(now_s)
         self._in_flight = _InFlight(chosen, self._executor.submit(self._call, request))
 
     def harvest(self, issue: Callable[[Sequence[ForecastOrigin], ForecastReply], None]) -> None:

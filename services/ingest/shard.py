@@ -44,6 +44,8 @@ READ_BYTES = 64 * 1024
 SNAPSHOT_RECORDS = 20_000
 PAUSES_BEHIND = 4
 """While it is behind a shard saves this many times less often: what a crash costs then is little beside what waits."""
+FORECASTS_FIRST_S = 5.0
+"""So long a snapshot waits for forecasts of rows that have just closed: they are what people wait for."""
 SNAPSHOT_BYTES_PER_S = 10_000_000
 """On average a shard writes no more than this into snapshots: a large one saves less often, not all the time."""
 LOOKED_AT_BYTES_PER_S = 100_000_000
@@ -164,6 +166,8 @@ class Shard:
             behind = max((p.offset - self._saved[n] for n, p in self._partitions.items()), default=0)
             pause_s = self._pause_s * (PAUSES_BEHIND if self._behind else 1)
             full = self._history.pending >= MAX_UNFLUSHED_STEPS and now_s - self._saved_s >= self._pause_s
+            if self._queue.waits and not self._behind:
+                pause_s += FORECASTS_FIRST_S
             due = now_s - self._saved_s >= pause_s or full or behind >= SNAPSHOT_RECORDS
             if due and not self._saving:
                 self._checkpoint()
@@ -172,6 +176,16 @@ class Shard:
                 self._see_forest()
                 self._live_state.put_stats(self._stats())
             return busy
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last round left something to read or to grow at once."""
+        return self._behind or bool(self._growing)
+
+    @property
+    def awaits_forecasts(self) -> bool:
+        """Whether rows that have closed wait for their forecasts."""
+        return self._queue.waits
 
     def flush(self) -> dict[int, int]:
         """Make the history complete up to what was read; the offset reached in each partition."""

@@ -62,7 +62,7 @@ class SignalWatch:
         self._drift.add_zones(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`.ZoneArrays.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
         self._faults.prepare(zones)
         self._drift.prepare(zones)
 

@@ -1,4 +1,6 @@
-"""Steps 11-17 of the way of a reading: how the learning loop is doing, and its events, for whoever asks."""
+"""Steps 11-17 of the way of a reading: how the learning loop stands, and its events, for the live state and for
+callers.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
+from services.observe.duration import in_words
+
 __all__ = ["Readiness", "awaited", "component_errors", "readiness", "summarise_errors"]
 
 
@@ -51,7 +53,7 @@ def awaited(stats: Mapping[str, Mapping[str, Any]]) -> str:
 
     >>> shard = {"samples": 12, "accepted": 12, "zone_rows": 0, "stream_ms": {"demo": 1646092930000}}
     >>> awaited({"shard-0": {**shard, "first_rows": [{"site": "demo", "closes_ms": 1646093130000}]}})
-    '12 samples came; the first row, of demo, closes in 3 min 20 s of the stream, at 2022-03-01 00:05:30 UTC'
+    '12 samples came; the first row, of demo, closes in 3.3 min of the stream, at 2022-03-01 00:05:30 UTC'
     """
     shards = [figures for figures in stats.values() if "zone_rows" in figures]
     if not shards:
@@ -71,18 +73,17 @@ def awaited(stats: Mapping[str, Mapping[str, Any]]) -> str:
     if first:
         left_ms, row = min(first, key=lambda found: found[0])
         at = datetime.fromtimestamp(row["closes_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        soon = f"in {_span(left_ms)} of the stream, at {at}" if left_ms > 0 else "with the next sample, or without"
+        soon = (
+            f"in {in_words(-(-left_ms // 1000))} of the stream, at {at}"
+            if left_ms > 0
+            else "with the next sample, or without"
+        )
         return f"{samples:,} samples came; the first row, of {row['site']}, closes {soon}"
     if not rows:
         return f"{samples:,} samples came, of weather stations alone: a zone must send some"
     if not any(figures.get("zones") for figures in shards):
         return "every zone has left, and comes back with its next sample"
     return f"{rows:,} rows are closed; a forecast from the newest is awaited"
-
-
-def _span(ms: int) -> str:
-    minutes, seconds = divmod(-(-ms // 1000), 60)
-    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
 
 def component_errors(

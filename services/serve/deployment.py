@@ -57,7 +57,9 @@ class ServingActors:
 
 
 def start_actors(settings: Settings) -> ServingActors:
-    """Start live state and model pointer; before shards, the retrainer and the Serve application, which use them."""
+    """Start the live state and the model pointer; before shards, the retrainer and the Serve application, which use
+    them.
+    """
     import ray
 
     namespace = namespace_of(settings)
@@ -85,7 +87,9 @@ def start_actors(settings: Settings) -> ServingActors:
 
 
 class _LiveStateActor(LiveState):
-    """The live state with the real clock: microseconds since 1970 as first version outgrow any earlier one's."""
+    """The live state with the real clock: microseconds since 1970 as the first version outgrow those of any earlier
+    one.
+    """
 
     def __init__(self) -> None:
         super().__init__(first_version=time.time_ns() // 1000, clock_ms=lambda: time.time_ns() // 1_000_000)

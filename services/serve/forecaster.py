@@ -1,5 +1,6 @@
 """Step 7 and 16 of the way of a reading: rows and a baseline become quantiles, by whichever model is champion.
 
+
 A replica serves ``(version, model)`` as one tuple. A task follows the model pointer; a new champion is loaded, checked
 and warmed in a thread beside the one that serves, then the tuple is replaced: no request waits, none fails, each is
 answered by exactly one version. A champion that cannot be loaded leaves the old one in place, is reported, and is tried
@@ -19,6 +20,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from edge.timing import Backoff
 from models.spec import QUANTILES, ForecastSpec, Place
 from services.errors import HothouseError, ModelFilesError
 from services.messages import ASK_AGAIN, F32, I64, ONLINE_VERSION, ForecastReply, ForecastRequest, ServedModel
@@ -79,7 +81,7 @@ class Forecaster:
         self._error = ""
         self._clock_s = clock_s
         self._prepare_imports: Callable[[], None] | None = prepare
-        self._retry_s = self._pause_s = 0.0
+        self._retry_s, self._backoff = 0.0, Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
         self._inference = ThreadPoolExecutor(1, thread_name_prefix="inference")
         self._follower: asyncio.Task[None] | None = None
 
@@ -130,7 +132,7 @@ class Forecaster:
         is_new = champion["generation"] != self._generation
         before = "" if is_new else self._error
         if is_new:
-            self._pause_s = FIRST_RETRY_S
+            self._backoff.reset()
         if is_new or (before and self._clock_s() >= self._retry_s):
             self._error = await self._swap(champion)
             self._generation = champion["generation"]
@@ -150,8 +152,7 @@ class Forecaster:
                 model = await asyncio.to_thread(self._prepare, champion["folder"])
         except Exception as error:  # a bad artefact of any kind must not end the replica
             _log.warning("champion %s cannot be served", champion["version"], exc_info=True)
-            self._retry_s = self._clock_s() + self._pause_s
-            self._pause_s = min(self._pause_s * 2, LONGEST_RETRY_S)
+            self._retry_s = self._clock_s() + self._backoff.next_s()
             return error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
         self._serving = (champion["version"], model)
         return ""

@@ -102,7 +102,9 @@ class LiveState:
         return self._first_version
 
     async def put_stats(self, component: str, stats: Mapping[str, Any]) -> int:
-        """Replace a component's figures, and take off the zones that have ``left``; returns :meth:`identity`."""
+        """Replace a component's figures, and take off the zones that have ``left``; the live state's
+        :meth:`identity`.
+        """
         async with self._changed:
             self._version += 1
             self._stats[component] = (self._version, dict(stats))

@@ -1,5 +1,6 @@
 """Step 9 of the way of a reading: what one API replica knows, ready to be sent.
 
+
 The view takes the live state's changes and keeps each zone's answer as bytes, so that ``GET /predict`` only looks up
 and sends. How old a forecast is, is judged by the clock of the stream (how far the zone's site has got), because in a
 replay the wall clock says nothing; that the stream moves at all, by the wall time since it last did.
@@ -14,6 +15,7 @@ from typing import Any
 import msgspec
 
 from services.messages import ZoneForecast
+from services.observe.duration import in_words
 from services.serve.api.problems import ProblemError
 from services.serve.live_state import LiveStateChanges
 
@@ -164,9 +166,9 @@ class View:
     def _reasons(self, age_s: float, quiet_s: float) -> list[str]:
         reasons = []
         if age_s > self._stale_after_s:
-            reasons.append(f"the newest reading is {_span(age_s)} old")
+            reasons.append(f"the newest reading is {in_words(age_s)} old")
         if quiet_s > self._quiet_after_s:
-            reasons.append(f"nothing has come from this site for {_span(quiet_s)}")
+            reasons.append(f"nothing has come from this site for {in_words(quiet_s)}")
         return reasons
 
 
@@ -175,13 +177,3 @@ def _input_age_s(forecast: ZoneForecast) -> float:
     ages = [forecast["freshness_s"].get(target) for target in forecast["forecasts"]]
     known = [age for age in ages if age is not None]
     return min(known, default=0.0)
-
-
-def _span(seconds: float) -> str:
-    return (
-        f"{seconds / 3600:.1f} h"
-        if seconds >= 5400
-        else f"{seconds / 60:.0f} min"
-        if seconds >= 90
-        else f"{seconds:.0f} s"
-    )

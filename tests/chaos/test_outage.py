@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from edge.clock import ReplayedClock, WallClock
-from edge.gateway import Gateway, GatewaySettings
+from edge.gateway import Gateway, GatewayOptions
 from edge.gateway.record_builder import Message, RecordBuilder
 from edge.gateway.uplink.forward import LogTarget, Target, Uplink
 from edge.gateway.uplink.mqtt_target import MqttTarget
@@ -347,7 +347,7 @@ def test_an_outage_of_a_real_broker_leaves_no_trace(tmp_path: Path) -> None:
 @contextmanager
 def gateway_at(broker: LocalBroker, log: Log) -> Iterator[Gateway]:
     """A central gateway, connected."""
-    gateway = Gateway(GatewaySettings(broker=broker.address, client_id="test-central"), log, WallClock())
+    gateway = Gateway(GatewayOptions(broker=broker.address, client_id="test-central"), log, WallClock())
     with running(gateway):
         until(lambda: gateway.status().connected)
         yield gateway

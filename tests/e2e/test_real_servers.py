@@ -4,10 +4,8 @@ a file, or on a real Kafka.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
-import urllib.request
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from influxdb_client import InfluxDBClient
 
@@ -170,10 +169,10 @@ def sent_all(watch: DemoWatch, last_ms: int) -> bool:
 
 def predict(url: str, site: str, zone: str) -> dict[str, Any]:
     """``GET /predict`` as any client asks."""
-    with urllib.request.urlopen(f"{url}/predict?site={site}&zone={zone}", timeout=patience_s(30)) as answer:
-        assert answer.status == 200
-        found: dict[str, Any] = json.load(answer)
-        return found
+    answer = httpx.get(f"{url}/predict", params={"site": site, "zone": zone}, timeout=patience_s(30))
+    assert answer.status_code == 200
+    found: dict[str, Any] = answer.json()
+    return found
 
 
 def flux(servers: Servers, measurement: str, site: str, more: str) -> list[Any]:

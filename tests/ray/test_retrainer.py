@@ -76,7 +76,7 @@ class _Slot:
 
 @pytest.fixture(scope="module")
 def runtime() -> Iterator[None]:
-    """A Ray runtime of two logical CPUs with stand-ins for shard, live state and model pointer."""
+    """A Ray runtime of two logical CPUs with stand-ins for shard, board and slot."""
     stand_ins = {shard_actor(0): _Shard, LIVE_STATE_ACTOR: _Board, MODEL_POINTER_ACTOR: _Slot}
     with local_ray(namespace=NAMESPACE):
         handles = [ray.remote(num_cpus=0)(kind).options(name=name).remote() for name, kind in stand_ins.items()]
@@ -122,7 +122,9 @@ def _run(retrainer: Any, reason: str) -> dict[str, Any]:
 
 
 def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Settings) -> None:
-    """A learnable history gives v1 in the pointer with lineage; the next is judged against it; roll back and on."""
+    """A learnable history gives v1 in the model pointer with lineage; the next is judged against it; roll back and
+    on.
+    """
     status = _run(retrainer, "first")
     assert status["last_run"]["result"] == "promoted", status
     until(lambda: _pointer()["version"] == "v1", "v1 in the model pointer")

@@ -14,6 +14,7 @@ from edge.log.contract import LogError, LogTruncatedError, Record
 from edge.log.kafka.address import KafkaAddress
 from edge.log.kafka.clients import FETCH_WAIT_MS, KafkaClients
 from edge.log.kafka.record import decode_record
+from edge.timing import Periodic
 
 __all__ = ["KafkaReader"]
 
@@ -28,7 +29,7 @@ class _Place:
 
     next: int
     fetched: deque[Any] = field(default_factory=deque)
-    looked_s: float = 0.0
+    look: Periodic = field(default_factory=lambda: Periodic(_LOOK_S))
     paused: bool = False
 
 
@@ -87,10 +88,10 @@ class KafkaReader:
             place.paused = False
         self._poll(0)
         now_s = time.monotonic()
-        due = now_s - place.looked_s >= _LOOK_S or known_end > place.next
+        due = place.look.is_due(now_s) or known_end > place.next
         if place.fetched or not due:
             return
-        place.looked_s = now_s
+        place.look.restart(now_s)
         end = int(self._clients.scout.end_offsets([at])[at])
         while not place.fetched and place.next < end:
             if time.monotonic() > now_s + self._address.timeout_s:

@@ -38,7 +38,7 @@ def examine(settings: Settings) -> list[Check]:
     """Run every check, in the order in which a person would mend things; takes at most some seconds a server."""
     checks: list[Callable[[Settings], Check | None]] = [
         _configuration, _python, _packages, _cluster_part, _memory, _data_folder, check_units, _clock, _port,
-        check_broker, check_kafka, check_uplink, _ingress, check_ray, check_influx, check_mlflow,
+        check_broker, check_kafka, check_uplink, _decoders, _ingress, check_ray, check_influx, check_mlflow,
     ]  # fmt: skip
     return [found for check in checks if (found := check(settings)) is not None]
 
@@ -131,6 +131,19 @@ def _numbers(version: str) -> tuple[int, ...]:
     while numbers and numbers[-1] == 0:
         numbers.pop()
     return tuple(numbers)
+
+
+def _decoders(settings: Settings) -> Check | None:
+    names = settings.gateway.decoders
+    if not names or settings.mqtt.gateway == "elsewhere":
+        return None
+    from edge.gateway.decoders import DecoderError, load_decoders  # `hothouse --help` must not pay for the gateway
+
+    try:
+        load_decoders(names)
+    except DecoderError as error:
+        return Check("decoders", CheckState.FAIL, str(error), "docs/decoders.md says what a decoder is.")
+    return Check("decoders", CheckState.OK, ", ".join(names))
 
 
 def _cluster_part(_: Settings) -> Check:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
-import urllib.error
+import ssl
 import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -151,10 +149,9 @@ def check_influx(settings: Settings) -> Check | None:
         token = influx.token_file.read_text().strip()
     query = f'from(bucket: "{influx.bucket}") |> range(start: -1m) |> limit(n: 1)'
     status, reason = _http(
-        f"{influx.url.rstrip('/')}/api/v2/query?{urllib.parse.urlencode({'org': influx.org})}",
-        json.dumps({"query": query}).encode(),
-        {"Authorization": f"Token {token}", "Content-Type": "application/json"},
-    )
+        "POST", f"{influx.url.rstrip('/')}/api/v2/query", params={"org": influx.org}, json={"query": query},
+        headers={"Authorization": f"Token {token}"},
+    )  # fmt: skip
     if status == 200:
         return Check("InfluxDB", CheckState.OK, f"{influx.url} answers a query of {influx.bucket}")
     advice = "Check HOTHOUSE_INFLUX__TOKEN or influx.token_file." if status in (401, 403) else ""
@@ -171,7 +168,7 @@ def check_mlflow(settings: Settings) -> Check | None:
     uri = settings.learn.mlflow_uri
     if not uri.startswith(("http://", "https://")):
         return None
-    status, reason = _http(f"{uri.rstrip('/')}/health")
+    status, reason = _http("GET", f"{uri.rstrip('/')}/health")
     if status == 200:
         return Check("MLflow", CheckState.OK, f"{uri} answers")
     return Check(
@@ -179,13 +176,14 @@ def check_mlflow(settings: Settings) -> Check | None:
     )
 
 
-def _http(url: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, str]:
+def _http(method: str, url: str, **content: Any) -> tuple[int, str]:
     """Status and reason of one request; status 0 when nobody answers."""
+    import httpx  # `hothouse --help` must not pay for it
+
     try:
-        request = urllib.request.Request(url, body, headers or {})  # noqa: S310
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
-            return int(answer.status), ""
-    except urllib.error.HTTPError as error:
-        return error.code, f"{error.code} {error.reason}"
-    except (OSError, ValueError) as error:
-        return 0, str(getattr(error, "reason", error))
+        answer = httpx.request(
+            method, url, timeout=TIMEOUT_S, follow_redirects=True, verify=ssl.create_default_context(), **content
+        )
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+        return 0, str(error)
+    return answer.status_code, "" if answer.is_success else f"{answer.status_code} {answer.reason_phrase}"

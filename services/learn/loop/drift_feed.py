@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from edge.timing import Periodic
 from services.learn.loop.triggers import NOTHING_NEW, NewData
 
 __all__ = ["DriftFeed"]
@@ -21,7 +22,7 @@ class DriftFeed:
 
     def __init__(self, ask: Callable[[int], NewData]) -> None:
         self._ask = ask
-        self._asked_s = float("-inf")
+        self._asks = Periodic(EVERY_S)
         self._now = NOTHING_NEW
         self._then: NewData | None = None  # when the newest training began; None: before the first answer
 
@@ -30,9 +31,9 @@ class DriftFeed:
 
         Whatever ``ask`` raises gets out.
         """
-        if now_s >= self._asked_s + EVERY_S:
+        if self._asks.is_due(now_s):
             self._now = self._ask(known_to_ms)
-            self._asked_s = now_s
+            self._asks.restart(now_s)
         then = self._then or NewData(rows=self._now.rows)
         # A shard that reads its log from the beginning counts anew.
         self._then = replace(then, rows=min(then.rows, self._now.rows))

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from edge.timing import Backoff, Periodic
 from services.config import LearnSettings
 from services.errors import HothouseError, ModelFilesError, RegistryError, RegistryRefusedError, TrainingError
 from services.learn.learning_status import LearningStatus, StatusSink
@@ -29,6 +30,7 @@ from services.learn.promotion.shadow import Shadows
 from services.learn.promotion.shadow_capacity import TrainingWait, wait_of
 from services.learn.records import Candidate, ModelRow, TrainingRequest, refused_candidate
 from services.messages import ONLINE_VERSION
+from services.observe.duration import in_words
 
 __all__ = ["Cluster", "Retrainer"]
 
@@ -92,10 +94,9 @@ class Retrainer:
         self._comparison = LiveComparison(settings, registry, cluster, monotonic_s)
         self._shadows = Shadows(registry, self._comparison, self._champion, self._learning_status, settings.shadows)
         self._stopping = threading.Event()
-        self._shown_s = float("-inf")
-        self._looked_s = float("-inf")
+        self._shows, self._looks = Periodic(SHOW_S), Periodic(LOOK_S)
         self._pruner = Pruner(registry, settings.keep_models, cluster.serving, wall_ms)
-        self._pruned_s = monotonic_s()
+        self._prunes = Periodic(PRUNE_S, monotonic_s())
         self._triggers = Triggers(
             self._schedule(), settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows,
             settings.rest,
@@ -185,8 +186,7 @@ class Retrainer:
         trigger = trigger or self._scheduled(now_s)
         if trigger is not None:
             self._retrain(trigger)
-        elif now_s >= self._pruned_s + PRUNE_S:
-            self._pruned_s = now_s
+        elif self._prunes.due(now_s):
             self._prune()
 
     def _prune(self) -> None:
@@ -220,11 +220,11 @@ class Retrainer:
         newest_ms = self._comparison.newest_ms
         if wait is None or wait.is_over(newest_ms, urgent=False):
             timed = from_now_s is not None and self._triggers.has_model  # a first one waits for rows, not for a time
-            return from_now_s, f"{_span(from_now_s or 0)}: {words}" if timed else words
+            return from_now_s, f"{_from_now(from_now_s or 0)}: {words}" if timed else words
         if from_now_s is None or not newest_ms:
             return None, f"{words}; and none begins before: {wait.why}"
         from_now_s = max(from_now_s, (wait.until_ms - newest_ms) / 1000)  # where rows come as fast as time goes by
-        return from_now_s, f"{_span(from_now_s)}: {wait.why}; {words}"
+        return from_now_s, f"{_from_now(from_now_s)}: {wait.why}; {words}"
 
     def _wait(self, models: list[ModelRow]) -> TrainingWait | None:
         return wait_of(models, self._settings.shadows)
@@ -235,9 +235,8 @@ class Retrainer:
 
     def _scheduled(self, now_s: float) -> Trigger | None:
         """What starts by itself now; shards, history and registry are looked at only when they decide, not often."""
-        if self._triggers.running or now_s < self._looked_s + LOOK_S:
+        if self._triggers.running or not self._looks.due(now_s):
             return None
-        self._looked_s = now_s
         models = self._learning_status.models
         self._see_models(models, now_s)
         news = self._news(now_s)
@@ -335,7 +334,7 @@ class Retrainer:
 
         Raises :class:`RegistryError` when that is over, or all ends, and at once where MLflow refuses.
         """
-        began_s, pause_s = self._monotonic_s(), REGISTER_S
+        began_s, backoff = self._monotonic_s(), Backoff(REGISTER_S, LONGEST_REGISTER_S)
         while True:
             try:
                 return work()
@@ -343,9 +342,8 @@ class Retrainer:
                 raise
             except RegistryError as error:
                 self._learning_status.errors["training"] = f"a trained challenger waits for MLflow: {error.message}"
-                if self._monotonic_s() - began_s > self._settings.timeout_s or self._stopping.wait(pause_s):
+                if self._monotonic_s() - began_s > self._settings.timeout_s or self._stopping.wait(backoff.next_s()):
                     raise
-                pause_s = min(2 * pause_s, LONGEST_REGISTER_S)
 
     def _decide(self, version: str, candidate: Candidate, judged_against: str, run: dict[str, Any]) -> None:
         learning_status, counts = self._learning_status, self._learning_status.counts
@@ -385,8 +383,7 @@ class Retrainer:
 
     def _follow(self) -> None:
         self._champion.follow()
-        if self._monotonic_s() - self._shown_s >= SHOW_S:
-            self._shown_s = self._monotonic_s()
+        if self._shows.due(self._monotonic_s()):
             self._learning_status.show()
             if self._learning_status.models:  # an operator may promote any of them at any time
                 self._champion.expect_network()
@@ -405,9 +402,5 @@ class Retrainer:
                     self._learning_status.errors.pop(name, None)
 
 
-def _span(seconds: float) -> str:
-    if seconds <= 0:
-        return "now"
-    return (
-        f"in {seconds / 3600:.1f} h" if seconds >= 3600 else f"in {seconds / 60:.0f} min" if seconds >= 60 else "soon"
-    )
+def _from_now(seconds: float) -> str:
+    return f"in {in_words(seconds)}" if seconds > 0 else "now"

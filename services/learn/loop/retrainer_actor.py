@@ -68,7 +68,9 @@ class RetrainerActor:
 
 
 def start_retrainer(settings: Settings) -> Any:
-    """Start the actor, or find the one that runs; model pointer and live state must be there. Returns its handle."""
+    """Start the actor, or find the one that runs; the model pointer and the live state must be there. Returns its
+    handle.
+    """
     # A little CPU, so that it is placed where work is: heads and drivers' nodes offer none.
     actor: Any = ray.remote(num_cpus=0.02, max_restarts=-1, max_task_retries=0, max_concurrency=8)(RetrainerActor)
     options = {"name": RETRAINER_ACTOR, "namespace": namespace_of(settings), "get_if_exists": True}

@@ -145,9 +145,7 @@ class ChampionAlias:
         try:
             return str(self._registry.folder(version))
         except ModelFilesError as error:
-            self._learning_status.tell(
-                "error", version=version, message=f"{version} can be no reference: {error.message}"
-            )
+            self._learning_status.tell("error", version=version, message=f"{version} can be no rival: {error.message}")
             return ""
 
     def _swap(self, version: str) -> None:

@@ -73,7 +73,7 @@ class Measurer:
         mine, name = self._predict(asked.mine, asked.spec), asked.theirs_name
         try:
             theirs = self._predict(asked.theirs, asked.spec)
-        except ModelFilesError:  # of another schema, since settings changed, or damaged: it can be no reference
+        except ModelFilesError:  # of another schema, since settings changed, or damaged: it can be no rival
             theirs, name = self._predict("", asked.spec), f"the climatology ({asked.theirs_name} cannot be loaded)"
         whole = dataset.describe(asked.files, asked.after_ms, asked.to_ms)
         windows, origins = origins_after(asked.from_ms + 1, whole, asked.files, asked.spec, asked.places)

@@ -66,7 +66,7 @@ class Shadows:
         return version
 
     def prove(self) -> None:
-        """Have what is to be compared compared, and do what comes of it. Raises what registry and comparer raise."""
+        """Have what is to be compared compared, and do what comes of it. Raises what registry and prover raise."""
         outcome = self._comparison.look()
         if outcome is None:
             return

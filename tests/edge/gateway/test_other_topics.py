@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.clock import ReplayedClock
-from edge.gateway import Gateway, GatewaySettings
+from edge.gateway import Gateway, GatewayOptions
 from edge.gateway.other_topics import MAX_TOPICS
 from edge.gateway.record_builder import Message, RecordBuilder
 from edge.log import NewRecord
@@ -31,7 +31,7 @@ def refusals(records: list[NewRecord]) -> list[Refusal]:
 def gateway(topics: str | None = None, share: str = "") -> Gateway:
     """A gateway that is not connected."""
     said = {} if topics is None else {"topics": topics}
-    settings = GatewaySettings(broker=MqttAddress(port=1), share=share, **said)
+    settings = GatewayOptions(broker=MqttAddress(port=1), share=share, **said)
     return Gateway(settings, MemoryLog(), ReplayedClock(NOW))
 
 

@@ -124,7 +124,7 @@ def test_known_sites_tick_every_tenth_of_a_step() -> None:
 
 
 def test_a_restart_ticks_what_fell_due_meanwhile() -> None:
-    """A builder that knows the log's newest time ticks at once when a tenth of a step has passed since."""
+    """An intake that knows the log's newest time ticks at once when a tenth of a step has passed since."""
     builder = RecordBuilder(ReplayedClock(NOW), STEP_MS, sites=["a"], newest_ms=NOW - TICK_MS)
     assert [r.kind for r in builder.take()] == ["tick"]
     assert builder.take() == []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
@@ -18,10 +20,16 @@ class Client:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.left: list[str] = []
+        self.said: list[tuple[str, bytes, int]] = []
 
     def subscribe(self, topics: list[tuple[str, int]]) -> None:
         """Note."""
         self.asked += [topic for topic, _ in topics]
+
+    def publish(self, topic: str, payload: bytes, qos: int) -> SimpleNamespace:
+        """Note."""
+        self.said.append((topic, payload, qos))
+        return SimpleNamespace(rc=MQTTErrorCode.MQTT_ERR_SUCCESS)
 
     def unsubscribe(self, topics: list[str]) -> None:
         """Note."""
@@ -51,6 +59,20 @@ def answer(of: Subscription, client: Any, name: str) -> None:
 def lose(of: Subscription, client: Any) -> None:
     """Let the connection end."""
     of._disconnected(client, None, None, ReasonCode(PacketTypes.DISCONNECT, "Unspecified error"), None)
+
+
+def test_nothing_is_published_without_a_connection() -> None:
+    """Neither before there is one nor after it was lost: whoever publishes is told, and nothing waits to be sent."""
+    of = link(["hothouse/#"], [])
+    assert not of.publish("plant/ask", b"", 1)
+    client = connect(of)
+    of._client = client  # type: ignore[assignment]
+    assert not of.publish("plant/ask", b"", 1)
+    answer(of, client, "Granted QoS 1")
+    assert of.publish("plant/ask", b"who?", 1)
+    lose(of, client)
+    assert not of.publish("plant/ask", b"", 1)
+    assert client.said == [("plant/ask", b"who?", 1)]
 
 
 def test_a_broker_that_refuses_all_topics_is_asked_for_fewer() -> None:

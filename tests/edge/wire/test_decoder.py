@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.clock import ReplayedClock
-from edge.gateway import Gateway, GatewaySettings
+from edge.gateway import Gateway, GatewayOptions
 from edge.gateway.record_builder import Message, RecordBuilder
 from edge.log import NewRecord, Origin
 from edge.log.memory import MemoryLog
@@ -47,7 +47,7 @@ class Celsius:
 def test_another_wire_format_is_one_more_decoder() -> None:
     """The gateway subscribes to its topics, the record builder asks it by prefix; our own topics stay ours."""
     decoders = (HothouseDecoder(), Celsius())
-    gateway = Gateway(GatewaySettings(broker=MqttAddress(port=1)), MemoryLog(), ReplayedClock(NOW), decoders=decoders)
+    gateway = Gateway(GatewayOptions(broker=MqttAddress(port=1)), MemoryLog(), ReplayedClock(NOW), decoders=decoders)
     assert gateway._link._topics == ["hothouse/#", "plant/#"]
     builder = RecordBuilder(ReplayedClock(NOW), STEP_MS, decoders=decoders)
     records = builder.take([

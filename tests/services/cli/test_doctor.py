@@ -9,11 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from edge.wire.reading import VOCABULARY, Sample
+from services.app import System
 from services.cli import app
 from services.cli.setup import doctor, doctor_servers
 from services.cli.setup.check import Check, CheckState
 from services.cli.setup.doctor import examine
 from services.config import load_settings
+from services.errors import ConfigError
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.store.deadletters import DeadLetters
 from tests.conftest import require_env
@@ -71,6 +73,19 @@ def test_a_misspelt_variable_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> No
     check = check_of("configuration")
     assert check.state is CheckState.WARN
     assert "HOTHOUSE_STREM__STEP_S" in check.found
+
+
+def test_a_decoder_that_is_not_installed_is_found(tmp_path: Path) -> None:
+    """It fails here as at the start, which stops before anything runs; a gateway elsewhere has packages of its own."""
+    check = check_of("decoders", gateway={"decoders": ["plant"]})
+    assert check.state is CheckState.FAIL
+    assert "'plant', which no installed package offers" in check.found
+    settings = load_settings(data_dir=tmp_path / "data", gateway={"decoders": ["plant"]})
+    with pytest.raises(ConfigError, match="'plant', which no installed package offers"), System(settings):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    elsewhere = load_settings(mqtt={"gateway": "elsewhere"}, gateway={"decoders": ["plant"]})
+    assert doctor._decoders(elsewhere) is None
 
 
 def test_a_data_folder_that_cannot_be_made_fails(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_live_state_that_was_restarted_between_two_calls_is_told_again(
         until(lambda: knows(now) == ["z1", "z2"], "the first live state has been told")
         if figures:
             link.put_stats({"late": 1})
-            until(lambda: answer(now.wait(0, 0)).get("stats"), "the first live state has the figures")
+            until(lambda: answer(now.wait(0, 0)).get("stats"), "the first board has the figures")
         now = LiveState(2, lambda: 0)
         link.put_stats({"late": 1})
         until(lambda: sorted(knows(now)) == ["z1", "z2"], "the second live state has been told", 10)

@@ -307,7 +307,7 @@ def test_ready_only_after_a_first_forecast() -> None:
     row = {"site": "demo", "end_ms": ORIGIN_MS + 60_000, "closes_ms": ORIGIN_MS + 90_000}
     one.show(ORIGIN_MS, first_rows=[row])
     assert one.ready()[1].endswith(
-        "12 samples came; the first row, of demo, closes in 1 min 30 s of the stream, at 2022-03-01 00:01:30 UTC"
+        "12 samples came; the first row, of demo, closes in 1.5 min of the stream, at 2022-03-01 00:01:30 UTC"
     )
     one.show(ORIGIN_MS)
     assert "of weather stations alone" in one.ready()[1]
@@ -335,7 +335,7 @@ def test_ready_comes_once_whatever_the_log_holds() -> None:
     for second in range(0, 400, 10):
         one.show(live_ms + second * 1000, wall_s=10.0)
         assert one.ready()[0] == 200, second
-    assert_problem(one.system.client.get("/predict?zone=north-1"), 503, "the newest reading is 12.0 h old")
+    assert_problem(one.system.client.get("/predict?zone=north-1"), 503, "the newest reading is 12 h old")
     one.show(live_ms + 400_000, live_ms + 300_000)
     assert one.ready()[0] == 200
     one.show(live_ms + 2 * hour_ms, behind=True, backlog=7000)  # a backlog that a restarted shard reads

@@ -186,7 +186,9 @@ def test_a_cron_expression_in_place_of_the_interval(make: Make, cluster: FakeClu
 
 
 def test_restarted_retrainer_goes_on_from_mlflow(make: Make, cluster: FakeCluster, clock: Clock) -> None:
-    """A retrainer that is started again swaps nothing, warm-starts from the champion and waits for its pointer."""
+    """A retrainer that is started again swaps nothing, warm-starts from the champion and waits for its model
+    pointer.
+    """
     cluster.results = [True, True]
     make().retrain_if_due()
     again = make()

@@ -108,7 +108,7 @@ def test_a_pruned_model_cannot_serve_again(registry: Registry, tmp_path: Path) -
 
 
 def test_models_in_use_keep_their_files() -> None:
-    """Champion, previous, any alias, what is in shadow or watched, its reference, and what the model pointer names."""
+    """Champion, previous, any alias, what is in shadow or watched, its rival, and what the model pointer names."""
     models = Kept(9)
     for version, alias in (("v1", "champion"), ("v2", "previous"), ("v3", "ours")):
         models.rows[version]["aliases"] = [alias]
@@ -171,7 +171,9 @@ def test_a_folder_elsewhere_is_left_alone(registry: Registry, tmp_path: Path) ->
 
 
 def test_the_retrainer_prunes_and_goes_on_without_its_pointer(make: Make, cluster: FakeCluster, clock: Clock) -> None:
-    """Between trainings old files go; a pointer that does not answer stops that, says why, and stops nothing else."""
+    """Between trainings old files go; a model pointer that does not answer stops that, says why, and stops nothing
+    else.
+    """
     now_ms, away, whole = [1_000_000], [True], cluster.serving
     cluster.serving = lambda: _no_pointer() if away[0] and len(cluster.orders) == 3 else whole()  # type: ignore[method-assign]
     retrainer = make(wall_ms=lambda: now_ms[0], keep_models=1, retrain_every_s=1000)

@@ -223,13 +223,13 @@ def test_the_status_says_when_the_next_training_can_begin(
     two_places.prove()
     status = two_places.status()
     assert status["next_training"] == (
-        "in 2.0 h: with the rows of 1970-01-01 03:00 UTC, when v2 has been in shadow for half of its time; a drift "
+        "in 2 h: with the rows of 1970-01-01 03:00 UTC, when v2 has been in shadow for half of its time; a drift "
         "need not wait; every 100 s"
     )
     assert status["next_due_s"] == 2 * 3600
     turn(two_places, cluster, clock, 2)
     assert two_places.status()["next_training"] == (
-        "in 3.0 h: after the verdict on v2, which comes with the rows of 1970-01-01 06:00 UTC: v2 and v3 are in "
+        "in 3 h: after the verdict on v2, which comes with the rows of 1970-01-01 06:00 UTC: v2 and v3 are in "
         "shadow, and learn.shadows is 2; every 100 s"
     )
     cluster.verdicts = [True]
