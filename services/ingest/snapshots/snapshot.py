@@ -282,7 +282,8 @@ def _read(path: Path) -> _Loaded:
     old = read_format_10(path)
     if old is not None:
         offset, state = old
-        return _Loaded(Snapshot(offset, parts_of_format_10(state), {}), {}, {})
+        kept, lost = _upgraded({name: (1, part) for name, part in parts_of_format_10(state).items()})
+        return _Loaded(Snapshot(offset, kept, lost), {}, {})
     header, at = _header(path)
     content = path.read_bytes()
     segments = {number: Segment(number, name, pieces) for number, name, pieces in header.segments}
@@ -300,6 +301,17 @@ def _read(path: Path) -> _Loaded:
             unreadable[part.name] = str(error)
     unreadable |= {name: "it is missing" for name in PARTS if name not in parts and name not in unreadable}
     return _Loaded(Snapshot(header.offset, parts, unreadable), bodies, segments)
+
+
+def _upgraded(found: Mapping[str, tuple[int, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Parts in this release's form, from (version, part); and why others cannot be used."""
+    parts, unreadable = {}, {}
+    for name, (version, state) in found.items():
+        try:
+            parts[name] = upgraded(name, version, state)
+        except PartError as error:
+            unreadable[name] = str(error)
+    return parts, unreadable
 
 
 def _encoded(state: Any, writer: SegmentWriter | None = None, before: Sequence[Layout] = ()) -> _Body:

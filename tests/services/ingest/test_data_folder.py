@@ -12,8 +12,9 @@ import pytest
 
 from edge.log.sqlite import SqliteLog
 from services.errors import HistoryError
-from services.ingest.snapshots.parts import ESSENTIAL, LEARNED
+from services.ingest.snapshots.parts import ESSENTIAL, LEARNED, PARTS, Form
 from services.ingest.snapshots.regrow import READ_TRIES
+from services.ingest.snapshots.snapshot import Snapshots
 from tests.services.ingest.data_folder import END, POWER_CUT, Kept, after, digests, open_shard, settings_of
 
 DATA = Path(__file__).parents[2] / "data" / "data_folder_10"
@@ -148,3 +149,14 @@ def test_a_site_without_rows_to_grow_from_stops_nothing(upgraded: Path, tmp_path
     assert "done" in repaired
     assert any(key.startswith("z1") for key in said)
     assert later(folder)[1] == ""
+
+
+def test_parts_of_the_first_release_are_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are of version 1: where a part has another form now, its upgrade is called, and without one it is named."""
+    folder = unpacked(tmp_path) / "storage" / "snapshots"
+    monkeypatch.setitem(PARTS, "figures", Form(2, {1: lambda state: {**state, "new": 1}}))
+    monkeypatch.setitem(PARTS, "watch", Form(2))
+    found = Snapshots(folder, 0).load()
+    assert found is not None
+    assert found.parts["figures"]["new"] == 1
+    assert "version 1" in found.unreadable["watch"]
