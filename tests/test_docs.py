@@ -83,6 +83,20 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def headings(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_to_headings_lead_somewhere(page: Path) -> None:
+    """Every link to a heading of this or another page names one that is there."""
+    links = [link for link in re.findall(r"\]\(([^)\s:]*#[^)\s]+)", page.read_text()) if "://" not in link]
+    targets = [((page.parent / path) if path else page, anchor) for path, anchor in (link.split("#") for link in links)]
+    assert [(str(target), anchor) for target, anchor in targets if anchor not in headings(target)] == []
+
+
 def test_the_architecture_names_real_files() -> None:
     """Every module or folder that docs/architecture.md names in code type is there."""
     named = re.findall(r"`((?:edge|models|services)/[\w/.]*)`", text("docs/architecture.md"))

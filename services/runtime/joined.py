@@ -34,7 +34,7 @@ def check_nodes(settings: Settings) -> None:
         )
     if len(nodes) > 1 and settings.log.kind == "sqlite":
         raise StartError(
-            f"the Ray cluster has {len(nodes)} nodes with CPUs, and a log in a file stands on one",
+            f"the Ray cluster has {len(nodes)} nodes with CPUs, and a file log works on one node only",
             'Set log.kind = "kafka".',
         )
     here = installation_of(settings.storage)
