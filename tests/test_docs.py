@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,18 @@ def test_links_to_headings_lead_somewhere(page: Path) -> None:
     links = [link for link in re.findall(r"\]\(([^)\s:]*#[^)\s]+)", page.read_text()) if "://" not in link]
     targets = [((page.parent / path) if path else page, anchor) for path, anchor in (link.split("#") for link in links)]
     assert [(str(target), anchor) for target, anchor in targets if anchor not in headings(target)] == []
+
+
+CHANGES = re.findall(r"^```diff\n(.*?)^```$", text("CONTRIBUTING.md"), re.M | re.S)
+
+
+@pytest.mark.parametrize("diff", CHANGES, ids=["metric", "route", "expert"])
+def test_the_first_changes_apply(diff: str) -> None:
+    """Each diff that CONTRIBUTING.md shows a newcomer fits the code as it is."""
+    checked = subprocess.run(
+        ["git", "apply", "--check", "-"], input=diff, text=True, cwd=ROOT, capture_output=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
 
 
 def test_the_architecture_names_real_files() -> None:
