@@ -103,7 +103,7 @@ CHANGES = re.findall(r"^```diff\n(.*?)^```$", text("CONTRIBUTING.md"), re.M | re
 
 @pytest.mark.parametrize("diff", CHANGES, ids=["metric", "route", "expert"])
 def test_the_first_changes_apply(diff: str) -> None:
-    """Each diff that CONTRIBUTING.md shows a newcomer fits the code, or is in it already: who tried it is not told off."""
+    """Each diff that CONTRIBUTING.md shows a newcomer fits the code, or is in it already."""
     tried = [
         subprocess.run(["git", "apply", "--check", *how, "-"], input=diff, text=True, cwd=ROOT, capture_output=True)
         for how in ([], ["--reverse"])
