@@ -1,4 +1,4 @@
-"""Regime changes of a simulated greenhouse: what lasts, and makes yesterday's experience a bad guide to tomorrow."""
+"""Regime changes of a simulated greenhouse: changes that last, after which the past is a bad guide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Ray cluster that others started: what must hold before Hothouse runs on it, and what an earlier run left there.
+"""A Ray cluster that already runs: what must hold before Hothouse joins it, and what an earlier run left there.
 
 Only for ``ray.address``; a runtime of our own is :mod:`services.runtime`'s matter.
 """
