@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edge.config.log import kafka_options, log_address, read_secret
+from edge.config.log_location import kafka_options, log_address, read_secret
 from edge.config.sections import (
     GatewaySettings,
     KafkaSettings,

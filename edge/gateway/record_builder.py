@@ -49,7 +49,7 @@ class RecordBuilder:
     its next sample. A message goes to the decoder whose prefix its topic has; where none has it is counted and refused
     (``edge.gateway.other_topics``), but for what gateways say of themselves.
 
-    >>> intake = RecordBuilder(ReplayedClock(1646092800500), step_ms=300_000)
+    >>> builder = RecordBuilder(ReplayedClock(1646092800500), step_ms=300_000)
     >>> body = b'{"boot":"9f3c62d1a07be845","ts":1646092800000,"seq":1,"values":{"rh_pct":71.0}}'
     >>> records = builder.take([Message("hothouse/v1/s/z/d/sample", body), Message("hothouse/v1/s", b"?")])
     >>> [(r.site, r.kind) for r in records]

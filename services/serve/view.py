@@ -18,14 +18,14 @@ from services.observe.duration import in_words
 from services.serve.api.problems import ProblemError
 from services.serve.live_state import LiveStateChanges
 
-__all__ = ["Answer", "View"]
+__all__ = ["ReadyForecast", "View"]
 
 MUCH_RECORDS = 1000
 """Fewer are read within a moment, also where they pile up again and again under load."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReadyForecast:
     """A zone's newest forecast and the bytes that say it."""
 
     forecast: ZoneForecast
@@ -45,7 +45,7 @@ class View:
         self._quiet_after_s = quiet_after_s
         self._clock_s = clock_s
         self.version = 0
-        self.answers: dict[tuple[str, str], Answer] = {}
+        self.answers: dict[tuple[str, str], ReadyForecast] = {}
         self.stats: dict[str, dict[str, Any]] = {}
         self.models: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
@@ -63,7 +63,7 @@ class View:
             key = (forecast["site"], forecast["zone"])
             if key not in self.answers:
                 self._by_zone.setdefault(forecast["zone"], []).append(key)
-            self.answers[key] = Answer(forecast, msgspec.json.encode(forecast), _input_age_s(forecast))
+            self.answers[key] = ReadyForecast(forecast, msgspec.json.encode(forecast), _input_age_s(forecast))
             self._stream_at(key[0], forecast["origin_ms"], now_s)
         for component, figures in changes.get("stats", {}).items():
             self.stats[component] = figures
@@ -157,7 +157,7 @@ class View:
             self._stream_ms[site] = at_ms
             self._moved_s[site] = now_s
 
-    def _ages(self, site: str, answer: Answer) -> tuple[float, float]:
+    def _ages(self, site: str, answer: ReadyForecast) -> tuple[float, float]:
         """Stream time since the newest reading of a target; wall time since the stream moved; both in seconds."""
         age_s = (self._stream_ms[site] - answer.forecast["origin_ms"]) / 1000 + answer.input_age_s
         return age_s, self._clock_s() - self._moved_s[site]

@@ -64,6 +64,7 @@ class Small:
         """Let a shard read the log, and settle the account."""
         shard = Shard(
             self.settings, [0], self.log, NullSeries(), baseline_forecast, NoBoard(), ThreadPoolExecutor(1),
+            ThreadPoolExecutor(1),
             ThreadPoolExecutor(1), time.monotonic,
         )  # fmt: skip
         while shard.step():
