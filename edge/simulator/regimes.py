@@ -30,4 +30,4 @@ def change_regime(greenhouse: Greenhouse, regime: Regime, like: Greenhouse | Non
     elif regime == "crop_stage":
         greenhouse.house.replant(NEXT_STAGE_LEAF_AREA)
     else:
-        raise ValueError(f"{regime!r} is no regime; one of {', '.join(REGIMES)}")
+        raise ValueError(f"{regime!r} is not a regime; one of {', '.join(REGIMES)}")
