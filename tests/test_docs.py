@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,33 @@ def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link of a page names a file that is there."""
     links = [link for link in re.findall(r"\]\(([^)#\s]+)", page.read_text()) if "://" not in link]
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_to_headings_lead_somewhere(page: Path) -> None:
+    """Every link to a heading of this or another page names one that is there."""
+    links = [link for link in re.findall(r"\]\(([^)\s:]*#[^)\s]+)", page.read_text()) if "://" not in link]
+    targets = [((page.parent / path) if path else page, anchor) for path, anchor in (link.split("#") for link in links)]
+    assert [(str(target), anchor) for target, anchor in targets if anchor not in headings(target)] == []
+
+
+CHANGES = re.findall(r"^```diff\n(.*?)^```$", text("CONTRIBUTING.md"), re.M | re.S)
+
+
+@pytest.mark.parametrize("diff", CHANGES, ids=["metric", "route", "expert"])
+def test_the_first_changes_apply(diff: str) -> None:
+    """Each diff that CONTRIBUTING.md shows a newcomer fits the code, or is in it already."""
+    tried = [
+        subprocess.run(["git", "apply", "--check", *how, "-"], input=diff, text=True, cwd=ROOT, capture_output=True)
+        for how in ([], ["--reverse"])
+    ]
+    assert 0 in [one.returncode for one in tried], tried[0].stderr
 
 
 def test_the_architecture_names_real_files() -> None:

@@ -1,4 +1,4 @@
-"""Step 1 of the way of a reading: one message to the broker, as a device sends it that has nothing more to say."""
+"""Step 1 of the way of a reading: publishes one message to the broker, as a device would."""
 
 from __future__ import annotations
 

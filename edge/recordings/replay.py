@@ -1,4 +1,4 @@
-"""Step 1 of the way of a reading: a recording's devices speak again, in event-time order."""
+"""Step 1 of the way of a reading: replays a recording's samples, in event-time order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step 1 of the way of a reading: what speaks as a site's devices do, in event-time order.
+"""Step 1 of the way of a reading: a source of samples as a site's devices send them, in event-time order.
 
 
 A :class:`SampleSource` is such a site. :class:`edge.simulator.simulator_source.SimulatorSource` makes one of the

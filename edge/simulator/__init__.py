@@ -1,1 +1,1 @@
-"""A greenhouse that is not there: weather, physics, climate control and sensors, and the replay of recordings."""
+"""A simulated greenhouse: weather, physics, climate control and sensors, and the replay of recordings."""

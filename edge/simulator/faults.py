@@ -47,7 +47,7 @@ class FaultySensors:
     def __init__(self, faults: Sequence[Fault], seed: int = 0) -> None:
         for fault in faults:
             if fault.kind not in FAULT_KINDS:
-                raise ValueError(f"{fault.kind!r} is no fault; one of {', '.join(FAULT_KINDS)}")
+                raise ValueError(f"{fault.kind!r} is not a fault; one of {', '.join(FAULT_KINDS)}")
         self._faults = tuple(faults)
         self._seed = seed
         self._held: dict[Fault, float] = {}

@@ -29,7 +29,7 @@ def parse_fault(text: str, zones: Sequence[str], from_ms: int) -> Fault:
     numbers = parts[3:]
     known = next((name for name in FAULT_KINDS if name == kind), None)
     if known is None:
-        raise ValueError(f"{text!r}: {kind!r} is no fault; one of {', '.join(FAULT_KINDS)}")
+        raise ValueError(f"{text!r}: {kind!r} is not a fault; one of {', '.join(FAULT_KINDS)}")
     if zone not in (*zones, SITE_ZONE):
         raise ValueError(f"{text!r}: there is no zone {zone!r}; one of {', '.join(zones)}, {SITE_ZONE}")
     if metric not in VOCABULARY:

@@ -1,4 +1,4 @@
-"""Regime changes of a simulated greenhouse: what lasts, and makes yesterday's experience a bad guide to tomorrow."""
+"""Regime changes of a simulated greenhouse: changes that last, after which the past is a bad guide."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ def change_regime(greenhouse: Greenhouse, regime: Regime, like: Greenhouse | Non
     elif regime == "crop_stage":
         greenhouse.house.replant(NEXT_STAGE_LEAF_AREA)
     else:
-        raise ValueError(f"{regime!r} is no regime; one of {', '.join(REGIMES)}")
+        raise ValueError(f"{regime!r} is not a regime; one of {', '.join(REGIMES)}")

@@ -1,4 +1,4 @@
-"""Step 10 of the way of a reading: what is no longer as it was, in what comes in and in how wrong forecasts are.
+"""Step 10 of the way of a reading: drift of inputs and of forecast errors.
 
 :class:`PageHinkley` is River's detector of that name, over many signals at once and with a state of plain arrays.
 :class:`Drift` feeds it once an hour, for each zone and for each site as a whole, and says in words what drifted.

@@ -1,4 +1,4 @@
-"""Step 7 of the way of a reading: when a zone is no longer what it was, its forecasts follow what forgets fastest.
+"""Step 7 of the way of a reading: finds that a zone has changed; its forecasts then follow what forgets fastest.
 
 A cumulative sum (E. S. Page, 1954) of how much larger than usual a zone's errors are calls a change. Learned weights
 cannot say in time whom to follow then: for a day every expert is wrong, the fast ones as well.

@@ -1,4 +1,4 @@
-"""Step 7 of the way of a reading: what is forecast of a zone that has been seen for a few days only.
+"""Step 7 of the way of a reading: the forecasts of a zone in its first days.
 
 
 The learners behind :class:`~models.online.online_forecaster.OnlineForecaster` need days. Until then the forecast is a

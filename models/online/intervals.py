@@ -1,4 +1,4 @@
-"""Step 7 of the way of a reading: how wide a forecast's interval must be, learned from matured forecasts.
+"""Step 7 of the way of a reading: the width of each forecast's interval, learned from matured forecasts.
 
 The size of a zone's errors by hour of day, times factors that adaptive conformal inference (Gibbs and Candès 2021)
 moves up after a miss and down after a hit, so that in the long run the wanted share lies inside whatever the errors'

@@ -1,4 +1,4 @@
-"""Step 7 of the way of a reading: how far each expert is to be followed, learned for all zones together.
+"""Step 7 of the way of a reading: the weight of each expert, learned for all zones together.
 
 For each horizon and target, non-negative weights that sum to at most one minimise the recent absolute error of the
 mixture (stacking, Wolpert 1992; absolute error by iteratively reweighted least squares). What is left of one goes to

@@ -1,4 +1,4 @@
-"""Step 7 of the way of a reading: what is known of a zone's errors before it has made any, from simulated zones.
+"""Step 7 of the way of a reading: a prior for the errors of a new zone, from simulated zones.
 
 The table beside this file is made by ``python -m benchmarks.first_days --table``. It holds, for each metric and
 horizon and eight parts of the day, the mean absolute error of what a young zone is forecast from, and of the forecast.

@@ -76,7 +76,7 @@ def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: 
     unknown = sorted(metric for metric in columns.values() if base_metric(metric) not in VOCABULARY)
     if unknown:
         raise ConfigError(
-            f"{', '.join(unknown)} is no metric", "The table of metrics is VOCABULARY in edge/wire/reading.py."
+            f"{', '.join(unknown)} is not a metric", "The table of metrics is VOCABULARY in edge/wire/reading.py."
         )
     said = Meaning(columns={name.lower(): Column(metric) for name, metric in columns.items()})
     zones = {}
@@ -118,5 +118,5 @@ def options_of(
 def _duration_ms(name: str, text: str) -> int:
     match = re.fullmatch(r"(\d+)\s*(min|h|d)", text.strip())
     if match is None or int(match[1]) == 0:
-        raise ConfigError(f"{name} {text!r} is no duration", "Write it as 30min, 1h or 14d.")
+        raise ConfigError(f"{name} {text!r} is not a duration", "Write it as 30min, 1h or 14d.")
     return int(match[1]) * UNITS_MS[match[2]]

@@ -55,7 +55,7 @@ def backtest(
     if ray and not network:
         raise ConfigError("--ray trains the network", "Add --network.")
     if out.is_dir() or (len(recordings) > 1 and not out.suffix):
-        raise ConfigError(f"{out} is no file for predictions", "Name a .parquet or .csv file.")
+        raise ConfigError(f"{out} cannot hold predictions", "Name a .parquet or .csv file.")
     names = [folder.resolve().name for folder in recordings]
     if len(set(names)) < len(names):
         raise ConfigError("two of the recordings have one name, and so would their predictions", "Rename a folder.")

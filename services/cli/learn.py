@@ -63,8 +63,8 @@ def replay_training(
     if digest != candidate["weights_sha256"]:
         because = f" ({'; '.join(changed)})" if changed else ""
         raise TrainingError(
-            f"{version} came out otherwise: SHA-256 {digest[:12]}..., registered {candidate['weights_sha256'][:12]}..."
-            f"{because}"
+            f"training {version} again gave other weights: SHA-256 {digest[:12]}..., "
+            f"registered {candidate['weights_sha256'][:12]}...{because}"
         )
     console.print(f"{version} came out the same, byte for byte: SHA-256 {digest}", soft_wrap=True)
     for line in changed:

@@ -1,4 +1,4 @@
-"""Step 5 of the way of a reading: who tells the log that a zone leaves which nobody has heard of for long.
+"""Step 5 of the way of a reading: tells the log that a zone leaves that has been silent for long.
 
 Shards say which zones are silent; the event that retires one is published to the broker, as an operator's is, and
 takes effect at its place in the log. It names the zone's newest row with a sample: where a sample was quicker, it means

@@ -1,1 +1,1 @@
-"""The ground that a running system stands on: Ray, its ingress, ports, locks, child processes."""
+"""What a running system needs around it: Ray, its ingress, ports, locks, child processes."""

@@ -1,4 +1,4 @@
-"""Signals at a moment that can take them."""
+"""Waits for a signal, and lets one interrupt only where that is safe."""
 
 from __future__ import annotations
 

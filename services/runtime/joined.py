@@ -1,4 +1,4 @@
-"""A Ray cluster that others started: what must hold before Hothouse runs on it, and what an earlier run left there.
+"""A Ray cluster that already runs: what must hold before Hothouse joins it, and what an earlier run left there.
 
 Only for ``ray.address``; a runtime of our own is :mod:`services.runtime`'s matter.
 """
@@ -34,7 +34,7 @@ def check_nodes(settings: Settings) -> None:
         )
     if len(nodes) > 1 and settings.log.kind == "sqlite":
         raise StartError(
-            f"the Ray cluster has {len(nodes)} nodes with CPUs, and a log in a file stands on one",
+            f"the Ray cluster has {len(nodes)} nodes with CPUs, and a file log works on one node only",
             'Set log.kind = "kafka".',
         )
     here = installation_of(settings.storage)

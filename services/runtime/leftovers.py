@@ -1,4 +1,4 @@
-"""What a run on a data folder that was killed has left is ended: processes, and its private folder.
+"""Ends what a killed run has left on a data folder: processes, and its private folder.
 
 Serve's HAProxy outlives its parents. A runtime of our own puts its files into a private folder, and a record of that
 folder into the data folder.

@@ -1,4 +1,4 @@
-"""Step 9 of the way of a reading: the live state holds what is known now, and all that answer follow it.
+"""Step 9 of the way of a reading: the live state holds what is known now; API replicas follow it.
 
 Shards publish forecasts and their figures, the retrainer its models and events; API replicas wait for what changed
 and answer from their own memory. The live state is memory only: after a restart it asks, through the answer of

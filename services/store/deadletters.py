@@ -1,4 +1,4 @@
-"""Step 6 of the way of a reading: what was kept out, with its reason, in one SQLite table a partition."""
+"""Step 6 of the way of a reading: dead letters with their reasons, in one SQLite table a partition."""
 
 from __future__ import annotations
 

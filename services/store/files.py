@@ -1,4 +1,4 @@
-"""Step 6 of the way of a reading: files that are there whole or not at all."""
+"""Step 6 of the way of a reading: files that are written whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step 6 of the way of a reading: Parquet files that are there whole or not at all, and how their folders are cut."""
+"""Step 6 of the way of a reading: Parquet files that are written whole or not at all, and how their folders are cut."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def test_a_training_is_not_run_again_on_other_rows(retrainer: Any, settings: Set
     """Rows that came late into the range, or a GPU, are named instead of other weights."""
     recipe = open_registry(settings).candidate("v2")["recipe"]
     zone, count = next(iter(recipe["rows"].items()))
-    with pytest.raises(TrainingError, match=rf"another now: \d+ rows then, \d+ now \({zone}\)"):
+    with pytest.raises(TrainingError, match=rf"has changed since the training: \d+ rows then, \d+ now \({zone}\)"):
         replay_training(recipe | {"rows": recipe["rows"] | {zone: count - 1}}, ())
     with pytest.raises(TrainingError, match="on a GPU"):
         replay_training(recipe | {"not_replayable": "it was trained on a GPU"}, ())

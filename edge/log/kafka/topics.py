@@ -62,7 +62,7 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
     try:
         there = set(admin.list_topics())
         if address.topic in there and f"{address.topic}.meta" not in there:
-            raise LogFormatError(f"the topic {address.topic} is no Hothouse log")
+            raise LogFormatError(f"the topic {address.topic} is not a Hothouse log")
         retention_ms = address.retention_h * 3_600_000 or -1
         common = {"max.message.bytes": str(MAX_RECORD_BYTES)}
         if address.replication >= 3:

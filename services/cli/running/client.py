@@ -108,7 +108,7 @@ def connect(settings: Settings, url: str | None, key_file: Path | None = None, t
         )
     if not re.match(r"https?://[^/]", address):
         raise ConfigError(
-            f"{address!r} is no address of a Hothouse", "Write it as http://HOST:PORT (--url, or client.url)."
+            f"{address!r} is not the address of a Hothouse", "Write it as http://HOST:PORT (--url, or client.url)."
         )
     if key_file is None and url in (None, configured or url):
         key_file = settings.client.key_file

@@ -1,4 +1,4 @@
-"""Step 4 of the way of a reading: snapshots of format 10, which version 0.1 wrote, are read.
+"""Step 4 of the way of a reading: snapshots of format 10, which was in use before release 0.1.0, are read.
 
 A file is ``MAGIC``, the header's length (4 bytes), a MessagePack header, a MessagePack body, and the NumPy arrays one
 after another, in the order of the body's extension values that stand for them; nothing is ever unpickled.

@@ -134,7 +134,7 @@ def upgraded(name: str, version: int, state: Any, forms: Mapping[str, Form] = PA
     """
     form = forms.get(name)
     if form is None:
-        raise PartError("this release knows no such part")
+        raise PartError("this release does not know this part")
     if version > form.version:
         raise PartError(f"it has version {version}, this release reads up to {form.version}")
     while version < form.version:

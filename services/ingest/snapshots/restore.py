@@ -178,7 +178,7 @@ def _refuse_other_rows(before: Mapping[str, Any], now: Mapping[str, Any], in_for
     for name, (old, new) in named.items():
         if old != new and new not in followed.get(name, ()):
             raise ConfigError(
-                f"{name} changed from {old!r} to {new!r}, but rows of one data folder are made in one way",
+                f"{name} changed from {old!r} to {new!r}, but all rows of a data folder need one setting",
                 "Set it back, change it by an event of the log (hothouse change --help), or use another data_dir."
                 if name in followed else "Set it back, or use another data_dir.",
             )  # fmt: skip

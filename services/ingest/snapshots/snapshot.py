@@ -249,7 +249,9 @@ class Snapshots:
         except FileNotFoundError:
             return 0
         except ValueError as error:
-            raise SnapshotError(f"{self._epoch_file} does not hold a number", "Write one above any before.") from error
+            raise SnapshotError(
+                f"{self._epoch_file} does not hold a number", "Write a number that is larger than every earlier one."
+            ) from error
 
 
 def _content(epoch: int, offset: int, segments: Sequence[Segment], bodies: Mapping[str, _Body]) -> list[bytes]:

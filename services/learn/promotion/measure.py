@@ -1,4 +1,4 @@
-"""Steps 14 and 17 of the way of a reading: two models on the same live rows, in a process beside everything else.
+"""Steps 14 and 17 of the way of a reading: two models on the same live rows, in a process of its own.
 
 What a network forecasts is a function of rows, and of a climatology that rows have warmed up. So a challenger in shadow
 need not stand in the way of requests: here it forecasts every row that the history has got since, and so does the

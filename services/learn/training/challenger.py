@@ -96,14 +96,15 @@ def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
         changed = sorted(name for name in {*whole.rows, *rows} if whole.rows.get(name) != rows.get(name))
         was, now = (sum(found.values()) for found in (rows, whole.rows))
         raise TrainingError(
-            f"the history of its range is another now: {was} rows then, {now} now ({', '.join(changed[:3])})"
+            f"the history in that range has changed since the training: {was} rows then, {now} now "
+            f"({', '.join(changed[:3])})"
         )
     trained_on, cut_ms = _trained_on(job, whole)
     reference = reference_model_of(job, cut_ms, _options(job.learn))
     if not started_from:
         reference = replace(reference, initial_state=None)
     elif _started_from(reference) != started_from:
-        raise TrainingError(f"it began with the weights of {job.champion}, which are not there now. {reference.note}")
+        raise TrainingError(f"it began with the weights of {job.champion}, which no longer exist. {reference.note}")
     return artefact.digest(_network(job, _fit(job, trained_on, cut_ms, reference)).arrays())
 
 

@@ -67,7 +67,7 @@ def reference_model_of(job: Job, cut_ms: int, options: Mapping[str, Any]) -> Ref
 def _load(job: Job) -> tuple[artefact.Model, int]:
     """The champion, and the newest row that it was trained on."""
     if not job.champion_folder:
-        raise artefact.ArtefactMissingError("its files are torn or gone")
+        raise artefact.ArtefactMissingError("its files are damaged or missing")
     model = artefact.load(Path(job.champion_folder), job.spec.hash)
     until_ms = model.manifest.get("trained_on", {}).get("to_ms")
     if not isinstance(until_ms, int):

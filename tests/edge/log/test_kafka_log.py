@@ -181,7 +181,7 @@ def test_another_number_of_partitions_or_a_foreign_topic_is_refused(log: KafkaLo
     with pytest.raises(LogFormatError, match="created with 2 partitions"):
         KafkaLog(log.address, 3)
     foreign = KafkaAddress(servers=log.address.servers, topic=f"{log.address.topic}.meta")  # has no facts beside it
-    with pytest.raises(LogFormatError, match="is no Hothouse log"):
+    with pytest.raises(LogFormatError, match="is not a Hothouse log"):
         KafkaLog(foreign, 1)
     admin = KafkaAdminClient(**log.address.options())
     assert f"{foreign.topic}.meta" not in admin.list_topics()

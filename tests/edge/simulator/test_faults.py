@@ -52,7 +52,7 @@ def test_spikes_are_rare_and_repeatable():
 
 def test_an_unknown_kind_is_named():
     """A fault that does not exist is refused when it is made."""
-    with pytest.raises(ValueError, match="'melted' is no fault"):
+    with pytest.raises(ValueError, match="'melted' is not a fault"):
         FaultySensors([fault("melted", 0, 1)])
 
 

@@ -41,7 +41,7 @@ def test_a_device_that_lost_its_only_value_is_silent() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("melted:z:rh_pct:0:1", "'melted' is no fault; one of stuck"),
+        ("melted:z:rh_pct:0:1", "'melted' is not a fault; one of stuck"),
         ("stuck:y:rh_pct:0:1", "no zone 'y'; one of z, _site"),
         ("stuck:z:joy:0:1", "'joy' is not in the vocabulary"),
         ("stuck", "no zone ''"),

@@ -53,5 +53,5 @@ def test_a_young_crop_makes_drier_air():
 
 def test_an_unknown_regime_is_named():
     """What does not exist is refused."""
-    with pytest.raises(ValueError, match="'flooded' is no regime"):
+    with pytest.raises(ValueError, match="'flooded' is not a regime"):
         series("flooded")

@@ -138,13 +138,13 @@ def test_options_are_what_people_write():
     assert made == BacktestOptions()
     assert options_of("90min", "36h", "3d", None, None, None, True).every_ms == 5_400_000
     for wrong in ("often", "30", "0d", "-1h", "30s", ""):
-        with pytest.raises(ConfigError, match=r"every .* is no duration"):
+        with pytest.raises(ConfigError, match=r"every .* is not a duration"):
             options_of(wrong, "14d", None, None, None, None, False)
     for wrong in ({"until": "1d"}, {"timezone": "Mars/Base"}, {"latitude": 52.0}):
         given = {"until": None, "latitude": None, "longitude": None, "timezone": None} | wrong
         with pytest.raises(ConfigError):
             options_of("30min", "14d", network=False, **given)
-    with pytest.raises(ConfigError, match="humour is no metric"):
+    with pytest.raises(ConfigError, match="humour is not a metric"):
         backtest({}, columns={"t": "humour"})
 
 

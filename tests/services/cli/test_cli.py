@@ -305,8 +305,8 @@ def test_a_named_key_comes_before_the_folders_own(running: FakeHothouse, tmp_pat
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (["--url", "localhost:8000", "status"], 2, "'localhost:8000' is no address"),
-        (["--url", "file:///etc/hostname", "status"], 2, "is no address"),
+        (["--url", "localhost:8000", "status"], 2, "'localhost:8000' is not the address"),
+        (["--url", "file:///etc/hostname", "status"], 2, "is not the address"),
         (["--key-file", "gone.key", "status"], 2, "the key file gone.key cannot be read"),
         (["--key-file", "empty.key", "status"], 2, "the key file empty.key is empty"),
         (

@@ -47,7 +47,7 @@ def test_heads_and_drivers_are_not_counted(cluster: list[dict[str, Any]], tmp_pa
 def test_a_log_in_a_file_is_refused_on_two_nodes(cluster: list[dict[str, Any]], tmp_path: Path) -> None:
     """A shard could be on either; Kafka is what they share."""
     cluster += [node("1", 2), node("2", 2)]
-    with pytest.raises(StartError, match="2 nodes with CPUs"):
+    with pytest.raises(StartError, match="2 nodes with CPUs, and a file log works on one node only"):
         joined.check_nodes(settings(tmp_path, "sqlite"))
     joined.check_nodes(settings(tmp_path, "kafka"))
 

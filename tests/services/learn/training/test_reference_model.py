@@ -65,7 +65,7 @@ def test_champion_of_another_network_is_still_the_reference(tmp_path: Path) -> N
     ("damage", "says"),
     [
         ("torn", "is torn or altered"),
-        ("no folder", "its files are torn or gone"),
+        ("no folder", "its files are damaged or missing"),
         ("schema", "was made for schema"),
         ("lineage", "does not say what it was trained on"),
     ],
