@@ -290,7 +290,7 @@ def _read(path: Path) -> _Loaded:
     content = path.read_bytes()
     segments = {number: Segment(number, name, pieces) for number, name, pieces in header.segments}
     reader = SegmentReader(path.parent, segments.values())
-    parts: dict[str, Any] = {}
+    found: dict[str, tuple[int, Any]] = {}
     bodies, unreadable = {}, {}
     for part in header.parts:
         encoded, at = content[at : at + part.length], at + part.length
@@ -298,9 +298,11 @@ def _read(path: Path) -> _Loaded:
             if len(encoded) != part.length or crc32c(encoded) != part.crc32c:
                 raise PartError("its checksum does not fit")
             state, bodies[part.name] = _decoded(encoded, reader)
-            parts[part.name] = upgraded(part.name, part.version, state)
+            found[part.name] = (part.version, state)
         except (PartError, PieceError, msgspec.DecodeError, ValueError, TypeError) as error:
             unreadable[part.name] = str(error)
+    parts, lost = _upgraded(found)
+    unreadable |= lost
     unreadable |= {name: "it is missing" for name in PARTS if name not in parts and name not in unreadable}
     return _Loaded(Snapshot(header.offset, parts, unreadable), bodies, segments)
 
@@ -311,7 +313,7 @@ def _upgraded(found: Mapping[str, tuple[int, Any]]) -> tuple[dict[str, Any], dic
     for name, (version, state) in found.items():
         try:
             parts[name] = upgraded(name, version, state)
-        except PartError as error:
+        except (PartError, KeyError, ValueError, TypeError) as error:
             unreadable[name] = str(error)
     return parts, unreadable
 
