@@ -21,9 +21,9 @@ from threadpoolctl import threadpool_limits
 
 from edge.reading import VOCABULARY
 from models.forecaster import OnlineForecaster
+from models.grower import LONGEST_MS, OPTIONS
 from models.spec import ForecastSpec
 from models.trees import LEAVES, Forest
-from services.learn.trees import LONGEST_MS, OPTIONS
 
 BUDGET_MS, BUDGET_KB = 100.0, 130.0
 

@@ -150,9 +150,9 @@ def _register(registry: Registry, settings: Settings, seed: int) -> str:
     folder = settings.storage / "models" / f"random-{seed}"
     manifest = artefact.save(folder, QuantileNetwork(spec), golden, trained_on={}, seed=seed, metrics={})
     candidate = Candidate(
-        folder=str(folder), weights_sha256=manifest["weights_sha256"], trained_on={}, log_offsets={}, params={},
-        held_back_mae={}, curves={}, recipe={}, evidence={}, shadow=False, passed=True, reason="random weights",
-        forced=False,
+        folder=str(folder), kind="network", weights_sha256=manifest["weights_sha256"], trained_on={}, log_offsets={},
+        params={}, held_back_mae={}, curves={}, recipe={}, evidence={}, shadow=False, passed=True, forced=False,
+        reason="random weights",
     )  # fmt: skip
     return registry.register(candidate, START_MS)
 

@@ -215,7 +215,7 @@ class Errors:
     climatology: F32
     persistence: F32
     naive_24h: F32
-    inside: F32  # 1 where the truth lay within p10 ... p90
+    inside: F32  # 1 where the truth lay within p10 ... p90; NaN of a model that has no such interval
 
     def mae(self, name: str = "model") -> F32:
         """Mean absolute error a cell, ``[H, M]``; NaN where nothing could be compared."""
@@ -239,7 +239,8 @@ def evaluate(predict: Predict, windows: WindowSet, origins: I64, known_until_ms:
     errors = {name: np.abs(forecast - truth) for name, forecast in references.items()}
     # A model that answers NaN where the climatology answers must not hide there: the gate sees it.
     known = np.isfinite(errors["climatology"] + errors["persistence"] + errors["naive_24h"])
-    inside = np.where(known, (truth >= quantiles[..., 0]) & (truth <= quantiles[..., 2]), np.nan).astype(np.float32)
+    wide = known & np.any(quantiles[..., 2] > quantiles[..., 0])
+    inside = np.where(wide, (truth >= quantiles[..., 0]) & (truth <= quantiles[..., 2]), np.nan).astype(np.float32)
     return Errors(
         origin_ms=windows.times(origins),
         zone=origins // windows.length,

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 __all__ = [
     "BOARD_ACTOR", "DRIFTS", "FORECASTER_DEPLOYMENT", "ONLINE_VERSION", "RETRAINER_ACTOR", "SLOT_ACTOR", "Champion",
-    "FirstRow", "ForecastReply", "ForecastRequest", "LeftZone", "ZoneForecast", "shard_actor",
+    "FirstRow", "ForecastReply", "ForecastRequest", "LeftZone", "ZoneForecast",
+    "ZoneMixture", "shard_actor",
 ]  # fmt: skip
 
 FORECASTER_DEPLOYMENT = "Forecaster"
@@ -75,6 +76,16 @@ class LeftZone(TypedDict):
     site: str
     zone: str
     left_ms: int  # the end of the last row that it was in
+
+
+class ZoneMixture(TypedDict):
+    """What a zone's newest forecast was mixed from (JSON-able)."""
+
+    site: str
+    zone: str
+    origin_ms: int
+    serving: dict[str, str]  # expert with models of its own -> version; ONLINE_VERSION where it has none
+    weights: dict[str, dict[str, float]]  # expert -> horizon in minutes -> share, the mean over targets
 
 
 class ZoneForecast(TypedDict):

@@ -15,11 +15,11 @@ from models.drift import Drift
 from models.faults import SensorFaults
 from models.features import targets_of
 from models.forecaster import EXAMPLE_MS, OnlineForecaster
+from models.grower import Grower
 from models.spec import ForecastSpec, Place
 from models.trees import GROW_DAYS
 from services.backtest.table import Table, sun_longitude, sun_sine
 from services.errors import HothouseError
-from services.learn.trees import Grower
 
 if TYPE_CHECKING:
     from services.backtest.network import Trainer

@@ -18,7 +18,6 @@ import numpy as np
 
 from edge.log import Log, LogError
 from services.config import Settings
-from services.errors import ArtefactError
 from services.forecast_spec import forecast_spec
 from services.ingest.figures import Failures, Rate, figures
 from services.ingest.forecasting import Origin, zone_forecasts
@@ -27,10 +26,10 @@ from services.ingest.queue import ForecastQueue
 from services.ingest.restore import restore, snapshot_state
 from services.ingest.retention import Retention
 from services.ingest.snapshot import Snapshots
-from services.messages import F32, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
+from services.ingest.trees import TreesInUse
+from services.messages import F32, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast, ZoneMixture
 from services.store.deadletters import DeadLetters
 from services.store.forecasts import IssuedForecast, IssuedForecasts
-from services.store.forests import Forests
 from services.store.history import History
 from services.store.series import SeriesWriter
 
@@ -46,8 +45,6 @@ SNAPSHOT_BYTES_PER_S = 10_000_000
 """On average a shard writes no more than this into snapshots: a large one saves less often, not all the time."""
 MAX_UNFLUSHED_STEPS = 20_000
 """Steps kept in memory while the history cannot be written; then the shard stops reading."""
-FOREST_S, FOREST_LAST_S = 5.0, 300.0
-"""Trees that could not be loaded are tried again after so long, then after twice as long each time, at last this."""
 DAY_MS = 86_400_000
 
 
@@ -123,8 +120,7 @@ class Shard:
         self._pause_s = settings.stream.snapshot_s
         self._newest_ms = 0  # newest origin that was issued
         self._merging: Future[None] | None = None
-        self._forests, self._forest = Forests(settings.storage), ""  # the name of the trees in use
-        self._failed_forest, self._forest_pause_s, self._forest_again_s = "", FOREST_S, 0.0
+        self._trees = TreesInUse(settings.storage, self.spec, self._failures, clock_s)
         self._rate = Rate(clock_s())
 
     def step(self) -> bool:
@@ -146,7 +142,7 @@ class Shard:
                 self._checkpoint()
             if now_s - self._stats_s >= 1.0:
                 self._stats_s = now_s
-                self._see_forest()
+                self._trees.look([p.forecaster for p in self._partitions.values()], self._save_all)
                 self._board.put_stats(self._stats())
             return busy
 
@@ -183,6 +179,14 @@ class Shard:
         with self._changing:
             partition = self._owner(site, zone)
             return None if partition is None else partition.past(site, zone, hours)
+
+    def mixtures(self) -> list[ZoneMixture]:
+        """What the newest forecast of each zone was mixed from, and which models took part."""
+        with self._changing:
+            found = [one for partition in self._partitions.values() for one in partition.mixtures()]
+        for one in found:
+            one["serving"]["trees"] = self._trees.version
+        return found
 
     def silent(self) -> list[SilentZone]:
         """The zones, and sites as their ``_site``, that no sample came of for ``stream.retire_days`` of the stream's
@@ -284,27 +288,10 @@ class Shard:
         else:  # the next day's merge takes its files, too
             self._failures.failed("merge of files", error)
 
-    def _see_forest(self) -> None:
-        """Use the newest trees from now on; such that cannot be loaded are told and tried again, further and further
-        apart, and the ones before stay.
-        """
-        name, now_s = self._forests.newest(), self._clock_s()
-        if name in ("", self._forest) or (name == self._failed_forest and now_s < self._forest_again_s):
-            return
-        forecasters = [partition.forecaster for partition in self._partitions.values()]
-        try:
-            loaded = [self._forests.load(name, self.spec, one.regressors) for one in forecasters]
-        except ArtefactError as error:
-            self._forest_pause_s = (
-                min(2 * self._forest_pause_s, FOREST_LAST_S) if name == self._failed_forest else FOREST_S
-            )
-            self._failed_forest, self._forest_again_s = name, now_s + self._forest_pause_s
-            self._failures.failed("trees", error)
-            return
-        for forecaster, forest in zip(forecasters, loaded, strict=True):
-            forecaster.forest = forest
-        self._forest = name
-        self._failures.works("trees")
+    def _save_all(self) -> None:
+        """Save every partition, whether it has read on or not."""
+        self._saved = dict.fromkeys(self._saved, -1)
+        self._checkpoint()
 
     def _still_ours(self) -> None:
         for snapshots in self._snapshots.values():
@@ -359,4 +346,5 @@ class Shard:
             "forecast_failures": self._failures.counts["forecast"], "failures": dict(self._failures.counts),
             "last_error": self._failures.last_error, "backlog": self._backlog(), "behind": self._behind,
             "samples_per_s": self._rate.value(self._clock_s()), "series": dict(self._series.stats()),
+            "trees": self._trees.version,
         }  # fmt: skip

@@ -1,7 +1,7 @@
 """Steps 12-14 of the way of a reading: one retraining as a Ray task.
 
-It runs in a process of its own that ends with it, because Ray Data, Ray Train and torch need most of a gigabyte that
-the retrainer must not hold while nothing is trained. So this module imports none of them.
+It runs in a process of its own that ends with it, because Ray Data, Ray Train and torch, or what grows trees, need most
+of a gigabyte that the retrainer must not hold while nothing is trained. So this module imports none of them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from services.config import LearnSettings
 __all__ = ["TRAININGS", "Job", "run_job"]
 
 RETRIES = 2
+NICE, NICEST = 10, 19
+"""What is not a network's training gives way to one, too."""
 TRAININGS = "train"
 """Folder of the storage that holds what trainings keep on their way."""
 
@@ -45,6 +47,7 @@ class Job:
     margin: float = 0.0  # by which it must be better, as a share of its rivals' errors
     shadow: bool = False  # it is judged on live rows afterwards
     all_rows: bool = False  # none is held back: only with ``shadow``
+    kind: str = "network"  # of the model to train
 
 
 @ray.remote(num_cpus=0, max_calls=1, max_retries=RETRIES)
@@ -54,7 +57,7 @@ def run_job(job: Job) -> dict[str, Any]:
     When its process or node is lost Ray runs it again, on another node if need be, and the training goes on from the
     newest epoch that it kept; an error that it raises is not tried again, nor one that was cancelled.
     """
-    os.nice(10)  # it gives way to forecasts and requests
+    os.nice(NICE if job.kind == "network" else NICEST)  # it gives way to forecasts and requests
     from services.learn.challenger import learn
     from services.learn.reservations import release_reservations
 

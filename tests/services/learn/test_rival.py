@@ -42,21 +42,21 @@ def test_champion_of_before_the_cut_is_rival_and_start(tmp_path: Path) -> None:
     """A champion that has seen nothing after the cut is measured from the cut on, and lends its weights."""
     rival = rival_of(job_over(tmp_path, {"to_ms": CUT_MS}), CUT_MS, OPTIONS)
     assert (rival.name, rival.from_ms, rival.note) == ("v3", CUT_MS, "")
-    assert rival.initial_state is not None
+    assert rival.start is not None
     assert rival.predict(INPUTS).shape == (2, 1, 1, 3)
 
 
 def test_champion_that_has_seen_held_back_rows(tmp_path: Path) -> None:
     """Its weights are not used, and only rows after its own are compared; the note says so."""
     rival = rival_of(job_over(tmp_path, {"to_ms": CUT_MS + 5}), CUT_MS, OPTIONS)
-    assert (rival.name, rival.from_ms, rival.initial_state) == ("v3", CUT_MS + 5, None)
+    assert (rival.name, rival.from_ms, rival.start) == ("v3", CUT_MS + 5, None)
     assert "v3 has seen rows after the cut" in rival.note
 
 
 def test_champion_of_another_network_is_still_the_rival(tmp_path: Path) -> None:
     """Other network options end the warm start alone: the champion itself is what is to be beaten."""
     rival = rival_of(job_over(tmp_path, {"to_ms": CUT_MS}), CUT_MS, {**OPTIONS, "hidden": 16})
-    assert (rival.name, rival.initial_state) == ("v3", None)
+    assert (rival.name, rival.start) == ("v3", None)
     assert "another network" in rival.note
     assert rival.predict(INPUTS).shape == (2, 1, 1, 3)
 
@@ -79,7 +79,7 @@ def test_champion_that_cannot_be_measured_is_named(tmp_path: Path, damage: str, 
     elif damage == "no folder":
         job = replace(job, champion_folder="")
     rival = rival_of(job, CUT_MS, OPTIONS)
-    assert (rival.name, rival.from_ms, rival.initial_state) == ("the climatology", CUT_MS, None)
+    assert (rival.name, rival.from_ms, rival.start) == ("the climatology", CUT_MS, None)
     assert rival.note.startswith("v3 could not be measured: ")
     assert says in rival.note
     np.testing.assert_array_equal(rival.predict(INPUTS), INPUTS.baseline)
@@ -89,4 +89,4 @@ def test_climatology_needs_no_note(tmp_path: Path) -> None:
     """Where the climatology serves it is the rival, and nothing is remarkable about it."""
     job = replace(job_over(tmp_path, {"to_ms": CUT_MS}), champion="online", champion_folder="")
     rival = rival_of(job, CUT_MS, OPTIONS)
-    assert (rival.name, rival.note, rival.initial_state) == ("the climatology", "", None)
+    assert (rival.name, rival.note, rival.start) == ("the climatology", "", None)

@@ -92,7 +92,7 @@ def test_predict_answers_the_newest_forecast(system: System) -> None:
             422,
             "query.horizon: there is no such parameter; known are zone, site",
         ),
-        ("POST", "/models/retrain?force=1", 422, "query.force: /models/retrain takes no parameters"),
+        ("POST", "/models/retrain?force=1", 422, "query.force: there is no such parameter; known are expert"),
     ],
 )
 def test_errors_are_problems(system: System, method: str, path: str, status: int, says: str) -> None:
@@ -106,7 +106,9 @@ def test_every_route_refuses_an_unknown_parameter(system: System) -> None:
     calls = [(method.upper(), path, said) for path, methods in described.items() for method, said in methods.items()]
     assert len(calls) >= 12
     for method, path, said in calls:
-        known = {one["name"]: "x" for one in said.get("parameters", []) if one["in"] == "query"}
+        known = {
+            one["name"]: one["schema"].get("default", "x") for one in said.get("parameters", []) if one["in"] == "query"
+        }
         answer = system.client.request(method, path.format(version="v1"), params={**known, "nonsense": "1"})
         assert_problem(answer, 422, "query.nonsense: ")
         assert [error["where"] for error in answer.json()["errors"]] == ["query.nonsense"], f"{method} {path}"
@@ -214,7 +216,14 @@ def test_orders_need_the_operators_key(system: System) -> None:
     assert system.client.post("/models/retrain", headers=OPERATOR).status_code == 202
     assert system.client.post("/models/v2/promote", headers=OPERATOR).json() == {"done": "promote"}
     assert system.client.post("/models/rollback", headers=OPERATOR).status_code == 200
-    assert system.backend.orders == [("trigger", "operator"), ("promote", "v2"), ("rollback",)]
+    assert system.client.post("/models/rollback?expert=trees", headers=OPERATOR).status_code == 200
+    assert system.client.post("/models/retrain?expert=trees", headers=OPERATOR).status_code == 202
+    assert system.client.post("/models/online/promote?expert=trees", headers=OPERATOR).status_code == 200
+    assert system.backend.orders == [
+        ("trigger", "operator", "network"), ("promote", "v2", "network"), ("rollback", "network"),
+        ("rollback", "trees"), ("trigger", "operator", "trees"), ("promote", "online", "trees"),
+    ]  # fmt: skip
+    assert_problem(system.client.post("/models/rollback?expert=oracle", headers=OPERATOR), 422, "query.expert")
 
 
 def test_a_refused_order_is_409(system: System) -> None:
@@ -432,6 +441,9 @@ def test_zones_models_and_history(system: System) -> None:
     assert system.client.get("/models").json() == {
         "models": [{"version": "v1"}], "serving": ["v1"], "errors": [],
     }  # fmt: skip
+    (served,) = system.client.get("/models/zones").json()["zones"]
+    assert served["serving"] == {"network": "v1", "trees": "trees-v2"}
+    assert served["weights"]["trees"] == {"5": 0.3, "60": 0.0}
     assert system.client.get("/history?zone=north-1").json()["end_ms"] == [ORIGIN_MS]
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from models.forecaster import Example
+from models.grower import HISTORY_DAYS, Grower, _fit, _forest
 from models.trees import Forest
-from services.learn.trees import HISTORY_DAYS, Grower, _fit, _forest
 from tests.models.worlds import SPEC
 
 H, M = len(SPEC.horizons_min), len(SPEC.targets)
