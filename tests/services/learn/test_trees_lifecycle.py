@@ -172,9 +172,9 @@ def test_the_life_of_trees(world: World, tmp_path: Path) -> None:
     assert world.retrainer.submit(str(bad)) == {"accepted": True, "version": "trees-v3", "against": "trees-v2"}
     world.retrainer.promote("trees-v3")
     assert world.used() == "trees-v3"
-    world.turn()
-    world.grow(1.0)
-    world.turn()
+    for days in (0.1, 1.0):  # the watch begins with the next row
+        world.grow(days)
+        world.turn()
     assert world.stages()["trees-v3"] == "withdrawn"
     assert world.row("trees-v3")["reason"].startswith("Worse than trees-v2 on live rows.")
     assert world.used() == "trees-v2"
