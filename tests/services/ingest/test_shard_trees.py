@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from models.families import FAMILIES
+from models.forecaster import EXPERTS
 from services.errors import HistoryError
 from services.ingest.shard import Shard
 from services.ingest.snapshot import Snapshots
@@ -225,3 +226,17 @@ def test_trees_of_a_snapshot_that_nothing_names_go_on(trees: Trees) -> None:
     trees.restart()
     assert trees.look() == "unregistered"
     assert len(trees.forecaster.forest) > 0
+
+
+def test_what_each_zone_is_served_by_and_what_weighs_in_it(trees: Trees) -> None:
+    """Each zone that is there names the versions of network and trees, and shares of its mixture that sum to one."""
+    trees.rig.forecaster.version, trees.rig.forecaster.network = "v3", 1.5
+    trees.point("trees-v2")
+    trees.look()
+    trees.read(10, 30)
+    found = trees.shard.mixtures()
+    assert [(one["site"], one["zone"]) for one in found] == [("demo", "z1"), ("demo", "z2")]
+    for one in found:
+        assert one["serving"] == {"network": "v3", "trees": "trees-v2"}
+        assert sum(shares["30"] for shares in one["weights"].values()) == pytest.approx(1, abs=1e-3)
+        assert set(one["weights"]) <= set(EXPERTS)
