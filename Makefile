@@ -29,7 +29,7 @@ demo: $(stamp) ## run the whole system on this machine; options: make demo ARGS=
 # Tests that start processes mostly wait, so two parts run side by side.
 plain := not (ray or browser or chaos or e2e or long or compose)
 
-test: $(stamp) ## run the tests, but for the long ones; one file: make test ARGS=tests/edge/test_log.py
+test: $(stamp) ## run the tests, but for the long ones; one file: make test ARGS=tests/edge/log/test_log.py
 ifneq ($(strip $(ARGS)),)
 	$(bin)/python -m pytest $(ARGS)
 else

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edge.clock import ReplayedClock
-from edge.intake import Intake, Message
+from edge.gateway.intake import Intake, Message
 from edge.log import NewRecord, Origin, Record
-from edge.reading import Sample, encode_message, sample_topic
-from edge.samples import decode_samples, encode_samples
+from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.samples import decode_samples, encode_samples
 from services.ingest.shard import READ_BYTES, READ_RECORDS
 
 __all__ = ["START_MS", "Line", "grouped", "make_lines", "read_lines", "reads", "to_records"]

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edge.reading import VOCABULARY
-from models.features import Inputs, input_channels, window_tokens
-from models.network import _CLIP, _UNIT_SOFTPLUS, QuantileNetwork, to_tensors
+from edge.wire.reading import VOCABULARY
+from models.features.inputs import Inputs, input_channels, window_tokens
+from models.network.quantile import _CLIP, _UNIT_SOFTPLUS, QuantileNetwork, to_tensors
+from models.network.training import TrainingConfig
 from models.spec import QUANTILES, ForecastSpec
-from models.training import TrainingConfig
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]

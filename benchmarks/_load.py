@@ -13,9 +13,9 @@ from ctypes import c_double, c_int64
 from typing import Any
 
 from benchmarks._child import Child
-from edge.broker import LocalBroker
-from edge.mqtt import MqttAddress
-from edge.reading import sample_topic
+from edge.mqtt.broker import LocalBroker
+from edge.mqtt.connection import MqttAddress
+from edge.wire.reading import sample_topic
 
 __all__ = ["SITES", "Load", "remaining_length", "zone_of"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from edge.reading import VOCABULARY, Sample
+from edge.wire.reading import VOCABULARY, Sample
 
 __all__ = ["PlainPython"]
 

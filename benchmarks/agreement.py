@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from models.features import targets_of
+from models.features.inputs import targets_of
 from models.spec import ForecastSpec, Place
 from services.backtest.replay import Options, replay
 from services.backtest.table import Table, read_table

@@ -28,20 +28,20 @@ from typing import Any
 import httpx
 
 from edge.log import Log
-from edge.mqtt import MqttAddress
-from edge.simulator.ledger import Ledger
-from edge.simulator.pace import Pace
+from edge.mqtt.connection import MqttAddress
+from edge.recordings.warm import import_samples
 from edge.simulator.publisher import Publisher
+from edge.simulator.publisher.ledger import Ledger
+from edge.simulator.publisher.pace import Pace
 from edge.simulator.regimes import REGIMES
 from edge.simulator.site import SimulatedSite
 from edge.simulator.source import SimulatorSource
-from edge.simulator.warm import import_samples
 from models import artefact
-from models.network import QuantileNetwork
+from models.network.quantile import QuantileNetwork
 from services.app import System
 from services.config import Settings, load_settings
 from services.forecast_spec import forecast_spec
-from services.learn.registry import open_registry
+from services.learn.promotion.registry import open_registry
 
 START_MS = 1_709_251_200_000  # 1 March 2024
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000

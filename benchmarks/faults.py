@@ -21,10 +21,10 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
-from edge.reading import SITE_ZONE, VOCABULARY
 from edge.simulator.faults import FAULT_KINDS, Fault, FaultySensors, random_faults
 from edge.simulator.site import SimulatedSite
-from models.faults import SensorFault, SensorFaults
+from edge.wire.reading import SITE_ZONE, VOCABULARY
+from models.features.faults import SensorFault, SensorFaults
 from services.backtest.table import read_table
 
 METRICS = ("air_temp_c", "rh_pct", "co2_ppm")

@@ -1,12 +1,13 @@
-"""What a zone's first days are forecast from: the table of models/prior.py, and how good they are on other sites.
+"""What a zone's first days are forecast from: the table of models/online/prior.py, and how good they are on other
+sites.
 
     python -m benchmarks.first_days [--sites 20] [--first 5000] [--processes 2]
     python -m benchmarks.first_days --table [--sites 16] [--first 1000]
 
 Sites differ in latitude, season, hour of their first row and regime (screens, vents, crop), by their seed; each has
 three crops under six recipes. With ``--table`` the mean absolute errors of every answer, and with these of the
-forecast, become ``models/first_days.csv``: the same sites give the same file. Without, forecasts of days 1 to 3 and 4
-to 14 are measured as ``hothouse backtest`` does, on sites that the table has not seen.
+forecast, become ``models/online/first_days.csv``: the same sites give the same file. Without, forecasts of days 1 to 3
+and 4 to 14 are measured as ``hothouse backtest`` does, on sites that the table has not seen.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from edge.reading import SITE_ZONE, VOCABULARY
 from edge.simulator.regimes import REGIMES
 from edge.simulator.site import SimulatedSite
-from models.features import day_bins, targets_of
-from models.forecaster import OnlineForecaster
-from models.prior import ANSWERS, PARTS, TABLE, Prior, Sizes
+from edge.wire.reading import SITE_ZONE, VOCABULARY
+from models.features.inputs import day_bins, targets_of
+from models.online.forecaster import OnlineForecaster
+from models.online.prior import ANSWERS, PARTS, TABLE, Prior, Sizes
 from models.spec import ForecastSpec, Place
 from services.backtest.replay import Options, replay
 from services.backtest.report import scores

@@ -30,12 +30,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._load import remaining_length
-from edge.broker import LocalBroker
 from edge.clock import WallClock
 from edge.gateway import Gateway, GatewaySettings
-from edge.log import NewRecord, SqliteLog
-from edge.mqtt import MqttAddress, new_client, open_connection
-from edge.reading import Sample, encode_message, sample_topic
+from edge.log import NewRecord
+from edge.log.sqlite import SqliteLog
+from edge.mqtt.broker import LocalBroker
+from edge.mqtt.connection import MqttAddress, new_client, open_connection
+from edge.wire.reading import Sample, encode_message, sample_topic
 
 METRICS = ("air_temp_c", "rh_pct", "co2_ppm", "par_umol_m2_s", "soil_vwc_pct", "vent_lee_pct")
 DEVICES = 1000

@@ -36,7 +36,7 @@ import psutil
 
 from benchmarks._held import ForecastLag, Held, show, told
 from benchmarks._load import SITES, Load, zone_of
-from edge.broker import LocalBroker
+from edge.mqtt.broker import LocalBroker
 from services.app import System
 from services.config import Settings, load_settings
 

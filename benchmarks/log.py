@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 from edge.log import NewRecord
-from edge.open_log import open_log
-from edge.reading import Sample
-from edge.samples import SampleColumns, encode_samples
+from edge.log.open import open_log
+from edge.wire.reading import Sample
+from edge.wire.samples import SampleColumns, encode_samples
 
 NOW_MS = 1_646_092_800_000
 METRICS = ("air_temp_c", "rh_pct", "co2_ppm", "par_umol_m2_s", "soil_vwc_pct", "vent_lee_pct")

@@ -19,11 +19,11 @@ import numpy as np
 from river import linear_model
 from threadpoolctl import threadpool_limits
 
-from edge.reading import VOCABULARY
-from models.forecaster import OnlineForecaster
-from models.grower import LONGEST_MS, OPTIONS
+from edge.wire.reading import VOCABULARY
+from models.online.forecaster import OnlineForecaster
 from models.spec import ForecastSpec
-from models.trees import LEAVES, Forest
+from models.trees.forest import LEAVES, Forest
+from models.trees.grower import LONGEST_MS, OPTIONS
 
 BUDGET_MS, BUDGET_KB = 100.0, 130.0
 

@@ -21,7 +21,8 @@ import numpy as np
 from models.spec import ForecastSpec
 from services.config import load_settings
 from services.messages import ZoneForecast
-from services.runtime import RayRuntime, free_port
+from services.runtime.ports import free_port
+from services.runtime.ray_runtime import RayRuntime
 
 BUDGET = 2.0
 BLOCK = 50

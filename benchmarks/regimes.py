@@ -32,11 +32,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edge.reading import SITE_ZONE, VOCABULARY
 from edge.simulator.regimes import REGIMES
 from edge.simulator.site import SimulatedSite
-from models.features import day_bins, sun_elevation_deg, targets_of
-from models.forecaster import OnlineForecaster
+from edge.wire.reading import SITE_ZONE, VOCABULARY
+from models.features.inputs import day_bins, sun_elevation_deg, targets_of
+from models.online.forecaster import OnlineForecaster
 from models.spec import ForecastSpec, Place
 
 F32 = npt.NDArray[np.float32]

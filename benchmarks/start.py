@@ -22,9 +22,9 @@ import numpy as np
 import psutil
 
 from edge.log import Log
+from edge.recordings.warm import import_samples
 from edge.simulator.site import SimulatedSite
 from edge.simulator.source import SimulatorSource
-from edge.simulator.warm import import_samples
 from services.app import System
 from services.config import Settings, load_settings
 from services.demo.watch import Watch
@@ -42,8 +42,8 @@ LOOK_EVERY_S = 3.0
 def save_model(settings: Settings) -> None:
     """An artefact of a network of the default size; run in a process of its own, whose torch is not to be measured."""
     from models import artefact
-    from models.features import build_inputs
-    from models.network import QuantileNetwork
+    from models.features.inputs import build_inputs
+    from models.network.quantile import QuantileNetwork
     from models.spec import Place
 
     spec = forecast_spec(settings)

@@ -33,18 +33,18 @@ import psutil
 
 from benchmarks._asking import Asked, Asking
 from edge.log import Log
+from edge.recordings.warm import import_samples
 from edge.simulator.site import SimulatedSite
 from edge.simulator.source import SimulatorSource
-from edge.simulator.warm import import_samples
 from models import artefact
-from models.features import build_inputs
-from models.network import QuantileNetwork
+from models.features.inputs import build_inputs
+from models.network.quantile import QuantileNetwork
 from models.spec import Place
 from services.app import System
 from services.config import Settings, load_settings
 from services.forecast_spec import forecast_spec
+from services.learn.promotion.registry import Registry, open_registry
 from services.learn.records import Candidate
-from services.learn.registry import Registry, open_registry
 
 START_MS = 1_646_092_800_000
 WARM_DAYS = 7

@@ -3,11 +3,11 @@
     python -m benchmarks.training [--zones 60] [--days 30] [--workers 0] [--rounds 3] [--windows 20000]
     python -m benchmarks.training --retrain [--zones 60] [--days 30] [--workers 0]
 
-The first trains the same network on the same made-up history in turns: by the loop of ``models.training`` in a process
-without Ray, with as many threads as torch takes by itself and with one, which is what Ray gives; and by
-``services.learn.trainer`` on Ray Train, checkpoints and all. Samples a second are those of the epochs from the second
-on; the ratio is that of the medians, against the better of the two. CPU seconds are printed too: on a machine that
-does other work they say more.
+The first trains the same network on the same made-up history in turns: by the loop of ``models.network.training`` in a
+process without Ray, with as many threads as torch takes by itself and with one, which is what Ray gives; and by
+``services.learn.training.trainer`` on Ray Train, checkpoints and all. Samples a second are those of the epochs from the
+second on; the ratio is that of the medians, against the better of the two. CPU seconds are printed too: on a machine
+that does other work they say more.
 
 The second does a whole retraining as the retrainer asks for it (rows read, challenger trained, compared with the
 climatology on the held-back tail, judged, kept, registered, promoted, loaded and checked as a replica does) on a Ray
@@ -31,12 +31,12 @@ from typing import Any
 
 import numpy as np
 
-from models.training import Progress, TrainingConfig, WindowSet, fit
+from models.network.training import Progress, TrainingConfig, WindowSet, fit
 from services.config import Settings, load_settings
 from services.forecast_spec import forecast_spec, place_of
-from services.learn import dataset
-from services.learn.job import Job
-from services.runtime import RayRuntime
+from services.learn.training import dataset
+from services.learn.training.job import Job
+from services.runtime.ray_runtime import RayRuntime
 from services.store.history import History
 from services.store.rows import SiteStep
 
@@ -83,7 +83,7 @@ def plain(settings: Settings, config: TrainingConfig, threads: int, results: Any
 
     if threads:
         torch.set_num_threads(threads)
-    from services.learn.trainer import EpochClock
+    from services.learn.training.trainer import EpochClock
 
     spec, files = forecast_spec(settings), files_of(settings)
     found = dataset.describe(files, 0, 2**53)
@@ -103,11 +103,11 @@ def on_ray(settings: Settings, config: TrainingConfig, workers: int, name: str) 
     """The same through Ray Data and Ray Train, started as a retraining is: in a task of its own."""
     import ray
 
-    from services.learn.cluster import this_runtime
+    from services.learn.loop.cluster import this_runtime
 
     @ray.remote(num_cpus=0, max_calls=1)
     def task() -> list[tuple[float, float]]:
-        from services.learn.trainer import TrainPlan, train
+        from services.learn.training.trainer import TrainPlan, train
 
         spec, files = forecast_spec(settings), files_of(settings)
         found = dataset.describe(files, 0, 2**53)
@@ -162,9 +162,9 @@ def retrain(settings: Settings, workers: int) -> dict[str, Any]:
     import ray
 
     from models import artefact
-    from services.learn.cluster import this_runtime
-    from services.learn.job import run_job
-    from services.learn.registry import open_registry
+    from services.learn.loop.cluster import this_runtime
+    from services.learn.promotion.registry import open_registry
+    from services.learn.training.task import run_job
 
     spec = forecast_spec(settings)
     learn = settings.learn.model_copy(update={"force_promote": True})

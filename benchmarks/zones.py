@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from edge.log import Record
-from edge.reading import VOCABULARY, Sample
-from edge.samples import encode_samples
+from edge.wire.reading import VOCABULARY, Sample
+from edge.wire.samples import encode_samples
 from services.config import Settings
 from services.forecast_spec import forecast_spec, place_of
 from services.ingest.partition import Partition
 from services.ingest.rings import Rings
-from services.ingest.snapshot import Snapshots
-from services.ingest.windows import PartitionWindows
+from services.ingest.snapshots.snapshot import Snapshots
+from services.ingest.windows.partition_windows import PartitionWindows
 
 START_MS = 1_646_092_800_000
 ZONES_A_SITE = 100

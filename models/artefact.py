@@ -25,9 +25,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from models.examples import Regressors
 from models.families import Model, UnknownFamilyError, family_of, takes_of
-from models.features import Inputs, build_inputs
+from models.features.inputs import Inputs, build_inputs
+from models.online.examples import Regressors
 from models.spec import QUANTILES, ForecastSpec, Place
 
 __all__ = [
@@ -79,7 +79,7 @@ class Artefact:
     golden: tuple[Inputs | Regressors, F32]
 
     def predict(self, values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32) -> F32:
-        """Forecast from rows: arguments as of :func:`models.features.build_inputs`; ``-> [N, H, M, Q]``.
+        """Forecast from rows: arguments as of :func:`models.features.inputs.build_inputs`; ``-> [N, H, M, Q]``.
 
         For kinds that take windows.
         """

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from models.spec import ForecastSpec
 
 if TYPE_CHECKING:
-    from models.windows import WindowSet
+    from models.features.windows import WindowSet
 
 __all__ = ["FAMILIES", "Kind", "Model", "ModelFamily", "UnknownFamilyError", "family_of", "takes_of"]
 
@@ -30,8 +30,8 @@ class Kind(NamedTuple):
     """What a kind of model takes, and where its family is."""
 
     takes: str
-    """``windows`` (:class:`models.features.Inputs`): it answers in the Forecaster's replicas, as the mixture's network.
-    ``examples`` (:class:`models.examples.Regressors`): it answers in the shards, as the mixture's trees."""
+    """``windows`` (:class:`models.features.inputs.Inputs`): it answers in the Forecaster's replicas, as the mixture's
+    network. ``examples`` (:class:`models.online.examples.Regressors`): it answers in the shards, as its trees."""
 
     family: str
     """``module:Class``. The module is imported when a model is made or loaded: a shard that loads trees needs no torch,
@@ -39,8 +39,8 @@ class Kind(NamedTuple):
 
 
 FAMILIES = {
-    "network": Kind("windows", "models.network_family:NetworkFamily"),
-    "trees": Kind("examples", "models.trees_family:TreesFamily"),
+    "network": Kind("windows", "models.network.family:NetworkFamily"),
+    "trees": Kind("examples", "models.trees.family:TreesFamily"),
 }
 """By the name that stands in a manifest."""
 

@@ -19,22 +19,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from edge.broker import BrokerError, LocalBroker
 from edge.log import Log, LogError
-from edge.mqtt import MqttAddress
-from edge.publish import PublishError, publish_once
+from edge.mqtt.broker import BrokerError, LocalBroker
+from edge.mqtt.connection import MqttAddress
+from edge.mqtt.publish import PublishError, publish_once
 from services.config import Settings
 from services.errors import StartError
-from services.folder import FolderLock
-from services.interrupts import deferred_interrupts
+from services.ingest.retirement import Retirements
 from services.log import gateway_options, open_settings_log
-from services.retirement import Retirements
-from services.state_lock import StateLock
-from services.supervise import ChildProcess
+from services.runtime.folder import FolderLock
+from services.runtime.interrupts import deferred_interrupts
+from services.runtime.state_lock import StateLock
+from services.runtime.supervise import ChildProcess
 
 if TYPE_CHECKING:
     from services.ingest.shard import SilentZone
-    from services.runtime import RayRuntime
+    from services.runtime.ray_runtime import RayRuntime
 
 __all__ = ["System"]
 
@@ -124,7 +124,7 @@ class System:
     def _start(self) -> None:
         # Imported here: `hothouse --help` and the edge commands must not pay for Ray.
         with deferred_interrupts():
-            from services.runtime import RayRuntime
+            from services.runtime.ray_runtime import RayRuntime
 
         settings = self.settings
         self._parts.enter_context(FolderLock(settings.data_dir))
@@ -185,7 +185,7 @@ class System:
         with deferred_interrupts():
             import ray.serve  # noqa: F401 - it reads its switches when it is imported: RayRuntime has set them
 
-            from services.learn.actor import start_retrainer
+            from services.learn.loop.actor import start_retrainer
             from services.serve.deployment import start_actors, start_serving
 
         settings = self.settings

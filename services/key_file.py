@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from pathlib import Path
 
 from services.errors import ConfigError
 
-__all__ = ["read_key"]
+__all__ = ["read_key", "write_secret"]
 
 
 def read_key(path: Path) -> str:
@@ -28,3 +30,15 @@ def read_key(path: Path) -> str:
             f"the key file {path} holds other characters than one line of printable ASCII", "No header can carry them."
         )
     return key
+
+
+def write_secret(path: Path) -> str:
+    """The secret in ``path``, made with mode 0600 when it is missing or empty."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and (found := path.read_text().strip()):
+        return found
+    secret = secrets.token_hex(32)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(secret)
+    return secret

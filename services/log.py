@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edge.log import Log
-from edge.open_log import open_log
+from edge.log.open import open_log
 from services.config import Settings
 from services.errors import ConfigError
 

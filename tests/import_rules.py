@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
+from pathlib import PurePath
 from typing import cast
 
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
 
-__all__ = ["AllowList", "clock_reads", "environment_reads"]
+__all__ = ["MOST_MODULES", "AllowList", "circles", "clock_reads", "crowded", "environment_reads"]
 
 PURE = frozenset({
     "__future__", "abc", "array", "base64", "bisect", "cmath", "collections", "contextlib", "copy", "dataclasses",
@@ -23,6 +26,10 @@ PURE = frozenset({
     "textwrap", "types", "typing", "unicodedata", "warnings", "weakref", "zlib", "zoneinfo",
 })  # fmt: skip
 """What of Python's own library reaches neither files nor other processes, the network, the environment or a clock."""
+
+
+MOST_MODULES = 15
+"""In one folder, its ``__init__`` included: who opens it must see at a glance what is where."""
 
 
 class AllowList(Contract):
@@ -122,3 +129,22 @@ def clock_reads(source: str) -> list[int]:
         and isinstance(node.value, ast.Name | ast.Attribute)
         and (node.value.id if isinstance(node.value, ast.Name) else node.value.attr) in ("datetime", "date")
     )
+
+
+def circles(graph: ImportGraph) -> list[str]:
+    """A circle of modules that import each other, also where they do so late, inside a function; empty: there is none.
+
+    One of several circles is enough to say: the next shows when it is gone.
+    """
+    ours = {name for name in graph.modules if not graph.is_module_squashed(name)}
+    try:
+        TopologicalSorter({name: graph.find_modules_directly_imported_by(name) & ours for name in ours}).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def crowded(modules: Iterable[str]) -> dict[str, int]:
+    """Folders with more than :data:`MOST_MODULES` of these files, and how many they have."""
+    found = Counter(str(PurePath(name).parent) for name in modules)
+    return {folder: count for folder, count in sorted(found.items()) if count > MOST_MODULES}

@@ -13,8 +13,8 @@ __all__ = ["delete_topics", "kafka_logs"]
 @contextlib.contextmanager
 def kafka_logs(server: str, **options: Any) -> Iterator[Callable[[int], Any]]:
     """Makes an empty KafkaLog of so many partitions; the caller closes it."""
-    from edge.kafka_address import KafkaAddress
-    from edge.kafka_log import KafkaLog
+    from edge.log.kafka.address import KafkaAddress
+    from edge.log.kafka.log import KafkaLog
 
     topics: list[str] = []
 

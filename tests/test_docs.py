@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.settings_view import list_settings, markdown_table
+from services.cli.setup.settings_view import list_settings, markdown_table
 from services.config import Settings
-from tests.services.test_cli import commands
+from tests.services.cli.test_cli import commands
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
@@ -47,7 +47,7 @@ def test_every_route_is_documented() -> None:
     """Each route of the API stands in docs/api.md with its method, and none stands there that is gone."""
     found = {
         f"{method.upper()} {path}"
-        for file in (ROOT / "services/serve").glob("*.py")
+        for file in (ROOT / "services/serve").rglob("*.py")
         for method, path in ROUTE.findall(file.read_text())
     }
     told = {match.split("?")[0] for match in re.findall(r"^\| `((?:GET|POST) [^`]+)`", text("docs/api.md"), re.M)}
@@ -57,8 +57,8 @@ def test_every_route_is_documented() -> None:
 
 def test_every_reason_of_refusal_is_documented() -> None:
     """Each reason under which the gateway counts a refusal stands in docs/operations.md."""
-    reasons = set(re.findall(r'(?:_refused|refuse)\(\s*"([a-z_]+)"', text("edge/reading.py")))
-    reasons |= set(re.findall(r'wrong\.append\(\("([a-z_]+)"', text("edge/reading.py")))
+    reasons = set(re.findall(r'(?:_refused|refuse)\(\s*"([a-z_]+)"', text("edge/wire/reading.py")))
+    reasons |= set(re.findall(r'wrong\.append\(\("([a-z_]+)"', text("edge/wire/reading.py")))
     page = text("docs/operations.md")
     assert len(reasons) >= 7
     assert [reason for reason in reasons if f"`{reason}`" not in page] == []

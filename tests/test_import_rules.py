@@ -17,16 +17,16 @@ from importlinter.application.use_cases import read_user_options
 from importlinter.configuration import configure
 from importlinter.contracts.layers import LayersContract
 
-from tests.import_rules import AllowList, clock_reads, environment_reads
+from tests.import_rules import MOST_MODULES, AllowList, circles, clock_reads, crowded, environment_reads
 
 ROOT = Path(__file__).parent.parent
 KINDS: dict[str, type[Contract]] = {"allow_list": AllowList, "layers": LayersContract}
 PACKAGES = ("edge", "models", "services")
 READS_ENVIRONMENT = {
     "services/config/settings.py": "the one place that reads settings",
-    "services/runtime.py": "sets the switches that Ray reads once, and puts back what was there",
-    "services/learn/registry.py": "switches MLflow's telemetry off where the user did not say otherwise",
-    "services/learn/tuning.py": "switches off files of Ray Tune that nobody reads",
+    "services/runtime/ray_runtime.py": "sets the switches that Ray reads once, and puts back what was there",
+    "services/learn/promotion/registry.py": "switches MLflow's telemetry off where the user did not say otherwise",
+    "services/learn/training/tuning.py": "switches off files of Ray Tune that nobody reads",
 }
 """Who touches the environment, and why."""
 
@@ -57,8 +57,8 @@ def test_every_rule_holds_today(options: Any, graph: ImportGraph) -> None:
 
 
 CASES = [
-    ("edge.link", "models.trees", "edge: "),
-    ("edge.link", "models.made_tomorrow", "edge: "),
+    ("edge.mqtt.link", "models.trees.forest", "edge: "),
+    ("edge.mqtt.link", "models.made_tomorrow", "edge: "),
     ("edge.simulator.site", "services.config", "edge: "),
     ("edge.gateway.loop", "ray", "edge: "),
     ("edge.recording_of_tomorrow", "pandas", "edge: "),
@@ -67,26 +67,28 @@ CASES = [
     ("models", "models.spec", "models.psychrometrics: "),
     ("models.spec", "ray", "models: "),
     ("models.made_tomorrow", "ray", "models: "),
-    ("models.gate", "socket", "models: "),
-    ("models.gate", "time", "models: "),
-    ("models.gate", "os", "models: "),
-    ("models.gate", "edge.reading", "models: "),
-    ("models.gate", "services.messages", "models: "),
-    ("models.gate", "benchmarks.drift", "models: "),
-    ("services.ingest.shard", "edge.simulator.recording", "services: "),
-    ("services.ingest.shard", "edge.sqlite_log", "services: "),
+    ("models.evaluation.gate", "socket", "models: "),
+    ("models.evaluation.gate", "time", "models: "),
+    ("models.evaluation.gate", "os", "models: "),
+    ("models.evaluation.gate", "edge.wire.reading", "models: "),
+    ("models.evaluation.gate", "services.messages", "models: "),
+    ("models.evaluation.gate", "benchmarks.drift", "models: "),
+    ("services.ingest.shard", "edge.recordings.recording", "services: "),
+    ("services.ingest.shard", "edge.log.sqlite", "services: "),
     ("services.serve.view", "edge.gateway.loop", "services: "),
-    ("services.runtime", "tests.patience", "services: "),
-    ("services.made_tomorrow.part", "edge.mqtt", "services: "),
+    ("services.runtime.ray_runtime", "tests.patience", "services: "),
+    ("services.made_tomorrow.part", "edge.mqtt.connection", "services: "),
     ("services.backtest.rows", "edge.simulator.publisher", "backtest: "),
     ("services.backtest.rows", "tests.patience", "backtest: "),
-    ("services.cli.house", "tests.patience", "app, cli and demo: "),
+    ("services.cli.setup.house", "tests.patience", "app, cli and demo: "),
     ("services.demo.run", "benchmarks.drift", "app, cli and demo: "),
     ("services.ingest.shard", "services.serve.view", "the layers of services"),
-    ("services.serve.view", "services.learn.triggers", "the layers of services"),
+    ("services.serve.view", "services.learn.loop.triggers", "the layers of services"),
     ("services.store.history", "services.ingest.shard", "the layers of services"),
     ("services.observe.health", "services.errors", "the layers of services"),
     ("services.made_tomorrow", "services.errors", "the layers of services"),
+    ("services.learn.promotion.registry", "services.learn.loop.retrainer", "the layers inside learn"),
+    ("services.learn.training.dataset", "services.learn.promotion.shadow", "the layers inside learn"),
 ]
 
 
@@ -113,8 +115,8 @@ def test_each_rule_is_broken_on_purpose(options: Any) -> None:
         ("models.made_tomorrow", "itertools"),
         ("edge.made_tomorrow", "models.psychrometrics"),
         ("edge.made_tomorrow", "socket"),
-        ("services.learn.made_tomorrow", "ray"),
-        ("services.cli.made_tomorrow", "edge.uplink"),
+        ("services.learn.training.made_tomorrow", "ray"),
+        ("services.cli.made_tomorrow", "edge.gateway.uplink.forward"),
         ("tests.made_tomorrow", "ray"),
     ],
 )
@@ -136,6 +138,37 @@ def with_import(graph: ImportGraph, importer: str, imported: str) -> ImportGraph
     return changed
 
 
+def test_no_modules_import_each_other_in_a_circle(graph: ImportGraph) -> None:
+    """Neither at once nor late, inside a function: who changes one of two modules need not know the other one."""
+    assert circles(graph) == []
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("edge.simulator.publisher.loop", "edge.simulator.publisher.command"),
+        ("services.learn.training.job", "services.learn.training.challenger"),
+        ("models.families", "models.trees.family"),
+        ("models.spec", "models.online.forecaster"),
+    ],
+)
+def test_a_circle_is_seen(graph: ImportGraph, importer: str, imported: str) -> None:
+    """One import back is enough, also where it goes through others."""
+    assert {importer, imported} <= set(circles(with_import(graph, importer, imported)))
+
+
+def test_no_folder_is_crowded() -> None:
+    """Each holds what can be seen at a glance."""
+    assert crowded(sources(*PACKAGES)) == {}
+
+
+def test_a_crowded_folder_is_seen() -> None:
+    """One module too many is named with its folder, and those below it do not count."""
+    modules = [f"edge/wire/part_{number}.py" for number in range(MOST_MODULES)]
+    assert crowded([*modules, "edge/wire/more/__init__.py"]) == {}
+    assert crowded([*modules, "edge/wire/one_more.py"]) == {"edge/wire": MOST_MODULES + 1}
+
+
 def test_a_list_does_not_rot(options: Any, graph: ImportGraph) -> None:
     """A library that nobody imports, an exception that is not needed, a module that is gone: each breaks the rule."""
     said = next(said for said in options.contracts_options if said["name"].startswith("models: "))
@@ -143,12 +176,12 @@ def test_a_list_does_not_rot(options: Any, graph: ImportGraph) -> None:
         **said,
         "modules": [*said["modules"], "models_of_old"],
         "may_import": [*said["may_import"], "river"],
-        "exceptions": [*said["exceptions"], "models.gate -> os"],
+        "exceptions": [*said["exceptions"], "models.evaluation.gate -> os"],
     }
     wrong = AllowList(said["name"], options.session_options, more).check(graph, verbose=False).metadata["wrong"]
     assert wrong == [
         "river is allowed, but no longer imported: take it from the list",
-        "models.gate -> os is an exception, but no longer imported: take it from the list",
+        "models.evaluation.gate -> os is an exception, but no longer imported: take it from the list",
         "there is no module models_of_old",
     ]
 
@@ -160,7 +193,10 @@ def test_lint_imports_names_the_rule_and_the_line(tmp_path: Path) -> None:
             ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("data", "page", "__pycache__")
         )
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    for path, line in (("models/spec.py", "import ray"), ("edge/link.py", "from models.trees import Forest")):
+    for path, line in (
+        ("models/spec.py", "import ray"),
+        ("edge/mqtt/link.py", "from models.trees.forest import Forest"),
+    ):
         source = (tmp_path / path).read_text()
         (tmp_path / path).write_text(f"{source}\n\ndef late() -> None:\n    {line}\n")
     code = "import sys; from importlinter.cli import lint_imports_command; lint_imports_command()"
@@ -174,7 +210,7 @@ def test_lint_imports_names_the_rule_and_the_line(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     line = len((ROOT / "models/spec.py").read_text().splitlines()) + 4
     assert f"models.spec may not import ray (line {line})" in done.stdout
-    assert "edge.link may not import models.trees" in done.stdout
+    assert "edge.mqtt.link may not import models.trees.forest" in done.stdout
     assert done.stdout.count("BROKEN") == 2
 
 

@@ -15,16 +15,16 @@ from edge.clock import ReplayedClock, WallClock
 from edge.gateway.loop import Gateway
 from edge.gateway.metrics import MetricsServer
 from edge.gateway.settings import GatewaySettings
+from edge.gateway.uplink.forward import Uplink
+from edge.gateway.uplink.open import mqtt_address, open_target
 from edge.lifeline import when_stdin_ends
-from edge.log_contract import Log, LogError
-from edge.mqtt import MqttAddress
-from edge.open_log import is_kafka, open_log
-from edge.open_uplink import mqtt_address, open_target
-from edge.sqlite_log import SqliteLog
-from edge.uplink import Uplink
+from edge.log.contract import Log, LogError
+from edge.log.open import is_kafka, open_log
+from edge.log.sqlite import SqliteLog
+from edge.mqtt.connection import MqttAddress
 
 if TYPE_CHECKING:
-    from edge.kafka_address import KafkaAddress
+    from edge.log.kafka.address import KafkaAddress
 
 __all__ = ["main"]
 
@@ -164,7 +164,7 @@ def _direct(given: argparse.Namespace) -> KafkaAddress | None:
         return None
     if not is_kafka(given.log):
         raise ValueError("--kafka-direct-topic needs a log on Kafka")
-    from edge.kafka_address import kafka_address
+    from edge.log.kafka.address import kafka_address
 
     group = f"{given.client_id}-direct"
     return replace(kafka_address(given.log, **_kafka(given)), topic=given.kafka_direct_topic, group=group)

@@ -1,10 +1,10 @@
 """Step 2 of the way of a reading: from the broker into the log, acknowledged after the append is durable.
 
 The network thread puts messages into a queue; the writer thread drains it, turns a batch into records
-(``edge.intake``), appends them with one fsync and only then acknowledges. What is not acknowledged, the broker
+(``edge.gateway.intake``), appends them with one fsync and only then acknowledges. What is not acknowledged, the broker
 sends again: after a crash between append and acknowledgement a message is in the log twice, and step 5 drops the
 copy by its sample id. The main thread keeps the connection and writes the status file. A site's gateway has a fourth
-thread, the uplink (``edge.uplink``), that carries the log's records on.
+thread, the uplink (``edge.gateway.uplink.forward``), that carries the log's records on.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock
-from edge.decoder import Decoder, HothouseDecoder
 from edge.gateway.inbox import Acknowledge, Inbox, Incoming
+from edge.gateway.intake import Intake, Message
+from edge.gateway.other_topics import PRESENCE
 from edge.gateway.settings import GatewaySettings
 from edge.gateway.status import GatewayStatus, write_status
-from edge.intake import Intake, Message
-from edge.link import Link, delay_s
-from edge.log_contract import Log, LogError, NewRecord
-from edge.other_topics import PRESENCE
-from edge.sqlite_log import SqliteLog
-from edge.subscriber import Published, Subscriber
-from edge.uplink import Uplink
+from edge.gateway.uplink.forward import Uplink
+from edge.log.contract import Log, LogError, NewRecord
+from edge.log.sqlite import SqliteLog
+from edge.mqtt.link import Link, delay_s
+from edge.mqtt.subscriber import Published, Subscriber
+from edge.wire.decoder import Decoder, HothouseDecoder
 
 if TYPE_CHECKING:
-    from edge.kafka_address import KafkaAddress
-    from edge.kafka_source import KafkaSource
+    from edge.gateway.kafka_source import KafkaSource
+    from edge.log.kafka.address import KafkaAddress
 
 __all__ = ["Gateway"]
 
@@ -181,7 +181,7 @@ class Gateway:
         self._inbox.put(Message(message.topic, message.payload), acknowledge, message.mid)
 
     def _kafka_source(self, address: KafkaAddress) -> KafkaSource:
-        from edge.kafka_source import KafkaSource  # the bare install has no Kafka client
+        from edge.gateway.kafka_source import KafkaSource  # the bare install has no Kafka client
 
         def receive(message: Message, acknowledge: Acknowledge, ticket: Any) -> None:
             if not self._stop_asked:

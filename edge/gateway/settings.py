@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge.mqtt import MqttAddress
+from edge.mqtt.connection import MqttAddress
 
 if TYPE_CHECKING:
-    from edge.kafka_address import KafkaAddress
+    from edge.log.kafka.address import KafkaAddress
 
 __all__ = ["GatewaySettings"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.simulator.anatomy import KELVIN, Node
 from edge.simulator.grower import Setpoints
-from edge.simulator.house import Actuators, House
-from edge.simulator.weather import Outside
+from edge.simulator.physics.anatomy import KELVIN, Node
+from edge.simulator.physics.house import Actuators, House
+from edge.simulator.physics.weather import Outside
 
 __all__ = ["Controller"]
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.simulator.anatomy import KELVIN, Node
 from edge.simulator.control import Controller
 from edge.simulator.grower import Grower, Setpoints
-from edge.simulator.house import House
-from edge.simulator.weather import Outside, Weather
+from edge.simulator.physics.anatomy import KELVIN, Node
+from edge.simulator.physics.house import House
+from edge.simulator.physics.weather import Outside, Weather
 from edge.simulator.zones import ZoneConfig
 
 __all__ = ["MINUTE_MS", "ZONE_METRICS", "Greenhouse", "simulate"]

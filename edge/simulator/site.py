@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.reading import SITE_ZONE
 from edge.simulator.greenhouse import MINUTE_MS, ZONE_METRICS, Greenhouse
+from edge.simulator.physics.weather import Outside, SyntheticWeather
 from edge.simulator.regimes import Regime, change_regime
-from edge.simulator.weather import Outside, SyntheticWeather
 from edge.simulator.zones import default_zones
+from edge.wire.reading import SITE_ZONE
 from models.psychrometrics import relative_humidity_pct
 
 __all__ = ["WEATHER_METRICS", "SimulatedSite"]

@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 
-from models.training import WindowSet
+from models.network.training import WindowSet
 from services.backtest.network import CONFIG, I64, State, Trainer
 from services.config import RaySettings, Settings
-from services.learn.trainer import TrainPlan, train
-from services.runtime import RayRuntime
+from services.learn.training.trainer import TrainPlan, train
+from services.runtime.ray_runtime import RayRuntime
 
 __all__ = ["training_on_ray"]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge.reading import VOCABULARY, base_metric
-from edge.simulator.columns import Column, RecordingError
-from edge.simulator.columns import Mapping as Meaning
-from edge.simulator.recording import recording_of
+from edge.recordings.columns import Column, RecordingError
+from edge.recordings.columns import Mapping as Meaning
+from edge.recordings.recording import recording_of
+from edge.wire.reading import VOCABULARY, base_metric
 from services.backtest.replay import Options, replay
 from services.backtest.report import predictions, scores
 from services.backtest.table import Table, read_table, table_of
@@ -76,7 +76,7 @@ def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: 
     unknown = sorted(metric for metric in columns.values() if base_metric(metric) not in VOCABULARY)
     if unknown:
         raise ConfigError(
-            f"{', '.join(unknown)} is no metric", "The table of metrics is VOCABULARY in edge/reading.py."
+            f"{', '.join(unknown)} is no metric", "The table of metrics is VOCABULARY in edge/wire/reading.py."
         )
     said = Meaning(columns={name.lower(): Column(metric) for name, metric in columns.items()})
     zones = {}

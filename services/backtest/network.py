@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from models.features import Inputs
-from models.gate import judge
-from models.network import QuantileNetwork
+from models.evaluation.gate import judge
+from models.features.inputs import Inputs
+from models.network.quantile import QuantileNetwork
+from models.network.training import TrainingConfig, WindowSet, evaluate, fit
 from models.spec import ForecastSpec, Place
-from models.training import TrainingConfig, WindowSet, evaluate, fit
 from services.backtest.table import Table
 
 __all__ = ["Networks", "Trainer", "train_here"]

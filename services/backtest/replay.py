@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from edge.reading import VOCABULARY
-from models.drift import Drift
-from models.faults import SensorFaults
-from models.features import targets_of
-from models.forecaster import EXAMPLE_MS, OnlineForecaster
-from models.grower import Grower
+from edge.wire.reading import VOCABULARY
+from models.evaluation.drift import Drift
+from models.features.faults import SensorFaults
+from models.features.inputs import targets_of
+from models.online.forecaster import EXAMPLE_MS, OnlineForecaster
 from models.spec import ForecastSpec, Place
-from models.trees import GROW_DAYS
+from models.trees.forest import GROW_DAYS
+from models.trees.grower import Grower
 from services.backtest.table import Table, sun_longitude, sun_sine
 from services.errors import HothouseError
 

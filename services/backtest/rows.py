@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from edge.reading import VOCABULARY, base_metric
-from edge.simulator.recording import DeviceTable, Recording
-from edge.simulator.source import CLIMATE, CONTROL, WEATHER
-from services.ingest.open_rows import Names, OpenSamples
-from services.ingest.sensors import Sensors
-from services.ingest.site_settings import SiteSettings
+from edge.recordings.recording import DeviceTable, Recording
+from edge.recordings.source import CLIMATE, CONTROL, WEATHER
+from edge.wire.reading import VOCABULARY, base_metric
+from services.ingest.windows.open_rows import Names, OpenSamples
+from services.ingest.windows.sensors import Sensors
+from services.ingest.windows.site_settings import SiteSettings
 
 __all__ = ["zone_rows"]
 

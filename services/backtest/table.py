@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from edge.simulator.columns import Mapping, find_column, load_mapping
-from edge.simulator.recording import Recording, RecordingError, load_recording
-from models.features import sun_elevation_deg
+from edge.recordings.columns import Mapping, find_column, load_mapping
+from edge.recordings.recording import Recording, RecordingError, load_recording
+from models.features.inputs import sun_elevation_deg
 from services.backtest.rows import zone_rows
 from services.errors import HothouseError
 

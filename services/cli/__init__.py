@@ -1,4 +1,4 @@
-"""The command line ``hothouse``; each module here is a group of its commands.
+"""The command line ``hothouse``; each module here, in ``running/`` and in ``setup/`` is a group of its commands.
 
 Nothing heavy is imported before a command needs it: ``hothouse --help`` and the site's commands run on the bare
 install, without Ray and torch.

@@ -13,8 +13,8 @@ from services.config import Settings
 from services.errors import ConfigError, HothouseError
 
 if TYPE_CHECKING:
-    from edge.change import Change
-    from edge.mqtt import MqttAddress
+    from edge.mqtt.connection import MqttAddress
+    from edge.wire.change import Change
 
 __all__ = ["PANEL", "Version", "publish_change", "register", "version_or_now"]
 
@@ -46,7 +46,7 @@ def settings(
     version: Version = None,
 ) -> None:  # fmt: skip
     """Give a site's rows another step, lateness or idle time from the next row on."""
-    from edge.change import SettingsChange
+    from edge.wire.change import SettingsChange
 
     if step_s is lateness_s is idle_s is None:
         raise typer.BadParameter("name at least one of --step-s, --lateness-s, --idle-s")
@@ -64,7 +64,7 @@ def calibrate(
     version: Version = None,
 ) -> None:  # fmt: skip
     """Correct what a sensor says: value times scale plus offset, in every row that closes from now on."""
-    from edge.change import Calibration
+    from edge.wire.change import Calibration
 
     publish_change(ctx, (site, zone, device), Calibration(version_or_now(version), metric, offset, scale, from_ms))
 
@@ -76,7 +76,7 @@ def alias(
     version: Version = None,
 ) -> None:  # fmt: skip
     """Let rows call a device, or one of its metrics, by another name."""
-    from edge.change import Alias
+    from edge.wire.change import Alias
 
     publish_change(ctx, (site, zone, device), Alias(version_or_now(version), to, metric))
 
@@ -88,8 +88,8 @@ def version_or_now(given: int | None) -> int:
 
 def publish_change(ctx: typer.Context, where: tuple[str, str, str], change: Change) -> None:
     """Publish a change of (site, zone, device), once it is seen to be one that the gateway takes."""
-    from edge.change import decode_change, encode_change
-    from edge.reading import parse_topic
+    from edge.wire.change import decode_change, encode_change
+    from edge.wire.reading import parse_topic
 
     topic, payload = f"hothouse/v1/{'/'.join(where)}/event", encode_change(change)
     parsed = parse_topic(topic)
@@ -104,7 +104,7 @@ def publish_change(ctx: typer.Context, where: tuple[str, str, str], change: Chan
 
 
 def _send(address: MqttAddress, topic: str, payload: bytes) -> None:
-    from edge.publish import PublishError, publish_once
+    from edge.mqtt.publish import PublishError, publish_once
 
     try:
         publish_once(address, "hothouse-change", topic, payload)
@@ -116,7 +116,7 @@ def _address(settings: Settings) -> MqttAddress:
     """The configured broker, else that of the system which runs on the data folder."""
     from pathlib import Path
 
-    from edge.mqtt import MqttAddress
+    from edge.mqtt.connection import MqttAddress
 
     mqtt: dict[str, Any] = settings.mqtt.model_dump()
     try:

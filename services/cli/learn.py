@@ -33,15 +33,16 @@ def replay_training(
     """
     settings = options_of(ctx).settings()
     with need_cluster("replay-training"):
-        from services.learn.recipe import differing_versions, job_of
-        from services.learn.registry import REGISTRY_FILE, open_registry
-        from services.runtime import RayRuntime
+        from services.learn.experts import NETWORK, expert_of
+        from services.learn.promotion.registry import REGISTRY_FILE, open_registry
+        from services.learn.training.recipe import differing_versions, job_of
+        from services.runtime.ray_runtime import RayRuntime
         from services.store.history import History
     if not (settings.learn.mlflow_uri or (settings.data_dir / REGISTRY_FILE).exists()):
         raise ConfigError(
             f"no model was registered in {settings.data_dir} yet", "Name the data folder: hothouse --data-dir DIR ..."
         )
-    registry = open_registry(settings)
+    registry = open_registry(settings, expert_of(version) or NETWORK)
     candidate = registry.candidate(version)
     recipe = candidate.get("recipe")
     if not recipe:
@@ -57,7 +58,7 @@ def replay_training(
         console.status(f"training {version} again on {sum(recipe['rows'].values()):,} rows"),
         RayRuntime(settings.model_copy(update={"data_dir": Path(folder)})),
     ):
-        from services.learn.replay import replay_training as run_again
+        from services.learn.loop.replay import replay_training as run_again
 
         digest = run_again(recipe, files)
     if digest != candidate["weights_sha256"]:

@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
-from services.cli import ask, backtest, change, export, house, learn, letters, site, system, tune, zones
+from services.cli import backtest, change, export, learn, letters, site, system, tune, zones
 from services.cli.base import Group, Options
+from services.cli.running import ask
+from services.cli.setup import house
 
 __all__ = ["app", "main"]
 

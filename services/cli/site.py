@@ -54,7 +54,7 @@ def gateway(ctx: typer.Context) -> None:
 
 
 def _publish(ctx: typer.Context, kind: str) -> NoReturn:
-    from edge.simulator.command import main
+    from edge.simulator.publisher.command import main
 
     options = [kind, *_broker_options(options_of(ctx).settings(), "--tls-ca-file"), *ctx.args]
     raise typer.Exit(main(options, prog="hothouse"))

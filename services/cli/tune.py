@@ -15,7 +15,7 @@ from rich.table import Table
 from services.cli.base import console, errors, need_cluster, options_of
 
 if TYPE_CHECKING:
-    from services.learn.tuning import Trial
+    from services.learn.training.tuning import Trial
 
 __all__ = ["register"]
 
@@ -42,8 +42,8 @@ def tune(
     """
     settings = options_of(ctx).settings()
     with need_cluster("tune"):
-        from services.learn.tuning import read_windows, search, toml_of
-        from services.runtime import RayRuntime
+        from services.learn.training.tuning import read_windows, search, toml_of
+        from services.runtime.ray_runtime import RayRuntime
     at_a_time = cpus or max((os.cpu_count() or 1) - 1, 1)
     with console.status("reading the history"):
         windows = read_windows(settings, MOST_ZONES)

@@ -27,7 +27,7 @@ def retire(
 
     One that was silent for stream.retire_days leaves by itself.
     """
-    from edge.change import Retirement
+    from edge.wire.change import Retirement
 
     site, slash, name = zone.partition("/")
     if not slash:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from edge.reading import VOCABULARY, is_name
+from edge.wire.reading import VOCABULARY, is_name
 
 __all__ = [
     "ApiSettings", "ForecastSettings", "InfluxSettings", "KafkaSettings", "LearnSettings", "LogSettings",

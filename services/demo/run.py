@@ -18,14 +18,15 @@ from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColu
 from rich.progress import Progress as ProgressBar
 
 from edge.log import Log
-from edge.mqtt import MqttAddress
-from edge.simulator.ledger import Ledger
-from edge.simulator.pace import Pace
+from edge.mqtt.connection import MqttAddress
+from edge.recordings.recording import RecordingError
+from edge.recordings.replay import RecordingSource
+from edge.recordings.source import SampleSource
+from edge.recordings.warm import ImportReport, import_samples
 from edge.simulator.publisher import Publisher
-from edge.simulator.recording import RecordingError
-from edge.simulator.replay import RecordingSource
-from edge.simulator.source import SampleSource, SimulatorSource
-from edge.simulator.warm import ImportReport, import_samples
+from edge.simulator.publisher.ledger import Ledger
+from edge.simulator.publisher.pace import Pace
+from edge.simulator.source import SimulatorSource
 from services.app import System
 from services.config import Settings, load_settings
 from services.demo.memory import MemoryWatch
@@ -35,9 +36,9 @@ from services.demo.summary import checks, ledger, print_summary, write_summary
 from services.demo.view import Progress, headless_line, live_view
 from services.demo.watch import Seen, Watch
 from services.errors import ConfigError, StartError
-from services.folder import LOCK_FILE, FolderLock
 from services.observe.timeline import event_line
-from services.runtime import end_left_over
+from services.runtime.folder import LOCK_FILE, FolderLock
+from services.runtime.leftovers import end_left_over
 
 __all__ = ["run_demo"]
 

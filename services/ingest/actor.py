@@ -25,7 +25,7 @@ from services.errors import HistoryError
 from services.ingest.partition import PAST_HOURS
 from services.ingest.series import series_writer
 from services.ingest.shard import Shard, SilentZone, Window
-from services.ingest.snapshot import FencedError
+from services.ingest.snapshots.snapshot import FencedError
 from services.installation import app_name_of, namespace_of
 from services.log import open_settings_log
 from services.messages import (

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.features import targets_of
-from models.forecaster import Basis
+from models.features.inputs import targets_of
+from models.online.forecaster import Basis
 from models.spec import ForecastSpec
 from services.ingest.rings import Rings
 from services.messages import ForecastRequest, ZoneForecast

@@ -16,16 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.log import Record
-from edge.reading import SITE_ZONE
-from models.features import day_bins, sun_sine, targets_of
-from models.forecaster import EXPERTS, Basis, OnlineForecaster
-from models.scoring import LiveScore
+from edge.wire.reading import SITE_ZONE
+from models.evaluation.scoring import LiveScore
+from models.features.inputs import day_bins, sun_sine, targets_of
+from models.online.forecaster import EXPERTS, Basis, OnlineForecaster
 from models.spec import ForecastSpec, Place
 from services.ingest.forecasting import Origin
 from services.ingest.rings import Rings
 from services.ingest.watch import Watch
-from services.ingest.windows import PartitionWindows
-from services.ingest.zones import Silent
+from services.ingest.windows.partition_windows import PartitionWindows
+from services.ingest.windows.zones import Silent
 from services.messages import FirstRow, ZoneMixture
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep

@@ -23,9 +23,9 @@ from services.ingest.figures import Failures, Rate, figures
 from services.ingest.forecasting import Origin, zone_forecasts
 from services.ingest.partition import PAST_HOURS, Partition
 from services.ingest.queue import ForecastQueue
-from services.ingest.restore import restore, snapshot_state
 from services.ingest.retention import Retention
-from services.ingest.snapshot import Snapshots
+from services.ingest.snapshots.restore import restore, snapshot_state
+from services.ingest.snapshots.snapshot import Snapshots
 from services.ingest.trees import TreesInUse
 from services.messages import F32, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast, ZoneMixture
 from services.store.deadletters import DeadLetters
@@ -70,7 +70,7 @@ class Window(TypedDict):
 
 
 class SilentZone(TypedDict):
-    """A zone, or a site as its ``_site``, that is to leave; ``until_ms`` as in ``edge.change.Retirement``."""
+    """A zone, or a site as its ``_site``, that is to leave; ``until_ms`` as in ``edge.wire.change.Retirement``."""
 
     site: str
     zone: str

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from models import artefact
-from models.forecaster import OnlineForecaster
+from models.online.forecaster import OnlineForecaster
 from models.spec import ForecastSpec
-from models.trees import Forest
-from models.trees_family import Trees
+from models.trees.family import Trees
+from models.trees.forest import Forest
 from services.errors import ArtefactError
 from services.ingest.figures import Failures
 from services.messages import ONLINE_VERSION

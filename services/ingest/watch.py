@@ -15,9 +15,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from edge.reading import SITE_ZONE, VOCABULARY
-from models.drift import Drift
-from models.faults import SensorFaults
+from edge.wire.reading import SITE_ZONE, VOCABULARY
+from models.evaluation.drift import Drift
+from models.features.faults import SensorFaults
 from models.spec import ForecastSpec, Place
 from services.messages import DRIFTS
 from services.store.rows import SiteStep

@@ -38,7 +38,7 @@ class Candidate(TypedDict):
     params: dict[str, Any]
     held_back_mae: dict[str, dict[str, dict[str, float]]]  # target -> horizon_min -> {model, champion, baselines...}
     curves: dict[str, list[float]]  # name -> one value an epoch
-    recipe: dict[str, Any]  # of services.learn.recipe: what it takes to train it again
+    recipe: dict[str, Any]  # of services.learn.training.recipe: what it takes to train it again
     evidence: dict[str, Any]  # the gate's numbers
     shadow: bool  # it is judged on live rows yet
     passed: bool

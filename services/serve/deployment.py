@@ -1,7 +1,7 @@
 """Step 7, 9 and 16 of the way of a reading, on Ray: thin shells around the slot, the board, Forecaster and API.
 
 Nothing here imports torch but a Forecaster replica, when it loads its first model. Ray is imported when something is
-started, after :class:`services.runtime.RayRuntime` has set the switches that Ray reads once.
+started, after :class:`services.runtime.ray_runtime.RayRuntime` has set the switches that Ray reads once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from services.config import Settings
 from services.errors import ArtefactError, StartError
 from services.forecast_spec import forecast_spec, place_of
 from services.installation import app_name_of, namespace_of
-from services.joined import api_host, check_serve
+from services.key_file import write_secret
 from services.messages import (
     BOARD_ACTOR,
     FORECASTER_DEPLOYMENT,
@@ -30,14 +30,15 @@ from services.messages import (
     shard_actor,
 )  # fmt: skip
 from services.observe.logs import log_to_file
-from services.runtime import free_port, write_secret
-from services.serve.api import create_app
-from services.serve.auth import OPERATOR_KEY_FILE, Keys
-from services.serve.backend import POLL_S, RayBackend
+from services.runtime.joined import api_host, check_serve
+from services.runtime.ports import free_port
+from services.serve.api.app import create_app
+from services.serve.api.auth import OPERATOR_KEY_FILE, Keys
+from services.serve.api.backend import POLL_S, RayBackend
+from services.serve.api.state import ApiState
 from services.serve.board import Board
 from services.serve.forecaster import Forecaster, Load, LoadedModel
 from services.serve.slot import ModelSlot
-from services.serve.state import ApiState
 
 __all__ = ["ServingActors", "build_app", "load_model", "start_actors", "start_serving", "stop_serving"]
 

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from services.messages import ZoneForecast
+from services.serve.api.problems import ProblemError
 from services.serve.board import Changes
-from services.serve.problems import ProblemError
 
 __all__ = ["Answer", "View"]
 

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from models.spec import ForecastSpec
-from models.trees import Forest
+from models.trees.forest import Forest
 from services.errors import ArtefactError
 from services.store.parquet import names
 

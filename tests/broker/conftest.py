@@ -15,12 +15,13 @@ from typing import Any, Self
 
 import pytest
 
-from edge import broker as brokers
-from edge.broker import LocalBroker
-from edge.log import SqliteLog, partition_of
-from edge.mqtt import MqttAddress, new_client, open_connection
-from edge.reading import Sample, encode_message, sample_topic
-from edge.samples import decode_samples
+from edge.log import partition_of
+from edge.log.sqlite import SqliteLog
+from edge.mqtt import broker as brokers
+from edge.mqtt.broker import LocalBroker
+from edge.mqtt.connection import MqttAddress, new_client, open_connection
+from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.samples import decode_samples
 from tests.conftest import require_env, require_program
 from tests.patience import patience_s, until
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.broker import LocalBroker
-from edge.mqtt import MqttAddress, new_client, open_connection
+from edge.mqtt.broker import LocalBroker
+from edge.mqtt.connection import MqttAddress, new_client, open_connection
 from tests.broker.conftest import ROOT, device, local_broker, until
 from tests.conftest import require_program
 
@@ -116,7 +116,7 @@ def test_a_broker_ends_with_its_parent_and_says_nothing(tmp_path: Path, kind: st
     if kind == "mosquitto":
         require_program("mosquitto")
     code = (
-        "import sys, time; from edge.broker import LocalBroker\n"
+        "import sys, time; from edge.mqtt.broker import LocalBroker\n"
         "broker = LocalBroker(sys.argv[1], sys.argv[2]); broker.start()\n"
         "print(broker.port, flush=True); time.sleep(60)"
     )

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from edge.log import SqliteLog, partition_of
-from edge.samples import decode_samples
+from edge.log import partition_of
+from edge.log.sqlite import SqliteLog
+from edge.wire.samples import decode_samples
 from tests.broker.conftest import ROOT, GatewayProcess, device, local_broker, until
 from tests.patience import patience_s
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from edge.log import SqliteLog, partition_of
+from edge.log import partition_of
+from edge.log.sqlite import SqliteLog
 from services.cli import app
 from tests.broker.conftest import ROOT, GatewayProcess, device, local_broker, until
 from tests.ci.record import balance

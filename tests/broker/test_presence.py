@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.mqtt import MqttAddress, new_client, open_connection
+from edge.mqtt.connection import MqttAddress, new_client, open_connection
 from tests.broker.conftest import GatewayProcess, device, local_broker, until
 from tests.patience import patience_s
 

@@ -14,15 +14,17 @@ from typing import Any
 
 import pytest
 
-from edge.broker import LocalBroker
 from edge.clock import WallClock
 from edge.gateway import Gateway, GatewaySettings, GatewayStatus
-from edge.log import LogError, MemoryLog, NewRecord, Origin, Record, SqliteLog, partition_of
-from edge.reading import Sample
-from edge.samples import decode_samples, encode_samples
-from edge.uplink import LogTarget, Uplink
-from edge.uplink_mqtt import MqttTarget
-from services.ingest.origins import Origins
+from edge.gateway.uplink.forward import LogTarget, Uplink
+from edge.gateway.uplink.mqtt import MqttTarget
+from edge.log import LogError, NewRecord, Origin, Record, partition_of
+from edge.log.memory import MemoryLog
+from edge.log.sqlite import SqliteLog
+from edge.mqtt.broker import LocalBroker
+from edge.wire.reading import Sample
+from edge.wire.samples import decode_samples, encode_samples
+from services.ingest.windows.origins import Origins
 from tests.broker.conftest import BOOT, ROOT, GatewayProcess, device, local_broker, until
 from tests.ci.record import balance
 from tests.patience import patience_s
@@ -36,7 +38,7 @@ PLANS = RECORDS // 10
 CRASHING = """
 import os, signal, sys
 from edge.gateway import command
-from edge.uplink import Uplink
+from edge.gateway.uplink.forward import Uplink
 
 class Crashing(Uplink):
     def __init__(self, *given):

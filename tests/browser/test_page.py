@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from services.serve.api import create_app
-from services.serve.auth import Keys
+from services.serve.api.app import create_app
+from services.serve.api.auth import Keys
+from services.serve.api.state import ApiState
 from services.serve.board import Board
-from services.serve.state import ApiState
 from tests.browser.driver import FLAGS, chromium, open_page
 from tests.patience import patience_s, until
 from tests.services.serve.fakes import ORIGIN_MS, SPEC, FakeBackend, zone_forecast

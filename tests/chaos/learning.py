@@ -21,17 +21,18 @@ import ray
 from typer.testing import CliRunner
 
 from models import artefact
-from models.features import build_inputs
-from models.network import QuantileNetwork
+from models.features.inputs import build_inputs
+from models.network.quantile import QuantileNetwork
 from models.spec import ForecastSpec, Place
 from services.cli import app
 from services.config import Settings
 from services.demo.probe import Probe
 from services.forecast_spec import forecast_spec
 from services.installation import namespace_of
-from services.learn.actor import start_retrainer
+from services.learn.loop.actor import start_retrainer
 from services.messages import RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
-from services.runtime import RayRuntime, free_port
+from services.runtime.ports import free_port
+from services.runtime.ray_runtime import RayRuntime
 from services.serve.deployment import start_actors, start_serving
 from tests.patience import patience_s
 from tests.ray.learning_shard import LearningShard

@@ -19,8 +19,8 @@ import numpy as np
 from rich.table import Table
 
 from edge.log import Log, Record
-from edge.reading import Refusal, Sample
-from edge.samples import decode_samples
+from edge.wire.reading import Refusal, Sample
+from edge.wire.samples import decode_samples
 from services.config import Settings
 from services.store.deadletters import DeadLetters
 from services.store.history import History

@@ -14,9 +14,9 @@ from typing import Any
 
 import psutil
 
-from edge.broker import LocalBroker
+from edge.mqtt.broker import LocalBroker
 from services.config import Settings, load_settings
-from services.supervise import ChildProcess
+from services.runtime.supervise import ChildProcess
 from tests.chaos.servers import Servers
 from tests.patience import patience_s
 from tests.patience import until as wait_until

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from edge.broker import LocalBroker
-from edge.log import SqliteLog
-from edge.samples import decode_samples
-from edge.simulator import publisher as publishing
-from edge.simulator.ledger import Ledger
-from edge.simulator.pace import Pace
+from edge.log.sqlite import SqliteLog
+from edge.mqtt.broker import LocalBroker
 from edge.simulator.publisher import Publisher
+from edge.simulator.publisher import loop as publishing
+from edge.simulator.publisher.ledger import Ledger
+from edge.simulator.publisher.pace import Pace
 from edge.simulator.source import SimulatorSource
+from edge.wire.samples import decode_samples
 from tests.chaos.system import wait_until
 from tests.chaos.traffic import SteadySite
 from tests.ci.record import balance

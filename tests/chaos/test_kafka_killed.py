@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from edge.kafka_address import KafkaAddress
-from edge.kafka_log import KafkaLog
 from edge.log import LogError, NewRecord
+from edge.log.kafka.address import KafkaAddress
+from edge.log.kafka.log import KafkaLog
 from tests.chaos.servers import Servers
 from tests.ci.record import balance
 from tests.patience import budget_s, patience_s

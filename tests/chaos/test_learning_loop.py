@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from models import artefact
-from models.network import QuantileNetwork
-from services.learn.registry import open_registry
+from models.network.quantile import QuantileNetwork
+from services.learn.promotion.registry import open_registry
 from services.messages import ONLINE_VERSION
 from tests.chaos.learning import Loop, MlflowServer, save_network
 from tests.services.learn.synthetic import START_MS, small_settings

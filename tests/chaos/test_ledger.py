@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from edge.clock import ReplayedClock
-from edge.intake import Intake, Message
-from edge.log import MemoryLog
-from edge.reading import encode_message, sample_topic
-from edge.simulator.disturb import Disturbance
-from edge.simulator.ledger import Ledger
+from edge.gateway.intake import Intake, Message
+from edge.log.memory import MemoryLog
+from edge.simulator.publisher.disturb import Disturbance
+from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.source import SimulatorSource
+from edge.wire.reading import encode_message, sample_topic
 from services.config import Settings, StreamSettings
 from services.ingest.shard import Shard
 from services.store.history import History

@@ -16,18 +16,20 @@ from pathlib import Path
 
 import pytest
 
-from edge.broker import LocalBroker
 from edge.clock import ReplayedClock, WallClock
 from edge.gateway import Gateway, GatewaySettings
-from edge.intake import Intake, Message
-from edge.kafka_log import KafkaLog
-from edge.log import Log, LogError, MemoryLog, NewRecord, Record, SqliteLog, partition_of
-from edge.reading import VOCABULARY, Sample, encode_message, sample_topic
-from edge.samples import decode_samples
-from edge.uplink import LogTarget, Target, Uplink
-from edge.uplink_mqtt import MqttTarget
-from services.ingest.origins import Origins
-from services.ingest.windows import PartitionWindows
+from edge.gateway.intake import Intake, Message
+from edge.gateway.uplink.forward import LogTarget, Target, Uplink
+from edge.gateway.uplink.mqtt import MqttTarget
+from edge.log import Log, LogError, NewRecord, Record, partition_of
+from edge.log.kafka.log import KafkaLog
+from edge.log.memory import MemoryLog
+from edge.log.sqlite import SqliteLog
+from edge.mqtt.broker import LocalBroker
+from edge.wire.reading import VOCABULARY, Sample, encode_message, sample_topic
+from edge.wire.samples import decode_samples
+from services.ingest.windows.origins import Origins
+from services.ingest.windows.partition_windows import PartitionWindows
 from tests.broker.conftest import until
 from tests.chaos.judge import Judge, Key, Row, differences
 from tests.ci.record import balance

@@ -12,14 +12,14 @@ from typing import Any
 import psutil
 import pytest
 
-from edge.log import SqliteLog
-from edge.mqtt import MqttAddress
-from edge.reading import Sample
-from edge.simulator.ledger import Ledger
-from edge.simulator.pace import Pace
+from edge.log.sqlite import SqliteLog
+from edge.mqtt.connection import MqttAddress
+from edge.recordings.replay import RecordingSource
+from edge.recordings.warm import import_samples
 from edge.simulator.publisher import Publisher
-from edge.simulator.replay import RecordingSource
-from edge.simulator.warm import import_samples
+from edge.simulator.publisher.ledger import Ledger
+from edge.simulator.publisher.pace import Pace
+from edge.wire.reading import Sample
 from services.app import System
 from services.config import Settings, load_settings
 from services.demo.watch import Watch

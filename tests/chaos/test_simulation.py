@@ -18,14 +18,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge.change import Alias, Calibration, Change, SettingsChange, encode_change
 from edge.clock import ReplayedClock
-from edge.intake import Intake, Message
-from edge.log import Log, LogFullError, MemoryLog, SqliteLog
-from edge.reading import Sample, encode_message, sample_topic
+from edge.gateway.intake import Intake, Message
+from edge.log import Log, LogFullError
+from edge.log.memory import MemoryLog
+from edge.log.sqlite import SqliteLog
+from edge.wire.change import Alias, Calibration, Change, SettingsChange, encode_change
+from edge.wire.reading import Sample, encode_message, sample_topic
 from services.config import ForecastSettings, Settings, StreamSettings
-from services.ingest import snapshot
 from services.ingest.shard import Shard
+from services.ingest.snapshots import snapshot
 from services.store import parquet
 from services.store.deadletters import DeadLetters
 from services.store.files import always, write_atomically

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edge.mqtt import MqttAddress
-from edge.reading import SITE_ZONE
-from edge.simulator.disturb import Disturbance
-from edge.simulator.ledger import Ledger
-from edge.simulator.pace import Pace
+from edge.mqtt.connection import MqttAddress
 from edge.simulator.publisher import Publisher
+from edge.simulator.publisher.disturb import Disturbance
+from edge.simulator.publisher.ledger import Ledger
+from edge.simulator.publisher.pace import Pace
 from edge.simulator.source import SimulatorSource
+from edge.wire.reading import SITE_ZONE
 from tests.patience import patience_s
 
 __all__ = ["RATES", "SteadySite", "Traffic", "read_messages"]

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from models import artefact
-from models.examples import ExampleSet, Regressors
 from models.families import FAMILIES, Model, ModelFamily, UnknownFamilyError, family_of, takes_of
-from models.features import Inputs
-from models.grower import Grower
-from models.windows import WindowSet
+from models.features.inputs import Inputs
+from models.features.windows import WindowSet
+from models.online.examples import ExampleSet, Regressors
+from models.trees.grower import Grower
 from tests.models.tiny_ridge import LINE
 from tests.models.worlds import PLACE, SPEC, START_MS, rows
 

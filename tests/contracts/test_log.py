@@ -12,17 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.log import (
-    Log,
-    LogClosedError,
-    LogFullError,
-    LogTruncatedError,
-    MemoryLog,
-    NewRecord,
-    Origin,
-    SqliteLog,
-    partition_of,
-)
+from edge.log import Log, LogClosedError, LogFullError, LogTruncatedError, NewRecord, Origin, partition_of
+from edge.log.memory import MemoryLog
+from edge.log.sqlite import SqliteLog
 from tests.conftest import require_env
 from tests.kafka_logs import kafka_logs
 
@@ -206,7 +198,7 @@ def test_a_truncated_partition_keeps_its_time_and_its_sites(log: Log) -> None:
 def test_a_full_log_appends_nothing_and_recovers(log: Log) -> None:
     """An append without room raises LogFullError, leaves no record of its batch and takes no offset.
 
-    (A Kafka without room stops its server: see tests/edge/test_kafka_log.py.)
+    (A Kafka without room stops its server: see tests/edge/log/test_kafka_log.py.)
     """
     log.append([_new(site) for site in SITES])
     before = _all(log)

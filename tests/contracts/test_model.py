@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.models.online_worlds import DAY, SPEC, flat, forecaster, rows, run, same, sun
+from tests.models.online.online_worlds import DAY, SPEC, flat, forecaster, rows, run, same, sun
 
 
 def finite_after(values, out):

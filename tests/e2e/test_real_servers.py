@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 from influxdb_client import InfluxDBClient
 
-from edge.kafka_log import KafkaLog
-from edge.mqtt import MqttAddress
-from edge.simulator.ledger import Ledger
-from edge.simulator.pace import Pace
+from edge.log.kafka.log import KafkaLog
+from edge.mqtt.connection import MqttAddress
+from edge.recordings.replay import RecordingSource
+from edge.recordings.warm import import_samples
 from edge.simulator.publisher import Publisher
-from edge.simulator.replay import RecordingSource
-from edge.simulator.warm import import_samples
+from edge.simulator.publisher.ledger import Ledger
+from edge.simulator.publisher.pace import Pace
 from services.app import System
 from services.config import Settings, load_settings
 from services.demo.watch import Watch

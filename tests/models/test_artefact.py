@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from models import artefact
-from models.network import QuantileNetwork
+from models.network.quantile import QuantileNetwork
 from tests.models.worlds import PLACE, SPEC, rows, window_set
 
 

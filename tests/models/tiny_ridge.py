@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from models.families import Kind, Model
-from models.features import Inputs
+from models.features.inputs import Inputs
+from models.features.windows import WindowSet
 from models.spec import ForecastSpec
-from models.windows import WindowSet
 
 __all__ = ["LINE", "RidgeFamily"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from models.network.training import WindowSet
 from models.spec import ForecastSpec, Place
-from models.training import WindowSet
 
 STEP_MS = 900_000
 START_MS = 1_646_092_800_000  # 2022-03-01T00:00Z

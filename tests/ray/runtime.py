@@ -11,7 +11,7 @@ import ray
 
 from services.config import Settings
 from services.installation import INSTALLATION_FILE
-from services.runtime import NOT_IN_TIME
+from services.runtime.ray_runtime import NOT_IN_TIME
 
 __all__ = ["NAMESPACE", "installed", "local_ray", "once_more", "processes"]
 

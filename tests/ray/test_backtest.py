@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
+from models.network.training import TrainingConfig
 from models.spec import Place
-from models.training import TrainingConfig
 from services.backtest import cluster, network
 from services.backtest.cluster import training_on_ray
 from services.backtest.network import Networks
 from services.backtest.replay import spec_of
 from services.backtest.table import read_table
-from tests.services.test_backtest import made_up
+from tests.services.backtest.test_backtest import made_up
 
 pytestmark = [pytest.mark.ray, pytest.mark.long]
 

@@ -10,13 +10,13 @@ import pytest
 import ray
 
 from models import artefact
-from models.forecaster import OnlineForecaster
+from models.online.forecaster import OnlineForecaster
 from services.config import Settings
 from services.errors import PromotionRefusedError, TrainingError
 from services.forecast_spec import forecast_spec
-from services.learn.actor import start_retrainer
-from services.learn.registry import open_registry
-from services.learn.replay import replay_training
+from services.learn.loop.actor import start_retrainer
+from services.learn.loop.replay import replay_training
+from services.learn.promotion.registry import open_registry
 from services.messages import BOARD_ACTOR, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
 from services.store.forests import Forests
 from tests.patience import patience_s, until

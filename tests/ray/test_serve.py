@@ -15,15 +15,15 @@ import psutil
 import pytest
 
 from models import artefact
-from models.features import build_inputs
-from models.network import QuantileNetwork
+from models.features.inputs import build_inputs
+from models.network.quantile import QuantileNetwork
 from models.spec import Place
 from services.config import Settings, load_settings
 from services.demo.probe import Probe
 from services.forecast_spec import forecast_spec
 from services.installation import app_name_of, namespace_of
 from services.messages import FORECASTER_DEPLOYMENT, ForecastRequest, shard_actor
-from services.runtime import RayRuntime
+from services.runtime.ray_runtime import RayRuntime
 from services.serve.deployment import ServingActors, start_actors, start_serving
 from tests.patience import patience_s, until
 from tests.ray.fake_shard import FakeShard

@@ -16,11 +16,10 @@ import pytest
 import ray
 from ray import serve
 
-from edge.log import SqliteLog
+from edge.log.sqlite import SqliteLog
 from services.config import Settings, load_settings
 from services.ingest.actor import THREADS, ShardActor, start_shard
 from services.installation import namespace_of
-from services.joined import end_earlier_run
 from services.messages import (
     BOARD_ACTOR,
     FORECASTER_DEPLOYMENT,
@@ -29,6 +28,7 @@ from services.messages import (
     ZoneForecast,
     shard_actor,
 )  # fmt: skip
+from services.runtime.joined import end_earlier_run
 from tests.patience import patience_s
 from tests.ray.runtime import NAMESPACE, installed, local_ray
 from tests.services.ingest.rig import day

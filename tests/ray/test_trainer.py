@@ -13,7 +13,7 @@ import ray
 from services.config import Settings
 from services.errors import TrainingError
 from services.forecast_spec import forecast_spec, place_of
-from services.learn import dataset
+from services.learn.training import dataset
 from services.store.history import History
 from tests.ray.runtime import local_ray
 from tests.services.learn.synthetic import small_settings, write_history
@@ -38,8 +38,8 @@ def runtime() -> Iterator[None]:
 
 @ray.remote(num_cpus=0, max_calls=1, max_retries=0)
 def _train(settings: Settings, name: str, workers: int, shuffled: bool = False, learning_rate: float = 2e-3) -> Any:
-    from models.training import TrainingConfig
-    from services.learn.trainer import TrainPlan, train
+    from models.network.training import TrainingConfig
+    from services.learn.training.trainer import TrainPlan, train
 
     spec = forecast_spec(settings)
     files = History(settings.storage, spec.channels, settings.stream.step_s).files()
@@ -107,7 +107,7 @@ def test_failed_training_is_one_sentence(settings: Settings, runtime: None) -> N
 
 def test_old_training_folders_go(tmp_path: Path) -> None:
     """Only the newest folders of trainings stay, the coming one included, which is there where it goes on."""
-    from services.learn.trainer import KEPT_RUNS, _forget_old_runs
+    from services.learn.training.trainer import KEPT_RUNS, _forget_old_runs
 
     for name in "abcde":
         (tmp_path / name).mkdir()

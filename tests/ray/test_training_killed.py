@@ -24,10 +24,11 @@ from ray.util import placement_group_table
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from models import artefact
-from models.progress import PROGRESS_FILE, Epoch, Progress, ProgressError
+from models.network.progress import PROGRESS_FILE, Epoch, Progress, ProgressError
 from services.config import Settings
 from services.forecast_spec import forecast_spec, place_of
-from services.learn.job import Job, run_job
+from services.learn.training.job import Job
+from services.learn.training.task import run_job
 from services.store.history import History
 from tests.patience import patience_s, until
 from tests.ray.runtime import once_more

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.settings_view import commented_toml, list_settings, unknown_variables
+from services.cli.setup.settings_view import commented_toml, list_settings, unknown_variables
 from services.config import Settings, load_settings
 from services.errors import ConfigError
 from services.log import gateway_options, uplink_options

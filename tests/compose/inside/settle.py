@@ -23,8 +23,8 @@ from typing import Any
 import msgspec
 
 from edge.log import Log, Record
-from edge.reading import Refusal
-from edge.samples import decode_samples
+from edge.wire.reading import Refusal
+from edge.wire.samples import decode_samples
 from services.config import Settings, load_settings
 from services.log import open_settings_log
 from services.store.deadletters import DeadLetters

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from edge.recordings.replay import RecordingSource
 from edge.simulator.faults import Fault
 from edge.simulator.faulty import FaultySource, parse_fault
-from edge.simulator.replay import RecordingSource
-from tests.edge.simulator.test_warm import START_MS, ListSource, sample
+from tests.edge.recordings.test_warm import START_MS, ListSource, sample
 
 
 def test_a_fault_befalls_the_main_sensor_only(recording: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from edge.reading import Sample
-from edge.simulator.ledger import Ledger
+from edge.simulator.publisher.ledger import Ledger
+from edge.wire.reading import Sample
 
 
 def test_the_ledger_counts_samples_not_clocks(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge.simulator.network import Network
+from edge.simulator.physics.network import Network
 
 
 def cool(step_s: float, steps: int, conductance: float) -> float:

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edge.simulator import fluxes
-from edge.simulator.anatomy import Node
 from edge.simulator.greenhouse import ZONE_METRICS, Greenhouse, simulate
-from edge.simulator.house import Actuators, House
-from edge.simulator.weather import Outside, SyntheticWeather
+from edge.simulator.physics import fluxes
+from edge.simulator.physics.anatomy import Node
+from edge.simulator.physics.house import Actuators, House
+from edge.simulator.physics.weather import Outside, SyntheticWeather
 from edge.simulator.zones import NO_LAMPS, Crop, Shell, ZoneConfig, default_zones
 
 DAY_MS = 86_400_000

@@ -16,16 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.clock import CLOCK_TOPIC, decode_clock
-from edge.mqtt import MqttAddress
-from edge.reading import Sample, decode
-from edge.simulator import command
-from edge.simulator import publisher as publishing
-from edge.simulator.disturb import Disturbance
-from edge.simulator.ledger import Ledger
-from edge.simulator.link import LinkError
-from edge.simulator.pace import Pace
-from edge.simulator.publisher import Publisher
-from tests.edge.simulator.test_warm import START_MS, ListSource
+from edge.mqtt.connection import MqttAddress
+from edge.simulator.publisher import Publisher, command
+from edge.simulator.publisher import loop as publishing
+from edge.simulator.publisher.disturb import Disturbance
+from edge.simulator.publisher.ledger import Ledger
+from edge.simulator.publisher.link import LinkError
+from edge.simulator.publisher.pace import Pace
+from edge.wire.reading import Sample, decode
+from tests.edge.recordings.test_warm import START_MS, ListSource
 from tests.patience import until as wait_for
 from tests.running import running
 

@@ -17,18 +17,18 @@ from typing import Any
 
 import pytest
 
-from edge import broker as brokers
-from edge.broker import LocalBroker
-from edge.mqtt import MqttAddress, new_client, open_connection
-from edge.reading import Sample, decode
-from edge.simulator import link as links
-from edge.simulator.command import main
-from edge.simulator.ledger import Ledger
-from edge.simulator.pace import Pace
+from edge.mqtt import broker as brokers
+from edge.mqtt.broker import LocalBroker
+from edge.mqtt.connection import MqttAddress, new_client, open_connection
 from edge.simulator.publisher import Publisher
+from edge.simulator.publisher import link as links
+from edge.simulator.publisher.command import main
+from edge.simulator.publisher.ledger import Ledger
+from edge.simulator.publisher.pace import Pace
+from edge.wire.reading import Sample, decode
 from tests.conftest import require_env
+from tests.edge.recordings.test_warm import START_MS, ListSource
 from tests.edge.simulator.test_publisher import EXPECTED, source
-from tests.edge.simulator.test_warm import START_MS, ListSource
 from tests.patience import patience_s
 from tests.patience import until as wait_for
 from tests.running import running
@@ -121,9 +121,9 @@ def command(*arguments: str | int | Path) -> list[str]:
 
 PATIENT = """
 import sys
-from edge.simulator import command, link, publisher
+from edge.simulator.publisher import command, link, loop
 
-publisher.DRAIN_AFTER_STOP_S = link._CONNECT_TIMEOUT_S = float(sys.argv[1])
+loop.DRAIN_AFTER_STOP_S = link._CONNECT_TIMEOUT_S = float(sys.argv[1])
 sys.exit(command.main(sys.argv[2:]))
 """
 """The same for a broker that may take so many seconds for a login and, after SIGTERM, for the last acknowledgements."""
@@ -143,7 +143,7 @@ def local_broker(folder: Path, **options: Any) -> Iterator[LocalBroker]:
 @pytest.mark.broker
 def test_a_recording_goes_through_a_real_broker(broker: MqttAddress, site: str, tmp_path: Path) -> None:
     """The command publishes a day of a real recording at full speed; the broker hands on all of it, once, in order."""
-    from edge.simulator.replay import RecordingSource
+    from edge.recordings.replay import RecordingSource
 
     from_ms = RecordingSource(LETTUCE).start_ms + 3_600_000 - 1
     until_ms = from_ms + 86_400_000

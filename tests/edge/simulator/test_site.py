@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from edge.reading import SITE_ZONE, VOCABULARY
 from edge.simulator.site import WEATHER_METRICS, SimulatedSite
+from edge.wire.reading import SITE_ZONE, VOCABULARY
 from tests.patience import core_slowness
 
 START_MS = 1_646_092_800_000

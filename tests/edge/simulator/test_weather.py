@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from edge.simulator.sun import clear_sky_w_m2, sine_of_elevation
-from edge.simulator.weather import Outside, SteadyWeather, SyntheticWeather
+from edge.simulator.physics.sun import clear_sky_w_m2, sine_of_elevation
+from edge.simulator.physics.weather import Outside, SteadyWeather, SyntheticWeather
 from models.psychrometrics import relative_humidity_pct
 
 DAY_MS = 86_400_000

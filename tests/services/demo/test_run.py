@@ -9,8 +9,8 @@ import pytest
 from services.demo.run import MARKER, _prepare
 from services.demo.summary import checks, ledger
 from services.errors import ConfigError, StartError
-from services.folder import FolderLock
 from services.observe.timeline import event_line
+from services.runtime.folder import FolderLock
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:

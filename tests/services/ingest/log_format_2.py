@@ -19,14 +19,15 @@ from typing import Any
 
 import msgspec
 
-from edge.change import Alias, Calibration, SettingsChange, encode_change
 from edge.clock import ReplayedClock
-from edge.envelope import encode_envelope
-from edge.intake import Intake, Message
-from edge.log import Log, NewRecord, Record, SqliteLog
-from edge.reading import VOCABULARY, Sample, encode_message, sample_topic
-from edge.samples import ENCODING, encode_samples
-from services.ingest.windows import PartitionWindows
+from edge.gateway.intake import Intake, Message
+from edge.log import Log, NewRecord, Record
+from edge.log.sqlite import SqliteLog
+from edge.wire.change import Alias, Calibration, SettingsChange, encode_change
+from edge.wire.envelope import encode_envelope
+from edge.wire.reading import VOCABULARY, Sample, encode_message, sample_topic
+from edge.wire.samples import ENCODING, encode_samples
+from services.ingest.windows.partition_windows import PartitionWindows
 from services.store.rows import SiteStep
 
 __all__ = ["PARTITIONS", "made_of"]

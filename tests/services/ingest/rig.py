@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from edge.log import MemoryLog, NewRecord
-from edge.reading import SITE_ZONE, Refusal
+from edge.log import NewRecord
+from edge.log.memory import MemoryLog
+from edge.wire.reading import SITE_ZONE, Refusal
 from services.config import Settings, SiteSettings, StreamSettings
 from services.ingest.shard import Shard
 from services.messages import ASK_AGAIN, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast

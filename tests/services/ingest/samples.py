@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from edge.log import NewRecord, Record
-from edge.reading import Sample
-from edge.samples import encode_samples
+from edge.wire.reading import Sample
+from edge.wire.samples import encode_samples
 
 T0 = 1_646_092_800_000  # 2022-03-01 00:00 UTC, on the grid
 STEP = 300_000

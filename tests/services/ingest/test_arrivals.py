@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks._arrivals import START_MS, Line, grouped, make_lines, reads, to_records
 from edge.log import Record
-from edge.reading import VOCABULARY
-from edge.samples import decode_samples
-from services.ingest.windows import PartitionWindows
+from edge.wire.reading import VOCABULARY
+from edge.wire.samples import decode_samples
+from services.ingest.windows.partition_windows import PartitionWindows
 
 STEP_MS, LATENESS_MS, IDLE_MS = 60_000, 30_000, 60_000
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from edge.change import SettingsChange, encode_change
 from edge.log import NewRecord
-from edge.reading import SITE_ZONE
+from edge.wire.change import SettingsChange, encode_change
+from edge.wire.reading import SITE_ZONE
 from services.config import Settings
 from services.errors import ConfigError
 from services.store.history import History

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.log import SqliteLog
+from edge.log.sqlite import SqliteLog
 from tests.services.ingest.log_format_2 import PARTITIONS, made_of
 
 DATA = Path(__file__).parents[2] / "data" / "log_format_2"

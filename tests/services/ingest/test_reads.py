@@ -12,14 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge.change import Alias, Calibration, Change, Retirement, SettingsChange, encode_change
 from edge.log import Origin, Record
-from edge.reading import SITE_ZONE, VOCABULARY, Refusal, Sample
-from edge.samples import SampleColumns, encode_samples
-from services.ingest import heads, open_rows, windows
-from services.ingest.batch import RunSamples, take_runs
-from services.ingest.windows import Closed, PartitionWindows
-from tests.edge.test_samples import version_2
+from edge.wire.change import Alias, Calibration, Change, Retirement, SettingsChange, encode_change
+from edge.wire.reading import SITE_ZONE, VOCABULARY, Refusal, Sample
+from edge.wire.samples import SampleColumns, encode_samples
+from services.ingest.windows import heads, open_rows
+from services.ingest.windows import partition_windows as windows
+from services.ingest.windows.batch import RunSamples, take_runs
+from services.ingest.windows.partition_windows import Closed, PartitionWindows
+from tests.edge.wire.test_samples import version_2
 from tests.services.ingest.samples import STEP, T0
 
 LATE, IDLE = 30_000, 60_000

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.log import MemoryLog, NewRecord
+from edge.log import NewRecord
+from edge.log.memory import MemoryLog
 from services.ingest import retention
 from services.ingest.retention import DAY_MS, Retention
 from tests.services.ingest.rig import Rig, day, filled

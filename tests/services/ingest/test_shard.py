@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from edge.log import MemoryLog, NewRecord, RecordKind
+from edge.log import NewRecord, RecordKind
+from edge.log.memory import MemoryLog
 from services.config import SiteSettings, load_settings
 from services.errors import ConfigError
 from services.forecast_spec import forecast_spec
-from services.ingest.snapshot import FencedError, SnapshotError
+from services.ingest.snapshots.snapshot import FencedError, SnapshotError
 from services.store.history import History
 from tests.services.ingest.rig import (
     MOMENTS,

@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from edge.log import MemoryLog
-from models.features import day_bins, targets_of
-from models.forecaster import OnlineForecaster
+from edge.log.memory import MemoryLog
+from models.features.inputs import day_bins, targets_of
+from models.online.forecaster import OnlineForecaster
 from models.spec import Place
 from services.config import load_settings
 from services.ingest.shard import Shard

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from models.families import FAMILIES
-from models.forecaster import EXPERTS
+from models.online.forecaster import EXPERTS
 from services.errors import HistoryError
 from services.ingest.shard import Shard
-from services.ingest.snapshot import Snapshots
+from services.ingest.snapshots.snapshot import Snapshots
 from services.ingest.trees import TreesInUse
 from services.messages import ONLINE_VERSION
 from tests.services.forests import keep_as_before, point_at, save_trees

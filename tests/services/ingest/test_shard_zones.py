@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge.log import MemoryLog, NewRecord
-from edge.reading import SITE_ZONE
+from edge.log import NewRecord
+from edge.log.memory import MemoryLog
+from edge.wire.reading import SITE_ZONE
 from services.ingest.shard import Shard, SilentZone
 from tests.services.ingest.rig import Clock, Held, Rig
 from tests.services.ingest.samples import STEP, T0, new_records, sample

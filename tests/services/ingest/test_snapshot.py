@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from services.ingest.snapshot import FencedError, SnapshotError, Snapshots
+from services.ingest.snapshots.snapshot import FencedError, SnapshotError, Snapshots
 
 
 def test_arrays_and_values_come_back_as_they_were(tmp_path: Path) -> None:

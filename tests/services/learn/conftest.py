@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from services.config import LearnSettings
-from services.learn.registry import Registry
-from services.learn.retrainer import Retrainer
+from services.learn.loop.retrainer import Retrainer
+from services.learn.promotion.registry import Registry
 from tests.services.learn.fakes import Clock, FakeCluster, Make
 from tests.services.learn.synthetic import SCHEMA
 

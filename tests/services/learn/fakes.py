@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from services.errors import ArtefactError, TrainingError
+from services.learn.loop.retrainer import Retrainer
+from services.learn.loop.triggers import News
 from services.learn.records import Candidate, ModelRow, Order
-from services.learn.retrainer import Retrainer
-from services.learn.triggers import News
 from tests.services.learn.synthetic import make_candidate
 
 __all__ = ["Clock", "FakeCluster", "Make"]

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from edge.gateway import GatewayStatus
-from edge.log import MemoryLog
+from edge.log.memory import MemoryLog
 from services.learn.standing import Counts
 from services.observe.metrics import COUNTERS, PARTS, prometheus_text
 from tests.services.ingest.rig import Rig

@@ -10,10 +10,10 @@ import numpy as np
 
 from models.spec import ForecastSpec
 from services.messages import F32, ForecastReply, ForecastRequest, ZoneForecast, ZoneMixture
+from services.serve.api.problems import ProblemError
+from services.serve.api.what_if import Window
 from services.serve.board import Board, Changes, Past
-from services.serve.problems import ProblemError
 from services.serve.slot import ReplicaReport, SlotStatus
-from services.serve.what_if import Window
 
 __all__ = ["ISSUED", "ORIGIN_MS", "SPEC", "FakeBackend", "zone_forecast"]
 

@@ -13,10 +13,10 @@ from fastapi.testclient import TestClient
 
 from services.errors import ConfigError
 from services.ingest.forecasting import zone_forecasts
-from services.serve.api import MAX_BODY_BYTES, create_app
-from services.serve.auth import Keys
+from services.serve.api.app import MAX_BODY_BYTES, create_app
+from services.serve.api.auth import Keys
+from services.serve.api.state import ApiState
 from services.serve.board import Board
-from services.serve.state import ApiState
 from services.store.rows import SiteStep
 from tests.services.serve.fakes import ISSUED, ORIGIN_MS, SPEC, FakeBackend, zone_forecast
 

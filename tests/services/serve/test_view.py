@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from services.serve.api.problems import ProblemError
 from services.serve.board import Changes
-from services.serve.problems import ProblemError
 from services.serve.view import View
 from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
 

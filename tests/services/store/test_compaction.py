@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.learn import dataset
+from services.learn.training import dataset
 from services.store import compaction, files
 from services.store.compaction import GRACE_S, LEAST_FILES, Span, current
 from services.store.history import History

@@ -1,0 +1,119 @@
+"""Step 2 of the way of a reading: sites that write to Kafka themselves, without MQTT.
+
+A record's key is the topic as on MQTT, its value the same JSON: one sample or several. The gateway checks it as it
+checks what comes from the broker, stamps it, and appends it to the log under the site's own partition; an offset is
+committed once everything before it is durable there. All partitions are read by this one process.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.structs import OffsetAndMetadata
+
+from edge.gateway.intake import Message
+from edge.log.kafka.address import KafkaAddress
+from edge.mqtt.link import delay_s
+
+__all__ = ["KafkaSource"]
+
+_logger = logging.getLogger(__name__)
+_POLL_MS = 200
+_POLL_RECORDS = 500
+_COMMIT_S = 1.0
+
+_Place = tuple[TopicPartition, int]  # a partition, and the offset behind a record of it
+OnMessage = Callable[[Message, Callable[[Sequence[_Place]], None], _Place], None]
+
+
+class KafkaSource:
+    """Reads ``address.topic`` from what its group committed, else from its beginning, in a thread of its own.
+
+    ``on_message`` gets a message, what to call when it is durable, and with what; one call may do so for many, in their
+    order. It must not block. At most ``max_waiting`` messages wait for that call.
+    """
+
+    def __init__(self, address: KafkaAddress, on_message: OnMessage, max_waiting: int) -> None:
+        self.last_error = ""
+        self._address = address
+        self._on_message = on_message
+        self._max_waiting = max_waiting
+        self._lock = threading.Lock()
+        self._waiting = 0
+        self._durable: dict[TopicPartition, int] = {}
+        self._failures = 0  # since Kafka answered last
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kafka-source", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop reading, commit what is durable, and leave."""
+        self._stop.set()
+        self._thread.join(self._address.timeout_s)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._read()
+            except (kafka_errors.KafkaError, OSError) as error:
+                self._failures += 1
+                if str(error) != self.last_error:
+                    _logger.warning("%s cannot be read, trying again: %s", self._address, error)
+                self.last_error = f"{self._address}: {error}"
+                self._stop.wait(delay_s(self._failures, 0.5))
+
+    def _read(self) -> None:
+        consumer = KafkaConsumer(
+            **self._address.options(), group_id=self._address.group, enable_auto_commit=False,
+            auto_offset_reset="earliest", allow_auto_create_topics=False,
+        )  # fmt: skip
+        try:
+            partitions = consumer.partitions_for_topic(self._address.topic)
+            if not partitions:
+                raise kafka_errors.UnknownTopicOrPartitionError(self._address.topic)
+            consumer.assign([TopicPartition(self._address.topic, partition) for partition in sorted(partitions)])
+            committed: dict[TopicPartition, int] = {}
+            commit_s = time.monotonic() + _COMMIT_S
+            while not self._stop.is_set():
+                if self._waiting >= self._max_waiting:
+                    self._stop.wait(_POLL_MS / 1000)
+                else:
+                    self._hand_over(consumer)
+                if time.monotonic() >= commit_s:
+                    commit_s = time.monotonic() + _COMMIT_S
+                    committed = self._commit(consumer, committed)
+                self.last_error, self._failures = "", 0
+            self._commit(consumer, committed)
+        finally:
+            consumer.close(autocommit=False, timeout_ms=1000)
+
+    def _hand_over(self, consumer: KafkaConsumer) -> None:
+        for place, records in consumer.poll(_POLL_MS, max_records=_POLL_RECORDS).items():
+            with self._lock:
+                self._waiting += len(records)
+            for record in records:
+                topic = (record.key or b"?").decode(errors="replace")
+                self._on_message(Message(topic, record.value or b""), self._are_durable, (place, record.offset + 1))
+
+    def _are_durable(self, places: Sequence[_Place]) -> None:
+        with self._lock:
+            self._waiting -= len(places)
+            for place, offset in places:
+                self._durable[place] = max(offset, self._durable.get(place, 0))
+
+    def _commit(self, consumer: KafkaConsumer, committed: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        with self._lock:
+            durable = dict(self._durable)
+        new = {place: offset for place, offset in durable.items() if committed.get(place) != offset}
+        if new:
+            offsets = {place: OffsetAndMetadata(offset, "", -1) for place, offset in new.items()}
+            consumer.commit(offsets, timeout_ms=round(self._address.timeout_s * 1000))
+        return durable

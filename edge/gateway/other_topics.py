@@ -1,0 +1,65 @@
+"""Step 2 of the way of a reading: messages on topics that no decoder reads are counted, and named once an hour.
+
+A device that publishes on a mistyped topic would else be silent without a word. What else is published there may come
+by the second for years, so that its letters are few: one a topic and hour, of ``MAX_TOPICS`` topics at most.
+"""
+
+from __future__ import annotations
+
+from edge.wire.reading import Refusal
+
+__all__ = ["MAX_TOPICS", "PRESENCE", "OtherTopics"]
+
+PRESENCE = "hothouse/presence/"
+"""Begins the topics on which gateways say that they are there; nobody's samples."""
+
+MAX_TOPICS = 50
+"""Of so many topics an hour's letters tell; messages on more of them are counted in one letter."""
+
+_HOUR_MS = 3_600_000
+_EXPECTED = "nothing reads this topic; samples go to hothouse/v1/{site}/{zone}/{device}/sample"
+
+
+class OtherTopics:
+    """Counts messages. Hours are those of receive times; the sum of ``samples`` over all refusals, with those that
+    are still to come, is the number of messages taken.
+
+    >>> others = OtherTopics()
+    >>> [others.take("hothouse/z1/sample", b"{}") is None for _ in range(3)]
+    [False, True, True]
+    >>> [(letter.topic, letter.samples, letter.detail[:7]) for letter in others.due(3_600_000)]
+    [('hothouse/z1/sample', 2, '2 more ')]
+    """
+
+    def __init__(self) -> None:
+        self._hour = 0
+        self._more: dict[str, int] = {}  # of this hour's topics, beyond the first message
+        self._beyond = 0
+
+    def take(self, topic: str, payload: bytes) -> Refusal | None:
+        """The letter about a message; none where its topic has one of this hour. :meth:`due` is asked first."""
+        if topic in self._more:
+            self._more[topic] += 1
+        elif len(self._more) >= MAX_TOPICS:
+            self._beyond += 1
+        else:
+            self._more[topic] = 0
+            return Refusal("unknown_topic", topic[:256], _EXPECTED, payload[:1024])
+        return None
+
+    def due(self, now_ms: int) -> list[Refusal]:
+        """Once an hour is over: letters that say how many more messages came in it."""
+        hour = now_ms // _HOUR_MS
+        if hour == self._hour:
+            return []
+        more, self._more, self._hour = self._more, {}, hour
+        letters = [
+            Refusal("unknown_topic", topic[:256], f"{count} more of the hour before; {_EXPECTED}", samples=count)
+            for topic, count in more.items()
+            if count
+        ]
+        if self._beyond:
+            detail = f"{self._beyond} more of the hour before, on other topics; {_EXPECTED}"
+            letters.append(Refusal("unknown_topic", "", detail, samples=self._beyond))
+            self._beyond = 0
+        return letters

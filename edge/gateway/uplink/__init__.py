@@ -1,0 +1,1 @@
+"""From a site's own log to the central one."""

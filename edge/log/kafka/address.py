@@ -1,0 +1,90 @@
+"""Step 3 of the way of a reading: where Kafka is, how to log in, and how its errors become the log's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from kafka import errors as kafka_errors
+
+from edge.log.contract import LogCorruptError, LogError
+
+__all__ = ["KafkaAddress", "Mechanism", "kafka_address", "translated"]
+
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+_RECONNECT_MS = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaAddress:
+    """A topic on some bootstrap servers; TLS when ``tls_ca`` names a CA certificate, SASL when there is a user name.
+
+    ``timeout_s`` bounds every call, so also how long an append may take. ``retention_h`` and ``replication`` are for
+    a topic that is not there yet; 0 hours keep records for ever, -1 replicas are the broker's default. ``group``
+    names the consumer group whose committed offsets show how far reading is.
+    """
+
+    servers: tuple[str, ...]
+    topic: str
+    group: str = "hothouse"
+    username: str = ""
+    password: str = field(default="", repr=False)
+    mechanism: Mechanism = "SCRAM-SHA-512"
+    tls_ca: Path | None = None
+    replication: int = -1
+    retention_h: int = 720
+    timeout_s: float = 10.0
+
+    def __str__(self) -> str:
+        return f"kafka://{','.join(self.servers)}/{self.topic}"
+
+    def options(self) -> dict[str, Any]:
+        """What every client of kafka-python is given."""
+        timeout_ms = round(self.timeout_s * 1000)
+        security = ("SASL_" if self.username else "") + ("SSL" if self.tls_ca else "PLAINTEXT")
+        options: dict[str, Any] = {
+            "bootstrap_servers": list(self.servers),
+            "bootstrap_timeout_ms": timeout_ms,
+            "request_timeout_ms": timeout_ms // 2,
+            "reconnect_backoff_max_ms": _RECONNECT_MS,
+            "security_protocol": "PLAINTEXT" if security == "PLAINTEXT" else security,
+        }
+        if self.tls_ca:
+            options["ssl_cafile"] = str(self.tls_ca)
+        if self.username:
+            options |= {
+                "sasl_mechanism": self.mechanism,
+                "sasl_plain_username": self.username,
+                "sasl_plain_password": self.password,
+            }
+        return options
+
+
+def kafka_address(url: str, **options: Any) -> KafkaAddress:
+    """Parse ``kafka://host:port[,host:port ...]/topic``; raises ``ValueError`` where it is no such address.
+
+    >>> kafka_address("kafka://a:9092,b:9092/hothouse").servers
+    ('a:9092', 'b:9092')
+    """
+    parts = urlsplit(url)
+    servers = tuple(server for server in parts.netloc.split(",") if server)
+    topic = parts.path.strip("/")
+    if parts.scheme != "kafka" or not servers or not topic or "/" in topic or parts.query or "@" in parts.netloc:
+        raise ValueError(f"{url} is not kafka://host:port[,host:port ...]/topic")
+    return KafkaAddress(servers=servers, topic=topic, **options)
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Kafka's errors become the log's, ``what`` in front."""
+    try:
+        yield
+    except kafka_errors.CorruptRecordError as error:
+        raise LogCorruptError(f"{what}: {error}") from error
+    except (kafka_errors.KafkaError, OSError) as error:
+        raise LogError(f"{what}: {type(error).__name__}: {error}") from error

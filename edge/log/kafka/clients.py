@@ -1,0 +1,95 @@
+"""Step 3 of the way of a reading: the clients of a log on Kafka, made when they are first needed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import errors as kafka_errors
+
+from edge.log.kafka.address import KafkaAddress
+from edge.log.kafka.topics import MAX_RECORD_BYTES
+
+__all__ = ["FETCH_WAIT_MS", "Clients"]
+
+FETCH_WAIT_MS = 50
+
+
+class Clients:
+    """At most one of each kind; the caller's lock guards them."""
+
+    def __init__(self, address: KafkaAddress) -> None:
+        self._address = address
+        self._timeout_ms = round(address.timeout_s * 1000)
+        self._made: dict[str, Any] = {}
+
+    @property
+    def producer(self) -> KafkaProducer:
+        """Idempotent, and done when every replica in sync has a record."""
+        return self._get("producer", lambda: KafkaProducer(
+            **self._address.options(), acks="all", enable_idempotence=True, allow_auto_create_topics=False,
+            delivery_timeout_ms=self._timeout_ms, max_block_ms=self._timeout_ms,
+            batch_size=1024 * 1024, max_request_size=MAX_RECORD_BYTES, metrics_enabled=False,
+        ))  # fmt: skip
+
+    @property
+    def scout(self) -> KafkaConsumer:
+        """Answers questions and reads short ranges, beside the one that reads on."""
+        return self._get("scout", self._consumer)
+
+    @property
+    def reader(self) -> KafkaConsumer:
+        """Reads on."""
+        return self._get("reader", self._consumer)
+
+    @property
+    def committer(self) -> KafkaConsumer:
+        """Commits offsets of the address's group."""
+        return self._get("committer", lambda: self._consumer(group_id=self._address.group))
+
+    def drop_producer(self) -> None:
+        """Have nothing sent any more of what waits in it; the next use makes another."""
+        producer = self._made.pop("producer", None)
+        if producer is not None:
+            with contextlib.suppress(kafka_errors.KafkaError, OSError):
+                _abandon(producer)
+
+    def drop_reader(self) -> None:
+        """Close it; the next use makes another."""
+        self._close("reader")
+
+    def close(self) -> None:
+        """Close all."""
+        self.drop_producer()
+        for name in list(self._made):
+            self._close(name)
+
+    def _consumer(self, **options: Any) -> KafkaConsumer:
+        return KafkaConsumer(
+            **self._address.options(), enable_auto_commit=False, auto_offset_reset="none",
+            allow_auto_create_topics=False, fetch_max_wait_ms=FETCH_WAIT_MS, metrics_enabled=False, **options,
+        )  # fmt: skip
+
+    def _get(self, name: str, make: Callable[[], Any]) -> Any:
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
+
+    def _close(self, name: str) -> None:
+        client = self._made.pop(name, None)
+        if client is not None:
+            with contextlib.suppress(kafka_errors.KafkaError, OSError):
+                client.close(timeout_ms=1000)
+
+
+def _abandon(producer: KafkaProducer) -> None:
+    """Close a producer without sending what waits in it.
+
+    Its own ``close`` flushes first, and where that fails it leaves the sending thread running, which might still send.
+    """
+    sender = producer._sender
+    sender.force_close()
+    sender.join(1.0)
+    producer.close(timeout=0)

@@ -1,0 +1,1 @@
+"""MQTT: connections, subscriptions, and the broker for one machine."""

@@ -1,0 +1,108 @@
+"""Step 1-2 of the way of a reading: how an MQTT client of ours connects, shared by gateway and publisher.
+
+A broker that speaks no MQTT 5 answers a connect with "unsupported protocol version", or, as amqtt, misreads it and
+says nothing; the caller then asks again with ``v5=False``. A client is made for one connection and thrown away with
+it: an acknowledgement can then never reach another connection, where its packet number may mean another message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from edge.mqtt.subscriber import Subscriber
+
+__all__ = ["MqttAddress", "is_refused_version", "new_client", "new_subscriber", "open_connection"]
+
+_UNSUPPORTED_VERSION = 132
+_Client = TypeVar("_Client", bound=paho.Client)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MqttAddress:
+    """Where a broker is and how to log in; TLS when ``tls_ca`` names a CA certificate.
+
+    ``v5`` says whether to try MQTT 5 first; ``False`` saves a broker without it some seconds.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 1883
+    username: str = ""
+    password: str = field(default="", repr=False)
+    tls_ca: Path | None = None
+    v5: bool = True
+
+
+def new_client(
+    address: MqttAddress, client_id: str, *, v5: bool = True, persistent: bool = False,
+    will: tuple[str, bytes] | None = None,
+) -> paho.Client:  # fmt: skip
+    """A paho client, not yet connected. ``persistent``: the broker keeps the session while the client is away,
+    and messages are acknowledged by hand. ``will``: what the broker publishes, retained, when the client is lost.
+    """
+    return _new(paho.Client, address, client_id, v5, persistent, will)
+
+
+def new_subscriber(
+    address: MqttAddress, client_id: str, *, v5: bool = True, will: tuple[str, bytes] | None = None
+) -> Subscriber:
+    """The same for many messages, persistent."""
+    return _new(Subscriber, address, client_id, v5, True, will)
+
+
+def _new(
+    kind: type[_Client], address: MqttAddress, client_id: str, v5: bool, persistent: bool,
+    will: tuple[str, bytes] | None,
+) -> _Client:  # fmt: skip
+    client = kind(
+        CallbackAPIVersion.VERSION2,
+        client_id=client_id,
+        clean_session=None if v5 else not persistent,
+        protocol=paho.MQTTv5 if v5 else paho.MQTTv311,
+        reconnect_on_failure=False,
+        manual_ack=persistent,
+    )
+    if address.username:
+        client.username_pw_set(address.username, address.password)
+    if will is not None:
+        client.will_set(*will, qos=1, retain=True)
+    if address.tls_ca is not None:
+        client.tls_set(ca_certs=str(address.tls_ca))
+    return client
+
+
+def open_connection(
+    client: paho.Client,
+    address: MqttAddress,
+    *,
+    keepalive_s: int = 30,
+    session_expiry_s: int = 0,
+    receive_maximum: int = 65_535,
+) -> None:
+    """Connect a client of :func:`new_client` and start its network thread; the outcome comes to ``on_connect``.
+
+    ``session_expiry_s`` 0 means a session that ends with its connection. ``receive_maximum`` bounds the messages
+    sent to us that are not acknowledged yet. Both only exist in MQTT 5. Raises ``OSError`` when nobody answers.
+    """
+    if client.protocol == paho.MQTTv5:
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        properties.ReceiveMaximum = receive_maximum
+        properties.SessionExpiryInterval = session_expiry_s
+        client.connect(
+            address.host, address.port, keepalive_s, clean_start=session_expiry_s == 0, properties=properties
+        )
+    else:
+        client.connect(address.host, address.port, keepalive_s)
+    client.loop_start()
+
+
+def is_refused_version(reason: ReasonCode) -> bool:
+    """Whether a connect failed because the broker does not speak MQTT 5."""
+    return bool(reason.value == _UNSUPPORTED_VERSION)

@@ -1,0 +1,70 @@
+"""Step 1 of the way of a reading: the broker for a machine without Mosquitto, amqtt in a process of its own.
+
+It speaks MQTT 3.1.1 and keeps everything in memory: what waits for the gateway is lost when this process dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import amqtt.broker
+from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
+from amqtt.session import OUTGOING
+from pwdlib.hashers.argon2 import Argon2Hasher
+
+from edge.lifeline import when_stdin_ends
+from edge.mqtt.secret_file import write_secret
+
+__all__ = ["run"]
+
+
+class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
+    """Keeps a QoS 1 message until the client acknowledges it.
+
+    amqtt forgets it after 5 s without an acknowledgement and whenever the connection ends, so a gateway that is
+    killed, or whose disk is full, would lose what it was sent. What is kept is sent again on the next connection.
+    """
+
+    async def _handle_qos1_message_flow(self, app_message: Any) -> None:
+        session = self.session
+        try:
+            await super()._handle_qos1_message_flow(app_message)
+        finally:
+            if app_message.direction == OUTGOING and app_message.puback_packet is None and session is not None:
+                session.inflight_out[app_message.packet_id] = app_message
+
+    async def handle_puback(self, puback: Any) -> None:
+        await super().handle_puback(puback)
+        packet_id = puback.variable_header.packet_id
+        if packet_id not in self._puback_waiters and self.session is not None:
+            self.session.inflight_out.pop(packet_id, None)  # it came after amqtt had stopped to wait
+
+
+def run(folder: Path, host: str, port: int, username: str, password: str, stop_with_stdin: bool) -> int:
+    """Run amqtt until we are told to stop; returns the exit code. Raises ``BrokerError`` when the port is taken."""
+    users = folder / "amqtt.users"
+    write_secret(users, f"{username}:{Argon2Hasher().hash(password)}\n")
+    asyncio.run(_serve(host, port, users, stop_with_stdin))
+    return 0
+
+
+async def _serve(host: str, port: int, users: Path, stop_with_stdin: bool) -> None:
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    if stop_with_stdin:
+        when_stdin_ends(lambda: loop.call_soon_threadsafe(stopped.set))
+    amqtt.broker.BrokerProtocolHandler = _PatientHandler  # amqtt has no setting for the class of its handlers
+    broker = amqtt.broker.Broker(
+        {
+            "listeners": {"default": {"type": "tcp", "bind": f"{host}:{port}"}},
+            "plugins": {"amqtt.plugins.authentication.FileAuthPlugin": {"password_file": os.fspath(users)}},
+        }
+    )
+    await broker.start()
+    await stopped.wait()
+    await broker.shutdown()

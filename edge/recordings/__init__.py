@@ -1,0 +1,1 @@
+"""Recordings of real greenhouses: what their columns mean, how they are read, replayed and imported."""

@@ -1,0 +1,97 @@
+"""Step 1 of the way of a reading: a recording's devices speak again, in event-time order."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from edge.recordings.recording import DeviceTable, load_recording
+from edge.recordings.source import CLIMATE, CONTROL, new_boot
+from edge.wire.reading import Sample, base_metric
+
+__all__ = ["RecordingSource"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class RecordingSource:
+    """A :class:`~edge.recordings.source.SampleSource` of a folder of recordings; its arguments are those of
+    :func:`~edge.recordings.recording.load_recording`, which says what may be in the folder and what it raises.
+
+    ``unmapped`` lists the columns that have no metric, ``notes`` says what was left out, guessed or cut, each with what
+    mends it; notes are logged once as warnings.
+    ``seq`` is the row of a device's table, so skipping what was imported before keeps ids rising.
+    """
+
+    def __init__(
+        self, folder: Path, mapping: Path | None = None, site: str | None = None, timezone: str | None = None,
+        latitude: float | None = None, longitude: float | None = None, *, boot_seed: int | None = None,
+    ) -> None:  # fmt: skip
+        recording = load_recording(
+            folder, mapping, site=site, timezone=timezone, latitude=latitude, longitude=longitude
+        )
+        self.site = recording.site
+        self.zones: Sequence[str] = recording.zones
+        self.timezone = recording.timezone
+        self.latitude = recording.latitude
+        self.longitude = recording.longitude
+        self.interval_ms = recording.interval_ms
+        self.unmapped = recording.unmapped
+        self.notes = recording.notes
+        self.primary: Mapping[str, str] = _primary(recording.tables)
+        for note in self.notes:
+            _LOG.warning("%s", note)
+        self._instants: list[int] = np.unique(np.concatenate([t.times_ms for t in recording.tables])).tolist()
+        self._next = 0
+        self._devices = [_Device(self.site, table, boot_seed) for table in recording.tables]
+        self.start_ms = self._instants[0]
+        self.end_ms: int | None = self._instants[-1]
+
+    def samples(self, to_ms: int) -> Iterator[tuple[int, list[Sample]]]:
+        """See :meth:`~edge.recordings.source.SampleSource.samples`."""
+        while self._next < len(self._instants) and self._instants[self._next] <= to_ms:
+            ts_ms = self._instants[self._next]
+            self._next += 1
+            yield ts_ms, [sample for device in self._devices if (sample := device.at(ts_ms)) is not None]
+
+    def skip(self, to_ms: int) -> None:
+        """See :meth:`~edge.recordings.source.SampleSource.skip`; costs no reading."""
+        self._next = max(self._next, int(np.searchsorted(self._instants, to_ms, side="right")))
+        for device in self._devices:
+            device.skip(to_ms)
+
+
+class _Device:
+    """One device's table with the place reached in it."""
+
+    def __init__(self, site: str, table: DeviceTable, boot_seed: int | None) -> None:
+        self._site, self._zone, self._device = site, table.zone, table.device
+        self._boot = new_boot(boot_seed, site, table.zone, table.device)
+        self._metrics = table.metrics
+        self._times: list[int] = table.times_ms.tolist()
+        self._values = table.values
+        self._row = 0
+
+    def at(self, ts_ms: int) -> Sample | None:
+        row = self._row
+        if row >= len(self._times) or self._times[row] != ts_ms:
+            return None
+        self._row += 1
+        found = self._values[row].tolist()
+        values = {metric: value for metric, value in zip(self._metrics, found, strict=True) if value == value}
+        return Sample(self._site, self._zone, self._device, self._boot, row, ts_ms, values)
+
+    def skip(self, to_ms: int) -> None:
+        self._row = max(self._row, int(np.searchsorted(self._times, to_ms, side="right")))
+
+
+def _primary(tables: Sequence[DeviceTable]) -> dict[str, str]:
+    """``climate`` or ``control`` for each metric that some zone has on several devices."""
+    count = Counter((table.zone, base_metric(metric)) for table in tables for metric in table.metrics)
+    twice = {metric for (_, metric), times in count.items() if times > 1}
+    main = [table for table in tables if table.device in (CLIMATE, CONTROL)]
+    return {metric: table.device for table in main for metric in table.metrics if metric in twice}

@@ -1,0 +1,1 @@
+"""The climate in and around a greenhouse that is not there: weather, light, heat, vapour and CO₂."""

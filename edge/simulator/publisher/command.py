@@ -1,0 +1,165 @@
+"""The publisher's command line: ``python -m edge.simulator.publisher simulate|replay``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from zoneinfo import ZoneInfoNotFoundError
+
+from edge.mqtt.connection import MqttAddress
+from edge.recordings.recording import RecordingError
+from edge.recordings.replay import RecordingSource
+from edge.recordings.source import SampleSource
+from edge.simulator.faults import FAULT_KINDS
+from edge.simulator.faulty import FaultySource, parse_fault
+from edge.simulator.publisher import Publisher
+from edge.simulator.publisher.disturb import KINDS, Disturbance, parse_rates
+from edge.simulator.publisher.ledger import Ledger
+from edge.simulator.publisher.pace import Pace
+from edge.simulator.source import SimulatorSource
+
+__all__ = ["main"]
+
+_EXAMPLES = """examples:
+  a simulated greenhouse, live:
+    {prog} simulate --port 1883
+  five zones, 900 times as fast, with the gateway's receive time taken from it (gateway: --clock replayed):
+    {prog} simulate --zones 5 --seed 7 --speed 900 --clock
+  one in which the first zone's thermometer reads 3 K too much for two hours, after half an hour:
+    {prog} simulate --speed 60 --fault offset:tomato-1:air_temp_c:30:120:3
+  a recording as fast as it goes, and some nonsense in between, counted in status.json:
+    {prog} replay recordings/ --timezone Europe/Amsterdam --speed max \\
+        --disturb duplicates=0.01 --disturb malformed=0.005 --status-file status.json
+"""
+
+
+def main(arguments: Sequence[str] | None = None, prog: str = "python -m edge.simulator.publisher") -> int:
+    """Run the command, say what was published, and return the exit code; help and usage call it ``prog``.
+
+    0: all was published, or it was stopped; 1: not all was acknowledged; 2: a wrong argument.
+    """
+    parser = _parser(prog)
+    given = parser.parse_args(arguments)
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    is_live = given.speed == 1 and given.command == "simulate"
+    with_clock: bool = not is_live if given.clock is None else given.clock
+    try:
+        password = given.password_file.read_text(encoding="utf-8").strip() if given.password_file else ""
+        rates = parse_rates(given.disturb)
+        source = _source(given)
+        from_ms = source.start_ms if given.from_ms is None else given.from_ms
+        faults = [parse_fault(text, source.zones, from_ms) for text in given.fault]
+        source = FaultySource(source, faults, given.seed) if faults else source
+        ledger = Ledger(given.status_file, given.ids_file, given.messages_file)
+    except (RecordingError, ZoneInfoNotFoundError, OSError, ValueError) as error:
+        parser.exit(2, f"error: {error}\n")
+    if given.from_ms is not None:
+        source.skip(given.from_ms)
+    # Without a clock of its own event time must be the wall clock's, or the gateway refuses it as future or ancient.
+    anchor = None if with_clock else (time.time_ns() // 1_000_000, time.monotonic())
+    address = MqttAddress(
+        host=given.host, port=given.port, username=given.username, password=password, tls_ca=given.tls_ca_file
+    )
+    publisher = Publisher(
+        source, address, ledger, Pace(given.speed, anchor), with_clock=with_clock, until_ms=given.until_ms,
+        disturbance=Disturbance(rates, given.seed) if rates else None,
+    )  # fmt: skip
+    is_stopped = False
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal is_stopped
+        is_stopped = True
+        publisher.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    publisher.run()
+    sys.stdout.write(f"{ledger.summary}\n")
+    return 0 if is_stopped or ledger.status["complete"] else 1
+
+
+def _source(given: argparse.Namespace) -> SampleSource:
+    if given.command == "replay":
+        return RecordingSource(
+            given.folder, given.mapping, given.site, given.timezone, given.latitude, given.longitude,
+            boot_seed=given.boot_seed,
+        )  # fmt: skip
+    from edge.simulator.site import SimulatedSite  # a replay needs none of the physics
+
+    start_ms = time.time_ns() // 60_000_000_000 * 60_000 if given.start_ms is None else given.start_ms
+    site = SimulatedSite(
+        given.site, given.seed, start_ms, zones=given.zones, latitude=given.latitude, longitude=given.longitude,
+        timezone=given.timezone,
+    )  # fmt: skip
+    return SimulatorSource(site, boot_seed=given.boot_seed)
+
+
+def _speed(text: str) -> float:
+    speed = 0.0 if text == "max" else float(text)
+    if not 0 <= speed < 1e9:
+        raise ValueError
+    return speed
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    broker = common.add_argument_group("broker")
+    broker.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
+    broker.add_argument("--port", type=int, default=1883, help="default: %(default)s")
+    broker.add_argument("--username", default="", help="user name, if the broker wants one")
+    broker.add_argument("--password-file", type=Path, help="file that holds the password")
+    broker.add_argument("--tls-ca-file", type=Path, help="CA certificate; use TLS")
+    when = common.add_argument_group("time")
+    when.add_argument("--speed", type=_speed, default=1.0, help="times real time; 0 or max: at once; default: 1")
+    when.add_argument("--from-ms", type=int, help="publish nothing up to and including this event time")
+    when.add_argument("--until-ms", type=int, help="publish nothing after this event time")
+    when.add_argument(
+        "--clock", action=argparse.BooleanOptionalAction,
+        help="also publish the event time as the gateway's clock; default: but for a simulation at speed 1",
+    )  # fmt: skip
+    ledger = common.add_argument_group("ledger, faults and disturbances")
+    ledger.add_argument("--status-file", type=Path, help="JSON with what was published, replaced each second")
+    ledger.add_argument("--ids-file", type=Path, help="a line `zone device boot seq ts_ms` a true sample")
+    ledger.add_argument("--messages-file", type=Path, help="a line `kind<TAB>topic<TAB>payload` a message")
+    ledger.add_argument(
+        "--disturb", action="append", default=[], metavar="KIND=RATE",
+        help=f"send such messages between the true ones; KIND one of {', '.join(KINDS)}; may be repeated",
+    )  # fmt: skip
+    ledger.add_argument(
+        "--fault", action="append", default=[], metavar="KIND:ZONE:METRIC:AFTER_MIN:MINUTES[:SIZE]",
+        help=f"a sensor fails; KIND one of {', '.join(FAULT_KINDS)}; minutes of event time; may be repeated",
+    )  # fmt: skip
+    ledger.add_argument("--seed", type=int, default=7, help="of greenhouse and disturbances; default: %(default)s")
+    ledger.add_argument("--boot-seed", type=int, help="repeatable boot ids, for tests; default: random")
+
+    parser = argparse.ArgumentParser(
+        prog=prog, description="Publish a greenhouse's samples over MQTT.", epilog=_EXAMPLES.format(prog=prog),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    commands = parser.add_subparsers(dest="command", required=True)
+    simulate = commands.add_parser(
+        "simulate", parents=[common], help="a simulated greenhouse",
+        epilog=f"example: {prog} simulate --zones 5 --speed 60",
+    )  # fmt: skip
+    simulate.add_argument("--site", default="demo", help="default: %(default)s")
+    simulate.add_argument("--zones", type=int, default=3, help="how many; default: %(default)s")
+    simulate.add_argument("--start-ms", type=int, help="event time of its beginning; default: now")
+    simulate.add_argument("--timezone", default="Europe/Amsterdam", help="default: %(default)s")
+    simulate.add_argument("--latitude", type=float, default=51.98, help="default: %(default)s")
+    simulate.add_argument("--longitude", type=float, default=4.53, help="default: %(default)s")
+    replay = commands.add_parser(
+        "replay", parents=[common], help="a recording: one CSV, CSV.xz or Parquet file a zone",
+        epilog=f"example: {prog} replay recordings/ --timezone Europe/Amsterdam --speed max",
+    )  # fmt: skip
+    replay.add_argument("folder", type=Path, help="folder with the recording")
+    replay.add_argument("--mapping", type=Path, help="TOML that says what columns mean; default: FOLDER/recording.toml")
+    replay.add_argument("--site", help="default: the mapping's, else the folder's name")
+    replay.add_argument("--timezone", help="what the recording's clock follows; default: the mapping's, else UTC")
+    replay.add_argument("--latitude", type=float, help="default: the mapping's")
+    replay.add_argument("--longitude", type=float, help="default: the mapping's")
+    return parser

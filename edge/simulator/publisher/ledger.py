@@ -1,0 +1,159 @@
+"""The publisher's ledger: what was published, as counts in a status file that is replaced whole each second."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from edge.wire.reading import Sample
+
+__all__ = ["Ledger"]
+
+SAVE_EVERY_S = 1.0
+
+
+class Ledger:
+    """Counts, safe to use from several threads. Without files it only counts; see :attr:`status` for what.
+
+    ``status_file`` is written at once, each second and in the end, always complete. ``ids_file`` gets a line
+    ``zone device boot seq ts_ms`` for each true sample before it is sent, ``messages_file`` a line
+    ``kind<TAB>topic<TAB>payload`` for each message, true or not, before it is sent for the first time.
+    """
+
+    def __init__(
+        self, status_file: Path | None = None, ids_file: Path | None = None, messages_file: Path | None = None
+    ) -> None:
+        self._path = status_file
+        self._ids: IO[str] | None = ids_file.open("w", encoding="utf-8") if ids_file else None
+        self._messages: IO[bytes] | None = messages_file.open("wb") if messages_file else None
+        self._lock = threading.Lock()
+        self._saved_s = 0.0
+        self._counts: Counter[str] = Counter()
+        self._disturbances: Counter[str] = Counter()
+        self._first_ms: int | None = None
+        self._now_ms: int | None = None
+        self._protocol = ""
+        self._last_error = ""
+        self._is_done = False
+        self._is_complete = False
+        self.save_if_due()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What the status file holds.
+
+        ``published`` counts samples given to the broker, copies and ``disturbances`` included; ``resent`` of them
+        were sent before, on an earlier connection; ``acked`` were acknowledged, ``refused`` by the broker. While no
+        connection is lost, downstream receives exactly ``published``; else at least ``published - resent``.
+        ``complete`` says whether, at the end, all of the source was published and acknowledged.
+        """
+        with self._lock:
+            counts = {name: self._counts[name] for name in ("published", "acked", "refused", "resent", "connections")}
+            return {
+                **counts,
+                "clock_messages": self._counts["clock"],
+                "instants": self._counts["instants"],
+                "disturbances": dict(self._disturbances),
+                "first_ms": self._first_ms,
+                "now_ms": self._now_ms,
+                "protocol": self._protocol,
+                "last_error": self._last_error,
+                "done": self._is_done,
+                "complete": self._is_complete,
+            }
+
+    @property
+    def summary(self) -> str:
+        """What was published, and what the broker said to it, in one sentence for a person."""
+        found = self.status
+        if found["first_ms"] is None:
+            return "published nothing: there was no sample in that time"
+        first, last = (datetime.fromtimestamp(found[name] / 1000, UTC) for name in ("first_ms", "now_ms"))
+        until = f"{last:%H:%M}" if first.date() == last.date() else f"{last:%Y-%m-%d %H:%M}"
+        what = f"{found['published']:,} samples of {found['instants']:,} instants"
+        some = {"disturbances": sum(found["disturbances"].values()), "sent again": found["resent"]}
+        extra = ", ".join(f"{count:,} {name}" for name, count in some.items() if count)
+        if found["refused"]:
+            end = f"{found['refused']:,} refused, last error: {found['last_error']}"
+        else:
+            end = "the broker acknowledged all" if found["complete"] else "stopped before the end"
+        return f"published {what}, {first:%Y-%m-%d %H:%M} to {until} UTC{extra and f' ({extra})'}; {end}"
+
+    def identify(self, sample: Sample) -> None:
+        """A true sample is about to be sent for the first time."""
+        if self._ids is not None:
+            self._ids.write(f"{sample.zone} {sample.device} {sample.boot} {sample.seq} {sample.ts_ms}\n")
+
+    def message(self, kind: str, topic: str, payload: bytes) -> None:
+        """A message is about to be sent for the first time: a ``sample``, or a disturbance of that kind."""
+        if self._messages is not None:
+            self._messages.write(b"%s\t%s\t%s\n" % (kind.encode(), topic.encode(), payload))
+
+    def instant(self, ts_ms: int) -> None:
+        """The samples of an instant are about to be sent."""
+        with self._lock:
+            self._counts["instants"] += 1
+            self._first_ms = ts_ms if self._first_ms is None else self._first_ms
+            self._now_ms = ts_ms
+
+    def sent(self, kind: str, again: bool) -> None:
+        """A message goes to the broker: a ``sample``, a ``clock`` message, or a disturbance of that kind."""
+        with self._lock:
+            if kind == "clock":
+                self._counts["clock"] += 1
+                return
+            self._counts["published"] += 1
+            self._counts["resent"] += again
+            if kind != "sample":
+                self._disturbances[kind] += 1
+
+    def acked(self, kind: str, error: str = "") -> None:
+        """The broker answered for a message; ``error`` says why it was refused."""
+        with self._lock:
+            if kind != "clock":
+                self._counts["refused" if error else "acked"] += 1
+            if error:
+                self._last_error = f"the broker refused a message: {error}"
+
+    def connected(self, protocol: str) -> None:
+        """A connection is up."""
+        with self._lock:
+            self._counts["connections"] += 1
+            self._protocol = protocol
+
+    def error(self, text: str) -> None:
+        """Something went wrong; publishing may go on."""
+        with self._lock:
+            self._last_error = text
+        self.save_if_due()
+
+    def finish(self, complete: bool) -> None:
+        """Nothing more will be published; writes the last status."""
+        with self._lock:
+            self._is_done, self._is_complete = True, complete
+        self._save()
+        for file in (self._ids, self._messages):
+            if file is not None:
+                file.close()
+        self._ids = self._messages = None
+
+    def save_if_due(self) -> None:
+        """Write the files if the last time is a second ago."""
+        if time.monotonic() - self._saved_s >= SAVE_EVERY_S:
+            self._save()
+
+    def _save(self) -> None:
+        self._saved_s = time.monotonic()
+        for file in (self._ids, self._messages):
+            if file is not None:
+                file.flush()
+        if self._path is not None:
+            beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+            beside.write_text(json.dumps(self.status) + "\n", encoding="utf-8")
+            beside.replace(self._path)

@@ -1,0 +1,1 @@
+"""The contracts on the wire and in the log: samples, envelopes, events, and what decodes them."""

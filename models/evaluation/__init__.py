@@ -1,0 +1,1 @@
+"""How good forecasts are: scores, drift, and the gate between two models."""

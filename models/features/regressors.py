@@ -1,0 +1,229 @@
+"""Step 7 of the way of a reading: rows become regressors of what the climatology leaves over.
+
+:class:`Features` turns a row into regressors without a look-back: hour-of-day profiles of each channel, and how far the
+zone is off them now, an hour and three hours ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from models.features.inputs import targets_of
+from models.growing import Growing
+from models.spec import ForecastSpec
+
+__all__ = ["Features", "feature_channels"]
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+_Array = npt.NDArray[Any]
+
+CHANNELS = (
+    "vent_lee_pct", "vent_wind_pct", "lamp_pct", "screen_energy_pct", "screen_black_pct", "heat_pipe_low_c",
+    "par_umol_m2_s", "co2_dosing_pct", "fog_pct", "out_temp_c", "out_rh_pct", "out_radiation_w_m2", "wind_m_s",
+    "out_longwave_net_w_m2", "sp_heat_c", "sp_vent_c", "sp_co2_ppm",
+)  # fmt: skip
+"""What moves a greenhouse's climate, besides its climate; those that a schema does not have are left out."""
+
+CLIMATE = ("air_temp_c", "rh_pct", "co2_ppm")
+
+PROFILE_DAYS = 3.0
+"""How long a channel's hour-of-day profile remembers."""
+
+SCALE_DAYS = 14.0
+"""How long the size of a channel's deviations is remembered; all zones together."""
+
+HOLD_MS = 3_600_000
+"""A channel that stops counts as unchanged for this long, then as unknown."""
+
+LAGS_MS = (3_600_000, 3 * 3_600_000)
+
+SHORT_MS = (300_000, 900_000, 1_800_000)
+
+ERROR_MS = 3 * 3_600_000
+"""The climatology's latest errors enter as they are and as a mean that remembers this long."""
+
+LARGEST = 60_000.0
+"""Rows are kept in half precision, three digits, which is more than sensors have; they are cut here before."""
+
+CLIP = 5.0
+"""Scaled regressors are cut here: a broken sensor must not carry a forecast away."""
+
+
+def feature_channels(spec: ForecastSpec) -> tuple[str, ...]:
+    """The channels of a row that become regressors, besides the targets."""
+    return tuple(name for name in (*CLIMATE, *CHANNELS) if name in spec.channels and name not in spec.targets)
+
+
+class Features:
+    """Regressors of zones' newest rows: ``common [Z, D]`` and, for each horizon, ``ahead [Z, H, E]``.
+
+    :meth:`learn` once a step and zone, with the row that closed; what it returns belongs to that row. Missing values
+    become 0, which says "as usual".
+    """
+
+    def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
+        self._spec = spec
+        self._columns = [spec.channels.index(name) for name in feature_channels(spec)]
+        self._targets = len(spec.targets)
+        self._lags = [max(round(lag / spec.step_ms), 1) for lag in LAGS_MS]
+        self._steps = np.array(spec.horizon_steps, dtype=np.int64)
+        self._day = spec.steps_per_day
+        width = self._targets + len(self._columns)
+        self._zones = Growing(
+            capacity,
+            step=((), np.int64, -1),
+            held=((width,), np.float32, np.nan),
+            held_step=((width,), np.int64, -1),
+            profile=((self._day, width), np.float16, np.nan),
+            deviation=((self._lags[-1] + 1, width), np.float32, np.nan),
+            past=((self._day, width), np.float16, np.nan),
+            past_step=((self._day,), np.int32, -1),
+            error=((len(self._steps), self._targets), np.float32, 0.0),
+        )
+        self._scale = np.full(width, np.nan, dtype=np.float64)
+        self._seen = np.zeros(width, dtype=np.int64)
+
+    @property
+    def width(self) -> tuple[int, int]:
+        """``(D, E)``."""
+        m = self._targets
+        return 1 + 2 * (m + len(self._columns)) + 3 * m + 5, 5 * m + 3
+
+    def add_zones(self, count: int = 1) -> None:
+        """Make room for more zones."""
+        self._zones.add(count)
+
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        self._zones.prepare(zones)
+
+    def learn(
+        self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, base: F32, profiles: F32, error: F32,
+        unit: F64,
+    ) -> tuple[F32, F32, F32, F32]:  # fmt: skip
+        """Take the rows of one step and return their regressors, and the details that only trees can use.
+
+        Details are in the channels' units, NaN where unknown: ``[Z, 4 C]`` levels and how they changed within three
+        short times, ``[Z, H, C]`` how they changed a day ago from this time of day to that of each horizon.
+
+        ``values [Z, C]``; ``sun [Z, 1 + H]`` the sine of the sun's elevation now and at each horizon, NaN where
+        unknown; ``base`` and ``error [Z, H, M]`` the climatology's forecast and its errors that matured in this row,
+        ``profiles [Z, 2, H, M]`` its fastest and slowest profile, ``unit [H, M]`` its usual error.
+        """
+        s, n = self._zones, len(indices)
+        targets = targets_of(values, self._spec)
+        row = np.clip(np.concatenate([targets, values[:, self._columns]], axis=1), -LARGEST, LARGEST)
+        known = np.isfinite(row)
+        fresh = step - s["held_step"][indices] <= HOLD_MS // self._spec.step_ms
+        row = np.where(known, row, np.where(fresh, s["held"][indices], np.float32(np.nan)))
+        s["held"][indices] = row
+        s["held_step"][indices] = np.where(known, step, s["held_step"][indices])
+        deviation, lagged = self._deviate(indices, step, row, known, day_bin)
+        m = self._targets
+        scale = np.where(self._scale > 1e-6, self._scale, 1.0).astype(np.float32)
+        now = _cut(deviation / scale)
+        hour, three = (_cut(lag / scale) for lag in lagged)
+        angle = (day_bin * (2 * np.pi / self._day)).astype(np.float32)
+        first = np.stack([np.sin(angle), np.cos(angle)], axis=-1)
+        second = np.stack([np.sin(2 * angle), np.cos(2 * angle)], axis=-1)
+        light = np.nan_to_num(np.maximum(sun, 0)).astype(np.float32)
+        common = np.concatenate(
+            [
+                np.ones((n, 1), dtype=np.float32), now, now - hour, three[:, :m],
+                now[:, :m] * first[:, :1], now[:, :m] * first[:, 1:], first, second, light[:, :1],
+            ],
+            axis=1,
+        )  # fmt: skip
+        back = step + self._steps - self._day * (-(-self._steps // self._day))
+        yesterday = self._past(indices, back)
+        latest = _cut(error / unit)
+        gain = np.float32(1 - np.exp(-self._spec.step_ms / ERROR_MS))
+        s["error"][indices] += gain * (latest - s["error"][indices])
+        spread = scale[:m]
+        outward = [self._index("out_radiation_w_m2"), self._index("out_temp_c")]
+        turn = [
+            now[:, [i]] * light[:, 1:] if i is not None else np.zeros((n, len(self._steps)), np.float32)
+            for i in outward
+        ]
+        ahead = np.concatenate(
+            [
+                latest, s["error"][indices], _cut((profiles[:, 0] - base) / spread),
+                _cut((profiles[:, 1] - base) / spread), _cut((yesterday[..., :m] - base) / spread), light[:, 1:, None],
+                turn[0][..., None], turn[1][..., None],
+            ],
+            axis=-1,
+        )  # fmt: skip
+        short = np.array([max(round(ms / self._spec.step_ms), 1) for ms in SHORT_MS], dtype=np.int64)
+        changed = row[:, None] - self._past(indices, step - short)
+        a_day_ago = self._past(indices, np.array([step - self._day]))
+        planned = np.where((back == step)[:, None], row[:, None], yesterday) - a_day_ago
+        s["past"][indices, step % self._day] = row
+        s["past_step"][indices, step % self._day] = step
+        s["step"][indices] = step
+        return common, ahead, np.concatenate([row, changed.reshape(n, -1)], axis=1), planned
+
+    def state_dict(self, copy: bool = True) -> dict[str, _Array]:
+        """Everything that was learned (see :meth:`Growing.state_dict`)."""
+        return {**self._zones.state_dict(copy), "scale": self._scale.copy(), "seen": self._seen.copy()}
+
+    def load_state_dict(self, state: Mapping[str, _Array]) -> None:
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        self._zones.load_state_dict({k: v for k, v in state.items() if k not in ("scale", "seen")})
+        self._scale, self._seen = state["scale"].copy(), state["seen"].copy()
+
+    @property
+    def detail_width(self) -> tuple[int, int]:
+        """How many details there are, of the row and of each horizon."""
+        width = self._targets + len(self._columns)
+        return (1 + len(SHORT_MS)) * width, width
+
+    def _past(self, indices: I64, steps: I64) -> F32:
+        """The rows at ``steps [P]``, at most a day back, ``[Z, P, C]``; NaN where there was none."""
+        s, zone, at = self._zones, indices[:, None], steps % self._day
+        there = s["past_step"][zone, at] == steps
+        return np.asarray(np.where(there[..., None], s["past"][zone, at], np.float32(np.nan)))
+
+    def _index(self, name: str) -> int | None:
+        names = feature_channels(self._spec)
+        return self._targets + names.index(name) if name in names else None
+
+    def _deviate(
+        self, indices: I64, step: int, row: F32, known: npt.NDArray[np.bool_], day_bin: I64
+    ) -> tuple[F32, list[F32]]:
+        """How far each channel is off its profile, now and at the lags; the profile then learns."""
+        s = self._zones
+        usual = s["profile"][indices, day_bin].astype(np.float32)
+        deviation = row - usual
+        ring = s["deviation"]
+        size = ring.shape[1]
+        # Slots of steps that were left out (a gap, a restart) hold what is long over.
+        missed = np.minimum(step - s["step"][indices], size)
+        for back in range(1, size):
+            stale = missed > back
+            if not stale.any():
+                break
+            ring[indices[stale], (step - back) % size] = np.nan
+        ring[indices, step % size] = deviation
+        gain = np.float32(1 - np.exp(-1 / PROFILE_DAYS))
+        moved = np.where(np.isnan(usual), row, usual + gain * deviation)
+        s["profile"][indices, day_bin] = np.where(known, moved, usual)
+        seen = known & np.isfinite(deviation)
+        count = seen.sum(axis=0)
+        mean = np.where(seen, np.abs(deviation), 0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
+        self._seen += count
+        slowest = count / (len(indices) * SCALE_DAYS * self._day)
+        share = np.maximum(count / np.maximum(self._seen, 1), slowest)
+        held = np.where(np.isnan(self._scale), mean, self._scale)
+        self._scale = np.where(count > 0, held + share * (mean - held), self._scale)
+        return deviation, [ring[indices, (step - lag) % size] for lag in self._lags]
+
+
+def _cut(scaled: _Array) -> F32:
+    cut = np.clip(scaled, -CLIP, CLIP).astype(np.float32, copy=False)
+    return np.where(np.isnan(cut), np.float32(0), cut)

@@ -1,0 +1,1 @@
+"""The global quantile network, and how it is trained."""

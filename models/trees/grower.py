@@ -1,0 +1,148 @@
+"""Step 13 of the way of a reading: grow the trees that are an expert of the mixture.
+
+:class:`Grower` keeps a bounded history of regressors and truths, and fits one histogram gradient boosting a horizon
+and target (Ke and others 2017; scikit-learn) on what the climatology left over, absolute error as the loss, all zones
+together. Equal examples give equal trees.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
+
+from models.online.forecaster import Example
+from models.spec import ForecastSpec
+from models.trees.forest import LEAVES, Forest
+
+__all__ = ["Grower"]
+
+F32 = npt.NDArray[np.float32]
+
+EXAMPLE_MS = 900_000
+HISTORY_DAYS = 28
+MIN_EXAMPLES = 500
+LONGEST_MS = 3 * 3_600_000
+"""Beyond this horizon trees add nothing to the ridges."""
+
+LEAST_DAYS = 3
+"""Before, the climatology is still learning, and what it leaves over is not what it will leave over."""
+
+OPTIONS: dict[str, Any] = {
+    "loss": "absolute_error", "max_iter": 60, "learning_rate": 0.13, "max_leaf_nodes": LEAVES, "min_samples_leaf": 60,
+    "l2_regularization": 1.0, "max_features": 0.3, "early_stopping": False, "random_state": 7,
+}  # fmt: skip
+
+
+class Grower:
+    """Examples of the last four weeks, and the forest that fits them."""
+
+    def __init__(self, spec: ForecastSpec) -> None:
+        self._spec = spec
+        self._every = max(EXAMPLE_MS // spec.step_ms, 1)
+        self._first: int | None = None
+        self._examples: deque[Example] = deque()
+        self._truths: deque[tuple[int, npt.NDArray[np.int64], F32]] = deque()
+
+    def add(self, example: Example) -> None:
+        """Take the newest rows' example; most are passed over."""
+        if self._first is None:
+            self._first = example.step
+        oldest = example.step - HISTORY_DAYS * self._spec.steps_per_day
+        self._truths.append((example.step, example.zones, example.y))
+        while self._truths[0][0] < oldest:
+            self._truths.popleft()
+        if example.step % self._every == 0:
+            self._examples.append(example)
+        while self._examples and self._examples[0].step < oldest:
+            self._examples.popleft()
+
+    def grow(self, unit: npt.NDArray[np.float64]) -> Forest | None:
+        """Fit to all examples whose truth is known; ``None`` where there are too few. ``unit [H, M]``."""
+        horizons, targets = len(self._spec.horizons_min), len(self._spec.targets)
+        if self._first is None:
+            return None
+        start = self._first + LEAST_DAYS * self._spec.steps_per_day
+        truths = {step: (zones, y) for step, zones, y in self._truths}
+        cells: list[list[Any]] = []
+        for h, ahead in enumerate(self._spec.horizon_steps):
+            x, residual = [], []
+            for origin in self._examples:
+                after = truths.get(origin.step + ahead)
+                if origin.step < start or after is None:
+                    continue
+                zones, y = after
+                both, mine, theirs = np.intersect1d(origin.zones, zones, return_indices=True)
+                if len(both):
+                    x.append(np.concatenate([origin.common[mine], origin.ahead[mine, h]], axis=1))
+                    residual.append((y[theirs] - origin.base[mine, h]) / unit[h])
+            if not x or ahead * self._spec.step_ms > LONGEST_MS:
+                cells.append([None] * targets)
+                continue
+            regressors, wanted = np.concatenate(x), np.concatenate(residual)
+            cells.append([_fit(regressors, wanted[:, m]) for m in range(targets)])
+        return _forest(horizons, targets, cells) if any(cell for row in cells for cell in row) else None
+
+
+def _fit(x: F32, residual: F32) -> HistGradientBoostingRegressor | None:
+    known = np.isfinite(residual)
+    if known.sum() < MIN_EXAMPLES:
+        return None
+    x = x[known]
+    x[:, ~np.isfinite(x).any(axis=0)] = 0  # the library cannot bin a regressor that is never there
+    # Several threads that wait for a core in a spin cost more than they gain on a shared machine.
+    with threadpool_limits(1):
+        return HistGradientBoostingRegressor(**OPTIONS).fit(x, residual[known])
+
+
+def _forest(horizons: int, targets: int, cells: list[list[Any]]) -> Forest:
+    """The fitted trees as plain arrays; a cell without a fit answers 0, as the climatology does."""
+    fits = {(h, m): fitted for h, row in enumerate(cells) for m, fitted in enumerate(row) if fitted is not None}
+    shape = (len(fits), int(OPTIONS["max_iter"]))
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "shape": np.array([horizons, targets], dtype=np.int64),
+        "cell": np.array(list(fits), dtype=np.int64),
+        "column": np.zeros((*shape, LEAVES - 1), dtype=np.int32),
+        "threshold": np.full((*shape, LEAVES - 1), np.inf, dtype=np.float32),
+        "taken": np.full((*shape, LEAVES - 1), _ALL, dtype=np.uint16),
+        "value": np.zeros((*shape, LEAVES), dtype=np.float32),
+        "start": np.array([np.ravel(fitted._baseline_prediction)[0] for fitted in fits.values()], dtype=np.float32),
+    }
+    for c, fitted in enumerate(fits.values()):
+        for t, (tree,) in enumerate(fitted._predictors):
+            _flatten(tree.nodes, fitted.n_features_in_, {name: arrays[name][c, t] for name in _OF_A_TREE})
+    return Forest(horizons, targets, arrays)
+
+
+_ALL = (1 << LEAVES) - 1
+_OF_A_TREE = ("column", "threshold", "taken", "value")
+
+
+def _flatten(nodes: npt.NDArray[Any], width: int, tree: dict[str, npt.NDArray[Any]]) -> None:
+    """Fill in a tree's tests and leaves, from left to right, as :class:`Forest` wants them."""
+    tests, leaves = 0, 0
+
+    def visit(at: int) -> int:
+        """Number the leaves below a node; returns them as bits."""
+        nonlocal tests, leaves
+        node = nodes[at]
+        if node["is_leaf"]:
+            tree["value"][leaves] = node["value"]
+            leaves += 1
+            return 1 << (leaves - 1)
+        mine, tests = tests, tests + 1
+        tree["column"][mine] = node["feature_idx"] + (0 if node["missing_go_to_left"] else width)
+        # Regressors are single precision: the largest such number that is no larger than the threshold cuts equally.
+        # One that is infinite parts what is missing from all else.
+        highest = min(float(node["num_threshold"]), float(np.finfo(np.float32).max))
+        cut = np.float32(highest)
+        tree["threshold"][mine] = cut if cut <= highest else np.nextafter(cut, np.float32(-np.inf))
+        left = visit(node["left"])
+        tree["taken"][mine] = _ALL & ~left
+        return left | visit(node["right"])
+
+    visit(0)

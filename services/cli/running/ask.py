@@ -1,0 +1,191 @@
+"""``predict``, ``status``, ``timeline``, ``models``, ``retrain``: questions and orders to a running system, by HTTP."""
+
+from __future__ import annotations
+
+import urllib.parse
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.base import console, errors, options_of, print_json
+from services.cli.running.client import Client, connect
+from services.cli.running.tables import component_table, forecast_view, model_view, zones_view
+from services.errors import HothouseError
+from services.observe.timeline import event_line
+
+__all__ = ["COMMANDS", "KeyFile", "Url", "register"]
+
+COMMANDS = ("predict", "status", "timeline", "models", "retrain")
+
+Url = Annotated[
+    str | None, typer.Option(help="Address of a running system to ask; else client.url, or the one on the data folder.")
+]
+KeyFile = Annotated[Path | None, typer.Option(help="File with the key for it; else client.key_file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+
+WhoseModel = Annotated[
+    str | None, typer.Option("--expert", help="Whose model: `network` (the default) or `trees`.", metavar="EXPERT")
+]
+
+PANEL = "Ask a running system"
+
+models_app = typer.Typer(help="The registry: list, promote, roll back, submit.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command(rich_help_panel=PANEL, epilog="Example: hothouse predict tomato-1")(predict)
+    app.command(rich_help_panel=PANEL, epilog="Example: hothouse status --json")(status)
+    app.command(rich_help_panel=PANEL, epilog="Example: hothouse timeline")(timeline)
+    app.command(rich_help_panel=PANEL, epilog="Example: hothouse retrain")(retrain)
+    app.add_typer(models_app, name="models", rich_help_panel=PANEL)
+
+
+def _client(ctx: typer.Context, url: str | None, key_file: Path | None, timeout_s: float = 10.0) -> Client:
+    """What a command asks: its own options come before those that stand before its name."""
+    options = options_of(ctx)
+    return connect(options.settings(), url or options.url, key_file or options.key_file, timeout_s)
+
+
+def predict(
+    ctx: typer.Context,
+    zone: Annotated[str | None, typer.Argument(help="Zone; all zones where none is named.")] = None,
+    site: Annotated[str | None, typer.Option(help="Site, where two sites have a zone of that name.")] = None,
+    url: Url = None,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is forecast: now, in 30 minutes, in 2 hours, in 24 hours, with the p10-p90 band."""
+    client = _client(ctx, url, key_file)
+    wanted = [(site, zone)] if zone else [(row["site"], row["zone"]) for row in client.get("/zones")["zones"]]
+    answers = []
+    for in_site, name in wanted:
+        query = {"zone": name} | ({"site": in_site} if in_site else {})
+        answers.append(client.get("/predict", **query))
+    if as_json:
+        print_json(answers[0] if zone else answers)
+    elif not answers:
+        found = client.get("/status")["health"]["reasons"] or ["the first forecast has just come: ask again"]
+        console.print(found[-1], markup=False, highlight=False, soft_wrap=True)
+    else:
+        console.print(forecast_view(answers))
+
+
+def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_json: AsJson = False) -> None:
+    """Say whether the system is ready, which model serves, when the next training can begin and why then, what the
+    parts count, and what went wrong last.
+    """
+    client = _client(ctx, url, key_file)
+    answer = client.get("/status")
+    if as_json:
+        print_json({"url": client.url, **answer})
+        return
+    health = answer["health"]
+    state = "[green]ready[/]" if health["ready"] else "[bold red]not ready[/]"
+    serving = answer["slot"].get("champion", {}).get("version") or answer["slot"].get("error", "unknown")
+    console.print(f"{client.url} is {state}; {health['zones_usable']} of {health['zones']} zones; model {serving}")
+    for reason in health["reasons"]:
+        console.print(f"  {reason}", markup=False, highlight=False)
+    if words := answer["components"].get("retrainer", {}).get("next_training"):
+        console.print(f"next training {words}", markup=False, highlight=False, soft_wrap=True)
+    console.print(component_table(answer["components"]))
+    for error in answer["errors"]:
+        errors.print(f"last error of {error}", markup=False, highlight=False)
+
+
+def timeline(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_json: AsJson = False) -> None:
+    """Show what the learning loop did, oldest first: drifts that may start a training, trainings and why, swaps.
+
+    The system keeps the newest 200 events, and none over a restart of its board.
+    """
+    events = _client(ctx, url, key_file).get("/status")["events"]
+    if as_json:
+        print_json(events)
+    elif events:
+        for event in events:
+            console.print(event_line(event, dated=True), highlight=False, soft_wrap=True)
+    else:
+        console.print("nothing has happened yet")
+
+
+@models_app.command("list", epilog="Example: hothouse models list")
+def list_models(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_json: AsJson = False) -> None:
+    """List the registered models, newest first, with their held-back error and what the gate or the watch said; then
+    what each zone is served by, and what each expert weighs in its mixture. What fails in training or registry now
+    goes to standard error.
+    """
+    client = _client(ctx, url, key_file)
+    answer = client.get("/models")
+    try:
+        answer["zones"] = client.get("/models/zones")["zones"]
+    except HothouseError as error:  # a shard restarts: the models are there all the same
+        answer["zones"] = []
+        answer["errors"] = [*answer["errors"], f"what serves the zones is not known now: {error.message}"]
+    for error_words in () if as_json else answer["errors"]:
+        errors.print(error_words, markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        print_json(answer)
+        return
+    if answer["models"]:
+        console.print(model_view(answer["models"]))
+    else:
+        console.print(f"no model is registered yet; {', '.join(answer['serving']) or 'nothing'} serves")
+    if answer["zones"]:
+        console.print(zones_view(answer["zones"]))
+
+
+@models_app.command(epilog="Example: hothouse models promote v3")
+def promote(
+    ctx: typer.Context,
+    version: Annotated[
+        str, typer.Argument(help="Version, as `hothouse models list` shows it; `online`: serve without a model.")
+    ],
+    expert: WhoseModel = None,
+    url: Url = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Make a registered model the champion; replicas, or shards, swap to it without a pause."""
+    path = f"/models/{urllib.parse.quote(version, safe='')}/promote"
+    answer = _order(_client(ctx, url, key_file), path + _of(expert))
+    console.print(f"{answer['version']} is the champion, {answer['before']} was")
+
+
+@models_app.command(epilog="Example: hothouse models submit /srv/models/mine")
+def submit(
+    ctx: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="An artefact's folder, on the machine of the retrainer.")],
+    url: Url = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Register a model that was made elsewhere. It is compared with the champion on live rows, and serves if it wins.
+
+    The folder holds manifest.json, weights.safetensors and golden.safetensors, as the storage's models do.
+    """
+    answer = _order(_client(ctx, url, key_file, timeout_s=120), "/models/submit", {"folder": str(folder.absolute())})
+    console.print(f"{answer['version']} is compared with {answer['against']}; `hothouse timeline` shows the outcome")
+
+
+@models_app.command(epilog="Example: hothouse models rollback")
+def rollback(ctx: typer.Context, expert: WhoseModel = None, url: Url = None, key_file: KeyFile = None) -> None:
+    """Go back to the model that served before the present one."""
+    answer = _order(_client(ctx, url, key_file), "/models/rollback" + _of(expert))
+    console.print(f"{answer['version']} is the champion again, {answer['before']} was")
+
+
+def retrain(ctx: typer.Context, expert: WhoseModel = None, url: Url = None, key_file: KeyFile = None) -> None:
+    """Ask for a retraining now; `hothouse models list` shows its outcome."""
+    _order(_client(ctx, url, key_file), "/models/retrain" + _of(expert))
+    console.print("a retraining begins; `hothouse models list` shows its outcome", highlight=False)
+
+
+def _of(expert: str | None) -> str:
+    return f"?expert={urllib.parse.quote(expert, safe='')}" if expert else ""
+
+
+def _order(client: Client, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Give an order; a refusal with its reason is an error."""
+    answer = client.post(path, body)
+    if not isinstance(answer, dict) or answer.get("accepted") is False:
+        raise HothouseError((answer or {}).get("reason") or "the order was refused")
+    return answer

@@ -1,0 +1,226 @@
+"""Is this machine ready? Each check is one function that looks, and says what to do; none changes anything."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from services.cli.base import CLUSTER_MODULES
+from services.cli.setup.check import Check, State
+from services.cli.setup.doctor_servers import (
+    check_broker,
+    check_influx,
+    check_kafka,
+    check_mlflow,
+    check_ray,
+    check_uplink,
+)
+from services.cli.setup.doctor_units import check_units
+from services.cli.setup.settings_view import unknown_variables
+from services.config import Settings
+
+__all__ = ["examine"]
+
+GIB = 2**30
+
+
+def examine(settings: Settings) -> list[Check]:
+    """Run every check, in the order in which a person would mend things; takes at most some seconds a server."""
+    checks: list[Callable[[Settings], Check | None]] = [
+        _configuration, _python, _packages, _cluster_part, _memory, _data_folder, check_units, _clock, _port,
+        check_broker, check_kafka, check_uplink, _ingress, check_ray, check_influx, check_mlflow,
+    ]  # fmt: skip
+    return [found for check in checks if (found := check(settings)) is not None]
+
+
+def _configuration(settings: Settings) -> Check:
+    name = "configuration"
+    missing = [
+        f"{setting} = {path}"
+        for setting, path in (
+            ("mqtt.password_file", settings.mqtt.password_file),
+            ("mqtt.tls_ca_file", settings.mqtt.tls_ca_file),
+            ("kafka.password_file", settings.kafka.password_file),
+            ("kafka.tls_ca_file", settings.kafka.tls_ca_file),
+            ("uplink.password_file", settings.uplink.password_file),
+            ("uplink.tls_ca_file", settings.uplink.tls_ca_file),
+            ("influx.token_file", settings.influx.token_file),
+            ("api.read_key_file", settings.api.read_key_file),
+            ("client.key_file", settings.client.key_file),
+        )
+        if path is not None and not path.is_file()
+    ]
+    if missing:
+        return Check(name, State.FAIL, f"{', '.join(missing)}: no such file", "Make the file, or unset the setting.")
+    if unknown := unknown_variables():
+        return Check(name, State.WARN, f"{', '.join(unknown)} is no setting", "`hothouse config` lists every setting.")
+    return Check(name, State.OK, "every setting is valid")
+
+
+def _python(_: Settings) -> Check:
+    found = ".".join(str(part) for part in sys.version_info[:3])
+    if not (3, 11) <= sys.version_info[:2] < (3, 14):
+        return Check("Python", State.FAIL, found, "Use Python 3.11, 3.12 or 3.13.")
+    return Check("Python", State.OK, found)
+
+
+def _packages(_: Settings) -> Check:
+    name = "packages"
+    try:
+        wanted = metadata.requires("hothouse") or []
+    except metadata.PackageNotFoundError:
+        return Check(name, State.WARN, "hothouse itself is not installed", "pip install -e . in its folder.")
+    wrong = []
+    for requirement in wanted:
+        package, lowest, highest, optional = _parse(requirement)
+        try:
+            version = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            if not optional:
+                wrong.append(f"{package} is missing")
+            continue
+        if _numbers(version) < _numbers(lowest) or (highest and _numbers(version) >= _numbers(highest)):
+            wrong.append(f"{package} {version} (wanted {lowest} or newer{f', below {highest}' if highest else ''})")
+    if wrong:
+        return Check(name, State.FAIL, "; ".join(wrong), "Install the tested set: pip install -r requirements.lock")
+    return Check(name, State.OK, "all versions fit")
+
+
+def _parse(requirement: str) -> tuple[str, str, str, bool]:
+    """A requirement of our own metadata: (package, lowest version, first version too new, is it of an extra).
+
+    >>> _parse('ray[data,serve]<2.61,>=2.60; extra == "cluster"')
+    ('ray', '2.60', '2.61', True)
+    """
+    text, _, marker = requirement.partition(";")
+    package = re.match(r"[A-Za-z0-9._-]+", text)
+    lowest = re.search(r">=\s*([0-9.]+)", text)
+    highest = re.search(r"<\s*([0-9.]+)", text)
+    return (
+        package.group() if package else text,
+        lowest.group(1) if lowest else "0",
+        highest.group(1) if highest else "",
+        "extra" in marker,
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version, without closing zeros: 2.60.0 is 2.60.
+
+    >>> _numbers("2.60.0+cpu") == _numbers("2.60"), _numbers("3.1rc1")
+    (True, (3, 1))
+    """
+    match = re.match(r"[0-9]+(\.[0-9]+)*", version)
+    numbers = [int(part) for part in match.group().split(".")] if match else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def _cluster_part(_: Settings) -> Check:
+    missing = [name for name in CLUSTER_MODULES if importlib.util.find_spec(name) is None]
+    if missing:
+        return Check(
+            "cluster part",
+            State.WARN,
+            f"edge install: without {', '.join(missing)}",
+            "Enough for simulate, replay and gateway. For the rest: pip install 'hothouse[cluster]'",
+        )
+    return Check("cluster part", State.OK, f"Ray {metadata.version('ray')}, torch {metadata.version('torch')}")
+
+
+def _memory(_: Settings) -> Check | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) * 1024 / GIB
+    except (OSError, StopIteration, ValueError):
+        return None  # only Linux tells
+    cores = len(os.sched_getaffinity(0))
+    found = f"{free:.1f} GiB free, {cores} {'core' if cores == 1 else 'cores'}"
+    if free < 2:
+        return Check("memory", State.FAIL, found, "The whole system needs about 3 GiB; close other programs.")
+    if free < 4 or cores < 2:
+        return Check("memory", State.WARN, found, "4 GiB and 2 cores leave room for retraining.")
+    return Check("memory", State.OK, found)
+
+
+def _data_folder(settings: Settings) -> Check:
+    name = "data folder"
+    folder = settings.data_dir.absolute()
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        return Check(
+            name, State.FAIL, f"{existing} cannot be written: {error.strerror}", "Set data_dir to another folder."
+        )
+    free = shutil.disk_usage(existing).free / GIB
+    found = f"{folder}, {free:.1f} GiB free"
+    if free < 0.5:
+        return Check(name, State.FAIL, found, "Make room, or set data_dir to another disk.")
+    if free < 5:
+        return Check(name, State.WARN, found, "Log and history grow; 5 GiB or more is comfortable.")
+    return Check(name, State.OK, found)
+
+
+def _clock(_: Settings) -> Check:
+    now = datetime.now(UTC)
+    found = f"{now:%Y-%m-%d %H:%M:%S} UTC"
+    if not 2025 <= now.year < 2100:
+        return Check("clock", State.FAIL, found, "Set it: samples from the future or from long ago are refused.")
+    if Path("/run/systemd/timesync").is_dir() and not Path("/run/systemd/timesync/synchronized").exists():
+        return Check("clock", State.WARN, f"{found}, not synchronised", "Switch NTP on: timedatectl set-ntp true")
+    return Check("clock", State.OK, found)
+
+
+def _port(settings: Settings) -> Check:
+    host, port = settings.api.host, settings.api.port
+    if port == 0:
+        return Check("port", State.OK, "a free one is chosen")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if _is_ours(settings):
+                return Check("port", State.OK, f"{host}:{port} is in use by the Hothouse that runs here")
+            return Check(
+                "port",
+                State.FAIL,
+                f"{host}:{port}: {error.strerror}",
+                "Stop what uses it, or set api.host and api.port.",
+            )
+    return Check("port", State.OK, f"{host}:{port} is free")
+
+
+def _is_ours(settings: Settings) -> bool:
+    try:
+        os.kill(int(json.loads((settings.data_dir / "run.json").read_text())["pid"]), 0)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return True
+
+
+def _ingress(_: Settings) -> Check | None:
+    if importlib.util.find_spec("ray") is None:
+        return None
+    from services.runtime.ingress import probe_ingress
+
+    ingress = probe_ingress()
+    if ingress.kind == "haproxy":
+        return Check("HTTP ingress", State.OK, f"HAProxy ({ingress.binary})")
+    return Check(
+        "HTTP ingress", State.WARN, f"Serve's own proxy: {ingress.reason}", "/predict answers slower than with HAProxy."
+    )

@@ -1,0 +1,182 @@
+"""Do the servers that are configured answer? One function a server; none that is not configured is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from services.cli.setup.check import Check, State
+from services.config import MqttSettings, Settings, UplinkSettings
+from services.errors import HothouseError
+from services.log import kafka_options, log_address
+
+if TYPE_CHECKING:
+    from edge.mqtt.connection import MqttAddress  # `hothouse --help` must not pay for an MQTT client
+
+__all__ = ["check_broker", "check_influx", "check_kafka", "check_mlflow", "check_ray", "check_uplink"]
+
+TIMEOUT_S = 3.0
+
+
+def check_broker(settings: Settings) -> Check:
+    """Whether the broker lets us in; without one configured, which local one would be started."""
+    mqtt = settings.mqtt
+    if not mqtt.host:
+        if found := shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin"):
+            return Check("MQTT broker", State.OK, f"a local Mosquitto will be started ({found})")
+        return Check(
+            "MQTT broker",
+            State.WARN,
+            "the embedded broker will be started (MQTT 3.1.1, keeps nothing over a restart)",
+            "For more than a trial install Mosquitto, or set mqtt.host.",
+        )
+    where = f"{mqtt.host}:{mqtt.port}"
+    try:
+        answer = _mqtt_connect(_mqtt_address(mqtt.host, mqtt.port, mqtt), v5=False)
+    except (OSError, ValueError) as error:
+        return Check("MQTT broker", State.FAIL, f"{where}: {error}", "Check mqtt.host, mqtt.port and mqtt.tls_ca_file.")
+    if answer != "Success":
+        return Check("MQTT broker", State.FAIL, f"{where}: {answer}", "Check mqtt.username and mqtt.password_file.")
+    return Check("MQTT broker", State.OK, f"{where} answers")
+
+
+def check_kafka(settings: Settings) -> Check | None:
+    """Whether Kafka lets us in and lists its topics; creates none."""
+    if settings.log.kind != "kafka":
+        return None
+    where = log_address(settings)
+    return _ask_kafka("Kafka", where, settings.kafka.topic, lambda: kafka_options(settings), "kafka.")
+
+
+def check_uplink(settings: Settings) -> Check | None:
+    """Whether the central side lets us in; None where nothing is sent on."""
+    uplink = settings.uplink
+    if not uplink.to:
+        return None
+    advice = "Check the settings that begin with uplink."
+    from edge.gateway.uplink.open import mqtt_address
+    from edge.log.open import is_kafka
+
+    if is_kafka(uplink.to):
+        login = {"username": uplink.username, "mechanism": uplink.mechanism, "tls_ca": uplink.tls_ca_file}
+        topic = uplink.to.rpartition("/")[2]
+        return _ask_kafka("uplink", uplink.to, topic, lambda: {**login, "password": _password(uplink)}, "uplink.")
+    try:
+        address = mqtt_address(uplink.to, tls_ca=uplink.tls_ca_file)
+        answer = _mqtt_connect(_mqtt_address(address.host, address.port, uplink), v5=True)
+    except (OSError, ValueError) as error:
+        return Check("uplink", State.FAIL, f"{uplink.to}: {error}", advice)
+    if answer != "Success":
+        return Check("uplink", State.FAIL, f"{uplink.to}: {answer}", f"{advice} It must speak MQTT 5.")
+    return Check("uplink", State.OK, f"{uplink.to} answers")
+
+
+def _ask_kafka(name: str, where: str, topic: str, options: Callable[[], dict[str, Any]], settings: str) -> Check:
+    try:
+        from kafka import KafkaAdminClient
+        from kafka.errors import KafkaError
+
+        from edge.log.kafka.address import kafka_address
+    except ModuleNotFoundError:
+        return Check(name, State.FAIL, "kafka-python is not installed", "pip install 'hothouse[kafka]'")
+    try:
+        admin = KafkaAdminClient(**kafka_address(where, timeout_s=TIMEOUT_S, **options()).options())
+        there = topic in admin.list_topics()
+        admin.close()
+    except (KafkaError, OSError, ValueError, HothouseError) as error:
+        return Check(name, State.FAIL, f"{where}: {error}", f"Check the settings that begin with {settings}")
+    return Check(name, State.OK, f"{where} answers; the topic {'is there' if there else 'will be created'}")
+
+
+def _password(login: MqttSettings | UplinkSettings) -> str:
+    return login.password_file.read_text().strip() if login.password_file and login.password_file.is_file() else ""
+
+
+def _mqtt_address(host: str, port: int, login: MqttSettings | UplinkSettings) -> MqttAddress:
+    from edge.mqtt.connection import MqttAddress
+
+    password = _password(login)
+    return MqttAddress(host=host, port=port, username=login.username, password=password, tls_ca=login.tls_ca_file)
+
+
+def _mqtt_connect(address: MqttAddress, *, v5: bool) -> str:
+    """What the broker says to a login, with a client id of its own so that no session is disturbed."""
+    from edge.mqtt.connection import new_client
+
+    client = new_client(address, f"hothouse-doctor-{os.getpid()}", v5=v5)
+    client.connect_timeout = TIMEOUT_S
+    answers: list[str] = []
+    client.on_connect = lambda _client, _data, _flags, reason, _properties: answers.append(str(reason))
+    client.connect(address.host, address.port)
+    for _ in range(round(TIMEOUT_S * 10)):
+        if answers or client.loop(0.1) != 0:
+            break
+    client.disconnect()
+    return answers[0] if answers else "it does not answer as an MQTT broker"
+
+
+def check_ray(settings: Settings) -> Check | None:
+    """Whether the cluster to join answers; None where none is configured."""
+    address = settings.ray.address
+    if not address or address == "auto":
+        return None
+    target = urllib.parse.urlsplit(address if "://" in address else f"ray://{address}")
+    try:
+        with socket.create_connection((target.hostname or "", target.port or 6379), TIMEOUT_S):
+            return Check("Ray cluster", State.OK, f"{address} answers")
+    except (OSError, ValueError) as error:
+        return Check(
+            "Ray cluster", State.FAIL, f"{address}: {error}", "Check ray.address, or empty it for a local runtime."
+        )
+
+
+def check_influx(settings: Settings) -> Check | None:
+    """Whether InfluxDB answers a query with our token; None where none is configured."""
+    influx = settings.influx
+    if not influx.url:
+        return None
+    token = influx.token.get_secret_value() if influx.token else ""
+    if not token and influx.token_file and influx.token_file.is_file():
+        token = influx.token_file.read_text().strip()
+    query = f'from(bucket: "{influx.bucket}") |> range(start: -1m) |> limit(n: 1)'
+    status, reason = _http(
+        f"{influx.url.rstrip('/')}/api/v2/query?{urllib.parse.urlencode({'org': influx.org})}",
+        json.dumps({"query": query}).encode(),
+        {"Authorization": f"Token {token}", "Content-Type": "application/json"},
+    )
+    if status == 200:
+        return Check("InfluxDB", State.OK, f"{influx.url} answers a query of {influx.bucket}")
+    advice = "Check HOTHOUSE_INFLUX__TOKEN or influx.token_file." if status in (401, 403) else ""
+    return Check(
+        "InfluxDB", State.FAIL, f"{influx.url}: {reason}", advice or "Check influx.url, influx.org and influx.bucket."
+    )
+
+
+def check_mlflow(settings: Settings) -> Check | None:
+    """Whether the MLflow server answers; None where the registry is a local file."""
+    uri = settings.learn.mlflow_uri
+    if not uri.startswith(("http://", "https://")):
+        return None
+    status, reason = _http(f"{uri.rstrip('/')}/health")
+    if status == 200:
+        return Check("MLflow", State.OK, f"{uri} answers")
+    return Check("MLflow", State.FAIL, f"{uri}: {reason}", "Check learn.mlflow_uri, or empty it for a local registry.")
+
+
+def _http(url: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, str]:
+    """Status and reason of one request; status 0 when nobody answers."""
+    try:
+        request = urllib.request.Request(url, body, headers or {})  # noqa: S310
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
+            return int(answer.status), ""
+    except urllib.error.HTTPError as error:
+        return error.code, f"{error.code} {error.reason}"
+    except (OSError, ValueError) as error:
+        return 0, str(getattr(error, "reason", error))

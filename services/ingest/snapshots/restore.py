@@ -1,0 +1,167 @@
+"""Step 4 of the way of a reading: a partition goes on from its snapshot, if it was made under the same settings."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from edge.log import Log
+from edge.wire.reading import VOCABULARY
+from models.spec import ForecastSpec
+from services.config import Settings
+from services.errors import ConfigError
+from services.forecast_spec import place_of
+from services.ingest.partition import Partition
+from services.ingest.queue import MAX_ORIGINS
+from services.ingest.snapshots.snapshot import SnapshotError, Snapshots
+from services.ingest.windows.partition_windows import PartitionWindows
+from services.store.forecasts import IssuedForecasts
+
+__all__ = ["Restored", "restore", "snapshot_state"]
+
+_log = logging.getLogger(__name__)
+
+
+class RowSettings(NamedTuple):
+    """What the rows of a site are made by, in seconds."""
+
+    step_s: int
+    lateness_s: int
+    idle_s: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> RowSettings:
+        """Those of the configuration."""
+        return cls(settings.stream.step_s, settings.stream.lateness_s, settings.stream.idle_s)
+
+    @classmethod
+    def of_ms(cls, step_ms: int, lateness_ms: int, idle_ms: int) -> RowSettings:
+        """Those of windows."""
+        return cls(step_ms // 1000, lateness_ms // 1000, idle_ms // 1000)
+
+
+class Restored(NamedTuple):
+    """A partition, and the state of what waited for its forecast."""
+
+    partition: Partition
+    waiting: Sequence[Mapping[str, Any]]
+
+
+def snapshot_state(
+    settings: Settings, spec: ForecastSpec, partition: Partition, waiting: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What a snapshot holds; inverse of :func:`restore`."""
+    sites = partition.windows.sites
+    return {
+        "rows_by": {**_rows_by(settings, sites), **_named(RowSettings.of_ms(*partition.windows.initial_ms))},
+        "learned_by": _learned_by(settings, spec, sites), "waiting": waiting, **partition.state(),
+    }  # fmt: skip
+
+
+def restore(
+    settings: Settings, spec: ForecastSpec, log: Log, snapshots: Snapshots, issued: IssuedForecasts
+) -> Restored:
+    """Continue from the newest snapshot, or begin where the log begins.
+
+    Raises ``ConfigError`` where rows would be made in another way than those that are there, and ``SnapshotError``
+    where no snapshot can be read or the log has lost what comes after it.
+    """
+    number = snapshots.partition
+    begin = log.begin_offset(number)
+    found = snapshots.load()
+    if found is None:
+        partition = _empty(settings, spec, number, RowSettings.of(settings))
+        _begin_at(partition, begin)
+        return Restored(partition, [])
+    offset, state = found
+    sites = list(state["rows_by"]["sites"])
+    initial = RowSettings(*(state["rows_by"][name] for name in _named(RowSettings.of(settings))))
+    partition = _empty(settings, spec, number, initial)
+    in_force = [
+        RowSettings.of_ms(site.grid.newest_step_ms, site.lateness_ms, site.own_idle_ms)
+        for site in partition.windows.begin_with(state["windows"])
+    ]
+    _refuse_other_rows(state["rows_by"], _rows_by(settings, sites), in_force)
+    if state["learned_by"] != _learned_by(settings, spec, sites):
+        _log.warning("what is forecast, or a site's clock, has changed: partition %d is replayed from the log", number)
+        if begin > 0:
+            # The first rows of what is left of the log may lack samples; the history has them whole.
+            partition.kept_ms = {s["site"]: s["end_ms"] for s in state["latest"]}
+            _begin_at(partition, begin)
+        else:
+            partition = _empty(settings, spec, number, initial)
+        return Restored(partition, [])
+    if begin > offset:
+        raise SnapshotError(
+            f"the log of partition {number} was truncated behind the snapshot's offset {offset}; it begins at {begin}",
+            "Remove the snapshots to go on with what the log still holds.",
+        )
+    partition.load(offset, state)
+    for site, step in partition.latest.items():
+        after_ms = step.end_ms - MAX_ORIGINS * spec.step_ms
+        partition.expect(issued.read(site, after_ms, len(spec.horizons_min), len(spec.targets)))
+    return Restored(partition, state["waiting"])
+
+
+def _empty(settings: Settings, spec: ForecastSpec, number: int, initial: RowSettings) -> Partition:
+    """``initial`` is what rows were made by before the log's first event changed it."""
+    primary = {site.name: site.primary for site in settings.sites if site.primary}
+    step_ms, lateness_ms, idle_ms = (1000 * seconds for seconds in initial)
+    windows = PartitionWindows(step_ms, lateness_ms, idle_ms, VOCABULARY, primary)
+    places = {site.name: place_of(settings, site.name) for site in settings.sites}
+    elsewhere = place_of(settings, "")
+    ring_steps = settings.stream.ring_hours * 3_600_000 // spec.step_ms
+    return Partition(number, spec, windows, ring_steps, lambda site: places.get(site, elsewhere))
+
+
+def _begin_at(partition: Partition, begin: int) -> None:
+    if begin > 0:
+        _log.warning(
+            "the log of partition %d was truncated: it is read from offset %d, its first rows may lack samples",
+            partition.number, begin,
+        )  # fmt: skip
+    partition.offset = begin
+
+
+def _rows_by(settings: Settings, sites: Sequence[str]) -> dict[str, Any]:
+    """The settings by which the rows of ``sites`` are made; a site that has none yet binds nobody."""
+    return {
+        **_named(RowSettings.of(settings)),
+        "vocabulary": _vocabulary_hash(), "sites": {name: dict(settings.site(name).primary) for name in sites},
+    }  # fmt: skip
+
+
+def _learned_by(settings: Settings, spec: ForecastSpec, sites: Sequence[str]) -> dict[str, Any]:
+    """The settings by which learners have learned; under others they learn anew from the log."""
+    places = {name: list(asdict(place_of(settings, name)).values()) for name in sites}
+    return {"spec": spec.hash, "ring_hours": settings.stream.ring_hours, "places": places}
+
+
+def _named(of: RowSettings) -> dict[str, int]:
+    return {f"stream.{name}": seconds for name, seconds in of._asdict().items()}
+
+
+def _refuse_other_rows(before: Mapping[str, Any], now: Mapping[str, Any], in_force: Sequence[RowSettings]) -> None:
+    """What an event of the log has changed may be followed by the settings; nothing else may change."""
+    named = {name: (before.get(name), now[name]) for name in now if name != "sites"}
+    named |= {f"sites.{name}.primary": (before["sites"][name], now["sites"][name]) for name in now["sites"]}
+    followed = {name: {_named(of)[name] for of in in_force} for name in _named(RowSettings(0, 0, 0))}
+    for name, (old, new) in named.items():
+        if old != new and new not in followed.get(name, ()):
+            raise ConfigError(
+                f"{name} changed from {old!r} to {new!r}, but rows of one data folder are made in one way",
+                "Set it back, change it by an event of the log (hothouse change --help), or use another data_dir."
+                if name in followed else "Set it back, or use another data_dir.",
+            )  # fmt: skip
+
+
+@cache
+def _vocabulary_hash() -> str:
+    table = msgspec.json.encode({name: asdict(metric) for name, metric in VOCABULARY.items()})
+    return hashlib.sha256(table).hexdigest()[:16]

@@ -1,0 +1,87 @@
+"""Step 5 of the way of a reading: what the windows give of a read: closed steps, counts, dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+import msgspec
+
+from edge.log import Record
+from edge.wire.reading import Refusal
+from services.store.rows import DeadLetter, SiteStep
+
+__all__ = ["Closed", "Feed", "Place"]
+
+Place = tuple[int, Record]
+"""A record and its place among those that were fed with it."""
+
+_REFUSALS = msgspec.msgpack.Decoder(list[Refusal])
+_PAYLOAD_BYTES = 1024
+
+
+@dataclass(slots=True)
+class Closed:
+    """What a feed gave. ``accepted + duplicates + late + sum(rejected.values())`` is the number of samples in the
+    records; ``values_refused`` counts single values of samples that were accepted otherwise.
+    """
+
+    steps: list[SiteStep] = field(default_factory=list)
+    accepted: int = 0
+    duplicates: int = 0
+    late: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    values_refused: dict[str, int] = field(default_factory=dict)
+    other_records: dict[str, int] = field(default_factory=dict)  # plan and event records, and copies of records
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+
+
+class Feed:
+    """Gathers a :class:`Closed` site by site; steps and dead letters come out in the order of their records."""
+
+    def __init__(self) -> None:
+        self.closed = Closed()
+        self._steps: list[tuple[int, SiteStep]] = []
+        self._letters: list[tuple[int, DeadLetter]] = []
+
+    def step(self, at: int, step: SiteStep) -> None:
+        """A step that the record at place ``at`` closed."""
+        self._steps.append((at, step))
+
+    def letter(self, place: Place, item: int, topic: str, reason: str, detail: str, payload: bytes) -> None:
+        """A dead letter; ``item`` tells those of a record apart."""
+        at, record = place
+        where = record.partition, record.offset, item, record.receive_ms
+        self._letters.append((at, DeadLetter(*where, topic, reason, detail, payload[:_PAYLOAD_BYTES])))
+
+    def notice_item(self, place: Place) -> int:
+        """The item of the next letter that a record's closing brings: -1, -2 and so on."""
+        return -1 - sum(at == place[0] and letter.item < 0 for at, letter in self._letters)
+
+    def corrupt(self, place: Place, detail: str) -> None:
+        """A record that cannot be decoded."""
+        record = place[1]
+        self.closed.rejected["corrupt_record"] = self.closed.rejected.get("corrupt_record", 0) + 1
+        self.letter(place, 0, record.topic, "corrupt_record", detail, record.payload)
+
+    def refused(self, place: Place) -> None:
+        """A record of what the gateway refused."""
+        try:
+            refusals = _REFUSALS.decode(place[1].payload)
+        except msgspec.DecodeError as error:
+            return self.corrupt(place, str(error))
+        for item, refusal in enumerate(refusals):
+            counts = self.closed.rejected if refusal.whole else self.closed.values_refused
+            counts[refusal.reason] = counts.get(refusal.reason, 0) + (refusal.samples if refusal.whole else 1)
+            self.letter(place, item, refusal.topic, refusal.reason, refusal.detail, refusal.payload)
+
+    def other(self, kind: str, count: int = 1) -> None:
+        """Records that are counted by their kind."""
+        if count:
+            self.closed.other_records[kind] = self.closed.other_records.get(kind, 0) + count
+
+    def result(self) -> Closed:
+        """All of it, in order."""
+        self.closed.steps = [step for _, step in sorted(self._steps, key=itemgetter(0))]
+        self.closed.dead_letters = [letter for _, letter in sorted(self._letters, key=itemgetter(0))]
+        return self.closed

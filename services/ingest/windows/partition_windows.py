@@ -1,0 +1,220 @@
+"""Step 5 of the way of a reading: event time -> one row a zone and step; pure, without clock, files or threads.
+
+The rows are a function of the partition's records alone. A site has one watermark, the newest event time among its
+samples (none trusted beyond its receive time) less the lateness, and all its zones close a step together once the
+watermark reaches the step's end. A site that stays silent closes by receive time: when ticks went by for ``idle_ms``
+without any new event time, the watermark is also the tick's receive time less lateness and idle. Silence is what ticks
+saw: between two that are further apart than ``idle_ms``, and than two should be, nobody listened, and it is counted
+anew. So the queue that a broker hands over after the gateway or the log was away is not taken for silence, and its
+samples are not late. Step, lateness and idle time are the site's (``site_settings``): events of the log change them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from edge.log import Record
+from edge.wire.reading import SITE_ZONE, Metric
+from services.ingest.windows.batch import Run, in_columns, take_runs
+from services.ingest.windows.closed import Closed, Feed, Place
+from services.ingest.windows.heads import Heads
+from services.ingest.windows.origins import Origins
+from services.ingest.windows.site_settings import SiteSettings
+from services.ingest.windows.site_windows import GAP_MS, SiteWindows
+from services.ingest.windows.zones import Zones
+
+__all__ = ["GAP_MS", "Closed", "PartitionWindows"]
+
+_Places = list[Place]
+
+
+class PartitionWindows:
+    """Rows of one partition's sites.
+
+    ``primary`` gives, per site, metric -> device whose value is the zone's; in a zone without that device, and for
+    any other metric, it is the median over sensors (of angles, the vector mean). A metric that a zone has no sensor
+    of comes from ``_site``. ``metric.2`` is another sensor of ``metric``.
+    """
+
+    def __init__(
+        self, step_ms: int, lateness_ms: int, idle_ms: int, vocabulary: Mapping[str, Metric],
+        primary: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:  # fmt: skip
+        self.channels = tuple(vocabulary)
+        self.initial_ms = step_ms, lateness_ms, idle_ms
+        self._vocabulary = vocabulary
+        self._primary = primary or {}
+        self._sites: dict[str, SiteWindows] = {}
+        self._origins: dict[str, Origins] = {}  # of a site
+        self._heads = Heads()
+
+    def feed(self, records: Sequence[Record]) -> Closed:
+        """Take the next records of the partition, in order; what they close comes back in closing order.
+
+        However records are cut into calls: rows, counts, dead letters and :meth:`state` are the same.
+        """
+        feed = Feed()
+        of_site: defaultdict[str, _Places] = defaultdict(list)
+        for place in enumerate(records):
+            of_site[place[1].site].append(place)
+        by_site = {
+            name: stretches
+            for name, places in of_site.items()
+            if (stretches := _stretches(self._without_copies(name, places, feed), feed))
+        }
+        begun: list[tuple[int, str]] = []
+        while by_site:
+            waiting = self._walk({name: places[0] for name, places in by_site.items()}, begun, feed)
+            left = {name: [waiting.get(name, []), *places[1:]] for name, places in by_site.items()}
+            by_site = {name: stretches for name, places in left.items() if (stretches := [p for p in places if p])}
+        for _, name in sorted(begun):
+            self._sites[name] = self._sites.pop(name)  # in the order of their first records
+        return feed.result()
+
+    def _walk(self, by_site: Mapping[str, _Places], begun: list[tuple[int, str]], feed: Feed) -> dict[str, _Places]:
+        """Take records, the samples of all sites in one batch; gives those that another walk must take first.
+
+        Sites are independent of each other, so each is walked by itself. What follows a change of a site's names waits
+        for another walk: the batch was numbered by those of before.
+        """
+        run: Run | None
+        parts: list[tuple[SiteWindows, _Places, Run | None]] = []  # samples together, each other record alone
+        records: list[Record] = []
+        for name, places in by_site.items():
+            site = self._sites.get(name) or self._new_site(name)
+            for sampled, group in groupby(places, _holds_samples):
+                part = list(group)
+                if sampled:
+                    run = Run(site.names, site.settings.grid, len(records), len(records) + len(part))
+                    records += [record for _, record in part]
+                    parts.append((site, part, run))
+                else:
+                    parts += [(site, [place], None) for place in part]
+        try:
+            taken = iter(take_runs(records, [run for *_, run in parts if run], self._heads))
+        except msgspec.DecodeError:
+            return _without_corrupt(by_site, feed)
+        waiting: dict[str, _Places] = {}
+        for site, part, run in parts:
+            samples = next(taken) if run else None
+            if site.name in waiting:
+                waiting[site.name] += part
+                continue
+            if run and samples:
+                rest = part[site.samples(samples, part, feed) :]
+                if rest or site.names is not run.names:
+                    waiting[site.name] = rest
+                    self._heads.forget()
+            elif part[0][1].kind == "tick":
+                site.tick(part[0], feed)
+            else:
+                site.event(part[0], feed)
+            if site.begun and site.name not in self._sites:
+                self._sites[site.name] = site
+                begun.append((part[0][0], site.name))
+        return waiting
+
+    def watermark_ms(self, site: str) -> int | None:
+        """The end of the newest closed step of a site, ``None`` before its first sample."""
+        state = self._sites.get(site)
+        return None if state is None else state.closed_ms
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The sites seen so far."""
+        return tuple(self._sites)
+
+    @property
+    def expected_zones(self) -> int:
+        """Of how many zones there are samples in rows that are still open, or were lately."""
+        return sum(len(site.names.zones - {SITE_ZONE}) for site in self._sites.values())
+
+    def zones(self, site: str) -> Zones:
+        """Which zones a site has, and which have left; raises ``KeyError`` before its first sample or change."""
+        return self._sites[site].zones
+
+    def first_row(self, site: str) -> tuple[int, int] | None:
+        """Of a site's oldest open row that holds a sample of a zone: its end, and the event time at which it closes."""
+        return self._sites[site].first_row
+
+    def _without_copies(self, site: str, places: _Places, feed: Feed) -> _Places:
+        """Those of a site's records that did not come before."""
+        origins = [record.origin for _, record in places if record.origin is not None]
+        if not origins:
+            return places
+        seen = self._origins.setdefault(site, Origins())
+        if len(origins) == len(places) and seen.are_next(origins):
+            return places
+        kept = [place for place in places if (origin := place[1].origin) is None or seen.is_new(origin)]
+        feed.other("copied", len(places) - len(kept))
+        return kept
+
+    def _new_site(self, name: str) -> SiteWindows:
+        return SiteWindows(name, self.initial_ms, self._vocabulary, self._primary.get(name, {}))
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the next :meth:`feed` depends on, as maps, lists and arrays."""
+        return {
+            "sites": {name: site.state() for name, site in self._sites.items()},
+            "origins": {site: self._origins[site].state() for site in sorted(self._origins)},
+        }
+
+    def begin_with(self, state: Mapping[str, Any]) -> list[SiteSettings]:
+        """Begin with the settings that sites had in :meth:`state`, and with nothing else of it; gives them."""
+        self._heads.forget()
+        self._sites = {name: self._new_site(name) for name in state["sites"]}
+        for name, site in self._sites.items():
+            site.settings.load(state["sites"][name]["settings"])
+        return [site.settings for site in self._sites.values()]
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where :meth:`state` was taken; raises ``KeyError`` where something is missing."""
+        sites = {name: self._new_site(name) for name in state["sites"]}
+        for name, site in sites.items():
+            site.load(state["sites"][name])
+        self._origins = {site: Origins(seen) for site, seen in state["origins"].items()}
+        self._sites = sites
+        self._heads.forget()
+
+
+def _stretches(places: _Places, feed: Feed) -> list[_Places]:
+    """A site's records that change its rows, up to and with each event; the others are done with."""
+    if {record.kind for _, record in places} == {"samples"}:
+        return [places]
+    stretches: list[_Places] = [[]]
+    for place in places:
+        kind = place[1].kind
+        if kind == "refused":
+            feed.refused(place)
+            continue
+        if kind in ("plan", "event"):
+            feed.other(kind)
+        if kind != "plan":
+            stretches[-1].append(place)
+        if kind == "event":
+            stretches.append([])
+    return [stretch for stretch in stretches if stretch]
+
+
+def _holds_samples(place: Place) -> bool:
+    return place[1].kind == "samples"
+
+
+def _without_corrupt(by_site: Mapping[str, _Places], feed: Feed) -> dict[str, _Places]:
+    """The same, without ``samples`` records that are torn or hold none, and the others of them in columns."""
+    left: dict[str, _Places] = {}
+    for name, places in by_site.items():
+        for at, record in places:
+            try:
+                kept = in_columns(record) if record.kind == "samples" else record
+            except msgspec.DecodeError as error:
+                feed.corrupt((at, record), str(error))
+                continue
+            if kept is not None:
+                left.setdefault(name, []).append((at, kept))
+    return left

@@ -1,0 +1,286 @@
+"""Step 5 of the way of a reading: the open and closed steps of one site."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from edge.wire.change import Retirement, decode_change
+from edge.wire.reading import SITE_ZONE, Metric, parse_topic, sample_topic
+from services.ingest.windows.batch import RunSamples
+from services.ingest.windows.closed import Feed, Place
+from services.ingest.windows.open_rows import Names, OpenRow, OpenSamples
+from services.ingest.windows.sensors import Sensors
+from services.ingest.windows.site_settings import SiteSettings
+from services.ingest.windows.zones import Zones
+from services.store.rows import SiteStep
+
+__all__ = ["GAP_MS", "SiteWindows"]
+
+GAP_MS = 3 * 86_400_000
+"""A silent site goes on to give empty rows for this long after its newest sample; then its rows jump to the next."""
+
+Bools = npt.NDArray[np.bool_]
+I64 = npt.NDArray[np.int64]
+_NEVER_MS = -(2**62)
+
+
+class SiteWindows:
+    """Takes a site's records in their order and gives what they close to a :class:`Feed`."""
+
+    def __init__(
+        self, name: str, initial_ms: tuple[int, int, int], vocabulary: Mapping[str, Metric], primary: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self.settings = SiteSettings(*initial_ms)
+        self.closed_ms: int | None = None  # every step that ends here or before is closed
+        self.names = Names()
+        self.begun = False  # whether any sample or change came
+        self.zones = Zones()
+        self._first_step_ms = initial_ms[0]
+        self._sensors = Sensors(vocabulary, primary, self.settings)
+        self._newest_ms: int | None = None  # newest event time, as far as it is trusted
+        self._newest_row_ms = 0  # end of the newest closed step that held samples
+        self._quiet_ms: int | None = None  # receive time of the first tick since the newest event time moved
+        self._tick_ms = 0  # receive time of the newest tick
+        self._open_rows: dict[int, OpenRow] = {}
+
+    @property
+    def first_row(self) -> tuple[int, int] | None:
+        """Of the oldest open row that holds a sample of a zone: its end, and the event time at which it closes."""
+        for end, row in sorted(self._open_rows.items()):
+            if self.names.by_zone(row.samples()).keys() - {SITE_ZONE}:
+                return end, end + self.settings.lateness_ms
+        return None
+
+    def samples(self, run: RunSamples, places: Sequence[Place], feed: Feed) -> int:
+        """Take a run of samples; how many of its records are done with. ``places`` are its records.
+
+        Afterwards :attr:`names` may be another object: then what was numbered by the one of before is to be numbered
+        again.
+        """
+        if run.records:
+            self.begun = True
+            if not self._into_one_row(run, feed):
+                self._up_to_each_closing(run, places, feed)
+            if (compacted := self.names.compacted(self._open_rows)) is not None:
+                self.names, self._open_rows = compacted
+        if not run.error:
+            return run.records
+        feed.corrupt(places[run.records], run.error)
+        return run.records + 1
+
+    def tick(self, place: Place, feed: Feed) -> None:
+        """Close by receive time what a silent site left open."""
+        if self._newest_ms is None:
+            return
+        receive_ms = place[1].receive_ms
+        # Ticks come every tenth of a step; a step may be longer than many idle times.
+        apart_ms = max(self.settings.idle_ms, max(self._first_step_ms, self.settings.grid.newest_step_ms) // 5)
+        if self._quiet_ms is None or receive_ms - self._tick_ms > apart_ms:
+            self._quiet_ms = receive_ms
+        if receive_ms - self._tick_ms <= apart_ms:
+            self.zones.listen(receive_ms - self._tick_ms)
+        self._tick_ms = receive_ms
+        if receive_ms - self._quiet_ms >= self.settings.idle_ms:
+            self._advance(place, receive_ms - self.settings.lateness_ms - self.settings.idle_ms, feed)
+
+    def event(self, place: Place, feed: Feed) -> None:
+        """Take a change of what rows are made by; other events change no row."""
+        record = place[1]
+        where = parse_topic(record.topic)
+        try:
+            change = None if where is None else decode_change(where, record.payload)
+        except (ValueError, RecursionError) as error:
+            return feed.corrupt(place, str(error))
+        if where is None or change is None:
+            return
+        if isinstance(change, Retirement):
+            return self._retire(change, where.zone)
+        self.begun = True
+        step_ms = self.settings.grid.newest_step_ms
+        if self.settings.change(change, where.zone, where.device, self.closed_ms):
+            self._sensors.forget_layouts()
+            if self.settings.grid.newest_step_ms != step_ms:
+                self._sort_again()
+
+    def _retire(self, change: Retirement, zone: str) -> None:
+        if self.closed_ms is None:
+            return
+        waiting = sum((self.names.by_zone(row.samples()) for row in self._open_rows.values()), Counter[str]())
+        if self.zones.retire(change, zone, waiting, self.closed_ms):
+            self._sensors.forget(zone)
+
+    def _into_one_row(self, run: RunSamples, feed: Feed) -> bool:
+        """Take a run of one open row that closes none, as nearly all do; else do nothing."""
+        if run.end_ms is None or self.closed_ms is None or run.end_ms <= self.closed_ms:
+            return False
+        if run.newest_ms >= self._closing_ms(self.closed_ms):
+            return False
+        row = self._open_rows.get(run.end_ms)
+        if row is None:
+            row = self._open_rows[run.end_ms] = OpenRow()
+        samples, listed, newest_ms = run.samples, run.keys.tolist(), run.newest_ms
+        if (new := row.new(run.keys, listed)) is not None:
+            feed.closed.duplicates += len(listed) - int(np.count_nonzero(new))
+            if not new.any():
+                return True
+            samples, listed = samples.chosen(new, run.lengths), run.keys[new].tolist()
+            newest_ms = int(run.trusted_ms[new].max())
+        row.add(samples, listed)
+        feed.closed.accepted += len(listed)
+        self._hear(newest_ms)
+        return True
+
+    def _up_to_each_closing(self, run: RunSamples, places: Sequence[Place], feed: Feed) -> None:
+        """Take any run, up to and with each sample that lets a step close: what follows meets the closed step."""
+        ends = self.settings.grid.ends_of(run.samples.ts_ms)
+        done = 0
+        while done < len(ends):
+            part = slice(done, self._until_a_step_closes(run.trusted_ms, done))
+            done = part.stop
+            late = ends[part] <= (_NEVER_MS if self.closed_ms is None else self.closed_ms)
+            if late.any():
+                self._late(np.flatnonzero(late) + part.start, run, places, feed)
+            of_part = run.samples if len(late) == len(ends) else run.samples.cut(part, run.lengths)
+            new = _take(self._open_rows, of_part, run.lengths[part], ends[part], late)
+            accepted, known = int(np.count_nonzero(new)), int(np.count_nonzero(~new & ~late))
+            feed.closed.accepted += accepted
+            feed.closed.duplicates += known
+            newest = int(run.trusted_ms[part][new].max()) if accepted else _NEVER_MS
+            if self._hear(newest):
+                ((closing, _),) = run.places(np.array([done - 1]))
+                self._advance(places[closing], newest - self.settings.lateness_ms, feed)
+
+    def _until_a_step_closes(self, trusted_ms: I64, start: int) -> int:
+        """The index behind the first sample that may close a step; the number of samples where none does."""
+        if self.closed_ms is None:
+            return start + 1
+        closing = trusted_ms[start:] >= self._closing_ms(self.closed_ms)
+        at = int(closing.argmax())
+        return start + at + 1 if closing[at] else len(trusted_ms)
+
+    def _closing_ms(self, closed_ms: int) -> int:
+        """The event time that lets the next step close."""
+        return self.settings.grid.end_of(closed_ms + 1) + self.settings.lateness_ms
+
+    def _hear(self, newest_ms: int) -> bool:
+        """Whether this is the newest event time."""
+        if self._newest_ms is not None and newest_ms <= self._newest_ms:
+            return False
+        self._newest_ms, self._quiet_ms = newest_ms, None
+        return True
+
+    def _late(self, at: I64, run: RunSamples, places: Sequence[Place], feed: Feed) -> None:
+        feed.closed.late += len(at)
+        samples = self.names.samples(self.name, run.samples, at)
+        for (record, item), sample in zip(run.places(at), samples, strict=True):
+            topic = sample_topic(self.name, sample.zone, sample.device)
+            detail = f"ts {sample.ts_ms} belongs to a row that was closed; rows are closed up to {self.closed_ms}"
+            feed.letter(places[record], item, topic, "late", detail, msgspec.json.encode(sample))
+
+    def _advance(self, place: Place, watermark_ms: int, feed: Feed) -> None:
+        target = self.settings.grid.last_end(watermark_ms)
+        if self.closed_ms is not None and target <= self.closed_ms:
+            return
+        for end in self._ends(target):
+            step = self._close(place[1].partition, end)
+            feed.step(place[0], step)
+            self._tell_units(place, step, feed)
+        self.closed_ms = target
+        self.settings.grid.forget(target)
+
+    def _ends(self, target: int) -> list[int]:
+        """The steps to close up to ``target``: those with samples, and empty ones up to ``GAP_MS`` after a sample."""
+        ends: list[int] = []
+        held, previous = self._newest_row_ms, self.closed_ms or 0
+        for end in [*sorted(e for e in self._open_rows if e <= target), None]:
+            stop = min(held + GAP_MS, target if end is None else end - 1)
+            ends += self.settings.grid.between(previous, stop) if held else []
+            if end is not None:
+                ends.append(end)
+                held = previous = end
+        return ends
+
+    def _close(self, partition: int, end_ms: int) -> SiteStep:
+        row = self._open_rows.pop(end_ms, None)
+        if row is not None:
+            self._newest_row_ms = end_ms
+        samples = None if row is None else row.samples()
+        zones, values, ages, devices = self._sensors.close(samples, self.names, end_ms)
+        for zone in self.zones.close(end_ms, {} if samples is None else self.names.by_zone(samples)):
+            self._sensors.forget(zone)
+        made_by = self.settings.version, self.settings.grid.step_ms(end_ms)
+        units = self._sensors.units.faults
+        return SiteStep(partition, self.name, end_ms, zones, values, ages, devices, *made_by, units=units)
+
+    def _tell_units(self, place: Place, step: SiteStep, feed: Feed) -> None:
+        """A letter about each sensor whose unit was found wrong with this step, or right again.
+
+        Their items count down from -1, for those of the record's samples count up.
+        """
+        begun = [(fault, fault.words()) for fault in step.units if fault.since_ms == step.end_ms]
+        ended = self._sensors.units.ended
+        again = [
+            (fault, f"{fault.sensor} is in its unit again ({fault.low:.4g} to {fault.high:.4g})") for fault in ended
+        ]
+        for number, (fault, words) in enumerate(begun + again):
+            looks_like = "" if number >= len(begun) else "share" if fault.is_share else "fahrenheit"
+            said = {"metric": fault.metric, "looks_like": looks_like, "low": fault.low, "high": fault.high}
+            topic = sample_topic(self.name, *fault[:2])
+            feed.letter(place, feed.notice_item(place), topic, "unit", words, msgspec.json.encode(said))
+
+    def _sort_again(self) -> None:
+        """Put the samples of open rows into the rows that they belong to now."""
+        rows: dict[int, OpenRow] = {}
+        for end in sorted(self._open_rows):
+            samples = self._open_rows[end].samples()
+            ends = self.settings.grid.ends_of(samples.ts_ms)
+            _take(rows, samples, self.names.lengths(samples.metric_set), ends, np.zeros(len(ends), bool))
+        self._open_rows = rows
+
+    def state(self) -> dict[str, Any]:
+        """Everything that its later rows depend on, as maps, lists and arrays."""
+        return {
+            "settings": self.settings.state(), "sensors": self._sensors.state(), "names": self.names.state(),
+            "zones": self.zones.state(),
+            "closed_ms": self.closed_ms, "newest_ms": self._newest_ms, "newest_row_ms": self._newest_row_ms,
+            "quiet_ms": self._quiet_ms, "tick_ms": self._tick_ms,
+            "open_rows": [[end, list(row.samples())] for end, row in self._open_rows.items()],
+        }  # fmt: skip
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where :meth:`state` was taken; raises ``KeyError`` where something is missing."""
+        self.closed_ms, self._newest_ms = state["closed_ms"], state["newest_ms"]
+        self._newest_row_ms, self._quiet_ms = state["newest_row_ms"], state["quiet_ms"]
+        self._tick_ms = state["tick_ms"]
+        self.settings.load(state["settings"])
+        self._sensors.load(state["sensors"])
+        self.zones.load(state["zones"])
+        self.names = Names(**state["names"])
+        self._open_rows = {end: OpenRow.of(OpenSamples(*columns)) for end, columns in state["open_rows"]}
+
+
+def _take(rows: dict[int, OpenRow], samples: OpenSamples, lengths: I64, ends: I64, late: Bools) -> Bools:
+    """Put those samples that are neither late nor known into their rows; which those are [n]."""
+    keys = samples.keys()
+    taken = np.zeros(len(ends), bool)
+    for end in dict.fromkeys(ends[~late].tolist()):
+        row = rows.get(end)
+        if row is None:
+            row = rows[end] = OpenRow()
+        mine = ends == end
+        of_row = keys[mine]
+        if (new := row.new(of_row, of_row.tolist())) is not None:
+            mine[mine] = new
+        if mine.all():
+            row.add(samples, keys.tolist())
+        elif mine.any():
+            row.add(samples.chosen(mine, lengths), keys[mine].tolist())
+        taken |= mine
+    return taken

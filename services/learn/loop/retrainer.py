@@ -1,0 +1,416 @@
+"""Steps 11-17 of the way of a reading: runs retrainings, and keeps the loop going.
+
+Three threads. One waits for a trigger, has a challenger trained and judged on held-back rows, and registers it. One
+has it compared with the champion on live rows, promotes it when it may, and takes a champion back that turns out worse
+(:mod:`services.learn.promotion.shadow`). One follows the ``champion`` alias wherever it was moved from, and hands it to
+the slot (:mod:`services.learn.promotion.champion`). So a model reaches the replicas on one way only, and MLflow's
+record is the only state: a retrainer that is started again goes on from it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from services.config import LearnSettings
+from services.errors import ArtefactError, HothouseError, RegistryError, RegistryRefusedError, TrainingError
+from services.learn.loop.lookout import Lookout
+from services.learn.loop.schedule import Cron, Every, Schedule
+from services.learn.loop.triggers import NOTHING_NEW, News, Trigger, Triggers
+from services.learn.promotion.champion import Champion, Slot
+from services.learn.promotion.places import Wait, wait_of
+from services.learn.promotion.proving import Prover, Proving
+from services.learn.promotion.pruning import Pruner
+from services.learn.promotion.registry import Registry
+from services.learn.promotion.shadow import Shadows
+from services.learn.records import Candidate, ModelRow, Order, refused_candidate
+from services.learn.standing import Shown, Standing
+from services.messages import ONLINE_VERSION
+
+__all__ = ["Cluster", "Retrainer"]
+
+POLL_S = 0.2
+WATCH_S = 0.5
+PROVE_S = 1.0
+LOOK_S = 2.0
+"""How often the history is looked at while the schedule waits for it."""
+REGISTER_S, LONGEST_REGISTER_S = 2.0, 60.0
+"""How soon an MLflow that is away is asked again to take or promote what was trained; longer and longer pauses."""
+PRUNE_S = 60.0
+SHOW_S = 2.0
+"""The board keeps nothing over its restart, so it is told again this often."""
+
+_log = logging.getLogger(__name__)
+
+
+class Cluster(Prover, Slot, Shown, Protocol):
+    """What the retrainer needs of the running system; every method may raise, and none may hang."""
+
+    def history_days(self) -> float:
+        """Length of the history on the storage, in days; 0 without any. Reads files: not to be asked all the time."""
+
+    def news(self, since_ms: int) -> News:
+        """What drifted in rows that end after ``since_ms``, and how many days of rows there are since; ``rows``: all
+        that were ever closed.
+        """
+
+    def flush(self) -> dict[str, int]:
+        """Have every shard write its rows to the history; the log offset that each partition's rows reach."""
+
+    def train(self, order: Order, cancelled: threading.Event) -> Candidate:
+        """Train, evaluate and judge a challenger; its artefact is whole and verified when this returns.
+
+        Raises :class:`TrainingError` when there is no usable challenger, or soon after ``cancelled`` is set.
+        """
+
+    def adopt(self, folder: str) -> Candidate:
+        """A copy of an artefact that was made elsewhere, not judged yet.
+
+        Raises :class:`ArtefactError` where it cannot serve.
+        """
+
+
+class Retrainer:
+    """The slow loop. Methods may be called from any thread; failures become events and status, never a dead thread.
+
+    ``wall_ms`` stamps what people see; intervals are measured with ``monotonic_s``.
+    """
+
+    def __init__(
+        self, settings: LearnSettings, registry: Registry, cluster: Cluster,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._settings = settings
+        self._registry = registry
+        self._cluster = cluster
+        self._wall_ms = wall_ms
+        self._monotonic_s = monotonic_s
+        self._standing = Standing(cluster, registry.list, wall_ms, self._next_training)
+        self._champion = Champion(registry, cluster, self._standing)
+        self._proving = Proving(settings, registry, cluster, monotonic_s)
+        self._shadows = Shadows(registry, self._proving, self._champion, self._standing, settings.shadows)
+        self._stopping = threading.Event()
+        self._shown_s = float("-inf")
+        self._looked_s = float("-inf")
+        self._pruner = Pruner(registry, settings.keep_models, cluster.serving, wall_ms)
+        self._pruned_s = monotonic_s()
+        self._triggers = Triggers(
+            self._schedule(), settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows,
+            settings.rest, settings.retrain_days,
+        )  # fmt: skip
+        self._lookout = Lookout(cluster.news)
+        self._drift = ""  # the newest that was told
+        work: dict[str, tuple[float, Callable[[], None]]] = {
+            "schedule": (POLL_S, self.retrain_if_due),
+            "watch": (WATCH_S, self._follow),
+            "prove": (PROVE_S, self._shadows.prove),
+        }
+        self._threads = [
+            threading.Thread(target=self._every, args=(seconds, turn, name), name=name, daemon=True)
+            for name, (seconds, turn) in work.items()
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """End a running training and the threads; idempotent."""
+        self._stopping.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout_s)
+
+    def trigger(self, reason: str) -> dict[str, Any]:
+        """Ask for a retraining now; raises :class:`TrainingError` when one runs or is asked for already."""
+        refusal = self._triggers.ask(reason)
+        if refusal is not None:
+            raise TrainingError(refusal)
+        return {"accepted": True, "reason": reason}
+
+    def promote(self, version: str) -> dict[str, Any]:
+        """Make a version champion and tell the slot.
+
+        Raises :class:`PromotionRefusedError` or :class:`RegistryError`.
+        """
+        return {"version": version, "before": self._champion.promote(version, "promoted by an operator")}
+
+    def rollback(self) -> dict[str, Any]:
+        """Go back to the previous champion; raises as :meth:`promote` does."""
+        version, before = self._champion.rollback()
+        return {"version": version, "before": before}
+
+    def submit(self, folder: str) -> dict[str, Any]:
+        """Register an artefact that was made elsewhere; live rows judge it, whatever it says of itself.
+
+        Raises :class:`ArtefactError` where it cannot serve; the registry names the reason then, too.
+        """
+        now_ms = self._wall_ms()
+        try:
+            candidate = self._cluster.adopt(folder)
+        except ArtefactError as error:
+            refused = refused_candidate(f"{folder} cannot serve: {error.message}")
+            version = self._registry.register(refused, now_ms)
+            self._standing.tell("refused", version=version, reason=refused["reason"])
+            raise
+        champion = self._registry.champion()
+        newest_ms = int(candidate["trained_on"]["to_ms"])
+        shadow = self._proving.begin(champion, newest_ms, newest_ms)
+        version = self._shadows.register(candidate, now_ms, champion, shadow)
+        return {"accepted": True, "version": version, "against": champion}
+
+    def models(self) -> list[ModelRow]:
+        """All models, newest first; raises :class:`RegistryError`."""
+        return self._registry.list()
+
+    def status(self) -> dict[str, Any]:
+        """What runs, what ran, what comes, and how often; JSON-able."""
+        return self._standing.status()
+
+    def watch(self) -> None:
+        """Follow the ``champion`` alias once."""
+        self._champion.follow()
+
+    def prove(self) -> None:
+        """Have what stands in the registry compared on live rows once, and do what comes of it."""
+        self._shadows.prove()
+
+    def retrain_if_due(self) -> None:
+        """Run one retraining to its end, if a trigger asks for one; else see to files that are no longer needed."""
+        now_s = self._monotonic_s()
+        trigger = self._triggers.due(now_s, history_days=0)  # an operator's wish waits for nothing
+        trigger = trigger or self._scheduled(now_s)
+        if trigger is not None:
+            self._retrain(trigger)
+        elif now_s >= self._pruned_s + PRUNE_S:
+            self._pruned_s = now_s
+            self._prune()
+
+    def _prune(self) -> None:
+        """A failure is told and tried again; it must not stop the schedule."""
+        try:
+            removed = self._pruner.turn()
+        except Exception as error:
+            message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+            self._standing.errors["pruning"] = f"files of old models could not be removed: {message}"
+            _log.warning("files of old models could not be removed", exc_info=True)
+            return
+        self._standing.errors.pop("pruning", None)
+        for version in removed:
+            _log.info("the files of %s were pruned", version)
+
+    def _schedule(self) -> Schedule | None:
+        settings, now_s = self._settings, self._monotonic_s()
+        if settings.retrain_cron:
+            return Cron(settings.retrain_cron, settings.retrain_timezone, lambda: self._wall_ms() / 1000)
+        return Every(settings.retrain_every_s, now_s) if settings.retrain_every_s else None
+
+    def _next_training(self) -> tuple[float | None, str]:
+        """When the next training can begin by itself, in seconds from now, and why then; ``None``: nobody knows."""
+        if self._triggers.running:
+            return None, "one is under way"
+        now_s = self._monotonic_s()
+        due_s = self._triggers.next_due_s(now_s)
+        from_now_s = None if due_s is None else due_s - now_s
+        words = self._triggers.next_words
+        wait = self._wait(self._standing.models)
+        newest_ms = self._proving.newest_ms
+        if wait is None or wait.is_over(newest_ms, urgent=False):
+            timed = from_now_s is not None and self._triggers.has_model  # a first one waits for rows, not for a time
+            return from_now_s, f"{_span(from_now_s or 0)}: {words}" if timed else words
+        if from_now_s is None or not newest_ms:
+            return None, f"{words}; and none begins before: {wait.why}"
+        from_now_s = max(from_now_s, (wait.until_ms - newest_ms) / 1000)  # where rows come as fast as time goes by
+        return from_now_s, f"{_span(from_now_s)}: {wait.why}; {words}"
+
+    def _wait(self, models: list[ModelRow]) -> Wait | None:
+        return wait_of(models, self._settings.shadows)
+
+    def _may_begin(self, trigger: Trigger, models: list[ModelRow]) -> bool:
+        wait = self._wait(models)
+        return wait is None or wait.is_over(self._proving.newest_ms, urgent=trigger.kind == "drift")
+
+    def _scheduled(self, now_s: float) -> Trigger | None:
+        """What starts by itself now; shards, history and registry are looked at only when they decide, not often."""
+        if self._triggers.running or now_s < self._looked_s + LOOK_S:
+            return None
+        self._looked_s = now_s
+        models = self._standing.models
+        self._see_models(models, now_s)
+        news = self._news(now_s)
+        trigger = self._triggers.due(now_s, float("inf"), news)
+        if trigger is None or not self._may_begin(trigger, models):
+            return None
+        days = self._cluster.history_days()
+        trigger = self._triggers.due(now_s, days, news)
+        if trigger is not None and not self._triggers.has_model:
+            self._see_models(self._registry.list(), now_s)
+            trigger = self._triggers.due(now_s, days, news)
+        self._standing.errors.pop("schedule", None)
+        if trigger is not None and not self._may_begin(trigger, self._registry.list()):
+            return None  # another was registered since the models were last shown
+        return trigger
+
+    def _see_models(self, models: list[ModelRow], now_s: float) -> None:
+        """The first models that are seen are those of processes before this one."""
+        if models and not self._triggers.has_model:
+            self._triggers.has_model = True
+            self._triggers.goes_on(now_s, now_s - (self._wall_ms() - models[0]["created_ms"]) / 1000)
+
+    def _news(self, now_s: float) -> News:
+        """What the newest model does not know of; nothing while there is no model, while nobody wants to know, or
+        while a shard is away: the schedule goes on.
+        """
+        wanted = self._settings.retrain_rows or self._settings.retrain_days
+        if self._settings.retrain_on_drift == "never" and not wanted:
+            return NOTHING_NEW
+        if not self._triggers.has_model:
+            return NOTHING_NEW
+        try:
+            news = self._lookout.look(now_s, self._known_to_ms())
+        except TrainingError as error:
+            self._standing.errors["news"] = error.message
+            return NOTHING_NEW
+        self._standing.errors.pop("news", None)
+        if news.drift and news.drift != self._drift:
+            self._standing.tell("drift", message=news.drift)
+            self._drift = news.drift
+        return news
+
+    def _known_to_ms(self) -> int:
+        """The newest row, of any site, that any training here knew, its held-back rows too."""
+        return max((int(row["trained_on"].get("known_to_ms") or 0) for row in self._standing.models), default=0)
+
+    def _retrain(self, trigger: Trigger) -> None:
+        standing, started_ms = self._standing, self._wall_ms()
+        run: dict[str, Any] = {"kind": trigger.kind, "reason": trigger.reason, "started_ms": started_ms}
+        self._triggers.started(self._monotonic_s(), trigger.kind)
+        self._champion.expect_network()
+        standing.running = run
+        standing.show()
+        try:
+            candidate, champion = self._train(trigger, started_ms)
+            self._triggers.trained(self._monotonic_s())
+            run["trained_ms"] = self._wall_ms()
+            version = self._outlast(lambda: self._register(candidate, started_ms, champion))
+            self._triggers.has_model = True
+            run |= {"version": version, "verdict": candidate["reason"], **candidate["trained_on"]}
+            self._decide(version, candidate, champion, run)
+            for name in ("training", "schedule"):  # what the schedule could not read has been read
+                standing.errors.pop(name, None)
+        except Exception as error:  # whatever went wrong, the champion stays and the next slot tries again
+            if not self._stopping.is_set():
+                self._fail(run, error)
+        finally:
+            standing.running = None
+            self._triggers.ended(self._monotonic_s())  # first: who sees that it ended may ask for the next one
+            standing.last_run = run | {"ended_ms": self._wall_ms()}
+            standing.show()
+
+    def _train(self, trigger: Trigger, started_ms: int) -> tuple[Candidate, str]:
+        """A challenger, and the champion that it was measured against."""
+        offsets = self._cluster.flush()
+        champion = self._registry.champion()
+        # The first network has no rival in service: what was held back is enough, and the watch can take it back.
+        shadow = bool(self._settings.shadow_hours) and champion != ONLINE_VERSION and not self._settings.force_promote
+        order = Order(
+            champion=champion, champion_folder=self._champion.folder(champion), log_offsets=offsets,
+            started_ms=started_ms, level=self._proving.level(self._registry.list(), champion), shadow=shadow,
+            all_rows=shadow and trigger.kind == "drift",
+        )  # fmt: skip
+        self._lookout.training_began()  # not before: what drifted is still new where shards or MLflow were away
+        candidate = self._cluster.train(order, self._stopping)
+        candidate["params"] |= {"trigger": trigger.kind, "trigger_reason": trigger.reason}
+        candidate["forced"] = self._settings.force_promote and not candidate["passed"]
+        return candidate, champion
+
+    def _register(self, candidate: Candidate, started_ms: int, champion: str) -> str:
+        shadow = self._shadows.of(candidate, champion)
+        return self._shadows.register(candidate, started_ms, champion, shadow)
+
+    def _outlast(self, work: Callable[[], str]) -> str:
+        """Do something with what was trained; it is tried for as long as a training may take while MLflow is away.
+
+        Raises :class:`RegistryError` when that is over, or all ends, and at once where MLflow refuses.
+        """
+        began_s, pause_s = self._monotonic_s(), REGISTER_S
+        while True:
+            try:
+                return work()
+            except RegistryRefusedError:
+                raise
+            except RegistryError as error:
+                self._standing.errors["training"] = f"a trained challenger waits for MLflow: {error.message}"
+                if self._monotonic_s() - began_s > self._settings.timeout_s or self._stopping.wait(pause_s):
+                    raise
+                pause_s = min(2 * pause_s, LONGEST_REGISTER_S)
+
+    def _decide(self, version: str, candidate: Candidate, judged_against: str, run: dict[str, Any]) -> None:
+        standing, counts = self._standing, self._standing.counts
+        counts.retrains += 1
+        seconds = round((run["trained_ms"] - run["started_ms"]) / 1000, 1)
+        told = {
+            "version": version,
+            "trigger": run["reason"],
+            "trigger_kind": run["kind"],
+            "reason": candidate["reason"],
+            "seconds": seconds,
+        }
+        standing.tell("retrain", **told, rows=candidate["trained_on"].get("rows"))
+        if candidate["shadow"]:
+            run["result"] = "in shadow"
+            return
+        refusal = candidate["reason"]
+        if candidate["passed"] or candidate["forced"]:
+            why = ("forced, although: " if candidate["forced"] else "") + candidate["reason"]
+            refusal = self._outlast(lambda: self._champion.succeed(version, judged_against, why))
+        if refusal:
+            run |= {"result": "refused", "verdict": refusal}
+            counts.refused += 1
+            standing.tell("refused", **told | {"reason": refusal})
+        else:
+            run["result"] = "forced" if candidate["forced"] else "promoted"
+            counts.forced += candidate["forced"]
+
+    def _fail(self, run: dict[str, Any], error: Exception) -> None:
+        message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+        if not isinstance(error, HothouseError):
+            _log.exception("a retraining failed")
+        run |= {"result": "failed", "error": message}
+        self._standing.counts.failed += 1
+        self._standing.errors["training"] = message
+        self._standing.tell("error", message=message, trigger=run["reason"])
+
+    def _follow(self) -> None:
+        self._champion.follow()
+        if self._monotonic_s() - self._shown_s >= SHOW_S:
+            self._shown_s = self._monotonic_s()
+            self._standing.show()
+            if self._standing.models:  # an operator may promote any of them at any time
+                self._champion.expect_network()
+
+    def _every(self, seconds: float, work: Callable[[], None], name: str) -> None:
+        while not self._stopping.wait(seconds):
+            try:
+                work()
+            except Exception as error:  # a thread that died would stop the learning without a word
+                message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
+                if message != self._standing.errors.get(name):  # it comes again with every turn
+                    _log.warning("the retrainer's loop: %s", message, exc_info=True)
+                self._standing.errors[name] = message
+            else:
+                if name != "schedule":  # its errors stay until the schedule could look again
+                    self._standing.errors.pop(name, None)
+
+
+def _span(seconds: float) -> str:
+    if seconds <= 0:
+        return "now"
+    return (
+        f"in {seconds / 3600:.1f} h" if seconds >= 3600 else f"in {seconds / 60:.0f} min" if seconds >= 60 else "soon"
+    )

@@ -1,0 +1,159 @@
+"""Step 11 of the way of a reading: when to retrain. Pure: every method gets the clock as an argument.
+
+Operators ask from threads of their own; all else is for one thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from services.learn.loop.schedule import Schedule
+
+__all__ = ["NOTHING_NEW", "News", "Trigger", "Triggers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Why a retraining starts: ``kind`` is ``first``, ``drift``, ``volume``, ``schedule`` or ``operator``."""
+
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What happened since the newest model: the words of a drift, empty without one, how many rows were closed, and how
+    many days of the stream they are.
+    """
+
+    drift: str = ""
+    rows: int = 0
+    days: float = 0.0
+
+
+NOTHING_NEW = News()
+
+
+class Triggers:
+    """Decides when a retraining starts; at most one is under way, and an operator's wish goes first.
+
+    Without a ``schedule`` nothing is due but what happens. With one the first model does not wait for a slot: it is due
+    as soon as there is history enough; the owner sets ``has_model`` once there is one, and :meth:`goes_on` keeps to the
+    slots of before a restart. ``rows`` new rows are due for themselves (0: never), and so is a drift; ``days`` of new
+    rows are a schedule by the stream's own time.
+
+    After each end no retraining starts by itself for ``cool_down_s``, and neither drift nor volume starts one for
+    ``rest`` times as long as it took: where many sites drift in turn, most of the time nothing is trained. An
+    operator's may. All times are seconds of one monotonic clock.
+
+    >>> from services.learn.loop.schedule import Every
+    >>> triggers = Triggers(Every(60, now_s=0), cool_down_s=5, min_days=2, now_s=0)
+    >>> triggers.has_model = True
+    >>> triggers.due(59, history_days=10), triggers.due(60, history_days=10).kind
+    (None, 'schedule')
+    >>> triggers.due(59, history_days=10, news=News(drift="rh_pct errors are twice as large")).kind
+    'drift'
+    """
+
+    def __init__(
+        self, schedule: Schedule | None, cool_down_s: float, min_days: float, now_s: float, rows: int = 0,
+        rest: float = 10.0, days: float = 0.0,
+    ) -> None:  # fmt: skip
+        self._schedule = schedule
+        self._rows, self._days = rows, days
+        self._cool_down_s, self._rest = cool_down_s, rest
+        self._min_days = min_days
+        self.has_model = False
+        self._quiet_until_s = self._scheduled_from_s = now_s
+        self._started_s = self._rested_s = now_s
+        self._trained_s: float | None = None
+        self._asking = threading.Lock()
+        self._asked: str | None = None
+        self._running = False
+
+    @property
+    def running(self) -> bool:
+        """Whether a retraining is under way."""
+        return self._running
+
+    def ask(self, reason: str) -> str | None:
+        """An operator's wish; ``None`` when it is taken, else the reason why not."""
+        with self._asking:
+            if self._running:
+                return "a retraining is already running"
+            if self._asked is not None:
+                return "a retraining is already asked for"
+            self._asked = reason
+        return None
+
+    def goes_on(self, now_s: float, newest_s: float) -> None:
+        """The newest model came then, to a process before this one: the next slot is the first one after it, but not
+        within a cool-down: a training that takes the machine down must not be the first thing that it does again.
+        """
+        if self._schedule is not None:
+            self._schedule.goes_on(now_s, newest_s)
+            self._scheduled_from_s = now_s + self._cool_down_s
+
+    def due(self, now_s: float, history_days: float, news: News = NOTHING_NEW) -> Trigger | None:
+        """What would start a retraining now; calling it changes nothing."""
+        if self._running:
+            return None
+        if self._asked is not None:
+            return Trigger("operator", self._asked)
+        if history_days < self._min_days or now_s < self._quiet_until_s:
+            return None
+        if not self.has_model:
+            first = Trigger("first", f"{history_days:.1f} days of history, no model yet")
+            return first if self._schedule is not None or self._days else None
+        rested = now_s >= self._rested_s
+        if news.drift and rested:
+            return Trigger("drift", news.drift)
+        if self._rows and news.rows >= self._rows and rested:
+            return Trigger("volume", f"{news.rows:,} new rows")
+        if self._days and news.days >= self._days:
+            return Trigger("schedule", f"{news.days:.1f} days of new rows")
+        if self._schedule is not None and now_s >= max(self._schedule.slot_s(now_s), self._scheduled_from_s):
+            return Trigger("schedule", self._schedule.words)
+        return None
+
+    def next_due_s(self, now_s: float) -> float | None:
+        """When the schedule strikes next, ``None`` when it never does."""
+        if self._schedule is None:
+            return None
+        slot_s = max(self._schedule.slot_s(now_s), self._scheduled_from_s) if self.has_model else now_s
+        return max(now_s, self._quiet_until_s, slot_s)
+
+    @property
+    def next_words(self) -> str:
+        """What the next one waits for, besides challengers in shadow."""
+        first = f"once there are {self._min_days:.3g} days of history"
+        if self._schedule is None:
+            if not self._days:
+                return "by no schedule"
+            return f"with {self._days:g} days of new rows" if self.has_model else first
+        return self._schedule.words if self.has_model else first
+
+    def started(self, now_s: float, kind: str) -> None:
+        """A retraining starts, for a trigger of this kind; moves the schedule to its next slot after ``now_s``.
+
+        A wish that came since the trigger was looked for starts the next one.
+        """
+        with self._asking:
+            self._running = True
+            if kind == "operator":
+                self._asked = None
+        self._started_s, self._trained_s = now_s, None
+        if self._schedule is not None:
+            self._schedule.use(now_s)
+
+    def trained(self, now_s: float) -> None:
+        """A retraining has its challenger; what it waits for now is no work to rest from."""
+        self._trained_s = now_s
+
+    def ended(self, now_s: float) -> None:
+        """A retraining ended, well or not."""
+        self._running = False
+        self._quiet_until_s = now_s + self._cool_down_s
+        worked_until_s = now_s if self._trained_s is None else self._trained_s
+        self._rested_s = now_s + self._rest * (worked_until_s - self._started_s)

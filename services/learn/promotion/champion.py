@@ -1,0 +1,193 @@
+"""Step 16 of the way of a reading: the ``champion`` alias, who moves it and who follows it.
+
+The alias in the registry says what should serve. It is moved here, or in MLflow's page; in both cases it is followed
+here, and here only, to the slot and so to the replicas.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+from typing import Protocol
+
+from services.errors import ArtefactError, PromotionRefusedError, RegistryError
+from services.learn.promotion.registry import Registry
+from services.learn.records import Shadow
+from services.learn.standing import Standing
+from services.messages import ONLINE_VERSION
+
+__all__ = ["Champion", "Slot"]
+
+
+_log = logging.getLogger(__name__)
+
+
+class Slot(Protocol):
+    """What tells the replicas what to serve; both methods may raise, and none may hang."""
+
+    def serving(self) -> str:
+        """The version that the slot names now."""
+
+    def serve(self, version: str, folder: str) -> None:
+        """Have the replicas load and serve a version."""
+
+    def expect_network(self) -> None:
+        """Have the replicas prepare for a network."""
+
+
+class Champion:
+    """Moves and follows the alias; one thread at a time does either, so that nothing moves between check and move."""
+
+    def __init__(self, registry: Registry, slot: Slot, standing: Standing) -> None:
+        self._registry, self._slot, self._standing = registry, slot, standing
+        self._lock = threading.RLock()
+        self._told: str | None = None  # what the slot was last told; None: not known yet
+        self._broken: str | None = None  # champion whose files cannot serve: reported once
+        self._expected = False
+        self._why: dict[str, str] = {}  # version -> why it was made champion here
+
+    def promote(self, version: str, why: str) -> str:
+        """Make a version champion and tell the slot; the version before.
+
+        Raises :class:`PromotionRefusedError` or :class:`RegistryError`.
+        """
+        with self._lock:
+            before = self._registry.champion()
+            if version not in (before, ONLINE_VERSION):
+                self._registry.watch(version, _due(before))  # first: a promotion that nobody watches must not be
+            self._why[version] = why  # first: where MLflow goes away in the middle, the move is followed later
+            try:
+                self._registry.promote(version)
+            except PromotionRefusedError:
+                del self._why[version]
+                raise
+            self.follow()
+        return before
+
+    def succeed(self, version: str, judged_against: str, why: str) -> str:
+        """:meth:`promote` a challenger, or say why not: a verdict says nothing of a champion that it did not know.
+
+        Raises what :meth:`promote` raises.
+        """
+        with self._lock:
+            now = self._registry.champion()
+            if now == version:
+                return ""
+            if now != judged_against:  # an operator's word stands against a verdict that did not know it
+                return f"the champion changed meanwhile, from {judged_against} to {now}"
+            self.promote(version, why)
+        return ""
+
+    def expect_network(self) -> None:
+        """Have the replicas prepare for a first network; once, and it is no matter if that fails."""
+        if not self._expected:
+            with suppress(Exception):
+                self._slot.expect_network()
+                self._expected = True
+
+    def rollback(self) -> tuple[str, str]:
+        """Go back to the previous champion: the version now, and the one before.
+
+        Raises as :meth:`promote` does.
+        """
+        with self._lock:
+            before = self._registry.champion()
+            version = self._registry.rollback()
+            self._why[version] = f"rolled back from {before} by an operator"
+            self._registry.watch(version, None)  # whoever goes back does not want to be sent forward again
+            self.follow()
+        return version, before
+
+    def send_back(self, version: str, to: str, reason: str) -> None:
+        """Withdraw a champion in favour of ``to``, unless it is champion no longer; may be called again.
+
+        The online learners alone serve where ``to`` cannot.
+        """
+        with self._lock:
+            if self._registry.champion() != version:
+                self._registry.watch(version, None)
+                return
+            self._registry.withdraw(version, reason)  # first: should MLflow go away now, it is found worse again
+            try:
+                self._registry.promote(to)
+            except PromotionRefusedError as error:
+                _log.warning("%s cannot serve again: %s", to, error.message)
+                to = ONLINE_VERSION
+                self._registry.promote(to)
+            self._why[to] = f"back from {version}. {reason}"
+            self._standing.counts.rollbacks += 1
+            self._standing.tell("rollback", version=to, before=version, reason=reason)
+            self.follow()
+            self._registry.watch(version, None)
+            if to != ONLINE_VERSION:
+                self._registry.watch(to, None)  # what has just proved better needs no proof
+
+    def follow(self) -> None:
+        """Follow the alias once. MLflow that is away, or a torn artefact, leaves what serves in place."""
+        with self._lock:
+            try:
+                version = self._registry.champion()
+                if version != self._told:
+                    self._swap(version)
+                else:
+                    self._broken = None
+                    self._standing.errors.pop("champion", None)
+            except RegistryError as error:
+                self._report_registry(error.words)
+            else:
+                self._report_registry("")
+
+    def folder(self, version: str) -> str:
+        """Where a version's files are; empty without a network, or when they cannot be had."""
+        if version == ONLINE_VERSION:
+            return ""
+        try:
+            return str(self._registry.folder(version))
+        except ArtefactError as error:
+            self._standing.tell("error", version=version, message=f"{version} can be no rival: {error.message}")
+            return ""
+
+    def _swap(self, version: str) -> None:
+        standing = self._standing
+        try:
+            if self._told is None:
+                self._told = standing.serving = self._slot.serving()  # a start is no swap
+                if version == self._told:
+                    return
+            # A move in MLflow's page leaves `previous` as it was, and so does a promotion that MLflow cut short.
+            with suppress(PromotionRefusedError):  # what served is no longer in the registry
+                self._registry.keep_previous(self._told)
+            folder = "" if version == ONLINE_VERSION else str(self._registry.servable(version))
+            if folder and version not in self._why:  # somebody moved the alias in MLflow
+                self._registry.watch(version, _due(self._told))
+            self._slot.serve(version, folder)
+        except ArtefactError as error:
+            if version != self._broken:
+                message = f"{version} cannot serve, {self._told} stays: {error.message}"
+                self._broken, standing.errors["champion"] = version, message
+                standing.tell("error", version=version, message=message)
+            return
+        except RegistryError:
+            raise
+        except Exception as error:  # a slot that restarts is told at the next look
+            standing.errors["champion"] = f"the slot was not told of {version}: {error}"
+            return
+        before, self._told, self._broken = self._told, version, None
+        standing.errors.pop("champion", None)
+        standing.serving = version
+        standing.counts.swaps += 1
+        reason = self._why.pop(version, "champion alias moved in MLflow")
+        standing.tell("swap", version=version, before=before, reason=reason)
+
+    def _report_registry(self, problem: str) -> None:
+        standing = self._standing
+        if bool(problem) != bool(standing.registry_error):
+            message = f"{problem}; {self._told or 'the last champion'} stays" if problem else "MLflow answers again"
+            standing.tell("error" if problem else "registry", message=message)
+        standing.registry_error = problem
+
+
+def _due(against: str) -> Shadow:
+    """A watch that begins with the next row."""
+    return Shadow(against=against, from_ms=-1, until_ms=-1)

@@ -1,0 +1,117 @@
+"""Steps 14 and 17 of the way of a reading: two models on the same live rows, in a process beside everything else.
+
+What a model forecasts is a function of rows, and of a climatology that rows have warmed up; for one that takes
+examples, of regressors that rows have warmed up. So a challenger in shadow need not stand in the way of requests, nor
+in a shard: here it forecasts every row that the history has got since, and so does the champion. What the online
+learners would make of either is not compared. A challenger that is slow, or breaks the process that it runs in,
+disturbs nobody.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from models.spec import ForecastSpec, Place
+from services.errors import ArtefactError
+from services.learn.training import dataset
+from services.messages import F32
+
+if TYPE_CHECKING:
+    from models import artefact
+
+__all__ = ["Comparison", "Measurer"]
+
+KEPT_MODELS = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """Two models, and the rows to compare them on: those with ``from_ms < end_ms <= to_ms`` are forecast.
+
+    Rows from ``after_ms`` on warm the climatology up. A folder is that of an artefact, empty for the climatology.
+    ``worse``: the question is whether ``mine`` is worse (``models.evaluation.gate.judge_worse``), not whether it is
+    better.
+    """
+
+    spec: ForecastSpec
+    places: Mapping[str, Place]  # site -> place
+    files: tuple[str, ...]
+    after_ms: int
+    from_ms: int
+    to_ms: int
+    mine: str
+    theirs: str
+    theirs_name: str
+    level: float
+    margin: float = 0.0
+    worse: bool = False
+
+
+class Measurer:
+    """Keeps the models that it has loaded; torch is imported with the first."""
+
+    def __init__(self) -> None:
+        os.nice(10)  # it gives way to forecasts and requests
+        self._models: dict[str, artefact.Artefact] = {}
+
+    def compare(self, asked: Comparison) -> dict[str, Any]:
+        """A verdict as ``{promote, reason, evidence}``.
+
+        The climatology stands in for ``theirs`` where that cannot be loaded, and the name says so. Raises
+        :class:`ArtefactError` where ``mine`` cannot.
+        """
+        from models.evaluation.gate import judge, judge_worse
+        from models.families import takes_of
+        from models.network.training import evaluate
+        from services.learn.training.examples import EVALUATED_ORIGINS, cases_of, origins_after, spread
+
+        first = self._load(asked.mine, asked.spec)
+        takes, name = takes_of(first.kind), asked.theirs_name
+        mine: Callable[[Any], F32] = first.model.answer
+        theirs: Callable[[Any], F32] = _climatology
+        if asked.theirs:
+            try:
+                second = self._load(asked.theirs, asked.spec)
+                if takes_of(second.kind) != takes:
+                    raise ArtefactError(f"it takes {takes_of(second.kind)}")
+                theirs = second.model.answer
+            except ArtefactError:  # of another schema, since settings changed, or damaged: it can be no rival
+                name = f"the climatology ({asked.theirs_name} cannot be loaded)"
+        whole = dataset.describe(asked.files, asked.after_ms, asked.to_ms)
+        cases = cases_of(whole, asked.files, asked.spec, asked.places, takes)
+        origins = spread(origins_after(asked.from_ms + 1, cases), EVALUATED_ORIGINS)
+        ours, rivals = (evaluate(predict, cases, origins) for predict in (mine, theirs))
+        verdict = (
+            judge_worse(ours, rivals, name, asked.level)
+            if asked.worse
+            else judge(ours, rivals, name, asked.level, asked.margin)
+        )
+        return {"promote": verdict.promote, "reason": verdict.reason, "evidence": verdict.evidence}
+
+    def examine(self, folder: str, spec: ForecastSpec) -> dict[str, Any]:
+        """The manifest of an artefact that can serve; raises :class:`ArtefactError` where it cannot, and why."""
+        return dict(self._load(folder, spec).manifest)
+
+    def _load(self, folder: str, spec: ForecastSpec) -> artefact.Artefact:
+        from models import artefact
+
+        if folder not in self._models:
+            try:
+                model = artefact.load(Path(folder), spec.hash)
+                model.verify_golden()
+            except (artefact.ArtefactError, OSError, ValueError, RuntimeError, IndexError, TypeError) as error:
+                raise ArtefactError(str(error)) from error
+            if len(self._models) >= KEPT_MODELS:
+                self._models.clear()
+            self._models[folder] = model
+        return self._models[folder]
+
+
+def _climatology(inputs: Any) -> F32:
+    return np.asarray(inputs.baseline)

@@ -1,0 +1,38 @@
+"""Steps 12-14 of the way of a reading: what one retraining is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from models.spec import ForecastSpec, Place
+from services.config import LearnSettings
+
+__all__ = ["TRAININGS", "Job"]
+
+TRAININGS = "train"
+"""Folder of the storage that holds what trainings keep on their way."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """Everything that a retraining needs to know; its rows are those with ``after_ms < end_ms <= to_ms``."""
+
+    name: str
+    storage: str
+    spec: ForecastSpec
+    learn: LearnSettings
+    places: Mapping[str, Place]  # site -> place
+    files: tuple[str, ...]
+    after_ms: int
+    to_ms: int
+    log_offsets: Mapping[str, int]
+    champion: str  # ONLINE_VERSION, or "v3" and so on
+    champion_folder: str  # empty without a network
+    use_gpu: bool
+    workers: int  # of Ray Train; 0: in the process of the job
+    level: float = 0.1  # the chance of a mistake that the gate may take
+    margin: float = 0.0  # by which it must be better, as a share of its rivals' errors
+    shadow: bool = False  # it is judged on live rows afterwards
+    all_rows: bool = False  # none is held back: only with ``shadow``
+    kind: str = "network"  # of the model to train

@@ -1,0 +1,244 @@
+"""Step 13 of the way of a reading: ``models.network.training`` on Ray Train workers.
+
+Each worker streams the training rows once, keeps its own zones, and runs the same plain-PyTorch loop; several are
+joined by DistributedDataParallel. With ``workers = 0`` the loop runs in the calling process, which saves the start of
+a worker group where one machine is all there is. Either way every epoch's end is kept on the storage.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import ray.data
+import ray.train
+import ray.train.torch
+import torch
+from torch import nn
+
+from models.features.windows import WindowSet
+from models.network.progress import PROGRESS_FILE, Progress, ProgressError
+from models.network.sharding import shard
+from models.network.training import FitResult, TrainingConfig, fit
+from models.spec import ForecastSpec, Place
+from services.errors import TrainingError
+from services.learn.training.dataset import collect
+from services.learn.training.reservations import note_reservation
+
+__all__ = ["EpochClock", "TrainPlan", "train"]
+
+KEPT_RUNS = 3
+"""Folders of trainings that stay on the storage, for whoever looks into a run."""
+WORKER_CPUS = 0.5
+RESTARTS = 2
+"""How often workers that were lost are started again, with their node or without it."""
+
+_log = logging.getLogger(__name__)
+
+State = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainPlan:
+    """A training besides its rows; ``shares[rank]`` are the zones (``site/zone``) of a worker.
+
+    A training of the same ``name`` in the same ``folder`` is the same one: it goes on where it stopped. With
+    ``min_workers`` it does with so few where there is no room for all, and takes more when there is.
+    """
+
+    name: str
+    folder: str
+    spec: ForecastSpec
+    config: TrainingConfig
+    places: Mapping[str, Place]  # zone -> place
+    cut_ms: int
+    shares: Sequence[frozenset[str]]
+    workers: int
+    use_gpu: bool
+    initial_state: State | None = None
+    min_workers: int = 0  # 0: none less than planned
+    sharded: bool = False  # each worker holds a piece of the network (FSDP2), not all of it (DDP)
+
+
+def train(rows: ray.data.Dataset, plan: TrainPlan) -> FitResult:
+    """Train on ``rows`` (nothing after ``plan.cut_ms``); equal plans and rows give equal weights on equal machines.
+
+    Workers that die are started again, on other nodes if need be, and go on from the newest epoch that was kept. So
+    does a training whose own process died, when it is asked for once more. Raises :class:`TrainingError`.
+    """
+    _forget_old_runs(Path(plan.folder), plan.name)
+    trainer = ray.train.torch.TorchTrainer(
+        _loop,
+        train_loop_config={"plan": plan},
+        datasets={"rows": rows},
+        dataset_config=ray.train.DataConfig(datasets_to_split=[]),  # zones are whole: each worker picks its own
+        scaling_config=ray.train.ScalingConfig(
+            num_workers=_worker_range(plan),
+            use_gpu=plan.use_gpu,
+            resources_per_worker={"CPU": WORKER_CPUS} | ({"GPU": 1} if plan.use_gpu else {}),
+        ),
+        run_config=ray.train.RunConfig(
+            name=plan.name,
+            storage_path=plan.folder,
+            failure_config=ray.train.FailureConfig(max_failures=RESTARTS),
+            checkpoint_config=ray.train.CheckpointConfig(num_to_keep=1),
+        ),
+    )
+    try:
+        with _quiet():
+            result = trainer.fit()
+    except (ray.train.TrainingFailedError, ValueError, RuntimeError) as error:
+        raise TrainingError(f"the training failed: {_first_cause(error)}") from error
+    finished: FitResult = result.return_value
+    if not all(np.isfinite(array).all() for array in finished.state.values()):
+        raise TrainingError("the training diverged: its weights are not finite")
+    return finished
+
+
+def _loop(config: dict[str, Any]) -> FitResult:
+    """What one worker does; the result of rank 0 counts."""
+    plan: TrainPlan = config["plan"]
+    if plan.workers and not plan.use_gpu:
+        os.nice(10)  # a worker gives way to forecasts and requests; without workers that is the caller's matter
+    context = ray.train.get_context()
+    rank, world = context.get_world_rank(), context.get_world_size()
+    if plan.workers and not rank:
+        note_reservation(_run_folder(plan))
+    stream = ray.train.get_dataset_shard("rows").iter_batches(batch_format="pyarrow", batch_size=8192)
+    # A group that could not be as large as planned deals the shares of those that are not there among the others.
+    rows = collect(stream, plan.spec.channels, frozenset().union(*plan.shares[rank::world]))
+    names = np.array(rows.zones)[rows.zone_ids]
+    windows = WindowSet.from_columns(names, rows.end_ms, rows.values, plan.places, plan.spec)
+    origins = windows.origins(plan.spec.steps_per_day)
+    settings = replace(plan.config, max_windows=-(-plan.config.max_windows // world))
+    clock = EpochClock()
+
+    def keep(progress: Progress) -> None:
+        _keep(progress, plan, rank)
+        clock.tick()
+
+    result = fit(
+        windows, origins, settings,
+        cut_ms=plan.cut_ms, initial_state=plan.initial_state, progress=_resume(plan), on_epoch=keep,
+        wrap=_wrapping(plan) if world > 1 else lambda network: network,
+        device=ray.train.torch.get_device() if plan.use_gpu else "cpu",
+        steps_per_epoch=_common_steps(len(origins), settings) if world > 1 else None,
+    )  # fmt: skip
+    resized = plan.workers > 0 and world != _most_workers(plan)
+    return replace(result, cost_s=clock.cost_s, resumed=result.resumed or resized)
+
+
+class EpochClock:
+    """Wall and CPU seconds between ticks of this process; the first tick has all that was done to begin with."""
+
+    def __init__(self) -> None:
+        self._last = (time.monotonic(), time.process_time())
+        self.cost_s: list[tuple[float, float]] = []
+
+    def tick(self) -> None:
+        """An epoch has ended, and is kept."""
+        now = (time.monotonic(), time.process_time())
+        self.cost_s.append((now[0] - self._last[0], now[1] - self._last[1]))
+        self._last = now
+
+
+def _keep(progress: Progress, plan: TrainPlan, rank: int) -> None:
+    """Make an epoch's end durable and known."""
+    epoch = asdict(progress.history[-1])
+    if not plan.workers:  # Ray keeps no checkpoint then
+        progress.save(_run_folder(plan))
+        ray.train.report(epoch)
+    elif rank:
+        ray.train.report(epoch, checkpoint=None)
+    else:
+        folder = Path(tempfile.mkdtemp(prefix="hothouse-epoch-"))
+        progress.save(folder)
+        # The next epoch does not wait for the storage; Ray removes the folder once it is there.
+        ray.train.report(
+            epoch, checkpoint=ray.train.Checkpoint.from_directory(folder),
+            checkpoint_upload_mode=ray.train.CheckpointUploadMode.ASYNC,
+        )  # fmt: skip
+
+
+def _resume(plan: TrainPlan) -> Progress | None:
+    """Where a training of this name stopped; ``None`` where it begins, or where what it kept cannot be read."""
+    try:
+        if not plan.workers:
+            folder = _run_folder(plan)
+            folder.mkdir(parents=True, exist_ok=True)
+            return Progress.load(folder) if (folder / PROGRESS_FILE).exists() else None
+        checkpoint = ray.train.get_checkpoint()
+        if checkpoint is None:
+            return None
+        with checkpoint.as_directory() as copied:
+            return Progress.load(Path(copied))
+    except ProgressError:
+        _log.warning("%s begins anew: what it had kept cannot be read", plan.name, exc_info=True)
+        return None
+
+
+def _run_folder(plan: TrainPlan) -> Path:
+    return Path(plan.folder, plan.name)
+
+
+def _worker_range(plan: TrainPlan) -> int | tuple[int, int]:
+    """How many workers Ray Train is to start: a number, or from so few to so many."""
+    most = _most_workers(plan)
+    return (plan.min_workers, most) if 0 < plan.min_workers < most else most
+
+
+def _most_workers(plan: TrainPlan) -> int:
+    return min(plan.workers, len(plan.shares))
+
+
+def _wrapping(plan: TrainPlan) -> Callable[[nn.Module], nn.Module]:
+    wrap: Callable[[nn.Module], nn.Module] = shard if plan.sharded else ray.train.torch.prepare_model
+    return wrap
+
+
+def _common_steps(origins: int, config: TrainingConfig) -> int:
+    """Steps an epoch that all workers take: those of the worker that has most windows."""
+    mine = -(-min(origins, config.max_windows) // config.batch_size)
+    most = torch.tensor(float(mine), device=ray.train.torch.get_device())
+    torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX)
+    return int(most.item())
+
+
+def _forget_old_runs(folder: Path, coming: str) -> None:
+    """Leave the newest runs, of which the coming one is one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    others = sorted(path for path in folder.iterdir() if path.is_dir() and path.name != coming)
+    for old in others[: -(KEPT_RUNS - 1)]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Ray Train and Data tell their progress at INFO and warn of their own deprecated calls; keep that from the log."""
+    for name in ("ray.train", "ray.data"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+def _first_cause(error: BaseException) -> str:
+    """The sentence of the innermost error that says anything: workers' errors come wrapped several times."""
+    failures = getattr(error, "worker_failures", None)
+    if failures:
+        return _first_cause(next(iter(failures.values())))
+    cause = getattr(error, "cause", None) or error.__cause__
+    if isinstance(cause, BaseException) and cause is not error:
+        return _first_cause(cause)
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]

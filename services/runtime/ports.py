@@ -1,0 +1,26 @@
+"""TCP ports that nobody listens on."""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import suppress
+from itertools import cycle
+
+from services.errors import StartError
+
+__all__ = ["free_port"]
+
+_QUIET_PORTS = range(20_000, 30_000)
+"""Above those that Ray gives its workers, below those that Serve gives replicas and that most systems hand out."""
+_untried = cycle(random.SystemRandom().sample(_QUIET_PORTS, len(_QUIET_PORTS)))
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A TCP port that nobody listens on at this moment, and that the system gives nobody who asks for any port."""
+    for _ in _QUIET_PORTS:
+        port = next(_untried)  # the next call gives another one, also while nobody listens on this one yet
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((host, port))
+            return port
+    raise StartError(f"every port from {_QUIET_PORTS.start} to {_QUIET_PORTS.stop - 1} is taken")

@@ -1,0 +1,96 @@
+"""Step 9 of the way of a reading: the HTTP application. It answers from memory and never imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.serve.api.assets import page_routes
+from services.serve.api.operate import operate_routes
+from services.serve.api.predict import predict_routes
+from services.serve.api.problems import install, problem
+from services.serve.api.state import ApiState
+
+__all__ = ["MAX_BODY_BYTES", "create_app"]
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+
+
+def create_app(state: ApiState) -> FastAPI:
+    """All routes over ``state``, which follows the board while the application runs."""
+
+    @asynccontextmanager
+    async def follow_the_board(_: FastAPI) -> AsyncIterator[None]:
+        await state.start()
+        try:
+            yield
+        finally:
+            await state.stop()
+
+    app = FastAPI(
+        title="Hothouse",
+        version=_version(),
+        summary="Probabilistic climate forecasts for greenhouses, that keep learning.",
+        description="Errors are problem details (RFC 9457, application/problem+json).",
+        lifespan=follow_the_board,
+        docs_url=None,  # FastAPI's pages load scripts from elsewhere; /openapi.json is there for any viewer
+        redoc_url=None,
+    )
+    install(app)
+    app.include_router(predict_routes(state))
+    app.include_router(operate_routes(state))
+    app.include_router(page_routes())
+    app.add_middleware(_BodyLimit)
+    return app
+
+
+def _version() -> str:
+    try:
+        return version("hothouse")
+    except PackageNotFoundError:  # run from a source tree
+        return "0"
+
+
+class _BodyLimit:
+    """Refuses a request body of more than :data:`MAX_BODY_BYTES` with a 413 problem, before it is read whole."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
+            await self._app(scope, receive, send)
+            return
+        received = 0
+        refused = False
+
+        async def counted() -> Message:
+            nonlocal received, refused
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > MAX_BODY_BYTES:
+                refused = True
+                return {"type": "http.disconnect"}
+            return message
+
+        async def guarded(message: Message) -> None:
+            if not refused:
+                await send(message)
+
+        headers = dict(scope["headers"])
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > MAX_BODY_BYTES:
+            refused = True
+        else:
+            try:
+                await self._app(scope, counted, guarded)
+            except Exception:
+                if not refused:
+                    raise
+        if refused:
+            answer = problem(413, f"the body is larger than {MAX_BODY_BYTES} bytes", {"Connection": "close"})
+            await answer(scope, receive, send)

@@ -1,0 +1,179 @@
+"""What an API replica asks of the rest of the system, in one Protocol, and that Protocol over Ray.
+
+Every call looks its actor up anew, so that a restarted one is found, and has a time-out of its own, because a
+stopped process would never answer. Ray's errors are translated here: who asks sees problems only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from edge.log import partition_of
+from services.config import Settings
+from services.errors import HothouseError
+from services.installation import namespace_of
+from services.messages import (
+    BOARD_ACTOR,
+    F32,
+    RETRAINER_ACTOR,
+    SLOT_ACTOR,
+    ForecastReply,
+    ForecastRequest,
+    ZoneMixture,
+    shard_actor,
+)
+from services.serve.api.problems import ProblemError
+from services.serve.api.what_if import Window
+from services.serve.board import Changes, Past
+from services.serve.slot import SlotStatus
+
+__all__ = ["Backend", "RayBackend", "shard_of"]
+
+_log = logging.getLogger(__name__)
+ANSWER_S = 5.0
+ORDER_S = 30.0
+SUBMIT_S = 55.0
+"""A submitted model is loaded in a process that has to start first; a request may take a minute."""
+POLL_S = 5.0
+
+T = TypeVar("T")
+
+
+def shard_of(site: str, settings: Settings) -> str:
+    """The actor that owns a site: shards take the log's partitions in turn."""
+    return shard_actor(partition_of(site, settings.log.partitions) % settings.stream.shards)
+
+
+class Backend(Protocol):
+    """The system behind the API. Everything raises a 503 problem where the part that is asked is away."""
+
+    async def changes(self, seen_version: int) -> Changes:
+        """Wait a few seconds for the board's next change."""
+
+    async def past(self, site: str, zone: str) -> Past:
+        """The past 48 h of a zone."""
+
+    async def window(self, site: str, zone: str) -> Window:
+        """A zone's newest forecast and look-back; raises a 404 problem where its shard does not know it."""
+
+    async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
+        """The climatology's forecasts ``[N, H, M, Q]`` for targets ``now [N, M]``; 404 as :meth:`window`."""
+
+    async def mixtures(self) -> list[ZoneMixture]:
+        """What each zone's newest forecast was mixed from."""
+
+    async def forecast(self, request: ForecastRequest) -> ForecastReply:
+        """Run the champion."""
+
+    async def slot(self) -> SlotStatus:
+        """Champion and replicas."""
+
+    async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
+        """``trigger``, ``promote``, ``rollback`` or ``submit``, with what the retrainer takes.
+
+        Raises a 409 problem with the reason of a refusal.
+        """
+
+
+class RayBackend:
+    """The Protocol over named actors and the Forecaster's deployment handle."""
+
+    def __init__(self, settings: Settings, forecaster: Any) -> None:
+        self._settings = settings
+        self._namespace = namespace_of(settings)
+        self._forecaster = forecaster
+
+    async def connect(self) -> None:
+        """Open the ways to Forecaster and shards before the first request.
+
+        Ray makes a handle's router at its first call, and imports an actor's module where the actor is first looked
+        up: on the event loop, that would stall all other requests.
+        """
+        try:
+            for index in range(self._settings.stream.shards):
+                self._actor(shard_actor(index))
+            await _within(self._forecaster.ping.remote(), ANSWER_S, "the Forecaster")
+        except ProblemError as error:  # GET /predict needs neither
+            _log.warning("%s", error)
+
+    async def changes(self, seen_version: int) -> Changes:
+        """See :class:`Backend`."""
+        return await _within(self._actor(BOARD_ACTOR).wait.remote(seen_version, POLL_S), POLL_S + ANSWER_S, "the board")
+
+    async def past(self, site: str, zone: str) -> Past:
+        """See :class:`Backend`."""
+        return await _within(self._actor(BOARD_ACTOR).past.remote(site, zone), ANSWER_S, "the board")
+
+    async def window(self, site: str, zone: str) -> Window:
+        """See :class:`Backend`."""
+        found: Window | None = await _within(self._shard(site).window.remote(site, zone), ANSWER_S, "the zone's shard")
+        if found is None:
+            raise ProblemError(404, f"the shard of {site} has no window of {zone} yet")
+        return found
+
+    async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
+        """See :class:`Backend`."""
+        call = self._shard(site).baseline.remote(site, zone, origin_ms, np.asarray(now, np.float32))
+        found: F32 | None = await _within(call, ANSWER_S, "the zone's shard")
+        if found is None:
+            raise ProblemError(404, f"the shard of {site} does not know {zone} yet")
+        return found
+
+    async def mixtures(self) -> list[ZoneMixture]:
+        """See :class:`Backend`."""
+        found: list[ZoneMixture] = []
+        for index in range(self._settings.stream.shards):
+            call = self._actor(shard_actor(index)).mixtures.remote()
+            found += await _within(call, ANSWER_S, shard_actor(index))
+        return sorted(found, key=lambda one: (one["site"], one["zone"]))
+
+    async def forecast(self, request: ForecastRequest) -> ForecastReply:
+        """See :class:`Backend`."""
+        return await _within(self._forecaster.forecast.remote(request), ORDER_S, "the Forecaster")
+
+    async def slot(self) -> SlotStatus:
+        """See :class:`Backend`."""
+        return await _within(self._actor(SLOT_ACTOR).status.remote(), ANSWER_S, "the model slot")
+
+    async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
+        """See :class:`Backend`."""
+        call = getattr(self._actor(RETRAINER_ACTOR), verb).remote(*arguments)
+        limit_s = SUBMIT_S if verb == "submit" else ORDER_S
+        found: dict[str, Any] = await _within(call, limit_s, "the retrainer")
+        return found
+
+    def _shard(self, site: str) -> Any:
+        return self._actor(shard_of(site, self._settings))
+
+    def _actor(self, name: str) -> Any:
+        import ray
+
+        try:
+            return ray.get_actor(name, self._namespace)
+        except ValueError as error:
+            words = f"{name} does not run now; try again in a few seconds"
+            raise ProblemError(503, words, {"Retry-After": "5"}) from error
+
+
+async def _within(call: Awaitable[T], limit_s: float, who: str) -> T:
+    """Await a Ray call; its own exceptions and time-outs become problems."""
+    from ray.exceptions import RayError, RayTaskError
+
+    try:
+        async with asyncio.timeout(limit_s):
+            return await call
+    except RayTaskError as error:
+        if isinstance(error.cause, HothouseError):
+            raise ProblemError(409, str(error.cause)) from error
+        if isinstance(error.cause, (KeyError, ValueError)):
+            raise ProblemError(422, f"{who} refused: {error.cause}") from error
+        raise
+    except (RayError, TimeoutError) as error:
+        raise ProblemError(
+            503, f"{who} does not answer now; try again in a few seconds", {"Retry-After": "5"}
+        ) from error

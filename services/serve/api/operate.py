@@ -1,0 +1,119 @@
+"""``/models``, ``/status``, ``/health`` and ``/metrics``: what operators see, and the orders they may give."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+from fastapi.responses import JSONResponse
+
+from services.messages import RETRAINER_ACTOR
+from services.observe.health import summarise_errors
+from services.observe.metrics import CONTENT_TYPE, prometheus_text
+from services.serve.api.parameters import StrictRoute
+from services.serve.api.problems import ProblemError, problem
+from services.serve.api.schemas import PREDICT_ANSWERS, ExpertName, Submission
+from services.serve.api.state import ApiState, Authorization
+
+__all__ = ["operate_routes"]
+
+Version = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["v3"])]
+
+
+def operate_routes(state: ApiState) -> APIRouter:
+    """The routes that operators and their tools use."""
+    routes = APIRouter(route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
+    view, backend = state.view, state.backend
+
+    @routes.get("/models", tags=["models"])
+    async def models(authorization: Authorization = None) -> dict[str, Any]:
+        """The registered models, newest first, which one is served, and what fails in training or registry now."""
+        state.keys.require_reader(authorization)
+        serving = sorted({answer.forecast["model_version"] for answer in view.answers.values()})
+        learning = [figures for name, figures in sorted(view.stats.items()) if name.startswith(RETRAINER_ACTOR)]
+        wrong = [figures.get(name, "") for figures in learning for name in ("registry_error", "last_error")]
+        return {"models": view.models, "serving": serving, "errors": [words for words in wrong if words]}
+
+    @routes.get("/models/zones", tags=["models"])
+    async def zones(authorization: Authorization = None) -> dict[str, Any]:
+        """What each zone is served by: the version of each expert that has models, and what each expert of the mixture
+        weighs in the newest forecast, by horizon in minutes, as the mean over targets.
+        """
+        state.keys.require_reader(authorization)
+        return {"zones": await backend.mixtures()}
+
+    @routes.post("/models/retrain", tags=["models"], status_code=202)
+    async def retrain(expert: ExpertName = "network", authorization: Authorization = None) -> dict[str, Any]:
+        """Ask for a retraining of an expert's model now; needs the operator's key."""
+        state.keys.require_operator(authorization)
+        return await backend.order("trigger", "operator", expert)
+
+    @routes.post("/models/rollback", tags=["models"])
+    async def rollback(expert: ExpertName = "network", authorization: Authorization = None) -> dict[str, Any]:
+        """Serve an expert's previous champion again; needs the operator's key."""
+        state.keys.require_operator(authorization)
+        return await backend.order("rollback", expert)
+
+    @routes.post("/models/submit", tags=["models"], status_code=202)
+    async def submit(asked: Submission, authorization: Authorization = None) -> dict[str, Any]:
+        """Register an artefact that was made elsewhere, for live rows to judge; needs the operator's key."""
+        state.keys.require_operator(authorization)
+        return await backend.order("submit", asked.folder)
+
+    @routes.post("/models/{version}/promote", tags=["models"])
+    async def promote(
+        version: Version, expert: ExpertName = "network", authorization: Authorization = None
+    ) -> dict[str, Any]:
+        """Make a registered model the champion; needs the operator's key. A version says whose it is; `online`, which
+        takes an expert's model out of service, does not.
+        """
+        state.keys.require_operator(authorization)
+        return await backend.order("promote", version, expert)
+
+    @routes.get("/status", tags=["operation"])
+    async def status(authorization: Authorization = None) -> dict[str, Any]:
+        """Everything that the parts report: readiness, figures, champion and replicas, models, events, errors."""
+        state.keys.require_reader(authorization)
+        try:
+            slot: Any = await backend.slot()
+        except ProblemError as error:
+            slot = {"error": error.detail}
+        return {
+            "health": state.readiness(),
+            "slot": slot,
+            "components": view.stats,
+            "errors": summarise_errors(view.stats, slot),
+            "models": view.models,
+            "events": view.events,
+        }
+
+    @routes.get("/health/live", tags=["operation"])
+    async def live() -> dict[str, str]:
+        """Say that this replica answers."""
+        return {"status": "live"}
+
+    @routes.get("/health/ready", tags=["operation"])
+    async def ready() -> Response:
+        """200 once a zone has a usable forecast and the log is read; before, a 503 problem that says what is awaited.
+
+        A gap in what comes, or a backlog, does not take it back; a stream that is silent, or closes no row, for
+        `forecast.stale_after_s` does. Both name the components that report an error; /status has their words.
+        """
+        found = state.readiness()
+        if found["ready"]:
+            return JSONResponse({"status": "ready", **found})
+        return problem(
+            503, f"not ready: {found['reasons'][-1]}", {"Retry-After": "1"},
+            reasons=found["reasons"], degraded=found["degraded"],
+        )  # fmt: skip
+
+    @routes.get("/metrics", tags=["operation"], response_class=Response)
+    async def metrics(authorization: Authorization = None) -> Response:
+        """All components' figures for Prometheus."""
+        state.keys.require_reader(authorization)
+        own = {"api_zones": float(len(view.answers)), "api_ready": float(state.readiness()["ready"])}
+        if state.quiet_s != float("inf"):
+            own["api_seconds_since_board"] = round(state.quiet_s, 3)
+        return Response(prometheus_text(view.stats, own), media_type=CONTENT_TYPE)
+
+    return routes

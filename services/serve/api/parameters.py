@@ -1,0 +1,49 @@
+"""Query parameters: a route takes those that it declares, and refuses any other one by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from difflib import get_close_matches
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from services.serve.api.problems import ProblemError
+
+__all__ = ["StrictRoute"]
+
+LONGEST = 64
+"""Characters of a foreign name that an answer repeats."""
+
+
+class StrictRoute(APIRoute):
+    """Answers 422 to an unknown query parameter, before anything is done: a misspelled one must not pass unseen."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The route's handler behind that check."""
+        handle, known = super().get_route_handler(), list(dict.fromkeys(_names(self.dependant)))
+
+        async def checked(request: Request) -> Response:
+            unknown = [name for name in request.query_params if name not in known]
+            if unknown:
+                errors = [{"where": f"query.{name[:LONGEST]}", "message": self._why(name, known)} for name in unknown]
+                more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+                raise ProblemError(422, f"{errors[0]['where']}: {errors[0]['message']}{more}", errors=errors[:20])
+            return await handle(request)
+
+        return checked
+
+    def _why(self, name: str, known: list[str]) -> str:
+        if not known:
+            return f"{self.path} takes no parameters"
+        nearest = get_close_matches(name.lower(), known, 1)
+        hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
+        return f"there is no such parameter; {hint}"
+
+
+def _names(dependant: Any) -> Iterator[str]:
+    """Query parameters of a route and of what it depends on."""
+    yield from (field.alias for field in dependant.query_params)
+    for inner in dependant.dependencies:
+        yield from _names(inner)

@@ -1,0 +1,121 @@
+"""The API's bodies, checked strictly, with examples: what OpenAPI shows is what is accepted and answered."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
+
+from edge.wire.reading import VOCABULARY
+
+__all__ = ["EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "PREDICT_ANSWERS", "ExpertName", "RowIn", "Submission", "WhatIf"]
+
+MAX_ROWS = 5000
+
+ExpertName = Annotated[
+    Literal["network", "trees"], Query(description="Whose model: the network's, or that of the trees.")
+]
+
+Values = dict[str, FiniteFloat | None]
+
+
+def _checked(values: Values) -> Values:
+    for name, value in values.items():
+        metric = VOCABULARY.get(name)
+        if metric is None:
+            raise ValueError(f"{name[:64]} is not a metric")
+        if value is not None and not metric.low <= value <= metric.high:
+            raise ValueError(f"{name} is {value:g} {metric.unit}, allowed is {metric.low:g} to {metric.high:g}")
+    return values
+
+
+class RowIn(BaseModel):
+    """One row of a window: the step that ends at ``end_ms``."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    end_ms: int = Field(ge=946_684_800_000, le=4_102_444_800_000, description="End of the step, Unix time in ms, UTC.")
+    values: Values = Field(description="metric: value; null or left out where missing.")
+
+    _plausible = field_validator("values")(_checked)
+
+
+class Submission(BaseModel):
+    """An artefact that was made elsewhere."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    folder: Annotated[str, Field(min_length=1, max_length=4096, description="On the machine of the retrainer.")]
+
+
+class WhatIf(BaseModel):
+    """A question to the model: a window of rows of your own, changed inputs, or both."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    zone: Annotated[str, Field(min_length=1, max_length=130, description="Zone, or site/zone.")]
+    site: Annotated[str | None, Field(max_length=64, description="Site, where two have such a zone.")] = None
+    rows: Annotated[list[RowIn] | None, Field(min_length=1, max_length=MAX_ROWS, description="Rising by the step.")] = (
+        None
+    )
+    changes: Annotated[Values | None, Field(description="Values to change in the newest row.")] = None
+
+    @field_validator("changes")
+    @classmethod
+    def _plausible(cls, changes: Values | None) -> Values | None:
+        return None if changes is None else _checked(changes)
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> WhatIf:
+        if not self.rows and not self.changes:
+            raise ValueError("give rows (a window of your own), changes (metric: value), or both")
+        times = [row.end_ms for row in self.rows or ()]
+        if any(later <= earlier for earlier, later in pairwise(times)):
+            raise ValueError("rows must be in order of end_ms, each once")
+        return self
+
+
+EXAMPLE_WHAT_IF: dict[str, Any] = {"zone": "north-1", "changes": {"vent_lee_pct": 40, "heat_pipe_low_c": 35}}
+
+EXAMPLE_FORECAST: dict[str, Any] = {
+    "site": "demo",
+    "zone": "north-1",
+    "origin_ms": 1_646_092_800_000,
+    "origin": "2022-03-01T00:00:00Z",
+    "step_s": 300,
+    "model_version": "v3",
+    "degraded": [],
+    "now": {"air_temp_c": 18.2, "rh_pct": 81.0, "co2_ppm": 612.0, "vpd_kpa": 0.4},
+    "freshness_s": {"air_temp_c": 12.0},
+    "forecasts": {
+        "air_temp_c": [
+            {
+                "horizon_min": 5,
+                "time_ms": 1_646_093_100_000,
+                "time": "2022-03-01T00:05:00Z",
+                "p10": 18.0,
+                "p50": 18.2,
+                "p90": 18.3,
+            }
+        ]
+    },
+}
+
+
+def _problem_answer(description: str, status: int, detail: str) -> dict[str, Any]:
+    example = {"type": "about:blank", "title": description, "status": status, "detail": detail}
+    return {"description": description, "content": {"application/problem+json": {"example": example}}}
+
+
+PREDICT_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The forecast", "content": {"application/json": {"example": EXAMPLE_FORECAST}}},
+    401: _problem_answer("Unauthorized", 401, "reading needs a key: send the header 'Authorization: Bearer KEY'"),
+    403: _problem_answer("Forbidden", 403, "the key that was sent does not allow reading"),
+    404: _problem_answer("Not Found", 404, "there is no zone demo/x; known are demo/north-1, demo/north-2"),
+    422: _problem_answer("Unprocessable Content", 422, "query.zone: field required"),
+    503: _problem_answer(
+        "Service Unavailable", 503, "the forecast of demo/north-1 is too old to be used: no row has closed for 2.1 h"
+    ),
+}

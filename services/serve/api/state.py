@@ -1,0 +1,87 @@
+"""What the routes of one API replica share: its view of the board, the rest of the system, keys and schema."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Header
+
+from models.spec import ForecastSpec
+from services.observe.health import Readiness, awaited, component_errors, readiness
+from services.serve.api.auth import Keys
+from services.serve.api.backend import POLL_S, Backend
+from services.serve.api.problems import ProblemError
+from services.serve.board import Changes
+from services.serve.follow import follow
+from services.serve.view import View
+
+__all__ = ["ApiState", "Authorization"]
+
+Authorization = Annotated[str | None, Header(description="Bearer KEY, where a key is needed.")]
+
+
+class ApiState:
+    """Follows the board between :meth:`start` and :meth:`stop`."""
+
+    def __init__(
+        self, backend: Backend, keys: Keys, spec: ForecastSpec, stale_after_s: float,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self.backend = backend
+        self.keys = keys
+        self.spec = spec
+        self.view = View(stale_after_s, 2 * spec.step_ms / 1000 + 60, clock_s)
+        self._clock_s = clock_s
+        self._heard_s = float("-inf")
+        self._ready = False
+        self._follower: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to follow the board."""
+        self._follower = asyncio.create_task(
+            follow(lambda: self.backend.changes(self.view.version), self._take, "board"), name="follow the board"
+        )
+
+    async def stop(self) -> None:
+        """Stop following."""
+        if self._follower is not None:
+            self._follower.cancel()
+
+    def check_health(self) -> None:
+        """Raises when this replica no longer follows the board: it would answer with old forecasts for ever."""
+        if self._follower is not None and self._follower.done():
+            raise RuntimeError(f"the replica no longer follows the board: {self._follower!r}")
+
+    def readiness(self) -> Readiness:
+        """Whether this replica can answer: once a zone has a usable forecast and the log is read to its end.
+
+        From then on until no zone has one and no stream goes on: where much is read at once, or what comes begins again
+        after a gap, the next row is waited for.
+        """
+        zones, usable, now, goes_on = {}, 0, False, False
+        for key in list(self.view.answers):
+            zones["/".join(key)] = self.view.degraded(key)
+            goes_on |= self.view.goes_on(key)
+            try:
+                self.view.body(key)
+            except ProblemError:
+                continue
+            usable += 1
+            now |= not self.view.behind(key[0])
+        self._ready = now or (self._ready and goes_on)
+        following = self.quiet_s < 3 * POLL_S
+        failing = list(component_errors(self.view.stats))
+        words = awaited(self.view.stats)
+        return readiness(zones, usable, following, failing, ready=self._ready, awaited=words)
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds since the board last answered."""
+        return self._clock_s() - self._heard_s
+
+    async def _take(self, changes: Changes) -> None:
+        self._heard_s = self._clock_s()
+        self.view.take(changes)

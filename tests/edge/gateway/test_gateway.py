@@ -1,0 +1,269 @@
+"""The gateway without a broker: what is acknowledged, when, and what is not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, encode_clock
+from edge.gateway import Gateway, GatewaySettings, command, loop
+from edge.log import Log, NewRecord, partition_of
+from edge.log.memory import MemoryLog
+from edge.log.sqlite import SqliteLog
+from edge.mqtt.connection import MqttAddress
+from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.samples import decode_samples
+from tests.patience import patience_s, until
+from tests.running import running_gateway
+
+NOW = 1_646_092_800_000
+BOOT = "9f3c62d1a07be845"
+ROOT = Path(__file__).parents[3]
+NOBODY = MqttAddress(port=1)
+PARTITION = partition_of("demo", 4)
+FOR_EVER_S = 3600.0
+
+
+class Client:
+    """Stands for the connection that messages came on; keeps what was acknowledged on it."""
+
+    def __init__(self) -> None:
+        self.acks: list[int] = []
+
+    def ack_all(self, mids: Sequence[int]) -> None:
+        self.acks.extend(mids)
+
+
+def _deliver(gateway: Gateway, client: Client, topic: str, payload: bytes, mid: int, qos: int = 1) -> None:
+    message: Any = SimpleNamespace(topic=topic, payload=payload, mid=mid, qos=qos)
+    gateway._receive(client, message)  # type: ignore[arg-type]
+
+
+def _sample(seq: int, ts_ms: int = NOW) -> tuple[str, bytes]:
+    sample = Sample("demo", "z1", "climate", BOOT, seq, ts_ms, {"rh_pct": 71.0})
+    return sample_topic("demo", "z1", "climate"), encode_message([sample])
+
+
+def _gateway(log: Log, clock: ReceiveClock | None = None, **changes: Any) -> Gateway:
+    settings = GatewaySettings(**{"broker": NOBODY, "retry_s": 0.02, **changes})
+    return Gateway(settings, log, clock or ReplayedClock(NOW))
+
+
+def test_acknowledged_means_appended() -> None:
+    """When an acknowledgement is sent, the message's record is already in the log."""
+    client = Client()
+
+    class Watched(MemoryLog):
+        def append(self, records: Sequence[NewRecord]) -> list[tuple[int, int]]:
+            assert client.acks == acknowledged
+            places = super().append(records)
+            acknowledged.extend(s.seq for r in records if r.kind == "samples" for s in decode_samples(r.payload))
+            return places
+
+    acknowledged: list[int] = []
+    gateway = _gateway(Watched(), max_batch=3, linger_s=0.0)
+    with running_gateway(gateway):
+        for seq in range(20):
+            _deliver(gateway, client, *_sample(seq), mid=seq)
+        until(lambda: len(client.acks) == 20)
+    assert client.acks == list(range(20))
+
+
+def test_a_signal_stops_the_gateway_at_any_instant() -> None:
+    """A signal handler may interrupt who holds the lock of an event; to stop takes none, so it cannot wait for ever."""
+    gateway = _gateway(MemoryLog())
+    with gateway._stopping._cond, gateway._inbox._full._cond:
+        handler = threading.Thread(target=gateway.stop, daemon=True)
+        handler.start()
+        handler.join(patience_s(2))
+        assert not handler.is_alive()
+    gateway.run()
+
+
+def test_a_full_log_stops_acknowledging_until_it_has_room() -> None:
+    """While the log is full nothing is acknowledged and the status says why; afterwards nothing is missing."""
+    log, client = MemoryLog(capacity=0), Client()
+    gateway = _gateway(log)
+    with running_gateway(gateway):
+        for seq in range(5):
+            _deliver(gateway, client, *_sample(seq), mid=seq)
+        until(lambda: "0 of at most 0" in gateway.status().last_error)
+        assert client.acks == []
+        log.capacity = None
+        until(lambda: len(client.acks) == 5)
+    assert [s.seq for r in log.read(PARTITION, 0, 10) for s in decode_samples(r.payload)] == list(range(5))
+    assert "0 of at most 0" not in gateway.status().last_error
+
+
+def test_stopping_with_a_full_log_acknowledges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway that is stopped while its log is full leaves at once, however long it would have waited before it
+    tries again; the broker keeps what it had sent.
+    """
+    monkeypatch.setattr(loop, "delay_s", lambda attempt, jitter: FOR_EVER_S)
+    log, client = MemoryLog(capacity=0), Client()
+    gateway = _gateway(log, retry_s=FOR_EVER_S)
+    with running_gateway(gateway):
+        _deliver(gateway, client, *_sample(1), mid=1)
+        until(lambda: "0 of at most 0" in gateway.status().last_error)
+    assert client.acks == []
+
+
+def test_stopping_finishes_what_was_received() -> None:
+    """Messages in the queue are appended and acknowledged; one that comes while stopping is left to the broker."""
+    log, client = MemoryLog(), Client()
+    gateway = _gateway(log)
+    for seq in range(50):
+        _deliver(gateway, client, *_sample(seq), mid=seq)
+    with running_gateway(gateway):
+        gateway.stop()
+        _deliver(gateway, client, *_sample(99), mid=99)
+    assert client.acks == list(range(50))
+    assert sum(len(decode_samples(r.payload)) for r in log.read(PARTITION, 0, 10)) == 50
+
+
+def test_the_newest_clock_message_waits_for_a_record_of_its_time() -> None:
+    """The clock is taken from the log after a restart, so a clock message counts as durable with a record."""
+    log, client = MemoryLog(), Client()
+    gateway = _gateway(log)
+    with running_gateway(gateway):
+        _deliver(gateway, client, CLOCK_TOPIC, encode_clock(NOW + 1000), mid=1)
+        _deliver(gateway, client, CLOCK_TOPIC, encode_clock(NOW + 2000), mid=2)
+        until(lambda: client.acks == [1])
+        _deliver(gateway, client, *_sample(1), mid=3)
+        until(lambda: len(client.acks) == 3)
+    assert log.last_receive_ms(PARTITION) == NOW + 2000
+
+
+def test_a_replayed_clock_goes_on_where_the_log_ends() -> None:
+    """A restarted gateway stamps with the log's newest receive time until a clock message comes."""
+    log, client = MemoryLog(), Client()
+    log.append([NewRecord("other", "tick", NOW + 5000, b"")])
+    gateway = _gateway(log, ReplayedClock())
+    with running_gateway(gateway):
+        _deliver(gateway, client, *_sample(1), mid=1)
+        until(lambda: client.acks)
+    assert log.last_receive_ms(PARTITION) == NOW + 5000
+
+
+def test_a_restarted_gateway_ticks_for_the_sites_of_its_log() -> None:
+    """Sites known from the log get ticks without having sent anything since."""
+    log = MemoryLog()
+    log.append([NewRecord("demo", "samples", NOW, b"")])
+    clock = ReplayedClock()
+    gateway = _gateway(log, clock)
+    with running_gateway(gateway):
+        clock.advance(NOW + 30_000)
+        until(lambda: log.end_offset(PARTITION) == 2)
+    tick = log.read(PARTITION, 1, 1)[0]
+    assert (tick.kind, tick.receive_ms) == ("tick", NOW + 30_000)
+
+
+def test_qos_0_beyond_the_bound_is_dropped_and_counted() -> None:
+    """Messages that promise nothing cannot grow the queue without bound; QoS 1 still gets in."""
+    client = Client()
+    gateway = _gateway(MemoryLog(), in_flight=10)
+    for seq in range(15):
+        _deliver(gateway, client, *_sample(seq), mid=0, qos=0)
+    _deliver(gateway, client, *_sample(99), mid=99)
+    with running_gateway(gateway):
+        until(lambda: client.acks == [99])
+    assert (gateway.status().dropped_qos0, gateway.status().samples) == (5, 11)
+
+
+def test_a_defect_ends_the_gateway_instead_of_hiding() -> None:
+    """An error that is not the log's refusal ends run() with that error, and nothing is acknowledged."""
+
+    class Broken(MemoryLog):
+        def append(self, records: Sequence[NewRecord]) -> list[tuple[int, int]]:
+            raise ZeroDivisionError
+
+    client = Client()
+    gateway = _gateway(Broken())
+    _deliver(gateway, client, *_sample(1), mid=1)
+    caught: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            gateway.run()
+        except ZeroDivisionError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(patience_s(60))
+    assert len(caught) == 1
+    assert client.acks == []
+
+
+def test_the_status_file_is_whole_whenever_it_is_read(tmp_path: Path) -> None:
+    """The file is valid JSON at every moment and says what the gateway did; no other file is left beside it."""
+    path, client = tmp_path / "status.json", Client()
+    gateway = _gateway(MemoryLog(), status_file=path)
+    with running_gateway(gateway):
+        until(path.exists)
+        assert json.loads(path.read_text())["connected"] is False
+        _deliver(gateway, client, *_sample(1), mid=1)
+        _deliver(gateway, client, "hothouse/v1/x", b"?", mid=2)
+    status = json.loads(path.read_text())
+    assert (status["messages"], status["samples"], status["refused"], status["records"]) == (2, 1, 1, 2)
+    assert "127.0.0.1:1" in status["last_error"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "edge.gateway", *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=patience_s(60),
+    )  # fmt: skip
+
+
+def test_the_command_shows_an_example() -> None:
+    """--help explains every option and shows how to call it."""
+    result = _command("--help")
+    assert result.returncode == 0
+    assert "example: python -m edge.gateway --log" in result.stdout
+
+
+def test_a_wrong_argument_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+    """A log of other partitions and a password file that is not there are named, without a traceback."""
+    SqliteLog(tmp_path / "log.sqlite", 2).close()
+    other = _command("--log", str(tmp_path / "log.sqlite"))
+    missing = _command("--log", str(tmp_path / "x.sqlite"), "--password-file", str(tmp_path / "no"))
+    assert (other.returncode, missing.returncode) == (2, 2)
+    assert "created with 2 partitions" in other.stderr
+    assert "cannot read a file" in missing.stderr
+    assert "Traceback" not in other.stderr + missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("uplink", "said"),
+    [
+        ("mqtt://127.0.0.1:1883", "round for ever"),
+        ("http://central", "neither kafka"),
+        ("kafka://central:9092", "is not kafka://"),
+    ],
+)
+def test_an_uplink_that_cannot_be_is_refused(tmp_path: Path, uplink: str, said: str) -> None:
+    """Its own broker, or an address that is none, is one sentence and exit code 2."""
+    result = _command("--log", str(tmp_path / "log.sqlite"), "--uplink", uplink)
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_how_long_a_batch_lingers_is_an_option(tmp_path: Path) -> None:
+    """``--linger-ms`` is how long a gateway waits for more messages; 20 ms by default, beyond a second is refused."""
+    log = ["--log", str(tmp_path / "log.sqlite")]
+    for options, linger_s in ([], 0.02), (["--linger-ms", "2.5"], 0.0025), (["--linger-ms", "0"], 0.0):
+        assert command._settings(command._parser("x").parse_args(log + options)).linger_s == linger_s
+    refused = _command(*log, "--linger-ms", "1001")
+    assert refused.returncode == 2
+    assert "--linger-ms 1001: give 0 to 1000" in refused.stderr

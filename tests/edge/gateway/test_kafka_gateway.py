@@ -1,0 +1,108 @@
+"""Sites that write to Kafka themselves: the gateway takes their samples as it takes MQTT's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from edge.clock import WallClock
+from edge.gateway import Gateway, GatewaySettings
+from edge.log import Record
+from edge.log.kafka.log import KafkaLog
+from edge.mqtt.connection import MqttAddress
+from edge.wire.reading import Refusal, Sample, encode_message, sample_topic
+from edge.wire.samples import decode_samples
+from tests.conftest import require_env
+from tests.kafka_logs import delete_topics, kafka_logs
+from tests.patience import budget_s, patience_s
+from tests.patience import until as wait_until
+from tests.running import running_gateway
+
+pytestmark = pytest.mark.kafka
+
+BOOT = "9f3c62d1a07be845"
+
+
+@pytest.fixture
+def log() -> Iterator[KafkaLog]:
+    """An empty log, with a topic beside it that sites write to."""
+    server = require_env("HOTHOUSE_TEST_KAFKA")
+    with kafka_logs(server, timeout_s=budget_s(30)) as make:
+        made = make(2)
+        from kafka import KafkaAdminClient
+
+        admin = KafkaAdminClient(bootstrap_servers=server)
+        admin.create_topics({direct(made): {"num_partitions": 3, "replication_factor": 1}}, wait_for_metadata=True)
+        admin.close()
+        yield made
+        made.close()
+        delete_topics(server, [direct(made)])
+
+
+def direct(log: KafkaLog) -> str:
+    """The topic that sites write to."""
+    return f"{log.address.topic}-direct"
+
+
+@contextmanager
+def running(log: KafkaLog) -> Iterator[Gateway]:
+    """A gateway without a broker that reads the direct topic, until its writer has done all that it will."""
+    address = replace(log.address, topic=direct(log), group=direct(log))
+    gateway = Gateway(GatewaySettings(broker=MqttAddress(port=1), direct=address), log, WallClock())
+    with running_gateway(gateway):
+        yield gateway
+
+
+def publish(log: KafkaLog, records: list[tuple[str | None, bytes]]) -> None:
+    """Write as a site would, with a plain producer and its own partitioner."""
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=list(log.address.servers))
+    for key, value in records:
+        producer.send(direct(log), value, key=key.encode() if key else None)
+    producer.flush(patience_s(60))
+    producer.close()
+
+
+def records(log: KafkaLog) -> list[Record]:
+    """All records of the log."""
+    return [r for p in range(log.partitions) for r in log.read(p, 0, 1000)]
+
+
+def samples(log: KafkaLog) -> list[tuple[str, int]]:
+    """(site, seq) of the samples in the log."""
+    return sorted((s.site, s.seq) for r in records(log) if r.kind == "samples" for s in decode_samples(r.payload))
+
+
+def refusals(log: KafkaLog) -> list[tuple[str, bytes]]:
+    """(reason, payload) of what was refused."""
+    refused = [r.payload for r in records(log) if r.kind == "refused"]
+    return sorted((x.reason, x.payload) for p in refused for x in msgspec.msgpack.decode(p, type=list[Refusal]))
+
+
+def sample(seq: int, site: str = "demo") -> Sample:
+    return Sample(site, "z1", "climate", BOOT, seq, time.time_ns() // 1_000_000, {"rh_pct": 71.0})
+
+
+def test_direct_records_are_checked_stamped_and_taken_once(log: KafkaLog) -> None:
+    """Single samples, batches and nonsense are sorted as from MQTT; a restarted gateway goes on behind them."""
+    where, began_ms = sample_topic("demo", "z1", "climate"), time.time_ns() // 1_000_000
+    publish(log, [
+        (where, encode_message([sample(1)])), (where, encode_message([sample(2), sample(3)])), (where, b"{"),
+        (None, b"lost"), (sample_topic("other", "z1", "climate"), encode_message([sample(9, "other")])),
+    ])  # fmt: skip
+    with running(log) as gateway:
+        wait_until(lambda: len(samples(log)) + len(refusals(log)) >= 6)
+        assert gateway.status().messages == 5
+    publish(log, [(where, encode_message([sample(4)]))])
+    with running(log) as gateway:
+        wait_until(lambda: ("demo", 4) in samples(log))
+        assert gateway.status().messages == 1
+    assert samples(log) == [("demo", n) for n in (1, 2, 3, 4)] + [("other", 9)]
+    assert refusals(log) == [("malformed", b"{"), ("unknown_topic", b"lost")]
+    assert all(began_ms <= r.receive_ms <= time.time_ns() // 1_000_000 for r in records(log))

@@ -1,0 +1,261 @@
+"""What the log on Kafka adds to the contract of all logs (tests/contracts/test_log.py)."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from edge.log import LogError, LogFormatError, NewRecord, Origin, partition_of
+from edge.log.kafka import times as kafka_times
+from edge.log.kafka.address import KafkaAddress, kafka_address
+from edge.log.kafka.log import KafkaLog
+from edge.log.kafka.record import FOREIGN_RECORD
+from edge.wire.reading import Refusal
+from edge.wire.samples import decode_samples
+from services.ingest.windows.origins import Origins
+from tests.broker.conftest import ROOT, until
+from tests.broker.test_uplink import CRASHING, NOW, RECORDS, filled, status
+from tests.conftest import require_env
+from tests.kafka_logs import kafka_logs
+from tests.patience import budget_s, patience_s
+
+SITES = ("north", "south", "east", "demo")
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[[int], KafkaLog]]:
+    """Makes empty logs; the test closes them."""
+    with kafka_logs(require_env("HOTHOUSE_TEST_KAFKA"), timeout_s=budget_s(30)) as make:
+        yield make
+
+
+@pytest.fixture
+def log(make: Callable[[int], KafkaLog]) -> Iterator[KafkaLog]:
+    """An empty log of two partitions."""
+    made = make(2)
+    yield made
+    made.close()
+
+
+def batch(count: int = 8) -> list[NewRecord]:
+    """Records of several sites, so of both partitions."""
+    return [NewRecord(SITES[n % len(SITES)], "samples", 1000 + n, b"%d" % n, "t") for n in range(count)]
+
+
+def payloads(log: KafkaLog) -> list[bytes]:
+    """Everything in the log."""
+    return sorted(r.payload for p in range(log.partitions) for r in _all(log, p))
+
+
+def _all(log: KafkaLog, partition: int) -> list[Any]:
+    records: list[Any] = []
+    while found := log.read(partition, len(records), 1000):
+        records += found
+    return records
+
+
+@contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Whatever happens, it does not outlive the test."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+def test_an_address_names_servers_and_topic() -> None:
+    """The address of a log is one URL; what is not one is refused, a password in it above all."""
+    assert kafka_address("kafka://a:1,b:2/greenhouses", username="u").servers == ("a:1", "b:2")
+    for wrong in ("kafka://a:1", "kafka:///t", "http://a:1/t", "kafka://a:1/t/u", "kafka://u:p@a:1/t", "log.sqlite"):
+        with pytest.raises(ValueError, match="is not kafka://"):
+            kafka_address(wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "protocol"),
+    [
+        ({}, "PLAINTEXT"),
+        ({"tls_ca": Path("ca.pem")}, "SSL"),
+        ({"username": "u", "password": "p"}, "SASL_PLAINTEXT"),
+        ({"username": "u", "password": "p", "tls_ca": Path("ca.pem")}, "SASL_SSL"),
+    ],
+)
+def test_login_and_encryption_reach_every_client(given: dict[str, Any], protocol: str) -> None:
+    """User name and CA choose the protocol; the password is in the client's options and in no text."""
+    address = KafkaAddress(servers=("a:1",), topic="t", **given)
+    options = address.options()
+    assert options["security_protocol"] == protocol
+    assert options.get("sasl_plain_password") == given.get("password")
+    assert options.get("ssl_cafile") == (str(given["tls_ca"]) if "tls_ca" in given else None)
+    assert "p'" not in repr(address)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("arrived", [0, 1, 5, 8])
+def test_a_failed_append_that_is_tried_again_duplicates_nothing(
+    log: KafkaLog, monkeypatch: pytest.MonkeyPatch, arrived: int
+) -> None:
+    """However many records of a batch arrived before the answer was lost: after the retry each is there once."""
+    send = log._send
+
+    def interrupted(attempt: Any, targets: Any, done: dict[int, int]) -> dict[int, int]:
+        send(attempt, targets, {**done, **dict.fromkeys(range(arrived, 8), -1)})
+        raise LogError("the answer was lost")
+
+    log.append(batch()[:3])
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "_send", interrupted)
+        for _ in range(2):
+            with pytest.raises(LogError, match="answer was lost"):
+                log.append(batch())
+    places = log.append(batch())
+    assert payloads(log) == sorted([b"0", b"1", b"2", *(b"%d" % n for n in range(8))])
+    for new, (partition, offset) in zip(batch(), places, strict=True):
+        assert log.read(partition, offset, 1)[0].payload == new.payload
+
+
+@pytest.mark.kafka
+def test_a_record_of_somebody_else_is_counted_and_stops_nothing(log: KafkaLog) -> None:
+    """What another program writes into our topic comes back as refused, with its beginning."""
+    log._clients.producer.send(log.address.topic, b"hello", partition=1).get(timeout=patience_s(60))
+    log.append([NewRecord("demo", "tick", 5, b"")])
+    (record,) = log.read(1, 0, 10)
+    (refusal,) = msgspec.msgpack.decode(record.payload, type=list[Refusal])
+    assert (record.kind, refusal.reason, refusal.payload) == ("refused", FOREIGN_RECORD, b"hello")
+
+
+@pytest.mark.kafka
+def test_lag_is_what_was_committed(log: KafkaLog, make: Callable[[int], KafkaLog]) -> None:
+    """Another process of the group reads the offset that was committed."""
+    assert log.committed(0) is None
+    log.append(batch())
+    log.commit(0, 2)
+    other = KafkaLog(log.address, 2)
+    assert other.committed(0) == 2
+    other.close()
+
+
+@pytest.mark.kafka
+def test_another_process_sees_records_sites_and_times(log: KafkaLog) -> None:
+    """A second log on the topic reads what the first appended, while that goes on, and continues its times."""
+    other = KafkaLog(log.address, 2)
+    partition = partition_of("demo", 2)
+    for n in range(3):
+        log.append([NewRecord("demo", "samples", 100 + n, b"%d" % n)])
+        found = until(lambda n=n: other.read(partition, n, 10))
+        assert [r.payload for r in found] == [b"%d" % n]
+    assert other.sites() == ["demo"]
+    other.append([NewRecord("demo", "samples", 50, b"late")])
+    assert other.last_receive_ms(partition) == 102
+    other.close()
+
+
+@pytest.mark.kafka
+def test_the_topic_keeps_records_by_append_time(log: KafkaLog) -> None:
+    """An import of old samples is not deleted by retention: the topic's clock is Kafka's own."""
+    from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+
+    admin = KafkaAdminClient(**log.address.options())
+    found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, log.address.topic)])
+    admin.close()
+    shown = str(found)
+    assert "LogAppendTime" in shown
+    assert str(24 * 3_600_000) in shown
+
+
+@pytest.mark.kafka
+def test_another_number_of_partitions_or_a_foreign_topic_is_refused(log: KafkaLog) -> None:
+    """Offsets would mean something else: the log is not opened."""
+    from kafka import KafkaAdminClient
+
+    with pytest.raises(LogFormatError, match="created with 2 partitions"):
+        KafkaLog(log.address, 3)
+    foreign = KafkaAddress(servers=log.address.servers, topic=f"{log.address.topic}.meta")  # has no facts beside it
+    with pytest.raises(LogFormatError, match="is no Hothouse log"):
+        KafkaLog(foreign, 1)
+    admin = KafkaAdminClient(**log.address.options())
+    assert f"{foreign.topic}.meta" not in admin.list_topics()
+    admin.close()
+
+
+def test_a_kafka_that_is_away_is_a_log_error_in_time() -> None:
+    """Nobody listens: opening fails within the time-out, with the address in the sentence; the quickest of three."""
+    address = KafkaAddress(servers=("127.0.0.1:9",), topic="t", timeout_s=1.0)
+    spent_s = []
+    for _ in range(3):
+        started_s = time.monotonic()
+        with pytest.raises(LogError, match="kafka://"):
+            KafkaLog(address)
+        spent_s.append(time.monotonic() - started_s)
+    assert min(spent_s) < budget_s(5)
+
+
+@pytest.mark.kafka
+def test_a_topic_of_format_1_is_read_and_goes_on_in_format_2(log: KafkaLog) -> None:
+    """Records of the first version are read; the topic's format rises, so that version refuses it from then on."""
+    for n in range(2):
+        headers = [("hothouse-1", f"samples {500 + n} batch {n} hothouse/v1/demo".encode())]
+        sent = log._clients.producer.send(log.address.topic, b"old", key=b"demo", headers=headers, partition=0)
+        sent.get(timeout=patience_s(60))
+    log._facts.write(log._clients.producer, {
+        "format": b'{"format":1,"hash":"crc32","partitions":2}', "newest:0": b"501", "site:demo": b"1",
+    })  # fmt: skip
+    newer = KafkaLog(log.address, 2)
+    newer.append([NewRecord("demo", "samples", 400, b"new", "t", Origin("ab", 3))])
+    first, second, third = newer.read(0, 0, 10)
+    assert (first.receive_ms, first.topic, first.origin) == (500, "hothouse/v1/demo", None)
+    assert (second.payload, third.payload) == (b"old", b"new")
+    assert (third.receive_ms, third.origin) == (501, Origin("ab", 3))
+    assert newer.last_receive_ms(0) == 501
+    assert msgspec.json.decode(newer._facts.read(newer._clients.scout)["format"])["format"] == 2
+    newer.close()
+
+
+@pytest.mark.kafka
+def test_times_of_sites_stand_beside_the_records(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site that was silent for longer than a start reads back still keeps its newest receive time."""
+    monkeypatch.setattr(kafka_times, "_SAVE_RECORDS", 20)
+    partition = partition_of("demo", 2)
+    neighbour = next(f"n{n}" for n in range(99) if partition_of(f"n{n}", 2) == partition)
+    log.append([NewRecord("demo", "tick", 9000, b"")])
+    for _ in range(10):
+        log.append([NewRecord(neighbour, "tick", 50, b"") for _ in range(8)])
+    after = KafkaLog(log.address, 2)
+    after.append([NewRecord("demo", "tick", 10, b""), NewRecord(neighbour, "tick", 10, b"")])
+    end = after.end_offset(partition)
+    assert [r.receive_ms for r in after.read(partition, end - 2, 2)] == [9000, 50]
+    after.close()
+
+
+@pytest.mark.kafka
+def test_a_killed_uplink_into_kafka_counts_nothing_twice(log: KafkaLog, tmp_path: Path) -> None:
+    """SIGKILL after Kafka has acknowledged a batch: it comes twice, each record is new once, with its own time."""
+    filled(tmp_path / "buffer.sqlite")
+    where = f"kafka://{log.address.servers[0]}/{log.address.topic}"
+    options = ["--log", tmp_path / "buffer.sqlite", "--port", 1, "--status-file", tmp_path / "status.json"]
+    given = [str(part) for part in [*options, "--uplink", where, "--uplink-partitions", 2]]
+    with subprocess.Popen([sys.executable, "-c", CRASHING, *given], cwd=ROOT) as crashing, ended(crashing):
+        assert crashing.wait(patience_s(60)) == -signal.SIGKILL
+    partition = partition_of("demo", 2)
+    (tmp_path / "status.json").unlink(missing_ok=True)
+    with subprocess.Popen([sys.executable, "-m", "edge.gateway", *given], cwd=ROOT) as going, ended(going):
+        # Not by Kafka's offset: the killed one may have written some ticks more than the records.
+        until(lambda: status(tmp_path / "status.json").get("uplinked", 0) >= RECORDS * 6 // 5)
+        going.terminate()
+        assert going.wait(patience_s(60)) == 0
+    origins = Origins()
+    records = _all(log, partition)
+    once = [r for r in records if r.origin is not None and origins.is_new(r.origin)]
+    assert len(records) - len(once) >= RECORDS * 6 // 5
+    assert [s.seq for r in once if r.kind == "samples" for s in decode_samples(r.payload)] == list(range(RECORDS))
+    assert [r.receive_ms for r in once if r.kind == "samples"] == [NOW + n for n in range(RECORDS)]
+    assert log.sites() == []

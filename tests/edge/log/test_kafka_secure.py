@@ -1,0 +1,115 @@
+"""A log on a Kafka that wants TLS and a login, as production does."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from edge.log import LogError, NewRecord
+from edge.log.kafka.address import KafkaAddress, Mechanism
+from edge.log.kafka.log import KafkaLog
+from services.runtime.ports import free_port
+from tests.chaos.servers import Servers
+from tests.conftest import require_program
+from tests.patience import budget_s
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
+
+USER, PASSWORD = "hothouse", "only-for-this-test"
+MECHANISMS: tuple[Mechanism, ...] = ("PLAIN", "SCRAM-SHA-512")
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaAddress]:
+    """A Kafka of our own with a second listener: TLS under a CA made here, SASL by PLAIN or SCRAM."""
+    folder = tmp_path_factory.mktemp("kafka")
+    _make_certificates(folder)
+    kafka = Servers(folder / "servers", "kafka")
+    try:
+        port = free_port()  # it is free until Kafka starts again
+        _add_scram_user(kafka.kafka)
+        kafka.kill("kafka")
+        properties = folder / "servers" / "kafka.properties"
+        properties.write_text(_with_listener(properties.read_text(), port, folder))
+        kafka.start("kafka")
+        yield KafkaAddress(
+            servers=(f"127.0.0.1:{port}",), topic="secure", username=USER, password=PASSWORD, mechanism="PLAIN",
+            tls_ca=folder / "ca.pem", timeout_s=8.0,
+        )  # fmt: skip
+    finally:
+        kafka.clean()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_records_go_through_tls_and_a_login(secure: KafkaAddress, mechanism: Mechanism) -> None:
+    """What was appended is read back, with the password checked in either way."""
+    topic = f"secure-{mechanism.lower()}"
+    log = KafkaLog(replace(secure, mechanism=mechanism, topic=topic, timeout_s=budget_s(60)), 1)
+    places = log.append([NewRecord("north", "samples", 1000, b"payload")])
+    assert places == [(0, 0)]
+    assert [record.payload for record in log.read(0, 0, 10)] == [b"payload"]
+    log.close()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_wrong_password_is_told(secure: KafkaAddress, mechanism: Mechanism) -> None:
+    """The error is the log's own, and never shows the password."""
+    with pytest.raises(LogError) as error:
+        KafkaLog(replace(secure, mechanism=mechanism, password="wrong-password"), 1)
+    assert "wrong-password" not in str(error.value)
+
+
+def test_a_server_of_another_ca_is_refused(secure: KafkaAddress, tmp_path: Path) -> None:
+    """A certificate that our CA has not signed ends the connection before the login."""
+    _make_certificates(tmp_path)
+    with pytest.raises(LogError):
+        KafkaLog(replace(secure, tls_ca=tmp_path / "ca.pem"), 1)
+
+
+def _make_certificates(folder: Path) -> None:
+    """A CA in ``ca.pem``; a key and certificate for 127.0.0.1 in ``server.pem``."""
+    openssl = require_program("openssl")
+
+    def run(*words: str) -> None:
+        subprocess.run([openssl, *words], cwd=folder, check=True, capture_output=True)
+
+    run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test-ca",
+        "-keyout", "ca.key", "-out", "ca.pem")  # fmt: skip
+    run("req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-keyout", "server.key", "-out", "server.csr")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    run("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
+        "-extfile", "names", "-out", "server.crt")  # fmt: skip
+    (folder / "server.pem").write_text((folder / "server.key").read_text() + (folder / "server.crt").read_text())
+
+
+def _add_scram_user(server: str) -> None:
+    from kafka import KafkaAdminClient
+    from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
+
+    admin = KafkaAdminClient(bootstrap_servers=server)
+    admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, ScramMechanism.SCRAM_SHA_512, PASSWORD)])
+    admin.close()
+
+
+def _with_listener(properties: str, port: int, folder: Path) -> str:
+    lines = []
+    for line in properties.splitlines():
+        if line.startswith(("listeners=", "advertised.listeners=")):
+            line += f",SECURE://127.0.0.1:{port}"
+        lines.append(line)
+    login = "org.apache.kafka.common.security"
+    return "\n".join([
+        *lines,
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL",
+        "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512",
+        f"listener.name.secure.ssl.keystore.location={folder / 'server.pem'}",
+        "listener.name.secure.ssl.keystore.type=PEM",
+        f"listener.name.secure.plain.sasl.jaas.config={login}.plain.PlainLoginModule required"
+        f' user_{USER}="{PASSWORD}";',
+        f"listener.name.secure.scram-sha-512.sasl.jaas.config={login}.scram.ScramLoginModule required;",
+        "",
+    ])  # fmt: skip

@@ -1,0 +1,220 @@
+"""Reading folders of recordings."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from edge.recordings.recording import DeviceTable, Recording, RecordingError, load_recording
+
+CSV = """time,t_air_c,rh_pct,Tair_sigrow,out_t_c,mystery
+2022-02-01 00:00:00,20.1,70,19.9,5.0,1
+2022-02-01 00:05:00,20.2,,19.8,,2
+2022-02-01 00:10:00,,,,,3
+"""
+
+
+def table(recording: Recording, zone: str, device: str) -> DeviceTable:
+    return next(t for t in recording.tables if (t.zone, t.device) == (zone, device))
+
+
+def test_a_csv_becomes_tables(tmp_path: Path) -> None:
+    """A file's columns become its devices' tables, in UTC, without empty rows; a column without a metric is listed."""
+    (tmp_path / "north.csv").write_text(CSV)
+    recording = load_recording(tmp_path, timezone="Europe/Amsterdam", site="s")
+    assert (recording.site, recording.zones, recording.interval_ms) == ("s", ("north",), 300_000)
+    climate = table(recording, "north", "climate")
+    assert climate.metrics == ("air_temp_c", "rh_pct")
+    assert climate.times_ms.tolist() == [1643670000000, 1643670300000]
+    np.testing.assert_array_equal(climate.values, [[20.1, 70], [20.2, np.nan]])
+    assert table(recording, "_site", "weather").times_ms.tolist() == [1643670000000]
+    assert table(recording, "north", "sigrow").metrics == ("air_temp_c",)
+    assert recording.unmapped == ("mystery",)
+
+
+def test_all_formats_read_alike(tmp_path: Path) -> None:
+    """CSV, CSV.xz, CSV.gz and Parquet (its time a timestamp) give the same tables."""
+    pandas = pytest.importorskip("pandas")
+    found = []
+    for ending in ("csv", "csv.xz", "csv.gz", "parquet"):
+        folder = tmp_path / ending.replace(".", "-")
+        folder.mkdir()
+        path = folder / f"north.{ending}"
+        if ending == "parquet":
+            frame = pandas.read_csv(tmp_path / "csv" / "north.csv", parse_dates=["time"])
+            frame.to_parquet(path)
+        else:
+            opener = {"csv": open, "csv.xz": lzma.open, "csv.gz": gzip.open}[ending]
+            with opener(path, "wt") as file:
+                file.write(CSV)
+        found.append(load_recording(folder, timezone="Europe/Amsterdam").tables)
+    for tables in found[1:]:
+        for ours, first in zip(tables, found[0], strict=True):
+            assert (ours.zone, ours.device, ours.metrics) == (first.zone, first.device, first.metrics)
+            np.testing.assert_array_equal(ours.times_ms, first.times_ms)
+            np.testing.assert_array_equal(ours.values, first.values)
+
+
+def test_times_with_an_offset_are_utc_already(tmp_path: Path) -> None:
+    """A time that carries its UTC offset needs no time zone."""
+    (tmp_path / "z.csv").write_text("time,t_air_c\n2022-02-01T00:00:00+01:00,20\n2022-02-01T00:05:00+01:00,20\n")
+    recording = load_recording(tmp_path, timezone="America/New_York")
+    assert recording.tables[0].times_ms.tolist() == [1643670000000, 1643670300000]
+
+
+def test_the_weather_is_the_sites(tmp_path: Path) -> None:
+    """Outside columns of all zones make one station: at each instant the first zone that has a value gives it."""
+    (tmp_path / "a.csv").write_text("time,out_t_c,out_wind_ms\n2022-02-01 00:00,1,\n2022-02-01 00:05,,3\n")
+    (tmp_path / "b.csv").write_text("time,out_t_c,out_wind_ms\n2022-02-01 00:00,9,2\n2022-02-01 00:10,9,\n")
+    (station,) = load_recording(tmp_path).tables
+    assert (station.zone, station.device) == ("_site", "weather")
+    np.testing.assert_array_equal(station.values, [[1, 2], [np.nan, 3], [9, np.nan]])
+
+
+def test_the_valves_coding_is_that_of_all_zones(tmp_path: Path) -> None:
+    """A valve that one zone has at 1 throughout is per cent where another zone's shows per cent."""
+    (tmp_path / "a.csv").write_text("time,co2_valve\n2022-02-01 00:00,1\n2022-02-01 00:05,1\n")
+    (tmp_path / "b.csv").write_text("time,co2_valve\n2022-02-01 00:00,0\n2022-02-01 00:05,60\n")
+    recording = load_recording(tmp_path)
+    assert table(recording, "a", "control").values.tolist() == [[1], [1]]
+
+
+def test_the_valves_coding_does_not_depend_on_the_future(tmp_path: Path) -> None:
+    """What comes after the first day says what numbers mean from then on, and changes nothing before."""
+    lines = [f"2022-02-0{day} {hour:02}:00,{1 + hour % 2}\n" for day in (1, 2, 3) for hour in range(24)]
+    (tmp_path / "a.csv").write_text("time,co2_valve\n" + "".join(lines))
+    before = table(load_recording(tmp_path), "a", "control").values[:, 0]
+    assert before.tolist() == [100.0, 0.0] * 36
+    lines[60:] = [line.replace(",1", ",40").replace(",2", ",0") for line in lines[60:]]
+    (tmp_path / "a.csv").write_text("time,co2_valve\n" + "".join(lines))
+    after = table(load_recording(tmp_path), "a", "control").values[:, 0]
+    assert after[:60].tolist() == before[:60].tolist()
+    assert after[60:].tolist() == [40.0, 0.0] * 6
+
+
+def test_what_lies_beside_recordings_is_left_out_and_noted(tmp_path: Path) -> None:
+    """A list of columns, an empty export and what a system hides there do not stop the rest."""
+    (tmp_path / "a.csv").write_text("time,t_air_c\n2022-02-01 00:00,20\n,\n")
+    (tmp_path / "columns.csv").write_text("column,unit\nt_air_c,degC\n")
+    (tmp_path / "empty.csv").write_bytes(b"")
+    (tmp_path / "late.csv").write_text("time,t_air_c\n")
+    (tmp_path / "._a.csv").write_bytes(b"\x00\x05\x16\x07")
+    recording = load_recording(tmp_path)
+    assert [source.name for source in recording.sources] == ["a"]
+    assert [note.split()[0] for note in recording.notes] == ["columns.csv", "empty.csv", "late.csv"]
+
+
+def test_times_that_no_clock_showed_are_no_recording(tmp_path: Path) -> None:
+    """A file of the hour alone that spring skips."""
+    (tmp_path / "a.csv").write_text("time,t_air_c\n2022-03-27 02:30,20\n")
+    with pytest.raises(RecordingError, match="no row of a time that the clock showed"):
+        load_recording(tmp_path, timezone="Europe/Amsterdam")
+
+
+def test_names_of_any_script_are_zones(tmp_path: Path) -> None:
+    """A name without a Latin letter becomes a number; the file's own name is kept beside it."""
+    folder = tmp_path / "温室"
+    folder.mkdir()
+    (folder / "北.csv").write_text("time,t_air_c\n2022-02-01 00:00,20\n")
+    recording = load_recording(folder)
+    assert (recording.site, recording.zones, recording.sources[0].name) == ("site", ("zone-1",), "北")
+
+
+def test_parquet_of_words_reads_as_csv_does(tmp_path: Path) -> None:
+    """Text and dictionaries of text, for times and for numbers."""
+    times, said = ["2022-02-01 00:00:00+01:00", "2022-02-01 00:05:00+01:00"], ["20", "NULL"]
+    columns = {
+        "time": pa.array(times).dictionary_encode(),
+        "t_air_c": pa.array(said, pa.large_string()),
+        "rh_pct": [7, 8],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    (found,) = load_recording(tmp_path).tables
+    assert found.times_ms.tolist() == [1643670000000, 1643670300000]
+    np.testing.assert_array_equal(found.values, [[20, 7], [np.nan, 8]])
+
+
+def test_two_columns_of_a_metric_keep_apart(tmp_path: Path) -> None:
+    """A second column of a device's metric becomes ``metric.2``."""
+    (tmp_path / "a.csv").write_text("time,t_air_c,air_temp_c\n2022-02-01 00:00,20,21\n")
+    assert load_recording(tmp_path).tables[0].metrics == ("air_temp_c", "air_temp_c.2")
+
+
+def test_words_for_nothing_are_missing_values(tmp_path: Path) -> None:
+    """A word in place of a number is a missing value."""
+    (tmp_path / "a.csv").write_text("time,t_air_c,rh_pct\n2022-02-01 00:00,NULL,70\n2022-02-01 00:05,inf,71\n")
+    assert load_recording(tmp_path).tables[0].values[:, 1].tolist() == [70, 71]
+
+
+def test_rows_that_are_left_out_are_noted(tmp_path: Path) -> None:
+    """A row whose time was never shown, or is there twice, is left out and counted in a note."""
+    (tmp_path / "a.csv").write_text(
+        "time,t_air_c\n2022-03-27 01:55,1\n2022-03-27 02:30,2\n2022-03-27 03:00,3\n2022-03-27 03:00,4\n"
+    )
+    recording = load_recording(tmp_path, timezone="Europe/Amsterdam")
+    assert recording.tables[0].values.tolist() == [[1], [3]]
+    assert "2 of 4 rows left out" in recording.notes[0]
+
+
+def test_what_is_said_beside_the_files_is_used(tmp_path: Path) -> None:
+    """``recording.toml`` names site, place and columns; what is given by hand wins."""
+    (tmp_path / "Zone 1.csv").write_text("stamp,T\n2022-02-01 00:00,20\n")
+    (tmp_path / "recording.toml").write_text(
+        'site = "north"\ntimezone = "Asia/Tokyo"\nlatitude = 35.0\nlongitude = 139.0\ntime = "stamp"\n'
+        '[columns]\nt = "air_temp_c"\n'
+    )
+    recording = load_recording(tmp_path, latitude=36.0)
+    assert (recording.site, recording.timezone, recording.latitude, recording.longitude) == (
+        "north", "Asia/Tokyo", 36.0, 139.0,
+    )  # fmt: skip
+    assert recording.zones == ("Zone-1",)
+    assert recording.tables[0].times_ms.tolist() == [1643641200000]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.csv", b"", "no column 'time'"),
+        ("a.csv", b"when,t_air_c\n", "no column 'time'"),
+        ("a.csv", b"time,t_air_c\n", "no row"),
+        ("a.csv", b"time,t_air_c\n2022-02-01 00:00,1\n2022-02-01 0", "damaged: line 3 has 1 cells"),
+        ("a.csv", b"time,t_air_c\nyesterday,1\n", "line 2: 'yesterday' is no time"),
+        ("a.csv", b"time,t_air_c\n2022-02-01 00:00,\xff\xfe\n", "damaged"),
+        ("a.csv", b"time,mystery\n2022-02-01 00:00,1\n", "no value of a column that is understood"),
+        ("a.csv.xz", b"not xz", "damaged"),
+        ("a.csv.xz", lzma.compress(CSV.encode())[:-30], "damaged"),
+        ("a.csv.gz", gzip.compress(CSV.encode())[:-12], "damaged"),
+        ("a.parquet", b"PAR1 and so on", "damaged"),
+        ("a.txt", b"hello", "holds no recording"),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    """A damaged, empty or foreign file is refused with one clear sentence, not a traceback of something else."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(RecordingError) as error:
+        load_recording(tmp_path)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_no_folder_and_no_such_zone_are_refused(tmp_path: Path) -> None:
+    """A folder that is not there and a time zone that is not one are named."""
+    with pytest.raises(RecordingError, match="is not a folder"):
+        load_recording(tmp_path / "nowhere")
+    with pytest.raises(RecordingError, match="Mars/Olympus"):
+        load_recording(tmp_path, timezone="Mars/Olympus")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The edge install has no pyarrow; a Parquet file then says how to get it."""
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(RecordingError, match="pip install pyarrow"):
+        load_recording(tmp_path)

@@ -1,0 +1,134 @@
+"""What a model sees."""
+
+import numpy as np
+import pytest
+
+from models.features.inputs import (
+    build_inputs,
+    day_bins,
+    input_channels,
+    local_ms,
+    sun_elevation_deg,
+    targets_of,
+    window_tokens,
+)
+from models.spec import ForecastSpec, Place
+from tests.models.worlds import PLACE, SPEC, START_MS, STEP_MS, rows
+
+FIELDS = ("window", "now", "calendar", "sun", "yesterday", "future", "baseline")
+
+
+def example(n=3, spec=SPEC):
+    """``n`` windows one step apart, and a baseline that says which cell it is."""
+    series = rows(3, 1)[0]
+    length = spec.lookback_steps
+    values = np.stack([series[i : i + length] for i in range(n)])
+    origin = START_MS + (length - 1 + np.arange(n, dtype=np.int64)) * STEP_MS
+    baseline = np.arange(n * 4 * 3 * 3, dtype=np.float32).reshape(n, 4, 3, 3)
+    return values, origin, baseline
+
+
+def test_an_example_does_not_depend_on_those_beside_it():
+    """A batch equals its examples one by one, bit for bit."""
+    values, origin, baseline = example(5)
+    batch = build_inputs(values, origin, [PLACE] * 5, baseline, SPEC)
+    for i in range(5):
+        one = build_inputs(values[i : i + 1], origin[i : i + 1], [PLACE], baseline[i : i + 1], SPEC)
+        for name in FIELDS:
+            assert np.array_equal(getattr(one, name)[0], getattr(batch, name)[i], equal_nan=True), name
+
+
+def test_inputs_are_not_changed():
+    """Building inputs leaves its arguments as they were."""
+    values, origin, baseline = example()
+    before = values.copy(), origin.copy(), baseline.copy()
+    build_inputs(values, origin, [PLACE] * 3, baseline, SPEC)
+    for kept, now in zip(before, (values, origin, baseline), strict=True):
+        assert np.array_equal(kept, now, equal_nan=True)
+
+
+def test_tokens_are_hourly_means_then_the_newest_rows():
+    """The last hourly token is the mean of the last hour's known values, the last token is the newest row."""
+    values, origin, baseline = example(1)
+    inputs = build_inputs(values, origin, [PLACE], baseline, SPEC)
+    assert inputs.window.shape == (1, window_tokens(SPEC), len(input_channels(SPEC)))
+    temp = input_channels(SPEC).index("air_temp_c")
+    assert inputs.window[0, 23, temp] == pytest.approx(np.nanmean(values[0, -4:, 0]), rel=1e-6)
+    assert np.array_equal(inputs.window[0, -1, temp], values[0, -1, 0], equal_nan=True)
+
+
+def test_directions_enter_as_sine_and_cosine():
+    """350 and 10 degrees average to north, not to south."""
+    values, origin, baseline = example(1)
+    wind = SPEC.channels.index("wind_dir_deg")
+    values[0, -4:, wind] = [350, 10, 350, 10]
+    inputs = build_inputs(values, origin, [PLACE], baseline, SPEC)
+    names = input_channels(SPEC)
+    assert inputs.window[0, 23, names.index("cos wind_dir_deg")] == pytest.approx(np.cos(np.deg2rad(10)), abs=1e-6)
+    assert inputs.window[0, 23, names.index("sin wind_dir_deg")] == pytest.approx(0, abs=1e-6)
+
+
+def test_yesterday_is_the_same_time_of_day_as_the_horizon():
+    """A day before the target's time: for 24 h that is now, for 1 h it is 23 h ago."""
+    values, origin, baseline = example(1)
+    inputs = build_inputs(values, origin, [PLACE], baseline, SPEC)
+    for h, steps in enumerate(SPEC.horizon_steps):
+        assert np.array_equal(inputs.yesterday[0, h, 0], values[0, steps - 1, 0], equal_nan=True)
+
+
+def test_a_place_without_coordinates_has_no_sun_but_a_calendar():
+    """The sun is missing where it is unknown, and stays known for the zone beside it."""
+    values, origin, baseline = example(2)
+    inputs = build_inputs(values, origin, [Place(), PLACE], baseline[:2], SPEC)
+    assert np.isnan(inputs.sun[0]).all()
+    assert np.isfinite(inputs.sun[1]).all()
+    assert np.isfinite(inputs.calendar).all()
+
+
+def test_missing_channels_give_missing_targets():
+    """Without a humidity channel there is no VPD; the rest stays."""
+    spec = ForecastSpec(channels=("air_temp_c",), targets=("air_temp_c", "rh_pct", "vpd_kpa"))
+    assert np.isfinite(targets_of(np.array([[20.0]], dtype=np.float32), spec)).tolist() == [[True, False, False]]
+
+
+def test_all_missing_values_stay_missing():
+    """A silent zone gives NaN features and no warning."""
+    values, origin, baseline = example(1)
+    with np.errstate(all="raise"):
+        inputs = build_inputs(np.full_like(values, np.nan), origin, [PLACE], baseline, SPEC)
+    assert np.isnan(inputs.window).all()
+
+
+@pytest.mark.parametrize("wrong", ["values", "baseline", "places"])
+def test_shapes_that_do_not_fit_are_refused(wrong):
+    """A wrong shape is named, not broadcast."""
+    values, origin, baseline = example(2)
+    baseline = baseline[:2]
+    places = [PLACE] * 2
+    if wrong == "values":
+        values = values[:, 1:]
+    elif wrong == "baseline":
+        baseline = baseline[:, 1:]
+    else:
+        places = places[:1]
+    with pytest.raises(ValueError, match=r"wants|fit"):
+        build_inputs(values, origin, places, baseline, SPEC)
+
+
+def test_the_calendar_follows_the_control_clock_through_daylight_saving():
+    """On 27 March 2022 civil time jumps an hour at 01:00 UTC; standard time does not."""
+    before = 1_648_342_800_000 - STEP_MS  # 2022-03-27T00:45Z
+    times = np.array([before, before + STEP_MS], dtype=np.int64)
+    civil = local_ms(Place("Europe/Amsterdam", "civil"), times)
+    standard = local_ms(Place("Europe/Amsterdam", "standard"), times)
+    assert np.diff(civil)[0] == STEP_MS + 3_600_000
+    assert np.diff(standard)[0] == STEP_MS
+    assert day_bins(Place("Europe/Amsterdam", "standard"), times, SPEC).tolist() == [7, 8]
+
+
+def test_the_sun_of_an_array_is_the_sun_of_each_time():
+    """Elevations come out in the shape that was asked, alike in any company."""
+    times = START_MS + np.arange(12, dtype=np.int64).reshape(3, 4) * 7_777_777
+    grid = sun_elevation_deg(times, 52.0, 4.5)
+    assert grid.shape == (3, 4)
+    assert grid[1, 2] == sun_elevation_deg(times[1:2, 2], 52.0, 4.5)[0]

@@ -1,0 +1,165 @@
+"""A zone's first days: intervals from the first forecast on, a prior that fades, and a state that can be kept."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.online.forecaster import OnlineForecaster
+from models.online.prior import ANSWERS, Prior, read_table
+from models.spec import ForecastSpec
+from tests.models.online.online_worlds import DAY, SPEC, forecaster, rows, run, same, sun
+
+HOURLY = ForecastSpec(
+    channels=("air_temp_c", "rh_pct", "out_radiation_w_m2"),
+    targets=("air_temp_c", "rh_pct", "vpd_kpa", "out_radiation_w_m2"),
+    horizons_min=(60, 180, 1440), step_ms=3_600_000, lookback_steps=24,
+)  # fmt: skip
+NOTHING = np.full((1, 1 + len(HOURLY.horizons_min)), np.nan, np.float32)
+VALUE = st.one_of(
+    st.tuples(st.floats(-20, 60), st.floats(0, 100), st.floats(0, 1500)), st.just((np.nan,) * 3),
+    st.tuples(st.floats(-6e4, 6e4), st.sampled_from((0.0, 100.0)), st.just(0.0)),
+)  # fmt: skip
+
+
+def along(values, spec=HOURLY):
+    """Forecasts of one zone at each of ``values [T, C]``, ``[T, H, M, Q]``."""
+    made = OnlineForecaster(spec, 1)
+    made.add_zones()
+    zone, out = np.array([0]), []
+    for step, row in enumerate(np.asarray(values, np.float32)):
+        out.append(made.predict(made.learn(zone, step, row[None], np.array([step % 24]), NOTHING))[0])
+    return np.stack(out)
+
+
+def opened(quantiles):
+    """Whether p10 <= p50 <= p90 and p10 < p90 wherever something is forecast."""
+    p10, p50, p90 = np.moveaxis(quantiles[np.isfinite(quantiles).any(axis=-1)], -1, 0)
+    return bool(((p10 <= p50) & (p50 <= p90) & (p10 < p90)).all())
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(VALUE, min_size=1, max_size=60))
+def test_every_interval_has_a_width_whatever_comes(values):
+    """From the first forecast on p10 < p90, also at the ends of what is possible, after gaps and beyond any sensor."""
+    assert opened(along(values))
+
+
+@pytest.mark.parametrize("value", [(21.4, 80.0, 0.0), (0.0, 0.0, 0.0), (60.0, 100.0, 6e4), (-20.0, 100.0, 3e-5)])
+def test_a_constant_sensor_keeps_a_width(value):
+    """A sensor that says the same for twelve days, young and old, has no interval without a width."""
+    assert opened(along([value] * (12 * 24)))
+
+
+def test_the_first_forecast_is_what_is_now_within_the_prior():
+    """One row is persistence, with the widths of simulated zones: wider the longer ahead, up to half a day."""
+    (first,) = along([(20.0, 70.0, 300.0)])
+    np.testing.assert_allclose(first[:, 0, 1], 20.0, atol=0.01)
+    width = first[:, 0, 2] - first[:, 0, 0]
+    assert 0.5 < width[0] < width[1] < 15
+
+
+def test_the_forecaster_is_the_old_one_after_ten_days(monkeypatch):
+    """Whatever the prior says, forecasts after ten days are the same, bit for bit; before, they are not."""
+    values, given_ = rows(12, zones=2), []
+    for factor in (1, 3):
+        made = forecaster(2)
+        made.first.prior.answers *= np.float32([factor, 1, 1 / factor, 1, factor])
+        made.first.prior.issued *= factor
+        given_.append(run(made, values))
+    one, other = given_
+    assert (one[:, 10 * DAY :] == other[:, 10 * DAY :]).all()
+    assert not (one[:, : 3 * DAY] == other[:, : 3 * DAY]).all()
+
+
+def test_a_zone_born_late_has_first_days_of_its_own():
+    """Beside a zone of eleven days a new one starts from the prior; the old one's forecasts do not notice."""
+    values = rows(12, zones=2)
+    alone, both = forecaster(1), forecaster(1)
+    before = run(alone, values[:1], stop=11 * DAY)
+    run(both, values[:1], stop=11 * DAY)
+    both.add_zones()
+    assert both.first.share(np.array([0, 1])).tolist() == [[0.0] * 3, [1.0] * 3]
+    late = run(both, values, start=11 * DAY)
+    assert opened(late)
+    np.testing.assert_array_equal(late[1, 0, :, 0, 1] > 0, True)
+    assert before.shape[1] == 11 * DAY
+
+
+def test_widths_follow_the_zone():
+    """Of two zones in their third day the one with four times the changes has the wider intervals."""
+    values = rows(4, zones=1, missing=0)
+    calm = values.mean(axis=1, keepdims=True) + (values - values.mean(axis=1, keepdims=True)) / 4
+    out = run(forecaster(2), np.concatenate([values, calm]))
+    width = (out[..., 2] - out[..., 0])[:, 2 * DAY : 3 * DAY, :, 0].mean(axis=1)
+    assert (width[0] > 1.5 * width[1]).all()
+
+
+def test_the_state_goes_on_as_if_nothing_had_happened():
+    """A forecaster that is kept in the middle of the second day and loaded gives the same forecasts and state."""
+    values = rows(3, zones=2)
+    whole, half = forecaster(2), forecaster(2)
+    expected = run(whole, values)
+    run(half, values, stop=DAY + 7)
+    loaded = forecaster(2)
+    loaded.load_state_dict(half.state_dict())
+    np.testing.assert_array_equal(run(loaded, values, start=DAY + 7), expected[:, DAY + 7 :])
+    assert same(loaded.state_dict(), whole.state_dict())
+
+
+def test_zones_take_turns():
+    """With more young zones than learn at a time every zone still has weights and widths of its own errors."""
+    values = np.repeat(rows(2, zones=1, missing=0), 300, axis=0)
+    made = forecaster(300)
+    quantiles = run(made, values[:, : DAY + 40])
+    assert opened(quantiles)
+    assert (made.first.state_dict()["counted"][:, 0] > 0).all()
+
+
+def test_first_days_are_better_than_either_yardstick():
+    """On a world with weather the second and third day have less error than the better of persistence and naive."""
+    values = np.concatenate([rows(4, zones=2, seed=seed, missing=0) for seed in range(3)])
+    out, t = run(forecaster(6), values), np.arange(DAY, 3 * DAY - 1)
+    of_base = []
+    for h, steps in enumerate(SPEC.horizon_steps):
+        truth = values[:, t + steps, 0]
+        error = np.abs(out[:, t, h, 0, 1] - truth).mean()
+        rivals = (np.abs(values[:, s, 0] - truth).mean() for s in (t, t + steps - DAY))
+        of_base.append(error / min(rivals))
+    assert np.mean(of_base) < 0.97, of_base
+
+
+def test_the_table_knows_every_metric_of_the_live_system():
+    """Each answer of each live target has positive sizes that grow from five minutes to three hours."""
+    sizes = read_table()
+    for metric, answer in itertools.product(ForecastSpec(channels=()).targets, (*ANSWERS, "first days")):
+        horizons, errors = sizes[metric, answer]
+        assert (errors > 0).all()
+        assert len(horizons) == 10
+    persistence = Prior(ForecastSpec(channels=())).answers[..., 0].mean(axis=0)
+    assert (np.diff(persistence[:7], axis=0) > 0).all()
+
+
+def test_a_metric_of_another_unit_is_measured_by_its_level():
+    """A target that the table does not know has intervals in proportion to itself."""
+    small = along([(20.0, 70.0, 10.0)] * 3)[-1, :, 3]
+    large = along([(20.0, 70.0, 1000.0)] * 3)[-1, :, 3]
+    np.testing.assert_allclose(large[:, 2] - large[:, 0], 100 * (small[:, 2] - small[:, 0]), rtol=1e-3)
+
+
+def test_state_that_does_not_fit_is_refused():
+    """A state of another schema is an error, not a wrong forecast."""
+    with pytest.raises(ValueError, match="wanted"):
+        forecaster(1).first.load_state_dict(OnlineForecaster(HOURLY, 1).first.state_dict())
+
+
+def test_sun_is_not_needed():
+    """The helper's sun changes nothing of a first forecast: the plain answers know the clock only."""
+    made, values = forecaster(1), rows(1, zones=1, missing=0)
+    zone, bins = np.array([0]), np.array([0])
+    dark = np.full_like(sun(0, 1), np.nan)
+    one = made.predict(made.learn(zone, 0, values[:, 0], bins, dark))
+    other = forecaster(1)
+    np.testing.assert_array_equal(one, other.predict(other.learn(zone, 0, values[:, 0], bins, sun(0, 1))))

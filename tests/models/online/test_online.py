@@ -1,0 +1,133 @@
+"""Recursive ridges: they find what is there, follow a change, and resist outliers."""
+
+import numpy as np
+
+from models.features.regressors import CLIP, Features, feature_channels
+from models.online.forecaster import OnlineForecaster
+from models.online.ridge import PooledRidge
+from models.spec import ForecastSpec
+from tests.models.online.online_worlds import DAY, SPEC, forecaster, rows, run, sun
+
+PRIOR = np.array([150.0])
+FIRST = np.array([0])
+
+
+def test_only_known_channels_become_regressors():
+    """Targets are not named twice, and what a schema lacks is left out."""
+    assert feature_channels(SPEC) == ("co2_ppm", "lamp_pct", "out_temp_c")
+
+
+def fed(ridge, truth, steps, start=0, outlier=0.0):
+    """Feed a pooled ridge examples of ``truth`` from a fixed stream."""
+    rng = np.random.default_rng(start)
+    for step in range(start, start + steps):
+        x = rng.normal(size=(4, 3)).astype(np.float32)
+        y = x @ truth[:, None] + rng.normal(0, 0.1, (4, 1))
+        y[rng.random(4) < outlier] += 50
+        ridge.learn(FIRST, step, x[:, None], y[:, None].astype(np.float32))
+        if step % 24 == 0:
+            ridge.refit(0)
+    ridge.refit(0)
+    return ridge
+
+
+def answer(ridge):
+    """The weights, by asking for each regressor alone."""
+    eye = np.eye(3, dtype=np.float32)
+    return ridge.predict(eye[:, :2], eye[:, None, 2:])[:, 0, 0, 0]
+
+
+def test_a_ridge_finds_the_slopes():
+    """On clean examples the learner's answer is the truth."""
+    truth = np.array([1.0, -2.0, 0.5])
+    assert np.allclose(answer(fed(PooledRidge(PRIOR, 1, 3, (7.0,), 96), truth, 2000)), truth, atol=0.1)
+
+
+def test_absolute_error_resists_outliers():
+    """One example in ten that is off by 50 hardly moves the answer, as it would with squares."""
+    truth = np.array([1.0, -2.0, 0.5])
+    assert np.allclose(answer(fed(PooledRidge(PRIOR, 1, 3, (7.0,), 96), truth, 4000, outlier=0.1)), truth, atol=0.3)
+
+
+def test_a_ridge_follows_a_change():
+    """A week after the slopes have changed, a learner that remembers three days has the new ones."""
+    ridge = fed(PooledRidge(PRIOR, 1, 3, (3.0,), 96), np.array([1.0, -2.0, 0.5]), 2000)
+    fed(ridge, np.array([-1.0, 0.0, 0.5]), 20 * 96, start=2000)
+    assert np.allclose(answer(ridge), [-1.0, 0.0, 0.5], atol=0.2)
+
+
+def test_regressors_are_finite_and_bounded_whatever_comes():
+    """A sensor that reads a million or nothing gives regressors within the clip."""
+    features = Features(SPEC)
+    features.add_zones()
+    zone = np.array([0])
+    values = rows(2, zones=1)
+    values[0, 100:, 0] = 1e6
+    values[0, 120:] = np.nan
+    cells = (1, len(SPEC.horizons_min), len(SPEC.targets))
+    for step in range(values.shape[1]):
+        nothing = np.full(cells, np.nan, np.float32)
+        common, ahead, detail, planned = features.learn(
+            zone, step, values[:, step], np.array([step % DAY]), sun(step, 1), nothing,
+            np.full((1, 2, *cells[1:]), np.nan, np.float32), nothing, np.ones(cells[1:]),
+        )  # fmt: skip
+        assert np.isfinite(common).all()
+        assert np.isfinite(ahead).all()
+        assert max(np.abs(common).max(), np.abs(ahead).max()) <= 2 * CLIP
+    assert (common.shape[1], ahead.shape[2]) == features.width
+    assert (detail.shape[1], planned.shape[2]) == features.detail_width
+
+
+def test_the_online_layer_beats_the_climatology_and_both_yardsticks():
+    """On a world with weather the mixture is better than the climatology alone, a quarter of an hour to a day ahead."""
+    values = rows(30, zones=3, missing=0)
+    out = run(forecaster(3), values)
+    climatology = climatology_alone(values)
+    t = np.arange(14 * DAY, 29 * DAY)
+    ratios = []
+    for h, steps in enumerate(SPEC.horizon_steps):
+        truth = values[:, t + steps, 0]
+        error = np.abs(out[:, t, h, 0, 1] - truth).mean()
+        ratios.append(error / np.abs(climatology[:, t, h, 0] - truth).mean())
+        assert error < np.abs(values[:, t, 0] - truth).mean()
+        assert error < np.abs(values[:, t + steps - DAY, 0] - truth).mean() or steps == DAY
+    assert np.mean(ratios) < 1
+
+
+def climatology_alone(values):
+    """The climatology's medians along the same rows."""
+    made = forecaster(len(values))
+    zones, out = np.arange(len(values)), []
+    for step in range(values.shape[1]):
+        learned = made.learn(zones, step, values[:, step], np.full(len(zones), step % DAY), sun(step, len(zones)))
+        out.append(learned.baseline)
+    return np.stack(out, axis=1)
+
+
+def test_the_state_of_a_zone_stays_within_its_budget():
+    """With the live schema, ten horizons and four targets, a zone costs at most 130 KB."""
+    channels = ("air_temp_c", "rh_pct", "co2_ppm", "lamp_pct", "vent_lee_pct", "out_temp_c", "out_radiation_w_m2")
+    made = OnlineForecaster(ForecastSpec(channels=channels), 1)
+    empty = size(made.state_dict())
+    made.add_zones()
+    assert size(made.state_dict()) - empty <= 130_000
+
+
+def size(state):
+    """Bytes of a nested state."""
+    return sum(size(part) if isinstance(part, dict) else part.nbytes for part in state.values())
+
+
+def test_an_example_is_the_same_whether_corrections_learn_or_not():
+    """Examining rows gives what learning gives as its example, bit for bit, gaps and a late zone included."""
+    values = rows(days=3, zones=3, seed=4)
+    values[1, 100:140] = np.nan
+    learner, examiner = forecaster(3), forecaster(3)
+    for step in range(values.shape[1]):
+        zones = np.arange(2 if step < 120 else 3)
+        given = (zones, step, values[zones, step], np.full(len(zones), step % DAY), sun(step, len(zones)))
+        learned, seen = learner.learn(*given).example, examiner.examine(*given)
+        assert seen.step == learned.step
+        for name in ("zones", "common", "ahead", "base", "y"):
+            assert np.array_equal(getattr(seen, name), getattr(learned, name), equal_nan=True), (step, name)
+    assert np.array_equal(examiner.unit, learner.unit)

@@ -1,0 +1,199 @@
+"""The doctor: each check looks, says what it found, and what to do."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from edge.wire.reading import VOCABULARY, Sample
+from services.cli import app
+from services.cli.setup import doctor, doctor_servers
+from services.cli.setup.check import Check, State
+from services.cli.setup.doctor import examine
+from services.config import load_settings
+from services.ingest.windows.partition_windows import PartitionWindows
+from services.store.deadletters import DeadLetters
+from tests.conftest import require_env
+from tests.patience import patience_s
+from tests.services.ingest.samples import STEP, T0, record, sample
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def check_of(name: str, **settings: object) -> Check:
+    """The check of that name under these settings."""
+    return next(check for check in examine(load_settings(**{"api": {"port": 0}, **settings})) if check.name == name)
+
+
+def test_a_healthy_machine_has_nothing_failing() -> None:
+    """With default settings and a free port no check that does not depend on the machine's load fails."""
+    checks = examine(load_settings(api={"port": 0}))
+    assert [
+        check for check in checks if check.state is State.FAIL and check.name not in ("memory", "data folder")
+    ] == []
+    assert {"configuration", "Python", "packages", "data folder", "clock", "port", "MQTT broker"} <= {
+        c.name for c in checks
+    }
+
+
+def test_what_is_not_configured_is_not_asked() -> None:
+    """InfluxDB, MLflow and a cluster are only checked when they are configured."""
+    names = {check.name for check in examine(load_settings(api={"port": 0}))}
+    assert not names & {"InfluxDB", "MLflow", "Ray cluster"}
+
+
+def test_a_port_in_use_is_found() -> None:
+    """A port that somebody listens on fails, and the advice names the setting."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        check = check_of("port", api={"port": server.getsockname()[1]})
+    assert check.state is State.FAIL
+    assert "api.port" in check.advice
+
+
+def test_a_missing_secret_file_is_found() -> None:
+    """A setting that names a file which is not there fails by name."""
+    check = check_of("configuration", mqtt={"password_file": "gone"})
+    assert check.state is State.FAIL
+    assert "mqtt.password_file = gone" in check.found
+
+
+def test_a_misspelt_variable_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that is no setting does not stop the start, but is shown."""
+    monkeypatch.setenv("HOTHOUSE_STREM__STEP_S", "60")
+    check = check_of("configuration")
+    assert check.state is State.WARN
+    assert "HOTHOUSE_STREM__STEP_S" in check.found
+
+
+def test_a_data_folder_that_cannot_be_made_fails(tmp_path: Path) -> None:
+    """A data folder below something that is no folder fails with the reason."""
+    (tmp_path / "file").write_text("")
+    check = check_of("data folder", data_dir=tmp_path / "file" / "data")
+    assert check.state is State.FAIL
+    assert "data_dir" in check.advice
+
+
+def test_a_sensor_of_another_unit_is_named_until_it_is_mended(tmp_path: Path) -> None:
+    """From the newest dead letter about it, in any partition; a data folder without letters is not judged."""
+    settings = load_settings(api={"port": 0})
+    assert "units" not in {check.name for check in examine(settings)}
+    rows = {zone: [wet(zone, n, 0.62) for n in range(20)] for zone in ("z1", "z2")}
+    rows["z2"] += [wet("z2", n, 71.0) for n in range(20, 25)]
+    for partition, samples in enumerate(rows.values()):
+        windows = PartitionWindows(STEP, 0, 60_000, VOCABULARY)
+        found = windows.feed([record(n, [each]) for n, each in enumerate(samples)])
+        with DeadLetters(settings.storage, partition) as letters:
+            letters.put(found.dead_letters)
+    check = check_of("units")
+    assert check.state is State.WARN
+    assert check.found == "z1/climate rh_pct looks like a share (0.62 to 0.62): send percent"
+    assert "hothouse change" in check.advice
+
+
+def wet(zone: str, number: int, rh_pct: float) -> Sample:
+    """One sample a row."""
+    return sample(T0 + number * STEP, number, zone, rh_pct=rh_pct)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("MQTT broker", {"mqtt": {"host": "127.0.0.1", "port": 1}}),
+        ("InfluxDB", {"influx": {"url": "http://127.0.0.1:1"}}),
+        ("MLflow", {"learn": {"mlflow_uri": "http://127.0.0.1:1"}}),
+        ("Ray cluster", {"ray": {"address": "127.0.0.1:1"}}),
+    ],
+)
+def test_a_server_that_is_away_fails(name: str, settings: dict[str, object]) -> None:
+    """A configured server that does not answer fails, with its address and the setting to look at."""
+    check = check_of(name, **settings)
+    assert check.state is State.FAIL
+    assert "127.0.0.1:1" in check.found
+    assert check.advice.startswith("Check ")
+
+
+def test_a_server_that_says_nothing_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port that accepts and never answers fails after the time-out."""
+    monkeypatch.setattr(doctor_servers, "TIMEOUT_S", 0.3)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        for name, settings in (
+            ("MQTT broker", {"mqtt": {"host": "127.0.0.1", "port": port}}),
+            ("InfluxDB", {"influx": {"url": f"http://127.0.0.1:{port}"}}),
+        ):
+            assert check_of(name, **settings).state is State.FAIL
+
+
+def test_what_is_in_brackets_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of an extra is no markup: what to do is to be copied as it stands."""
+    check = Check("cluster part", State.WARN, "without ray", "pip install 'hothouse[cluster]'")
+    monkeypatch.setattr("services.cli.setup.house.examine", lambda settings: [check])
+    shown = CliRunner().invoke(app, ["doctor"]).output
+    assert "[cluster]" in shown
+
+
+def test_an_old_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version out of its range fails, naming package, version and range."""
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["numpy>=999", 'nosuchpackage>=1; extra == "cluster"'])
+    check = check_of("packages")
+    assert check.state is State.FAIL
+    assert "numpy" in check.found
+    assert "999" in check.found
+    assert "nosuchpackage" not in check.found
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real servers may be busy with other tests."""
+    monkeypatch.setattr("services.cli.setup.doctor_servers.TIMEOUT_S", patience_s(30))
+
+
+@pytest.mark.broker
+def test_a_real_broker_answers(patient: None) -> None:
+    """A Mosquitto that runs is found by the check."""
+    host, _, port = require_env("HOTHOUSE_TEST_MQTT").rpartition(":")
+    assert check_of("MQTT broker", mqtt={"host": host, "port": int(port)}).state is State.OK
+
+
+@pytest.mark.influx
+def test_a_real_influxdb_answers_and_a_wrong_token_fails(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """InfluxDB passes with its token; with another one the check says to look at the token."""
+    url = require_env("HOTHOUSE_TEST_INFLUXDB_URL")
+    influx = {
+        "url": url,
+        "org": require_env("HOTHOUSE_TEST_INFLUXDB_ORG"),
+        "bucket": require_env("HOTHOUSE_TEST_INFLUXDB_BUCKET"),
+    }
+    monkeypatch.setenv("HOTHOUSE_INFLUX__TOKEN", require_env("HOTHOUSE_TEST_INFLUXDB_TOKEN"))
+    assert check_of("InfluxDB", influx=influx).state is State.OK
+    monkeypatch.setenv("HOTHOUSE_INFLUX__TOKEN", "somebody:else")
+    wrong = check_of("InfluxDB", influx=influx)
+    assert (wrong.state, "TOKEN" in wrong.advice) == (State.FAIL, True)
+
+
+@pytest.mark.parametrize(
+    ("to", "advice"), [("mqtt://127.0.0.1:1", "uplink."), ("kafka://127.0.0.1:1/t", "uplink."), ("ftp://x", "uplink.")]
+)
+def test_an_uplink_that_does_not_answer_is_found(to: str, advice: str) -> None:
+    """A central side that is away, or an address that is none, fails with the settings to look at."""
+    check = check_of("uplink", uplink={"to": to})
+    assert check.state is State.FAIL
+    assert to in check.found
+    assert advice in check.advice
+
+
+@pytest.mark.broker
+def test_an_uplink_that_answers_is_fine(patient: None) -> None:
+    """A central broker that lets us in passes."""
+    check = check_of("uplink", uplink={"to": f"mqtt://{require_env('HOTHOUSE_TEST_MQTT')}"})
+    assert check.state is State.OK, check

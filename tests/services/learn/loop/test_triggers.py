@@ -1,0 +1,139 @@
+"""When a retraining starts."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.learn.loop.schedule import Every
+from services.learn.loop.triggers import News, Triggers
+
+
+def _triggers(every_s: float = 60, cool_down_s: float = 5, has_model: bool = True) -> Triggers:
+    schedule = Every(every_s, now_s=0) if every_s else None
+    triggers = Triggers(schedule, cool_down_s=cool_down_s, min_days=2, now_s=0)
+    triggers.has_model = has_model
+    return triggers
+
+
+def test_first_model_is_due_as_soon_as_there_is_history_enough() -> None:
+    """The first training waits for min_days of history and not for the schedule."""
+    triggers = _triggers(has_model=False)
+    assert triggers.due(1, history_days=1.9) is None
+    due = triggers.due(1, history_days=2.0)
+    assert due is not None
+    assert due.kind == "first"
+
+
+def test_one_at_a_time() -> None:
+    """Nothing is due, and no wish is taken, while a retraining runs."""
+    triggers = _triggers()
+    triggers.started(60, "schedule")
+    assert triggers.due(600, history_days=9) is None
+    assert triggers.ask("again") == "a retraining is already running"
+    triggers.ended(61)
+    assert triggers.ask("again") is None
+    assert triggers.ask("once more") == "a retraining is already asked for"
+
+
+def test_a_wish_that_comes_as_another_training_starts_is_not_lost() -> None:
+    """It was accepted between the look and the start: the next training is its."""
+    triggers = _triggers()
+    assert triggers.due(60, history_days=9) is not None
+    assert triggers.ask("new crop") is None
+    triggers.started(60, "schedule")
+    triggers.ended(70)
+    due = triggers.due(70, history_days=9)
+    assert due is not None
+    assert (due.kind, due.reason) == ("operator", "new crop")
+    triggers.started(70, due.kind)
+    triggers.ended(71)
+    assert triggers.due(75, history_days=9) is None
+
+
+def test_the_schedule_goes_on_after_a_restart() -> None:
+    """Who restarts more often than the schedule strikes is retrained all the same; a slot that was missed is due."""
+    triggers = _triggers()
+    triggers.goes_on(0, -50)
+    assert (triggers.next_due_s(0), triggers.due(9, history_days=9)) == (10, None)
+    triggers.goes_on(0, -200)
+    assert triggers.due(4, history_days=9) is None  # not before one cool-down
+    assert triggers.due(5, history_days=9) is not None
+    triggers.started(5, "schedule")
+    triggers.ended(5)
+    assert triggers.next_due_s(5) == 40
+    triggers.goes_on(5, 30)
+    assert triggers.next_due_s(5) == 40
+    triggers.goes_on(38, 30)
+    assert triggers.next_due_s(38) == 43  # a slot of soon after the restart neither
+    assert triggers.due(38, history_days=9, news=News(drift="it drifts")) is not None
+
+
+def test_cool_down_holds_the_schedule_but_not_the_operator() -> None:
+    """After an end the schedule waits for the cool-down; an operator does not, nor for history."""
+    triggers = _triggers(every_s=10, cool_down_s=30)
+    triggers.started(10, "schedule")
+    triggers.ended(25)
+    assert triggers.due(54, history_days=9) is None
+    assert triggers.ask("new crop") is None
+    due = triggers.due(26, history_days=0)
+    assert due is not None
+    assert (due.kind, due.reason) == ("operator", "new crop")
+
+
+def test_failed_first_training_is_tried_again_after_the_cool_down() -> None:
+    """A first training that made no model is due again, not at once and not only at the next slot."""
+    triggers = _triggers(every_s=3600, cool_down_s=30, has_model=False)
+    triggers.started(0, "schedule")
+    triggers.ended(10)
+    assert triggers.due(39, history_days=9) is None
+    assert triggers.due(40, history_days=9) is not None
+
+
+def test_drift_and_volume_rest_ten_times_as_long_as_a_training_took() -> None:
+    """Where drift follows drift, at most one eleventh of the time is spent on trainings; the schedule does not rest."""
+    triggers = Triggers(Every(1000, now_s=0), cool_down_s=5, min_days=2, now_s=0, rows=100)
+    triggers.has_model = True
+    news = [News(drift="rh_pct errors are twice as large"), News(rows=100)]
+    triggers.started(10, "schedule")
+    triggers.ended(40)
+    assert [triggers.due(339, 9, new) for new in news] == [None, None]
+    assert [due.kind for new in news if (due := triggers.due(340, 9, new))] == ["drift", "volume"]
+    triggers.started(900, "schedule")
+    triggers.ended(1000)
+    assert [due.kind for new in news if (due := triggers.due(1005, 9, new))] == ["schedule", "schedule"]
+
+
+def test_without_a_schedule_nothing_retrains_by_itself() -> None:
+    """Only an operator starts a training."""
+    triggers = _triggers(every_s=0, has_model=False)
+    assert triggers.due(1e9, history_days=99) is None
+    assert triggers.next_due_s(5) is None
+    triggers.ask("now")
+    assert triggers.due(1, history_days=0) is not None
+
+
+@given(st.floats(1, 1000), st.lists(st.floats(0, 5000), min_size=1, max_size=20))
+def test_missed_slots_are_skipped(every_s: float, waits: list[float]) -> None:
+    """However long a retraining takes, exactly one is due at the next slot of the grid and none before it."""
+    triggers = _triggers(every_s=every_s, cool_down_s=0)
+    now = 0.0
+    for wait in waits:
+        now = max(now, triggers.next_due_s(now) or 0.0)
+        assert triggers.due(now, history_days=9) is not None
+        triggers.started(now, "schedule")
+        now += wait
+        triggers.ended(now)
+        due_s = triggers.next_due_s(now)
+        assert due_s is not None
+        assert (triggers.due(now, history_days=9) is not None) == (due_s <= now)
+
+
+def test_waiting_after_a_training_is_no_work_to_rest_from() -> None:
+    """Drift waits ten times as long as was trained, not as long as was waited for a registry."""
+    triggers = _triggers(every_s=10_000, cool_down_s=0)
+    triggers.started(0, "schedule")
+    triggers.trained(20)
+    triggers.ended(500)
+    assert triggers.due(699, 10, News(drift="it drifts")) is None
+    assert triggers.due(700, 10, News(drift="it drifts")) is not None

@@ -1,0 +1,481 @@
+"""Challengers in shadow and champions under watch, with MLflow and without a cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+from services.errors import ArtefactError, PromotionRefusedError, RegistryError, TrainingError
+from services.learn.loop.retrainer import Retrainer
+from services.learn.promotion.proving import PATIENCE
+from services.learn.promotion.registry import Registry
+from tests.services.learn.fakes import Clock, FakeCluster, Make
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def retrainer(make: Make, cluster: FakeCluster, clock: Clock) -> Retrainer:
+    """One whose champion is v1, no longer watched, and whose v2 is in shadow for six hours, with no place beside it."""
+    made = make(shadow_hours=6, watch_hours=4, shadows=1)
+    cluster.results = [True, "shadow"]
+    made.retrain_if_due()
+    made.prove()
+    later(cluster, clock, 5)
+    cluster.verdicts = [False]
+    made.prove()
+    clock.now_s += 100
+    made.retrain_if_due()
+    cluster.compared.clear()
+    return made
+
+
+def later(cluster: FakeCluster, clock: Clock, hours: float) -> None:
+    """Rows of so many hours come, and time passes until a comparison is due."""
+    cluster.now_ms += round(hours * HOUR_MS)
+    clock.now_s += 1000
+
+
+def evidence(registry: Registry, version: str, folder: Path) -> dict[str, Any]:
+    """What MLflow keeps of a verdict."""
+    client = MlflowClient(registry._uri)
+    run_id = client.get_model_version("hothouse", version[1:]).run_id
+    return dict(json.loads(Path(client.download_artifacts(run_id, "shadow.json", str(folder))).read_bytes()))
+
+
+def test_a_challenger_waits_in_shadow(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """It does not serve, is listed as in shadow, and is not judged before its rows have come; no other is trained."""
+    rows = retrainer.models()
+    assert [(row["version"], row["stage"]) for row in rows] == [("v2", "shadow"), ("v1", "champion")]
+    assert cluster.events[-2]["kind"] == "shadow"
+    assert "Compared with v1 on live rows until 1970-01-01 06:00 UTC" in cluster.events[-2]["reason"]
+    assert (cluster.slot, retrainer.status()["last_run"]["result"]) == ("v1", "in shadow")
+    cluster.now_ms = 6 * HOUR_MS + 499
+    clock.now_s += 1000
+    retrainer.prove()
+    retrainer.retrain_if_due()
+    assert cluster.compared == []
+    assert len(cluster.orders) == 2
+
+
+def test_a_challenger_that_wins_in_shadow_is_promoted(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock, registry: Registry, tmp_path: Path
+) -> None:
+    """It is compared once, on rows that neither has seen, with its share of the budget; its evidence is kept."""
+    later(cluster, clock, 6)
+    cluster.verdicts = [True]
+    retrainer.prove()
+    assert cluster.compared == [("run2", "run1", "v1", 400, 0.1, False)]
+    assert cluster.slot == "v2"
+    assert cluster.events[-1] | {"time_ms": 0} == {
+        "time_ms": 0, "kind": "swap", "version": "v2", "before": "v1", "reason": "In shadow: Words.",
+    }  # fmt: skip
+    row = retrainer.models()[0]
+    assert (row["stage"], row["passed"], row["judged_against"]) == ("champion", True, "v1")
+    assert evidence(registry, "v2", tmp_path) == {"rows": 40}
+
+
+def test_a_challenger_that_loses_in_shadow_is_refused(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """The champion stays; the next challenger has less of the budget."""
+    later(cluster, clock, 6)
+    cluster.verdicts = [False, False]
+    retrainer.prove()
+    assert cluster.slot == "v1"
+    assert cluster.kinds()[-1] == "refused"
+    assert (retrainer.models()[0]["stage"], retrainer.models()[0]["reason"]) == ("refused", "In shadow: Words.")
+    cluster.results = ["shadow"]
+    retrainer.trigger("operator")
+    retrainer.retrain_if_due()
+    later(cluster, clock, 6)
+    retrainer.prove()
+    levels = [level for *_, level, _ in cluster.compared]
+    assert levels == pytest.approx([0.2 / 2, 0.2 / 6])
+    assert cluster.orders[-1].level == pytest.approx(0.2 / 6)
+
+
+def test_a_shadow_outlives_its_retrainer(retrainer: Retrainer, make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """A retrainer that is started again judges the challenger that it finds in shadow."""
+    again = make(shadow_hours=6)
+    later(cluster, clock, 6)
+    cluster.verdicts = [True]
+    again.prove()
+    again.watch()
+    assert cluster.slot == "v2"
+
+
+def test_a_promotion_meanwhile_ends_the_shadow(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """A verdict against a champion that no longer serves would say nothing: none is asked for."""
+    retrainer.promote("online")
+    later(cluster, clock, 6)
+    retrainer.prove()
+    assert cluster.compared == []
+    assert "the champion changed meanwhile, from v1 to online" in retrainer.models()[0]["reason"]
+    assert cluster.slot == "online"
+
+
+def test_an_operator_may_promote_what_is_in_shadow(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """The shadow is over then, and the new champion is watched instead."""
+    retrainer.promote("v2")
+    assert retrainer.models()[0]["stage"] == "champion"
+    later(cluster, clock, 0)
+    retrainer.prove()
+    later(cluster, clock, 2)
+    cluster.verdicts = [False]
+    retrainer.prove()
+    assert [(mine, theirs, worse) for mine, theirs, *_, worse in cluster.compared] == [("run2", "run1", True)]
+
+
+def test_another_challenger_takes_the_place(retrainer: Retrainer, cluster: FakeCluster) -> None:
+    """An operator's wish is trained at once, and the challenger before it says why it was never judged."""
+    cluster.results = ["shadow"]
+    retrainer.trigger("operator")
+    retrainer.retrain_if_due()
+    stages = {row["version"]: (row["stage"], row["reason"]) for row in retrainer.models()}
+    assert stages["v3"][0] == "shadow"
+    assert stages["v2"] == ("refused", "v3 took its place before it was judged")
+
+
+def test_whoever_gave_way_has_used_its_share_of_the_budget(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
+    """Asking again and again gives nobody another try for nothing: the third comes after two, judged or not."""
+    for _ in range(2):
+        cluster.results = ["shadow"]
+        retrainer.trigger("operator")
+        retrainer.retrain_if_due()
+    later(cluster, clock, 6)
+    cluster.verdicts = [False]
+    retrainer.prove()
+    ((mine, *_, level, _),) = cluster.compared
+    assert (mine, level) == ("run4", pytest.approx(0.2 / 12))
+
+
+def test_a_refused_challenger_takes_no_place(retrainer: Retrainer, cluster: FakeCluster) -> None:
+    """A training whose challenger is worse on held-back rows leaves the one in shadow where it is."""
+    cluster.results = [False]
+    retrainer.trigger("operator")
+    retrainer.retrain_if_due()
+    assert [(row["version"], row["stage"]) for row in retrainer.models()][:2] == [("v3", "refused"), ("v2", "shadow")]
+
+
+@pytest.fixture
+def two_places(make: Make, cluster: FakeCluster, clock: Clock) -> Retrainer:
+    """One whose champion is v1, whose v2 is in shadow for six hours of rows, and which may have another beside it."""
+    made = make(shadow_hours=6, watch_hours=0, shadows=2)
+    cluster.trains_on_all = True
+    cluster.results = [True, "shadow"]
+    made.retrain_if_due()
+    made.prove()
+    clock.now_s += 100
+    made.retrain_if_due()
+    made.prove()
+    cluster.results = ["shadow"] * 9
+    return made
+
+
+def turn(retrainer: Retrainer, cluster: FakeCluster, clock: Clock, hours: float) -> list[tuple[str, str]]:
+    """Rows of so many hours come, verdicts and a training where they are due; who is there then."""
+    later(cluster, clock, hours)
+    retrainer.prove()
+    clock.now_s += 10
+    retrainer.prove()
+    retrainer.retrain_if_due()
+    return [(row["version"], row["stage"]) for row in retrainer.models()]
+
+
+def test_a_newer_challenger_joins_after_half_the_time(
+    two_places: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
+    """Every half of a shadow's time one is trained and, once the first has its verdict, one judged; all in full."""
+    cluster.verdicts = [False] * 4
+    assert len(turn(two_places, cluster, clock, 2.9)) == 2
+    assert turn(two_places, cluster, clock, 0.1)[:2] == [("v3", "shadow"), ("v2", "shadow")]
+    assert len(turn(two_places, cluster, clock, 2.9)) == 3
+    assert cluster.compared == []
+    assert turn(two_places, cluster, clock, 0.1)[:3] == [("v4", "shadow"), ("v3", "shadow"), ("v2", "refused")]
+    turn(two_places, cluster, clock, 3)
+    turn(two_places, cluster, clock, 3)
+    assert [mine for mine, *_ in cluster.compared] == ["run2", "run3", "run4"]
+    levels = [level for *_, level, _ in cluster.compared]
+    assert levels == pytest.approx([0.2 / 2, 0.2 / 6, 0.2 / 12])
+    assert len(cluster.orders) == 6
+
+
+def test_a_drift_does_not_wait_for_half_the_time(two_places: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """It takes the free place at once: what is in shadow was trained before it. With no place free it waits."""
+    cluster.drifts = [(501, "rh_pct errors are 2.1 times as large")]
+    assert turn(two_places, cluster, clock, 0.1)[0] == ("v3", "shadow")
+    assert cluster.orders[-1].all_rows
+    cluster.drifts.append((HOUR_MS, "out_temp_c is 6 degC below the two weeks before"))
+    assert turn(two_places, cluster, clock, 0.1)[0] == ("v3", "shadow")
+    assert cluster.kinds()[-1] == "drift"
+
+
+def test_the_status_says_when_the_next_training_can_begin(
+    two_places: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
+    """And why not sooner: the schedule, half of a shadow's time, or a verdict, each with its time."""
+    later(cluster, clock, 1)
+    two_places.prove()
+    status = two_places.status()
+    assert status["next_training"] == (
+        "in 2.0 h: with the rows of 1970-01-01 03:00 UTC, when v2 has been in shadow for half of its time; a drift "
+        "need not wait; every 100 s"
+    )
+    assert status["next_due_s"] == 2 * 3600
+    turn(two_places, cluster, clock, 2)
+    assert two_places.status()["next_training"] == (
+        "in 3.0 h: after the verdict on v2, which comes with the rows of 1970-01-01 06:00 UTC: v2 and v3 are in "
+        "shadow, and learn.shadows is 2; every 100 s"
+    )
+    cluster.verdicts = [True]
+    later(cluster, clock, 3)
+    two_places.prove()
+    assert two_places.status()["next_training"].endswith(": every 100 s")
+
+
+def test_torn_challenger_is_refused(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """Files that were damaged while it waited are the reason that people read."""
+    (cluster.folder / "run2" / "weights.safetensors").write_bytes(b"torn")
+    later(cluster, clock, 6)
+    retrainer.prove()
+    row = retrainer.models()[0]
+    assert (row["stage"], cluster.slot) == ("refused", "v1")
+    assert "v2 cannot serve: the weights in" in row["reason"]
+
+
+def test_a_champion_that_cannot_be_loaded_is_no_rival(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """The climatology stands in for it, and the name says so."""
+    (cluster.folder / "run1" / "manifest.json").unlink()
+    later(cluster, clock, 6)
+    cluster.verdicts = [True]
+    retrainer.prove()
+    assert cluster.compared[0][1:3] == ("", "the climatology (v1 cannot be loaded)")
+    assert cluster.slot == "v2"
+
+
+def compare_in_vain(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """Have a comparison fail as often as it is tried."""
+    cluster.verdicts = [TrainingError("lost")] * PATIENCE
+    for _ in range(PATIENCE - 1):
+        with pytest.raises(TrainingError):
+            retrainer.prove()
+        clock.now_s += 1000
+    retrainer.prove()
+
+
+def test_a_lost_process_is_tried_again(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """A comparison whose process dies is made again; one that never succeeds refuses the challenger."""
+    later(cluster, clock, 6)
+    compare_in_vain(retrainer, cluster, clock)
+    row = retrainer.models()[0]
+    assert (row["stage"], cluster.slot) == ("refused", "v1")
+    assert "could not be compared with what serves: lost" in row["reason"]
+
+
+def test_nothing_is_compared_for_long(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """When neither a challenger nor a champion is to be compared, the process that compares is let go."""
+    later(cluster, clock, 6)
+    cluster.verdicts = [False]
+    retrainer.prove()
+    before = cluster.rests
+    clock.now_s += 1000
+    retrainer.prove()
+    assert cluster.rests == before + 1
+
+
+def promoted(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """Make v2 champion by a verdict, and begin its watch."""
+    later(cluster, clock, 6)
+    cluster.verdicts = [True]
+    retrainer.prove()
+    clock.now_s += 1000
+    retrainer.prove()
+    cluster.compared.clear()
+
+
+def test_a_champion_that_is_worse_goes_by_itself(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """The one before it serves again; the list and the events say why; it does not come back by itself."""
+    promoted(retrainer, cluster, clock)
+    later(cluster, clock, 2)
+    cluster.verdicts = [True]
+    retrainer.prove()
+    assert cluster.slot == "v1"
+    assert cluster.compared[0][:2] == ("run2", "run1")
+    assert cluster.kinds()[-2:] == ["rollback", "swap"]
+    rows = {row["version"]: row for row in retrainer.models()}
+    assert (rows["v2"]["stage"], rows["v1"]["stage"]) == ("withdrawn", "champion")
+    assert rows["v2"]["reason"] == "Worse than v1 on live rows. Words."
+    assert retrainer.status()["rollbacks"] == 1
+    later(cluster, clock, 10)
+    retrainer.prove()
+    assert len(cluster.compared) == 1
+    with pytest.raises(PromotionRefusedError, match=r"was taken back\. Worse than v1 on live rows"):
+        retrainer.rollback()
+
+
+def test_what_an_operator_goes_back_to_is_not_watched(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """A rollback by hand stands, whatever live rows say."""
+    promoted(retrainer, cluster, clock)
+    retrainer.rollback()
+    for _ in range(3):
+        later(cluster, clock, 2)
+        retrainer.prove()
+    assert (cluster.slot, cluster.compared) == ("v1", [])
+
+
+def test_a_verdict_outlives_an_mlflow_that_is_away(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever MLflow goes away in the middle of a promotion or of a rollback, the next turn finishes it."""
+    later(cluster, clock, 6)
+    cluster.verdicts = [True, True]
+    for name in ("watch", "promote", "settle", "keep_evidence"):
+        with monkeypatch.context() as patch:
+            patch.setattr(registry, name, _away)
+            with pytest.raises(RegistryError):
+                retrainer.prove()
+    retrainer.prove()
+    assert (cluster.slot, retrainer.models()[0]["passed"]) == ("v2", True)
+    clock.now_s += 1000
+    retrainer.prove()
+    later(cluster, clock, 2)
+    for name in ("withdraw", "promote"):
+        with monkeypatch.context() as patch:
+            patch.setattr(registry, name, _away)
+            with pytest.raises(RegistryError):
+                retrainer.prove()
+    retrainer.prove()
+    assert (cluster.slot, retrainer.models()[0]["stage"]) == ("v1", "withdrawn")
+    assert len(cluster.compared) == 2
+
+
+def _away(*_: Any, **__: Any) -> None:
+    raise RegistryError("MLflow does not answer")
+
+
+def test_a_watch_that_was_not_begun_is_begun_by_the_next_retrainer(
+    retrainer: Retrainer, make: Make, cluster: FakeCluster, clock: Clock
+) -> None:
+    """A retrainer that dies right after a promotion leaves a champion that is watched all the same."""
+    retrainer.promote("v2")
+    again = make(shadow_hours=6, watch_hours=4)
+    again.watch()
+    again.prove()
+    later(cluster, clock, 2)
+    cluster.verdicts = [True]
+    again.prove()
+    assert cluster.slot == "v1"
+
+
+def test_a_champion_that_cannot_be_compared_is_watched_no_longer(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
+    """And the challengers after it are not blamed for it."""
+    promoted(retrainer, cluster, clock)
+    later(cluster, clock, 2)
+    compare_in_vain(retrainer, cluster, clock)
+    assert (cluster.slot, retrainer.models()[0]["watch"]) == ("v2", None)
+    assert "could not be compared with v1: lost" in cluster.events[-1]["reason"]
+
+
+def test_a_champion_whose_files_are_damaged_goes_by_itself(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
+    """While it is watched: a replica that restarts could not load it; the one before serves again."""
+    promoted(retrainer, cluster, clock)
+    (cluster.folder / "run2" / "weights.safetensors").write_bytes(b"torn")
+    later(cluster, clock, 2)
+    for _ in range(PATIENCE - 1):
+        with pytest.raises(ArtefactError):
+            retrainer.prove()
+        assert cluster.slot == "v2"
+        clock.now_s += 1000
+    retrainer.prove()
+    row = next(row for row in retrainer.models() if row["version"] == "v2")
+    assert (cluster.slot, row["stage"]) == ("v1", "withdrawn")
+    assert row["reason"].startswith("It cannot serve: the weights in")
+
+
+def test_a_champion_that_is_no_worse_stays(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """It is looked at once an hour of rows, each look with a smaller part of the budget, until its watch is over."""
+    promoted(retrainer, cluster, clock)
+    cluster.verdicts = [False] * 5
+    for hours in (0.5, 0.4, 0.2, 1, 1, 1, 2):
+        later(cluster, clock, hours)
+        retrainer.prove()
+    assert [round(level, 6) for *_, level, _ in cluster.compared] == [0.025, round(0.05 / 6, 6), round(0.05 / 12, 6),
+                                                                      round(0.05 / 20, 6)]  # fmt: skip
+    assert cluster.kinds()[-1] == "watched"
+    assert cluster.slot == "v2"
+    assert retrainer.models()[0]["watch"] is None
+
+
+def test_going_back_to_what_cannot_serve(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+    """Where the files of the one before are torn, the online learners answer alone."""
+    promoted(retrainer, cluster, clock)
+    (cluster.folder / "run1" / "weights.safetensors").write_bytes(b"torn")
+    later(cluster, clock, 2)
+    cluster.verdicts = [True]
+    retrainer.prove()
+    assert cluster.slot == "online"
+
+
+def test_a_drift_is_trained_on_all_rows(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """What was held back would hide the drift; without a shadow, something must be held back."""
+    for hours, expected in ((6, True), (0, False)):
+        retrainer = make(shadow_hours=hours, retrain_every_s=0)
+        cluster.results = [True]
+        cluster.slot = retrainer.models()[0]["version"] if retrainer.models() else "online"
+        retrainer.trigger("first")
+        retrainer.retrain_if_due()
+        retrainer.watch()
+        for words in ("", "rh_pct drifts"):
+            cluster.drifts = [(900, words)] if words else []
+            cluster.results = [False]
+            clock.now_s += 1000
+            retrainer.retrain_if_due()
+        assert (cluster.orders[-1].shadow, cluster.orders[-1].all_rows) == (expected, expected)
+
+
+def test_a_drift_while_a_challenger_is_in_shadow_is_told_and_answered_later(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
+    """It may take days until the next training can begin."""
+    cluster.drifts = [(501, "rh_pct errors are 2.1 times as large")]
+    clock.now_s += 1000
+    retrainer.retrain_if_due()
+    assert (cluster.kinds()[-1], len(cluster.orders)) == ("drift", 2)
+    later(cluster, clock, 6)
+    cluster.verdicts, cluster.results = [False], ["shadow"]
+    retrainer.prove()
+    clock.now_s += 1000
+    retrainer.watch()
+    retrainer.retrain_if_due()
+    assert len(cluster.orders) == 3
+    assert cluster.kinds().count("drift") == 1
+
+
+def test_submitted_models_are_judged_like_others(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """A folder that can serve goes into shadow; one that cannot is refused, and listed with the reason."""
+    retrainer = make(shadow_hours=0)
+    cluster.results = [True]
+    retrainer.retrain_if_due()
+    assert retrainer.submit("made") == {"accepted": True, "version": "v2", "against": "v1"}
+    with pytest.raises(ArtefactError, match="torn"):
+        retrainer.submit("torn")
+    with pytest.raises(TrainingError, match="holds no model"):
+        retrainer.submit("typo")
+    stages = {row["version"]: (row["stage"], row["reason"]) for row in retrainer.models()}
+    assert stages["v2"][0] == "shadow"
+    assert stages["v3"] == ("refused", "torn cannot serve: the weights are torn")
+    retrainer.prove()
+    later(cluster, clock, 24)
+    cluster.verdicts = [False, False]  # of the watch of v1, and of the shadow
+    retrainer.prove()
+    assert retrainer.models()[1]["stage"] == "refused"
+    assert cluster.slot == "v1"

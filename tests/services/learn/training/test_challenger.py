@@ -1,0 +1,119 @@
+"""A retraining around its training: what is compared with what, and what the candidate says of it; without Ray."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from models.network.quantile import QuantileNetwork
+from models.network.training import Errors, FitResult, Predict, WindowSet, evaluate
+from services.forecast_spec import forecast_spec
+from services.learn.training import challenger
+from services.learn.training.dataset import DataRange
+from services.learn.training.job import Job
+from services.learn.training.trainer import TrainPlan
+from services.messages import I64
+from services.store.history import History
+from tests.services.learn.synthetic import START_MS, small_settings, write_history
+
+
+class Table:
+    """A Ray dataset's one method that is used, over a table in memory."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def iter_batches(self, **_: Any) -> list[pa.Table]:
+        return [self.table]
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[TrainPlan]:
+    """Trainings that teach nothing, and streams that need no Ray; what the trainings were told."""
+    told: list[TrainPlan] = []
+
+    def train(rows: Any, plan: TrainPlan) -> FitResult:
+        told.append(plan)
+        return FitResult(plan.initial_state or QuantileNetwork(plan.spec).arrays(), [])
+
+    def read(files: Any, channels: Any, found: DataRange) -> Table:
+        root = Path(files[0]).parents[3]
+        return Table(History(root, channels, 900).read(found.from_ms - 1, found.to_ms))
+
+    monkeypatch.setattr(challenger, "train", train)
+    monkeypatch.setattr(challenger.dataset, "read", read)
+    return told
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """Five days of history, of which the newest is held back; the climatology serves."""
+    settings = small_settings(tmp_path)
+    newest = write_history(settings, days=5)
+    spec = forecast_spec(settings)
+    return Job(
+        name="one", storage=str(settings.storage), spec=spec, learn=settings.learn, places={},
+        files=tuple(History(settings.storage, spec.channels, settings.stream.step_s).files()), after_ms=START_MS,
+        to_ms=newest,
+        log_offsets={"0": 1}, champion="online", champion_folder="", use_gpu=False, workers=0,
+    )  # fmt: skip
+
+
+def after(job: Job, candidate: dict[str, Any], **changes: Any) -> Job:
+    """The next retraining, with ``candidate`` as champion v1."""
+    return replace(job, name="two", champion="v1", champion_folder=candidate["folder"], **changes)
+
+
+def test_champion_lends_its_weights(job: Job, plans: list[TrainPlan]) -> None:
+    """On the same cut the champion is the rival and the start; the climatology's candidate has neither note."""
+    first = challenger.learn(job)
+    assert plans[0].initial_state is None
+    assert first["params"]["measured_against"] == "the climatology"
+    second = challenger.learn(after(job, first))
+    assert plans[1].initial_state is not None
+    assert (second["params"]["measured_against"], second["params"]["warm_start"]) == ("v1", True)
+    assert "of v1" in second["reason"]
+
+
+def test_cut_that_moved_back_leaves_only_later_rows(
+    job: Job, plans: list[TrainPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When more is held back than before, the start is cold and rows that the champion has seen are not compared."""
+    first = challenger.learn(job)
+    compared: list[int] = []
+
+    def measured(predict: Predict, windows: WindowSet, origins: I64) -> Errors:
+        compared.append(int(windows.times(origins).min()))
+        return evaluate(predict, windows, origins)
+
+    monkeypatch.setattr(challenger, "evaluate", measured)
+    more = job.learn.model_copy(update={"held_back": 0.5})
+    second = challenger.learn(after(job, first, learn=more))
+    assert plans[1].initial_state is None
+    assert plans[1].cut_ms < first["trained_on"]["to_ms"]
+    assert "v1 has seen rows after the cut" in second["reason"]
+    assert compared == [first["trained_on"]["to_ms"]] * 2
+
+
+def test_champion_that_has_seen_all_refuses(job: Job, plans: list[TrainPlan]) -> None:
+    """Where nothing is left to compare on, the challenger is refused and the reason names why."""
+    little = replace(job, learn=job.learn.model_copy(update={"held_back": 0.05}))
+    first = challenger.learn(little)
+    to_ms = first["trained_on"]["to_ms"]
+    second = challenger.learn(after(job, first, to_ms=to_ms))
+    assert not second["passed"]
+    assert "Only 0 rows could be compared" in second["reason"]
+    assert "v1 has seen rows after the cut" in second["reason"]
+
+
+def test_champion_that_cannot_be_loaded_is_in_the_reason(job: Job, plans: list[TrainPlan]) -> None:
+    """The climatology stands in for a torn champion, and the candidate's reason says so."""
+    first = challenger.learn(job)
+    Path(first["folder"], "weights.safetensors").write_bytes(b"torn")
+    second = challenger.learn(after(job, first))
+    assert second["params"]["measured_against"] == "the climatology"
+    assert "v1 could not be measured" in second["reason"]

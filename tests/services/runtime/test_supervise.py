@@ -1,0 +1,108 @@
+"""A supervised child is restarted when it dies, and ended for good when asked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from services.runtime.supervise import ChildProcess
+from tests.patience import patience_s
+
+WAITS = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> bool:
+    """Wait for a condition."""
+    deadline_s = time.monotonic() + patience_s(timeout_s)
+    while not condition() and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    return condition()
+
+
+def runs(pid: int) -> bool:
+    """Whether that process runs: one that has ended and was not waited for yet does not."""
+    with suppress(psutil.Error):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def test_a_killed_child_is_started_again_and_a_stopped_one_is_not(tmp_path: Path) -> None:
+    """SIGKILL brings a new process; stop() ends the new one and nothing comes after it."""
+    child = ChildProcess("sleeper", WAITS, tmp_path / "log")
+    child.start()
+    first = child.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    assert until(lambda: child.pid not in (None, first))
+    assert child.restarts == 1
+    child.stop()
+    assert child.pid is None
+    assert child.restarts == 1
+
+
+def test_a_child_that_cannot_be_started_is_an_error_not_a_wait(tmp_path: Path) -> None:
+    """A missing program raises at start(); stop() is harmless afterwards."""
+    child = ChildProcess("nobody", [str(tmp_path / "no-such-program")], tmp_path / "log")
+    with pytest.raises(OSError, match=r"no-such-program"):
+        child.start()
+    child.stop()
+
+
+def test_what_it_says_goes_to_its_log_file(tmp_path: Path) -> None:
+    """Standard output is kept in the file, not on the terminal."""
+    child = ChildProcess("speaker", WAITS, tmp_path / "logs" / "log")
+    child.start()
+    try:
+        assert until(lambda: "up" in (tmp_path / "logs" / "log").read_text())
+    finally:
+        child.stop()
+
+
+def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    """SIGKILL of the supervising process, which has threads, ends the child: no orphan goes on reading and writing."""
+    child = (
+        "from edge.lifeline import when_stdin_ends; import os, time\n"
+        "when_stdin_ends(lambda: os._exit(0)); print(os.getpid(), flush=True); time.sleep(600)"
+    )
+    parent = (
+        "import sys, time; from pathlib import Path; from services.runtime.supervise import ChildProcess\n"
+        f"child = ChildProcess('child', [sys.executable, '-c', {child!r}], Path({str(tmp_path / 'log')!r}))\n"
+        "child.start(); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", parent], cwd=Path(__file__).parents[3]) as supervising:
+        try:
+            until(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text().strip())
+            pid = int((tmp_path / "log").read_text())
+        finally:
+            supervising.kill()
+    try:
+        assert until(lambda: not runs(pid)), "the child has outlived its parent"
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_no_code_of_ours_runs_between_fork_and_exec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process with threads that could wait for ever for a lock which another thread held at the fork."""
+    seen: list[dict[str, object]] = []
+    original = subprocess.Popen
+
+    def popen(*arguments: Any, **options: Any) -> Any:
+        seen.append(options)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    child = ChildProcess("sleeper", WAITS, tmp_path / "log")
+    child.start()
+    child.stop()
+    assert [options.get("preexec_fn") for options in seen] == [None]
