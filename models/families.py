@@ -11,19 +11,18 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # settings are checked with this module, where there may be no NumPy
+    import numpy as np
+    import numpy.typing as npt
 
-from models.spec import ForecastSpec
-
-if TYPE_CHECKING:
     from models.features.windows import WindowSet
+    from models.spec import ForecastSpec
+
+    F32 = npt.NDArray[np.float32]
+    I64 = npt.NDArray[np.int64]
+    Arrays = Mapping[str, npt.NDArray[Any]]
 
 __all__ = ["FAMILIES", "Kind", "Model", "ModelFamily", "UnknownFamilyError", "family_of", "takes_of"]
-
-F32 = npt.NDArray[np.float32]
-I64 = npt.NDArray[np.int64]
-Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class Kind(NamedTuple):

@@ -11,6 +11,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from edge.wire.reading import VOCABULARY, is_name
+from models.families import FAMILIES
 
 __all__ = [
     "ApiSettings", "ForecastSettings", "InfluxSettings", "KafkaSettings", "LearnSettings", "LogSettings",
@@ -259,6 +260,14 @@ class LearnSettings(_Section):
         description="Newest models whose files are kept, besides those in use; the records of all stay. 0: all.",
     )  # fmt: skip
     mlflow_uri: str = Field("", description="MLflow tracking server; empty: an SQLite file in the data folder.")
+
+    @field_validator("kind")
+    @classmethod
+    def _takes_windows(cls, value: str) -> str:
+        fitting = [kind for kind, known in FAMILIES.items() if known.takes == "windows"]
+        if value not in fitting:
+            raise ValueError(f"must be a kind of model that takes windows of rows: {', '.join(fitting)}")
+        return value
 
 
 class InfluxSettings(_Section):

@@ -152,3 +152,11 @@ def test_an_uplink_needs_a_file_as_buffer_and_no_other_reader() -> None:
     assert uplink_options(settings)[-4:] == ["--uplink-username", "u", "--uplink-password-file", "p"]
     assert uplink_options(load_settings()) == []
     assert gateway_options(settings)[-4:] == ["--max-mib", "5.0", "--reserve-mib", "64.0"]
+
+
+def test_a_kind_of_model_that_replicas_cannot_ask_is_refused() -> None:
+    """`learn.kind` names a kind that takes windows of rows; the error says which there are."""
+    assert load_settings(learn={"kind": "network"}).learn.kind == "network"
+    for kind in ("trees", "oracle"):
+        with pytest.raises(ConfigError, match=r"takes windows of rows: network"):
+            load_settings(learn={"kind": kind})
