@@ -89,6 +89,8 @@ def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_jso
         console.print(f"  {reason}", markup=False, highlight=False)
     if words := answer["components"].get("retrainer", {}).get("next_training"):
         console.print(f"next training {words}", markup=False, highlight=False, soft_wrap=True)
+    if words := answer["components"].get("retrainer-trees", {}).get("next_training"):
+        console.print(f"next training of trees {words}", markup=False, highlight=False, soft_wrap=True)
     console.print(component_table(answer["components"]))
     for error in answer["errors"]:
         errors.print(f"last error of {error}", markup=False, highlight=False)

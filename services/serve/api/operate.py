@@ -32,7 +32,7 @@ def operate_routes(state: ApiState) -> APIRouter:
         serving = sorted({answer.forecast["model_version"] for answer in view.answers.values()})
         learning = [figures for name, figures in sorted(view.stats.items()) if name.startswith(RETRAINER_ACTOR)]
         wrong = [figures.get(name, "") for figures in learning for name in ("registry_error", "last_error")]
-        return {"models": view.models, "serving": serving, "errors": [words for words in wrong if words]}
+        return {"models": view.models, "serving": serving, "errors": [words for words in dict.fromkeys(wrong) if words]}
 
     @routes.get("/models/zones", tags=["models"])
     async def zones(authorization: Authorization = None) -> dict[str, Any]:

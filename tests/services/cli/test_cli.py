@@ -64,6 +64,7 @@ class FakeHothouse:
                 "components": {
                     "shard-0": {"accepted": 7, "rejected": {"malformed": 2}},
                     "retrainer": {"next_training": "in 3.0 h: after the verdict on v2"},
+                    "retrainer-trees": {"next_training": "with 5 days of new rows"},
                 },
                 "errors": ["retrainer: no history"], "models": [MODEL], "events": [],
             }),
@@ -250,6 +251,7 @@ def test_status_says_what_serves_and_what_failed(running: FakeHothouse) -> None:
     for part in ("ready; 1 of 1 zones; model v3", "accepted 7", "rejected.malformed 2", "retrainer: no history"):
         assert part in result.output
     assert "next training in 3.0 h: after the verdict on v2" in result.output.splitlines()
+    assert "next training of trees with 5 days of new rows" in result.output.splitlines()
 
 
 def test_models_are_listed_with_their_error(running: FakeHothouse) -> None:
