@@ -32,7 +32,7 @@ def made_up_forest(spec: ForecastSpec, regressors: int, rng: np.random.Generator
     """Random trees in every cell that trees are grown for."""
     horizons, targets = len(spec.horizons_min), len(spec.targets)
     cells = [(h, m) for h in range(horizons) for m in range(targets) if spec.horizons_min[h] * 60_000 <= LONGEST_MS]
-    tests = (len(cells), int(OPTIONS["max_iter"]), LEAVES - 1)
+    tests = (len(cells), int(OPTIONS["num_iterations"]), LEAVES - 1)
     arrays = {
         "shape": np.array([horizons, targets]), "cell": np.array(cells),
         "column": rng.integers(0, 2 * regressors, tests, dtype=np.int32),

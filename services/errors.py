@@ -15,6 +15,7 @@ __all__ = [
     "PromotionRefusedError",
     "RegistryError",
     "RegistryRefusedError",
+    "SnapshotError",
     "StartError",
     "TrainingError",
 ]
@@ -54,6 +55,10 @@ class LogError(HothouseError):
 
 class HistoryError(HothouseError):
     """The Parquet history could not be read or written."""
+
+
+class SnapshotError(HothouseError):
+    """A snapshot is torn, corrupt or of a format that is not read."""
 
 
 class TrainingError(HothouseError):

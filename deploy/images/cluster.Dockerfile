@@ -23,6 +23,10 @@ FROM base AS dependencies
 ARG ACCELERATOR=cpu
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 RUN python3 -m venv /opt/hothouse
+# LightGBM needs the system's OpenMP, which slim images do not have. Where no mirror can be reached, it takes torch's.
+RUN { apt-get update -qq && apt-get install -y -qq --no-install-recommends libgomp1; } || \
+        echo "WARNING: no libgomp1; growing trees takes 460 MB more" >&2; \
+    rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 COPY --from=manifest /build ./
 # The packages are empty here: only what pyproject.toml says of them counts. PyPI has no CPU build of torch, which is

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from edge.wire.samples import ENCODING, HEADER
 
-__all__ = ["PayloadColumns"]
+__all__ = ["PayloadColumns", "ranges"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -50,11 +50,18 @@ class PayloadColumns(NamedTuple):
         cuts = begins.tolist()
         heads = [payload[HEADER.itemsize : cut] for payload, cut in zip(payloads, cuts, strict=True)]
         words = np.frombuffer(b"".join([payload[cut:] for payload, cut in zip(payloads, cuts, strict=True)]), "<i8")
-        # Of each payload three words a sample come first, then those of its values.
-        is_value = np.repeat(np.tile([False, True], len(counts)), np.stack([3 * counts, value_counts], 1).ravel())
-        of_samples, values = words[~is_value], words[is_value].view("<f8")
-        apart = np.repeat(counts, counts)
-        pair = np.arange(len(apart)) + np.repeat(2 * (np.cumsum(counts) - counts), counts)
-        index = of_samples[pair].view("<u4").reshape(-1, 2).astype(np.int64)
-        seq, ts_ms = of_samples[pair + apart], of_samples[pair + 2 * apart]
-        return cls(heads, counts, value_counts, index[:, 0], index[:, 1], seq, ts_ms, values)
+        # Of each payload come its pairs of indices, its ``seq``, its ``ts_ms``, a word a sample each, then its values.
+        first = np.cumsum(3 * counts + value_counts) - (3 * counts + value_counts)
+        of_pair, apart = ranges(first, counts), np.repeat(counts, counts)
+        index = words[of_pair].view("<u4")
+        device, metric_set = index[::2].astype(np.int64), index[1::2].astype(np.int64)
+        seq, ts_ms = words[of_pair + apart], words[of_pair + 2 * apart]
+        values = words[ranges(first + 3 * counts, value_counts)].view("<f8")
+        return cls(heads, counts, value_counts, device, metric_set, seq, ts_ms, values)
+
+
+def ranges(starts: I64, lengths: I64) -> I64:
+    """``start, start + 1, ... start + length - 1`` of each, one after another."""
+    ends = np.cumsum(lengths)
+    numbers: I64 = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+    return numbers

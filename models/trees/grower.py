@@ -1,25 +1,27 @@
 """Step 13 of the way of a reading: grow the trees that are an expert of the mixture.
 
 :class:`Grower` keeps a bounded history of regressors and truths, and fits one histogram gradient boosting a horizon
-and target (Ke and others 2017; scikit-learn) on what the climatology left over, absolute error as the loss, all zones
+and target (LightGBM, Ke and others 2017) on what the climatology left over, absolute error as the loss, all zones
 together. Equal examples give equal trees.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.ensemble import HistGradientBoostingRegressor
-from threadpoolctl import threadpool_limits
 
 from models.online.forecaster import Example
 from models.spec import ForecastSpec
 from models.trees.forest import LEAVES, Forest
 
-__all__ = ["Grower"]
+if TYPE_CHECKING:
+    from lightgbm import Booster
+
+__all__ = ["Grower", "GrowerError"]
 
 F32 = npt.NDArray[np.float32]
 
@@ -33,9 +35,21 @@ LEAST_DAYS = 3
 """Before, the climatology is still learning, and what it leaves over is not what it will leave over."""
 
 OPTIONS: dict[str, Any] = {
-    "loss": "absolute_error", "max_iter": 60, "learning_rate": 0.13, "max_leaf_nodes": LEAVES, "min_samples_leaf": 60,
-    "l2_regularization": 1.0, "max_features": 0.3, "early_stopping": False, "random_state": 7,
+    "objective": "regression_l1", "num_iterations": 60, "learning_rate": 0.13, "num_leaves": LEAVES,
+    "min_data_in_leaf": 60, "min_data_in_bin": 1, "lambda_l2": 1.0, "feature_fraction_bynode": 0.3, "seed": 7,
+    # Sums in one order, whatever the machine. Several threads that wait for a core in a spin cost more than they gain
+    # on a shared one.
+    "deterministic": True, "force_row_wise": True, "num_threads": 1, "verbosity": -1,
 }  # fmt: skip
+"""Parameters of LightGBM, by their documented names."""
+
+
+class GrowerError(Exception):
+    """Trees cannot be grown on this system; the message says why, ``hint`` what to do."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class Grower:
@@ -85,24 +99,37 @@ class Grower:
                 continue
             regressors, wanted = np.concatenate(x), np.concatenate(residual)
             cells.append([_fit(regressors, wanted[:, m]) for m in range(targets)])
-        return _forest(horizons, targets, cells) if any(cell for row in cells for cell in row) else None
+        return _forest(horizons, targets, cells) if any(cell is not None for row in cells for cell in row) else None
 
 
-def _fit(x: F32, residual: F32) -> HistGradientBoostingRegressor | None:
+def _fit(x: F32, residual: F32) -> Booster | None:
     known = np.isfinite(residual)
     if known.sum() < MIN_EXAMPLES:
         return None
-    x = x[known]
-    x[:, ~np.isfinite(x).any(axis=0)] = 0  # the library cannot bin a regressor that is never there
-    # Several threads that wait for a core in a spin cost more than they gain on a shared machine.
-    with threadpool_limits(1):
-        return HistGradientBoostingRegressor(**OPTIONS).fit(x, residual[known])
+    lightgbm = _library()
+    booster: Booster = lightgbm.train(OPTIONS, lightgbm.Dataset(x[known], residual[known]))
+    return booster
+
+
+def _library() -> ModuleType:
+    """LightGBM. It loads the system's OpenMP library; raises :class:`GrowerError` where there is none."""
+    try:
+        import lightgbm
+    except OSError:
+        import torch  # noqa: F401  # brings an OpenMP library of its own, which is found once it is loaded
+
+        try:
+            import lightgbm
+        except OSError as error:
+            hint = "Install OpenMP: `apt-get install libgomp1` on Debian and Ubuntu, `brew install libomp` on macOS."
+            raise GrowerError(f"trees cannot be grown, because LightGBM cannot be loaded: {error}", hint) from error
+    return lightgbm
 
 
 def _forest(horizons: int, targets: int, cells: list[list[Any]]) -> Forest:
     """The fitted trees as plain arrays; a cell without a fit answers 0, as the climatology does."""
     fits = {(h, m): fitted for h, row in enumerate(cells) for m, fitted in enumerate(row) if fitted is not None}
-    shape = (len(fits), int(OPTIONS["max_iter"]))
+    shape = (len(fits), int(OPTIONS["num_iterations"]))  # LightGBM ends early where nothing is left; the rest say 0
     arrays: dict[str, npt.NDArray[Any]] = {
         "shape": np.array([horizons, targets], dtype=np.int64),
         "cell": np.array(list(fits), dtype=np.int64),
@@ -110,11 +137,12 @@ def _forest(horizons: int, targets: int, cells: list[list[Any]]) -> Forest:
         "threshold": np.full((*shape, LEAVES - 1), np.inf, dtype=np.float32),
         "taken": np.full((*shape, LEAVES - 1), _ALL, dtype=np.uint16),
         "value": np.zeros((*shape, LEAVES), dtype=np.float32),
-        "start": np.array([np.ravel(fitted._baseline_prediction)[0] for fitted in fits.values()], dtype=np.float32),
+        "start": np.zeros(len(fits), dtype=np.float32),  # LightGBM adds it to the first tree
     }
-    for c, fitted in enumerate(fits.values()):
-        for t, (tree,) in enumerate(fitted._predictors):
-            _flatten(tree.nodes, fitted.n_features_in_, {name: arrays[name][c, t] for name in _OF_A_TREE})
+    for c, booster in enumerate(fits.values()):
+        for t, tree in enumerate(booster.dump_model()["tree_info"]):
+            of_tree = {name: arrays[name][c, t] for name in _OF_A_TREE}
+            _flatten(tree["tree_structure"], booster.num_feature(), of_tree)
     return Forest(horizons, targets, arrays)
 
 
@@ -122,27 +150,40 @@ _ALL = (1 << LEAVES) - 1
 _OF_A_TREE = ("column", "threshold", "taken", "value")
 
 
-def _flatten(nodes: npt.NDArray[Any], width: int, tree: dict[str, npt.NDArray[Any]]) -> None:
+def _flatten(root: dict[str, Any], width: int, tree: dict[str, npt.NDArray[Any]]) -> None:
     """Fill in a tree's tests and leaves, from left to right, as :class:`Forest` wants them."""
     tests, leaves = 0, 0
 
-    def visit(at: int) -> int:
+    def visit(node: dict[str, Any]) -> int:
         """Number the leaves below a node; returns them as bits."""
         nonlocal tests, leaves
-        node = nodes[at]
-        if node["is_leaf"]:
-            tree["value"][leaves] = node["value"]
+        if "leaf_value" in node:
+            tree["value"][leaves] = node["leaf_value"]
             leaves += 1
             return 1 << (leaves - 1)
         mine, tests = tests, tests + 1
-        tree["column"][mine] = node["feature_idx"] + (0 if node["missing_go_to_left"] else width)
+        tree["column"][mine] = node["split_feature"] + (0 if _missing_goes_left(node) else width)
         # Regressors are single precision: the largest such number that is no larger than the threshold cuts equally.
-        # One that is infinite parts what is missing from all else.
-        highest = min(float(node["num_threshold"]), float(np.finfo(np.float32).max))
+        # One that is infinite, or nearly, parts what is missing from all else.
+        highest = min(float(node["threshold"]), float(np.finfo(np.float32).max))
         cut = np.float32(highest)
-        tree["threshold"][mine] = cut if cut <= highest else np.nextafter(cut, np.float32(-np.inf))
-        left = visit(node["left"])
+        tree["threshold"][mine] = cut if float(cut) <= highest else np.nextafter(cut, np.float32(-np.inf))
+        left = visit(node["left_child"])
         tree["taken"][mine] = _ALL & ~left
-        return left | visit(node["right"])
+        return left | visit(node["right_child"])
 
-    visit(0)
+    visit(root)
+
+
+def _missing_goes_left(node: dict[str, Any]) -> bool:
+    """Where a test sends a missing value.
+
+    LightGBM learns that where it saw some. Where it saw none it would take a missing value for 0, which is no
+    temperature to guess: it goes with most examples instead.
+    """
+    if node["missing_type"] == "NaN":
+        return bool(node["default_left"])
+    left, right = (
+        child.get("leaf_count", child.get("internal_count")) for child in (node["left_child"], node["right_child"])
+    )
+    return bool(left > right)

@@ -17,7 +17,7 @@ from models.features.inputs import targets_of
 from models.online.forecaster import EXAMPLE_MS, OnlineForecaster
 from models.spec import ForecastSpec, Place
 from models.trees.forest import GROW_DAYS
-from models.trees.grower import Grower
+from models.trees.grower import Grower, GrowerError
 from services.backtest.table import Table, sun_longitude, sun_sine
 from services.errors import HothouseError
 
@@ -129,7 +129,10 @@ def replay(
                     frozen.append((nothing if old is None else old)[z])
                     version.append("+".join(filter(None, (MODEL_VERSION, network.version if network else ""))))
         if options.trees and (t + 1) % (GROW_DAYS * spec.steps_per_day) == 0:
-            forecaster.forest = grower.grow(forecaster.unit) or forecaster.forest
+            try:
+                forecaster.forest = grower.grow(forecaster.unit) or forecaster.forest
+            except GrowerError as error:
+                raise HothouseError(str(error), error.hint) from error
         if network:
             network.after(t)
         progress(t + 1, length)

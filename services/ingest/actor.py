@@ -71,7 +71,7 @@ class ShardActor:
         self._shard = Shard(
             settings, partitions, open_settings_log(settings), self._series,
             _ForecasterLink(app_name_of(settings)).forecast, self._link,
-            ThreadPoolExecutor(1, "forecast"), ThreadPoolExecutor(1, "merge"),
+            ThreadPoolExecutor(1, "forecast"), ThreadPoolExecutor(1, "merge"), ThreadPoolExecutor(1, "save"),
             time.monotonic,
         )  # fmt: skip
         self._link.start(self._shard)

@@ -9,8 +9,8 @@ snapshot goes on as if it had never stopped. What was still waiting at a crash i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from models.evaluation.scoring import LiveScore
 from models.features.inputs import day_bins, sun_sine, targets_of
 from models.online.forecaster import EXPERTS, Basis, OnlineForecaster
 from models.spec import ForecastSpec, Place
+from models.trees.forest import Forest
 from services.ingest.forecasting import Origin
 from services.ingest.rings import Rings
 from services.ingest.watch import Watch
@@ -34,6 +35,7 @@ __all__ = ["PAST_HOURS", "Partition"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
+_T = TypeVar("_T")
 
 PAST_HOURS = 48
 """Targets of so many hours are kept for charts; of all channels only what forecasts are made from."""
@@ -52,11 +54,10 @@ class Partition:
         self.number, self.offset = number, 0
         self._spec, self._place_of = spec, place_of
         self.windows = windows
-        self.rings = Rings(spec.step_ms, ring_steps, len(spec.channels))
-        self._past = Rings(spec.step_ms, PAST_HOURS * 3_600_000 // spec.step_ms, len(spec.targets), np.float16)
-        self.forecaster = OnlineForecaster(spec, _ROOM_ZONES)
-        self.watch = Watch(spec, place_of)
-        self.scores = LiveScore(spec, _ROOM_ZONES)
+        self._ring_steps = ring_steps
+        self.rings, self._past = self._new_rings(), self._new_past()
+        self.forecaster, self.scores = self._new_forecaster(), self._new_scores()
+        self.watch = self._new_watch()
         self.counts: Counter[str] = Counter()  # accepted, duplicates, late, rows, zone_rows, forecasts ...
         self.rejected: Counter[str] = Counter()
         self.values_refused: Counter[str] = Counter()
@@ -68,9 +69,17 @@ class Partition:
         self._answers: dict[str, tuple[Origin, F32]] = {}  # the newest issued forecast of each site
         self._networks: dict[str, tuple[str, F32]] = {}  # version and median of the network in it
         self._again: dict[tuple[str, int], list[IssuedForecast]] = {}  # (site, row after which it was issued)
+        self.revision = 0  # rises with each change of what is learned (see state_parts.LEARNED)
 
     def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[SiteStep], list[Origin]]:
-        """Take the next records; what they closed, and of each site's last ``origins_a_site`` steps the origins."""
+        """:meth:`feed`, then :meth:`learn`."""
+        return self.learn(self.feed(records), origins_a_site)
+
+    def feed(self, records: Sequence[Record]) -> list[SiteStep]:
+        """Put the next records into windows; the steps that they closed, to be given to :meth:`learn` before the next.
+
+        Nothing that is learned changes.
+        """
         closed = self.windows.feed(records)
         # So that the first rows of many zones, which mostly close at once, do not wait for memory.
         for part in (self.forecaster, self.watch, self.scores):
@@ -82,9 +91,13 @@ class Partition:
         self.values_refused.update(closed.values_refused)
         self.counts.update(accepted=closed.accepted, duplicates=closed.duplicates, late=closed.late)
         self.counts.update({f"{kind}_records": n for kind, n in closed.other_records.items()})
-        left = Counter(step.site for step in closed.steps)
+        return closed.steps
+
+    def learn(self, steps: list[SiteStep], origins_a_site: int) -> tuple[list[SiteStep], list[Origin]]:
+        """Take closed steps; these again, and of each site's last ``origins_a_site`` steps the origins."""
+        left = Counter(step.site for step in steps)
         origins = []
-        for step in closed.steps:
+        for step in steps:
             self.counts.update(rows=len(step.devices), zone_rows=len(step.zones), steps=1)
             left[step.site] -= 1
             if step.step_ms != self._spec.step_ms:
@@ -92,7 +105,7 @@ class Partition:
             self._learn(step)
             if left[step.site] < origins_a_site and step.zones:
                 origins.append(self.origin(step.site))
-        return closed.steps, origins
+        return steps, origins
 
     def _learn(self, step: SiteStep) -> None:
         """Take a closed step; what was issued of it before a crash then counts again."""
@@ -100,6 +113,7 @@ class Partition:
         self.latest[step.site] = step
         if not step.zones:
             return
+        self.revision += 1
         self._catch_up(step, () if before is None else before.zones)
         indices, day_bin = self._indices(step), self._day_bins(step.site, step.end_ms, len(step.zones))
         step = self.latest[step.site] = self.watch.without_faults(step, indices, day_bin)
@@ -180,6 +194,7 @@ class Partition:
 
         The newest of an origin counts. To be kept, then given to :meth:`issued`, before the next row is taken.
         """
+        self.revision += 1
         quantiles = self.forecaster.predict(origin.basis(self._spec.step_ms), network)
         climatology = origin.baseline[..., 1]
         if network is None:
@@ -254,51 +269,140 @@ class Partition:
             for name, column in zip(self._spec.targets, rows.T, strict=True)
         }
 
+    def grow_trees(self, forest: Forest) -> None:
+        """Use these trees from now on."""
+        self.revision += 1
+        self.forecaster.forest = forest
+
     def state(self) -> dict[str, Any]:
-        """Everything but the dead letters, as maps, lists and arrays: to be written before the next record is taken."""
+        """Everything but the dead letters, by parts (``services.ingest.snapshots.parts``). The arrays of those that
+        are learned are good until something is learned or issued, the others until the next record.
+        """
         return {
-            "windows": self.windows.state(), "rings": self.rings.state(), "past": self._past.state(),
-            "forecaster": self.forecaster.state_dict(copy=False), "scores": self.scores.state_dict(copy=False),
-            "watch": self.watch.state(),
+            "windows": self.windows.state(),
+            "figures": {
+                "counts": dict(sorted(self.counts.items())), "rejected": dict(sorted(self.rejected.items())),
+                "values_refused": dict(sorted(self.values_refused.items())),
+                "stream_ms": dict(self.stream_ms), "kept_ms": dict(self.kept_ms),
+            },
+            "newest": {
+                "zones": [list(zone) for zone in self.rings.zones],
+                "latest": [
+                    {"site": s.site, "end_ms": s.end_ms, "zones": list(s.zones), "values": s.values,
+                     "ages_s": s.ages_s, "faults": [list(said) for said in s.faults]}
+                    for s in self.latest.values()
+                ],
+            },
+            "rings": self.rings.state(), "past": self._past.state(),
+            "forecaster": self.forecaster.state_dict(copy=False),
             "bases": {
                 s.site: {"day_bin": self._bases[s.site].day_bin, "experts": self._bases[s.site].experts}
                 for s in self.latest.values() if s.zones
             },
-            "stream_ms": dict(self.stream_ms), "kept_ms": dict(self.kept_ms),
-            "counts": dict(sorted(self.counts.items())), "rejected": dict(sorted(self.rejected.items())),
-            "values_refused": dict(sorted(self.values_refused.items())),
-            "latest": [
-                {"site": s.site, "end_ms": s.end_ms, "zones": list(s.zones), "values": s.values, "ages_s": s.ages_s,
-                 "faults": [list(said) for said in s.faults]}
-                for s in self.latest.values()
-            ],
+            "scores": self.scores.state_dict(copy=False), "watch": self.watch.state(),
         }  # fmt: skip
 
-    def load(self, offset: int, state: Mapping[str, Any]) -> None:
-        """Continue from a snapshot; raises ``ValueError`` where it was made under other settings."""
+    def load(self, offset: int, parts: Mapping[str, Any]) -> dict[str, str]:
+        """Continue from a snapshot's parts. Those of ``LEARNED`` may be missing; it gives these, and why others of
+        them do not fit: they are as of a new partition, and their zones are those of the snapshot.
+        """
         self.offset = offset
-        self.windows.load(state["windows"])
-        self.rings.load(state["rings"])
-        self._past.load(state["past"])
-        self.forecaster.load_state_dict(state["forecaster"])
-        self.scores.load_state_dict(state["scores"])
-        self.watch.load(state["watch"])
-        self.counts, self.rejected = Counter(state["counts"]), Counter(state["rejected"])
-        self.values_refused = Counter(state["values_refused"])
-        self.stream_ms, self.kept_ms = dict(state["stream_ms"]), dict(state["kept_ms"])
+        self.windows.load(parts["windows"])
+        figures, newest = parts["figures"], parts["newest"]
+        self.counts, self.rejected = Counter(figures["counts"]), Counter(figures["rejected"])
+        self.values_refused = Counter(figures["values_refused"])
+        self.stream_ms, self.kept_ms = dict(figures["stream_ms"]), dict(figures["kept_ms"])
         self.latest = {
             s["site"]: SiteStep(
                 self.number, s["site"], s["end_ms"], tuple(s["zones"]), s["values"], s["ages_s"],
                 faults=tuple(tuple(said) for said in s["faults"]),
             )
-            for s in state["latest"]
+            for s in newest["latest"]
         }  # fmt: skip
-        for site, basis in state["bases"].items():
-            step = self.latest[site]
-            self._bases[site] = Basis(self._number(step.end_ms), self._indices(step), **basis)
+        missing = {}
+
+        def loaded(name: str, new: Callable[[], _T], load: Callable[[_T, Any], None]) -> _T:
+            part = new()
+            try:
+                if name not in parts:
+                    raise ValueError("it cannot be read")
+                load(part, parts[name])
+            except (KeyError, TypeError, ValueError) as error:
+                missing[name] = str(error)
+                return new()  # a part of it may have been loaded
+            return part
+
+        self.rings = loaded("rings", self._new_rings, Rings.load)
+        self._past = loaded("past", self._new_past, Rings.load)
+        self.forecaster = loaded("forecaster", self._new_forecaster, OnlineForecaster.load_state_dict)
+        self.scores = loaded("scores", self._new_scores, LiveScore.load_state_dict)
+        self.watch = loaded("watch", self._new_watch, Watch.load)
+        self._add_zones([(site, zone) for site, zone in newest["zones"]])
+        bases = parts.get("bases", {})
+        for step in self.latest.values():
+            if step.zones and step.site not in bases:
+                missing["bases"] = "it cannot be read"
+            elif step.zones:
+                self._bases[step.site] = Basis(self._number(step.end_ms), self._indices(step), **bases[step.site])
+        return missing
+
+    def _new_rings(self) -> Rings:
+        return Rings(self._spec.step_ms, self._ring_steps, len(self._spec.channels))
+
+    def _new_past(self) -> Rings:
+        steps = PAST_HOURS * 3_600_000 // self._spec.step_ms
+        return Rings(self._spec.step_ms, steps, len(self._spec.targets), np.float16)
+
+    def _new_forecaster(self) -> OnlineForecaster:
+        return OnlineForecaster(self._spec, _ROOM_ZONES)
+
+    def _new_scores(self) -> LiveScore:
+        return LiveScore(self._spec, _ROOM_ZONES)
+
+    def _new_watch(self) -> Watch:
+        return Watch(self._spec, self._place_of)
+
+    def _add_zones(self, zones: Sequence[tuple[str, str]]) -> None:
+        """Let every part know these zones, by these numbers."""
+        for rings in (self.rings, self._past):
+            for zone in zones:
+                rings.index(*zone)
+        for part in (self.forecaster, self.watch, self.scores):
+            new = len(zones) - len(part)
+            if new > 0:
+                part.add_zones(new)
+
+    def grown_again(self, zones: Sequence[tuple[str, str]]) -> Partition:
+        """A new partition for :meth:`adopt` to take parts from, which knows ``zones`` by the same numbers."""
+        other = Partition(self.number, self._spec, self.windows, self._ring_steps, self._place_of)
+        other._add_zones(zones)
+        return other
+
+    def replay(self, step: SiteStep, issued: Sequence[IssuedForecast]) -> None:
+        """Learn from a row of the history, and from the forecasts that were issued when it was the newest."""
+        for forecast in issued:
+            self._again.setdefault((step.site, step.end_ms), []).append(forecast)
+        self._learn(step)
+
+    def adopt(self, other: Partition, parts: Collection[str]) -> None:
+        """Take what ``other`` has learned; ``parts`` as in ``state_parts.LEARNED``."""
+        self.revision += 1
+        if "rings" in parts:
+            self.rings = other.rings
+        if "past" in parts:
+            self._past = other._past
+        if {"forecaster", "bases"} & set(parts):
+            forest, self.forecaster = self.forecaster.forest, other.forecaster
+            self.forecaster.forest = forest
+            self._bases = {site: basis for site, basis in other._bases.items() if site in self.latest}
+        if "watch" in parts:
+            self.watch = other.watch
+        if "scores" in parts:
+            self.scores = other.scores
 
     def _count(self, forecast: IssuedForecast) -> None:
         """Take a forecast of before a crash as what was issued after the newest row."""
+        self.revision += 1
         indices = [self.rings.index(forecast.site, zone) for zone in forecast.zones]
         zones, median = np.array(indices, np.int64), forecast.quantiles[..., 1]
         self.forecaster.remember(zones, self._number(forecast.origin_ms), median, forecast.network)
@@ -312,12 +416,8 @@ class Partition:
 
     def _indices(self, step: SiteStep) -> I64:
         indices = [self.rings.index(step.site, zone) for zone in step.zones]
-        for zone in step.zones:
-            self._past.index(step.site, zone)
-        new = len(self.rings.zones) - len(self.forecaster)
-        if new:
-            for part in (self.forecaster, self.watch, self.scores):
-                part.add_zones(new)
+        if len(self.rings.zones) > len(self.forecaster):
+            self._add_zones(self.rings.zones)
         return np.array(indices, np.int64)
 
     def _number(self, ms: int) -> int:

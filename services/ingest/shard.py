@@ -10,9 +10,9 @@ Ray.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
-from typing import Any, Protocol, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future, wait
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
 
@@ -24,8 +24,10 @@ from services.ingest.forecasting import Origin, zone_forecasts
 from services.ingest.partition import PAST_HOURS, Partition
 from services.ingest.queue import ForecastQueue
 from services.ingest.retention import Retention
-from services.ingest.snapshots.restore import restore, snapshot_state
-from services.ingest.snapshots.snapshot import Snapshots
+from services.ingest.snapshots.parts import LEARNED
+from services.ingest.snapshots.regrow import Regrowth
+from services.ingest.snapshots.restore import expect_issued, restore, snapshot_state
+from services.ingest.snapshots.snapshot import Saved, Snapshots
 from services.ingest.trees import TreesInUse
 from services.messages import F32, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast, ZoneMixture
 from services.store.deadletters import DeadLetters
@@ -43,6 +45,8 @@ PAUSES_BEHIND = 4
 """While it is behind a shard saves this many times less often: what a crash costs then is little beside what waits."""
 SNAPSHOT_BYTES_PER_S = 10_000_000
 """On average a shard writes no more than this into snapshots: a large one saves less often, not all the time."""
+LOOKED_AT_BYTES_PER_S = 100_000_000
+"""Nor does it look for what has changed in more than this."""
 MAX_UNFLUSHED_STEPS = 20_000
 """Steps kept in memory while the history cannot be written; then the shard stops reading."""
 DAY_MS = 86_400_000
@@ -77,11 +81,18 @@ class SilentZone(TypedDict):
     until_ms: int
 
 
+class _Saving(NamedTuple):
+    offset: int
+    revision: int
+    future: Future[Saved]
+
+
 class Shard:
     """Owns ``partitions`` of the log; one thread calls :meth:`step`, any thread the other methods.
 
     ``forecast`` computes a reply and may block or raise; it runs on ``executor``. Files are merged on ``merger``, one
-    merge at a time: it may take long, and no forecast waits for it. ``clock_s`` is monotonic, for intervals only: no
+    merge at a time: it may take long, and no forecast waits for it. Snapshots are written on ``saver``, one at a time:
+    samples are taken meanwhile, and only rows that close wait for it. ``clock_s`` is monotonic, for intervals only: no
     row or forecast depends on it. ``failpoint`` is called with the name of each durable moment;
     tests raise from it.
     """
@@ -89,11 +100,11 @@ class Shard:
     def __init__(
         self, settings: Settings, partitions: Sequence[int], log: Log, series: SeriesWriter,
         forecast: Callable[[ForecastRequest], ForecastReply], board: Board, executor: Executor, merger: Executor,
-        clock_s: Callable[[], float], failpoint: Callable[[str], None] = lambda name: None,
+        saver: Executor, clock_s: Callable[[], float], failpoint: Callable[[str], None] = lambda name: None,
     ) -> None:  # fmt: skip
         self.spec = forecast_spec(settings)
         self._settings, self._log, self._series, self._board = settings, log, series, board
-        self._merger = merger
+        self._merger, self._saver = merger, saver
         self._clock_s, self._failpoint = clock_s, failpoint
         self._round = threading.Lock()  # held for a whole round or flush: all that follows is its holder's alone
         self._changing = threading.Lock()  # held, inside of it, while partitions change: never over I/O
@@ -106,13 +117,22 @@ class Shard:
         ring_steps = settings.stream.ring_hours * 3_600_000 // self.spec.step_ms
         self._queue = ForecastQueue(self.spec, ring_steps, forecast, executor, clock_s, self._failures)
         self._partitions: dict[int, Partition] = {}
+        self._growing: dict[int, Regrowth] = {}
+        self._repaired: list[str] = []  # what was wrong with snapshots, and what became of it
         for number, snapshots in self._snapshots.items():
-            partition, waiting = restore(settings, self.spec, log, snapshots, self._issued)
+            partition, waiting, missing, damage = restore(settings, self.spec, log, snapshots, self._issued)
             self._partitions[number] = partition
+            self._repaired += damage
+            if missing:
+                self._growing[number] = self._regrowth(partition, missing)
+                continue
             self._queue.load(waiting)
             waits = {(origin["site"], origin["end_ms"]) for origin in waiting}
             newest = [step for step in partition.latest.values() if step.zones]
             self._queue.add([partition.origin(s.site) for s in newest if (s.site, s.end_ms) not in waits])
+        self._saving: dict[int, _Saving] = {}
+        self._sizes: dict[int, Saved] = {}  # of each partition's last snapshot
+        self._revisions: dict[int, int] = {}  # of what the last snapshot has of what was learned
         self._saved = {number: partition.offset for number, partition in self._partitions.items()}
         self._limits = dict.fromkeys(partitions, 1)  # records to read next
         self._behind = False  # the last round read as much as it may: there is probably more
@@ -129,7 +149,9 @@ class Shard:
         Raises what the log, the history and the snapshots raise; calling it again is safe.
         """
         with self._round:
-            busy = self._history.pending < MAX_UNFLUSHED_STEPS and self._read()
+            self._see_saved()
+            busy = self._grow()
+            busy |= self._history.pending < MAX_UNFLUSHED_STEPS and self._read()
             self._failures.works("log")
             self._queue.harvest(self._issue)
             self._queue.submit({number: p.rings for number, p in self._partitions.items()}, self._behind)
@@ -138,11 +160,12 @@ class Shard:
             behind = max((p.offset - self._saved[n] for n, p in self._partitions.items()), default=0)
             pause_s = self._pause_s * (PAUSES_BEHIND if self._behind else 1)
             full = self._history.pending >= MAX_UNFLUSHED_STEPS and now_s - self._saved_s >= self._pause_s
-            if now_s - self._saved_s >= pause_s or full or behind >= SNAPSHOT_RECORDS:
+            due = now_s - self._saved_s >= pause_s or full or behind >= SNAPSHOT_RECORDS
+            if due and not self._saving:
                 self._checkpoint()
             if now_s - self._stats_s >= 1.0:
                 self._stats_s = now_s
-                self._trees.look([p.forecaster for p in self._partitions.values()], self._save_all)
+                self._trees.look(list(self._partitions.values()), self._save_all)
                 self._board.put_stats(self._stats())
             return busy
 
@@ -206,13 +229,19 @@ class Shard:
     def close(self) -> None:
         """Save and release files."""
         with self._round:
+            self._wait_saved()
+            self._see_saved()
             self._checkpoint()
+            self._wait_saved()
+            self._see_saved()
             for letters in self._letters.values():
                 letters.close()
 
     def _read(self) -> bool:
         busy = self._behind = False
         for number, partition in self._partitions.items():
+            if number in self._growing:
+                continue
             limit = self._limits[number]
             records = self._log.read(number, partition.offset, limit)
             if not records:
@@ -224,7 +253,11 @@ class Shard:
             self._limits[number] = max(1, min(READ_RECORDS, READ_BYTES // max(size, 1)))
             before = partition.counts["accepted"]
             with self._changing:
-                steps, origins = partition.take(records, 1 if full else self._queue.max_origins)
+                steps = partition.feed(records)
+            if steps:
+                self._wait_saved(number)
+            with self._changing:
+                steps, origins = partition.learn(steps, 1 if full else self._queue.max_origins)
             self._failpoint("taken")
             self._rate.add(partition.counts["accepted"] - before)
             new = [step for step in steps if step.end_ms > partition.kept_ms.get(step.site, 0)]
@@ -240,6 +273,8 @@ class Shard:
         """
         version, ends = reply["version"], np.cumsum([len(origin.zones) for origin in origins])
         medians = np.split(np.asarray(reply["quantiles"][: ends[-1], ..., 1], np.float32), ends[:-1])
+        for number in {origin.partition for origin in origins}:
+            self._wait_saved(number)
         with self._changing:
             forecasts = [
                 self._partitions[origin.partition].answer(origin, version, None if version == ONLINE_VERSION else said)
@@ -289,9 +324,13 @@ class Shard:
             self._failures.failed("merge of files", error)
 
     def _save_all(self) -> None:
-        """Save every partition, whether it has read on or not."""
-        self._saved = dict.fromkeys(self._saved, -1)
+        """Save every partition, whether it has read on or not, and wait until that is durable."""
+        self._wait_saved()
+        self._see_saved()
+        self._saved = {n: offset if n in self._growing else -1 for n, offset in self._saved.items()}
         self._checkpoint()
+        self._wait_saved()
+        self._see_saved()
 
     def _still_ours(self) -> None:
         for snapshots in self._snapshots.values():
@@ -302,21 +341,61 @@ class Shard:
         self._failpoint("before flush")
         self._history.flush(lambda partition: self._snapshots[partition].check())
         self._failpoint("flushed")
-        size = 0
         for number, partition in self._partitions.items():
-            if partition.offset == self._saved[number]:
+            if partition.offset == self._saved[number] or number in self._saving or number in self._growing:
                 continue
             self._letters[number].put(partition.letters)
             partition.letters = []
             self._failpoint("letters kept")
-            state = snapshot_state(self._settings, self.spec, partition, self._queue.state(number))
-            size += self._snapshots[number].save(partition.offset, state)
-            self._saved[number] = partition.offset
-            self._failpoint("snapshot kept")
-            self._commit(number, partition.offset)
-            self._let_go(number)
-        self._pause_s = max(self._settings.stream.snapshot_s, size / SNAPSHOT_BYTES_PER_S)
+            parts = snapshot_state(self._settings, self.spec, partition, self._queue.state(number))
+            revision = partition.revision
+            same = LEARNED if self._revisions.get(number) == revision else ()
+            finish = self._snapshots[number].begin(partition.offset, parts, LEARNED, same)
+            self._saving[number] = _Saving(partition.offset, revision, self._saver.submit(finish))
+            self._see_saved()
         self._failures.works("storage")
+
+    def _see_saved(self) -> None:
+        """Go on behind snapshots that are durable; raises what writing one raised, and it is written again later."""
+        for number, saving in list(self._saving.items()):
+            if not saving.future.done():
+                continue
+            del self._saving[number]
+            self._sizes[number] = saving.future.result()
+            self._saved[number], self._revisions[number] = saving.offset, saving.revision
+            self._failpoint("snapshot kept")
+            self._commit(number, saving.offset)
+            self._let_go(number)
+            written = sum(size.written_bytes for size in self._sizes.values())
+            looked_at = sum(size.looked_at_bytes for size in self._sizes.values())
+            pauses = (written / SNAPSHOT_BYTES_PER_S, looked_at / LOOKED_AT_BYTES_PER_S)
+            self._pause_s = max(self._settings.stream.snapshot_s, *pauses)
+
+    def _wait_saved(self, number: int | None = None) -> None:
+        """Wait until a partition's snapshot, or every one, is written: what is learned stands still until then.
+
+        Whether it could be written :meth:`_see_saved` says.
+        """
+        wait([saving.future for n, saving in self._saving.items() if number in (None, n)])
+
+    def _regrowth(self, partition: Partition, missing: Mapping[str, str]) -> Regrowth:
+        shape = len(self.spec.horizons_min), len(self.spec.targets)
+        ring_hours = self._settings.stream.ring_hours
+        return Regrowth(partition, missing, self._history, self._issued, shape, ring_hours, self._clock_s)
+
+    def _grow(self) -> bool:
+        """Grow again what snapshots have lost, for a while; whether there is more of it."""
+        for number, growing in list(self._growing.items()):
+            if not growing.step():
+                continue
+            del self._growing[number]
+            partition = self._partitions[number]
+            with self._changing:
+                growing.finish()
+                expect_issued(partition, self.spec, self._issued)
+            self._repaired.append(growing.words)
+            self._queue.add([partition.origin(s.site) for s in partition.latest.values() if s.zones])
+        return bool(self._growing)
 
     def _commit(self, number: int, offset: int) -> None:
         """Tell lag tools; nothing of ours reads it, so that it may fail."""
@@ -345,6 +424,7 @@ class Shard:
             **figures(self._partitions.values()),
             "forecast_failures": self._failures.counts["forecast"], "failures": dict(self._failures.counts),
             "last_error": self._failures.last_error, "backlog": self._backlog(), "behind": self._behind,
+            "repaired": "; ".join([*self._repaired, *(growing.words for growing in self._growing.values())]),
             "samples_per_s": self._rate.value(self._clock_s()), "series": dict(self._series.stats()),
             "trees": self._trees.version,
         }  # fmt: skip

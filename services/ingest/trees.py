@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from models import artefact
 from models.online.forecaster import OnlineForecaster
@@ -22,11 +22,20 @@ from services.messages import ONLINE_VERSION
 from services.store.forests import Forests
 from services.store.pointer import NOWHERE, Pointed, Pointer, pointer_file
 
-__all__ = ["TreesInUse"]
+__all__ = ["HasTrees", "TreesInUse"]
 
 UNREGISTERED = "unregistered"
 FIRST_PAUSE_S, LAST_PAUSE_S = 5.0, 300.0
 """Trees that could not be loaded are tried again after so long, then after twice as long each time, at last this."""
+
+
+class HasTrees(Protocol):
+    """A :class:`services.ingest.partition.Partition`, as far as its trees go."""
+
+    forecaster: OnlineForecaster
+
+    def grow_trees(self, forest: Forest) -> None:
+        """Use these trees from now on."""
 
 
 class TreesInUse:
@@ -46,7 +55,7 @@ class TreesInUse:
         """
         return UNREGISTERED if self._found else self._in_use.version
 
-    def look(self, forecasters: Sequence[OnlineForecaster], save: Callable[[], None]) -> None:
+    def look(self, partitions: Sequence[HasTrees], save: Callable[[], None]) -> None:
         """Take the trees up that the pointer names. Such that cannot be loaded are told and tried again, further and
         further apart, and the ones before stay.
 
@@ -55,10 +64,10 @@ class TreesInUse:
         now_s, pointed = self._clock_s(), self._failed
         try:
             pointed = self._pointed()
-            self._found = pointed == NOWHERE and any(len(one.forest) for one in forecasters)
+            self._found = pointed == NOWHERE and any(len(one.forecaster.forest) for one in partitions)
             if pointed == self._in_use or (pointed == self._failed and now_s < self._again_s):
                 return
-            loaded = [self._load(pointed, one.regressors) for one in forecasters]
+            loaded = [self._load(pointed, one.forecaster.regressors) for one in partitions]
         except ArtefactError as error:
             again = pointed == self._failed
             if again and now_s < self._again_s:
@@ -67,15 +76,13 @@ class TreesInUse:
             self._failed, self._again_s = pointed, now_s + self._pause_s
             self._failures.failed("trees", error)
             return
-        before = [one.forest for one in forecasters]
+        before = [one.forecaster.forest for one in partitions]
         if any(map(_differ, before, loaded)):  # else they are those of the snapshot
             try:
-                for forecaster, forest in zip(forecasters, loaded, strict=True):
-                    forecaster.forest = forest
+                _use(partitions, loaded)
                 save()
             except BaseException:
-                for forecaster, forest in zip(forecasters, before, strict=True):
-                    forecaster.forest = forest
+                _use(partitions, before)
                 raise
         self._in_use, self._failed = pointed, NOWHERE
         self._failures.works("trees")
@@ -103,6 +110,11 @@ class TreesInUse:
         if model.regressors != regressors:
             raise ArtefactError(f"{pointed.version} takes {model.regressors} regressors, rows now give {regressors}")
         return model.forest
+
+
+def _use(partitions: Sequence[HasTrees], forests: Sequence[Forest]) -> None:
+    for partition, forest in zip(partitions, forests, strict=True):
+        partition.grow_trees(forest)
 
 
 def _differ(one: Forest, other: Forest) -> bool:

@@ -53,6 +53,9 @@ class Watch:
         # Apart, so that a sensor that fails again and again does not push out the drift that a training waits for.
         self._told = {is_drift: deque[Event](maxlen=KEPT_EVENTS) for is_drift in (False, True)}
 
+    def __len__(self) -> int:
+        return len(self._faults)
+
     def add_zones(self, count: int = 1) -> None:
         """Make room for more zones."""
         self._faults.add_zones(count)

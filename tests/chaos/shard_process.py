@@ -54,6 +54,7 @@ def main(config: Path, index: int, count: int) -> None:
     series = series_writer(settings, partitions)
     shard = Shard(
         settings, partitions, log, series, baseline_forecast, NoBoard(), ThreadPoolExecutor(1), ThreadPoolExecutor(1),
+        ThreadPoolExecutor(1),
         time.monotonic,
     )  # fmt: skip
     while not stop.is_set():

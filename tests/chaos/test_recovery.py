@@ -164,7 +164,7 @@ def replayed(settings: Settings, folder: Path) -> Settings:
     log = SqliteLog(settings.log_path, settings.log.partitions)
     shard = Shard(
         elsewhere, range(settings.log.partitions), log, NullSeries(), no_forecast, NoBoard(), ThreadPoolExecutor(1),
-        ThreadPoolExecutor(1), time.monotonic,
+        ThreadPoolExecutor(1), ThreadPoolExecutor(1), time.monotonic,
     )  # fmt: skip
     while shard.step():
         pass

@@ -173,7 +173,7 @@ class World:
         self.shards = [
             Shard(
                 self.settings, range(PARTITIONS)[index::number], self.log, NullSeries(), FakeForecaster(), FakeBoard(),
-                Inline(), Inline(), Clock(0.2), lambda _: self.maybe_crash(0.004),
+                Inline(), Inline(), Inline(), Clock(0.2), lambda _: self.maybe_crash(0.004),
             )
             for index in range(number)
         ]  # fmt: skip

@@ -15,15 +15,16 @@ from edge.log import Log
 from edge.wire.reading import VOCABULARY
 from models.spec import ForecastSpec
 from services.config import Settings
-from services.errors import ConfigError
+from services.errors import ConfigError, SnapshotError
 from services.forecast_spec import place_of
 from services.ingest.partition import Partition
 from services.ingest.queue import MAX_ORIGINS
-from services.ingest.snapshots.snapshot import SnapshotError, Snapshots
+from services.ingest.snapshots.parts import LEARNED
+from services.ingest.snapshots.snapshot import Snapshots
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.store.forecasts import IssuedForecasts
 
-__all__ = ["Restored", "restore", "snapshot_state"]
+__all__ = ["Restored", "expect_issued", "restore", "snapshot_state"]
 
 _log = logging.getLogger(__name__)
 
@@ -47,10 +48,12 @@ class RowSettings(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """A partition, and the state of what waited for its forecast."""
+    """A partition, the state of what waited for its forecast, and what the snapshot has lost."""
 
     partition: Partition
-    waiting: Sequence[Mapping[str, Any]]
+    waiting: Sequence[Mapping[str, Any]] = ()
+    missing: Mapping[str, str] = {}  # parts that are to be grown again, and why
+    damage: tuple[str, ...] = ()  # sentences for operators
 
 
 def snapshot_state(
@@ -59,8 +62,11 @@ def snapshot_state(
     """What a snapshot holds; inverse of :func:`restore`."""
     sites = partition.windows.sites
     return {
-        "rows_by": {**_rows_by(settings, sites), **_named(RowSettings.of_ms(*partition.windows.initial_ms))},
-        "learned_by": _learned_by(settings, spec, sites), "waiting": waiting, **partition.state(),
+        "made_by": {
+            "rows_by": {**_rows_by(settings, sites), **_named(RowSettings.of_ms(*partition.windows.initial_ms))},
+            "learned_by": _learned_by(settings, spec, sites),
+        },
+        "waiting": waiting, **partition.state(),
     }  # fmt: skip
 
 
@@ -69,44 +75,61 @@ def restore(
 ) -> Restored:
     """Continue from the newest snapshot, or begin where the log begins.
 
+    A snapshot that cannot be read costs nothing while the log holds all: it is read again from its beginning.
+
     Raises ``ConfigError`` where rows would be made in another way than those that are there, and ``SnapshotError``
-    where no snapshot can be read or the log has lost what comes after it.
+    where no snapshot can be read, or the log has lost what comes after it.
     """
     number = snapshots.partition
     begin = log.begin_offset(number)
-    found = snapshots.load()
+    damage: tuple[str, ...] = ()
+    try:
+        found = snapshots.load(begin)
+    except SnapshotError as error:
+        if begin > 0:
+            raise
+        found, damage = None, (f"{error.message}: the log is read again from its beginning",)
     if found is None:
         partition = _empty(settings, spec, number, RowSettings.of(settings))
         _begin_at(partition, begin)
-        return Restored(partition, [])
-    offset, state = found
-    sites = list(state["rows_by"]["sites"])
-    initial = RowSettings(*(state["rows_by"][name] for name in _named(RowSettings.of(settings))))
+        return Restored(partition, damage=damage)
+    parts, made_by = found.parts, found.parts["made_by"]
+    sites = list(made_by["rows_by"]["sites"])
+    initial = RowSettings(*(made_by["rows_by"][name] for name in _named(RowSettings.of(settings))))
     partition = _empty(settings, spec, number, initial)
     in_force = [
         RowSettings.of_ms(site.grid.newest_step_ms, site.lateness_ms, site.own_idle_ms)
-        for site in partition.windows.begin_with(state["windows"])
+        for site in partition.windows.begin_with(parts["windows"])
     ]
-    _refuse_other_rows(state["rows_by"], _rows_by(settings, sites), in_force)
-    if state["learned_by"] != _learned_by(settings, spec, sites):
+    _refuse_other_rows(made_by["rows_by"], _rows_by(settings, sites), in_force)
+    if made_by["learned_by"] != _learned_by(settings, spec, sites):
         _log.warning("what is forecast, or a site's clock, has changed: partition %d is replayed from the log", number)
         if begin > 0:
             # The first rows of what is left of the log may lack samples; the history has them whole.
-            partition.kept_ms = {s["site"]: s["end_ms"] for s in state["latest"]}
+            partition.kept_ms = {s["site"]: s["end_ms"] for s in parts["newest"]["latest"]}
             _begin_at(partition, begin)
         else:
             partition = _empty(settings, spec, number, initial)
-        return Restored(partition, [])
-    if begin > offset:
+        return Restored(partition)
+    if begin > found.offset:
         raise SnapshotError(
-            f"the log of partition {number} was truncated behind the snapshot's offset {offset}; it begins at {begin}",
+            f"the log of partition {number} was truncated behind the snapshot's offset {found.offset}; it begins at "
+            f"{begin}",
             "Remove the snapshots to go on with what the log still holds.",
         )
-    partition.load(offset, state)
+    missing = partition.load(found.offset, parts)
+    missing |= {name: why for name, why in found.unreadable.items() if name in LEARNED}
+    if missing:
+        return Restored(partition, missing=missing, damage=found.damage)
+    expect_issued(partition, spec, issued)
+    return Restored(partition, parts.get("waiting", []), damage=found.damage)
+
+
+def expect_issued(partition: Partition, spec: ForecastSpec, issued: IssuedForecasts) -> None:
+    """Let the forecasts that were issued after the snapshot count again."""
     for site, step in partition.latest.items():
         after_ms = step.end_ms - MAX_ORIGINS * spec.step_ms
         partition.expect(issued.read(site, after_ms, len(spec.horizons_min), len(spec.targets)))
-    return Restored(partition, state["waiting"])
 
 
 def _empty(settings: Settings, spec: ForecastSpec, number: int, initial: RowSettings) -> Partition:

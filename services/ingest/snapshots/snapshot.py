@@ -1,51 +1,103 @@
-"""Step 4 of the way of a reading: a partition's state and log offset in one file, written whole or not at all.
+"""Step 4 of the way of a reading: a partition's state and log offset, written whole or not at all, part by part.
 
-A file is ``MAGIC``, the header's length (4 bytes), a MessagePack header, a MessagePack body, and the NumPy arrays one
-after another, in the order of the body's extension values that stand for them; nothing is ever unpickled.
+``p{partition}-{offset}.snapshot`` is ``MAGIC``, the header's length (4 bytes), its CRC-32C (4 bytes), a MessagePack
+header that names each part with its version, length and CRC-32C, and the parts: MessagePack, in which an array stands
+as it is, or, where it is large, as its :class:`~services.ingest.snapshots.pieces.Layout` in the segments
+``p{partition}-{epoch}-{number}.pieces``. Nothing is ever unpickled. What one damaged part holds is lost, not the rest.
 """
 
 from __future__ import annotations
 
 import logging
-import math
-import mmap
 import struct
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 from crc32c import crc32c
 
-from services.errors import HothouseError
+from services.errors import HothouseError, SnapshotError
+from services.ingest.snapshots.format_10 import read_format_10
+from services.ingest.snapshots.parts import ESSENTIAL, PARTS, PartError, parts_of_format_10, upgraded
+from services.ingest.snapshots.pieces import (
+    PIECE,
+    Layout,
+    PieceError,
+    Segment,
+    SegmentReader,
+    SegmentWriter,
+    to_rewrite,
+)
 from services.store.files import write_atomically
 
-__all__ = ["FencedError", "SnapshotError", "Snapshots"]
+__all__ = ["FencedError", "Saved", "Snapshot", "Snapshots"]
 
-MAGIC = b"HHSNAP\r\n"
-FORMAT = 10
+MAGIC = b"HHSNP2\r\n"
+FORMAT = 11
 KEEP = 2
-_ARRAY = 1  # code of the MessagePack extension that holds an array
+_ARRAY, _LARGE = 1, 2  # codes of the MessagePack extensions that hold an array
 
 _log = logging.getLogger(__name__)
-
-
-class SnapshotError(HothouseError):
-    """A snapshot is torn, corrupt or of another format."""
 
 
 class FencedError(HothouseError):
     """Another writer has taken over this partition; the caller must stop."""
 
 
+class _Part(msgspec.Struct):
+    name: str
+    version: int
+    length: int
+    crc32c: int
+
+
 class _Header(msgspec.Struct):
     format: int
     epoch: int
     offset: int
-    length: int  # of body and arrays
-    body: int
-    crc32c: int  # of body and arrays; by the processor, where SHA-256 held the shard up for most of a second
+    segments: list[tuple[int, str, int]]  # number, name, pieces
+    parts: list[_Part]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a snapshot holds: each part, in this version's form, and why others cannot be read."""
+
+    offset: int
+    parts: Mapping[str, Any]
+    unreadable: Mapping[str, str]
+    damage: tuple[str, ...] = ()  # what was wrong with it and with newer ones
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a snapshot cost."""
+
+    written_bytes: int
+    looked_at_bytes: int
+
+
+class _Body(NamedTuple):
+    """A part as it stands in the file, and where its large arrays lie, in their order."""
+
+    content: bytes
+    layouts: tuple[Layout, ...] = ()
+
+    def lies_in(self, segments: Collection[int]) -> bool:
+        return any(np.isin(layout.segment, list(segments)).any() for layout in self.layouts) if segments else False
+
+
+class _Loaded(NamedTuple):
+    snapshot: Snapshot
+    bodies: dict[str, _Body]
+    segments: dict[int, Segment]
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.snapshot.unreadable
 
 
 class Snapshots:
@@ -59,7 +111,10 @@ class Snapshots:
         self._folder, self.partition = folder, partition
         self._epoch_file = folder / f"p{partition}.epoch"
         self.epoch = self._stored_epoch() + 1
-        write_atomically(self._epoch_file, lambda tmp: _fill(tmp, str(self.epoch).encode()))
+        write_atomically(self._epoch_file, lambda tmp: _fill(tmp, [str(self.epoch).encode()]))
+        self._bodies: dict[str, _Body] = {}  # as they were saved last
+        self._segments: dict[int, Segment] = {}  # that these lie in
+        self._number = max((number for _, number in map(_epoch_and_number, self._segment_files())), default=0)
 
     def check(self) -> None:
         """Raises :class:`FencedError` when a newer writer has claimed the partition."""
@@ -67,43 +122,82 @@ class Snapshots:
         if newest != self.epoch:
             raise FencedError(f"partition {self.partition} was taken over by another writer (epoch {newest})")
 
-    def save(self, offset: int, state: dict[str, Any]) -> int:
-        """Make ``state`` durable as what holds before the record at ``offset``; ``state`` is maps, lists and arrays.
+    def save(self, offset: int, parts: Mapping[str, Any]) -> Saved:
+        """Make ``parts`` durable as what holds before the record at ``offset``; see :meth:`begin`."""
+        return self.begin(offset, parts, parts)()
 
-        Gives the size in bytes. Raises :class:`FencedError` when a newer writer has claimed the partition.
+    def begin(
+        self, offset: int, parts: Mapping[str, Any], still: Collection[str], same: Collection[str] = ()
+    ) -> Callable[[], Saved]:  # fmt: skip
+        """Take in ``parts`` (see ``services.ingest.snapshots.parts``): maps, lists and arrays. What it returns
+        makes them durable as what holds before the record at ``offset``, in whatever thread.
+
+        Until that is done the arrays of the parts that are named ``still`` must not change, and nothing else may be
+        saved; the others are copied at once. Parts named ``same`` have not changed since the last time. What is
+        returned raises :class:`FencedError` when a newer writer has claimed the partition, and what the disk raises;
+        then nothing is saved.
         """
         self.check()
-        arrays: list[npt.NDArray[Any]] = []
-        body = msgspec.msgpack.encode(state, enc_hook=lambda value: _set_aside(value, arrays))
-        # The arrays go from where they are to the file: they are most of a shard's memory and must not be there twice.
-        parts: list[bytes | memoryview] = [body, *(array.reshape(-1).view(np.uint8).data for array in arrays)]
-        checksum = 0
-        for part in parts:
-            checksum = crc32c(part, checksum)
-        length = sum(len(part) for part in parts)
-        header = msgspec.msgpack.encode(_Header(FORMAT, self.epoch, offset, length, len(body), checksum))
-        parts = [MAGIC + struct.pack("<I", len(header)) + header, *parts]
+        copied = {name: _encoded(state) for name, state in parts.items() if name not in still}
+        return lambda: self._finish(offset, parts, copied, frozenset(same))
+
+    def _finish(
+        self, offset: int, parts: Mapping[str, Any], copied: Mapping[str, _Body], same: frozenset[str]
+    ) -> Saved:  # fmt: skip
+        self.check()
+        self._number += 1
+        layouts = [layout for body in self._bodies.values() for layout in body.layouts]
+        rewrite = to_rewrite(self._segments.values(), layouts)
+        writer, bodies = SegmentWriter(self._number, rewrite), {}
+        for name, state in parts.items():
+            before = self._bodies.get(name, _Body(b""))
+            if name in copied:
+                bodies[name] = copied[name]
+            elif name in same and name in self._bodies and not before.lies_in(rewrite):
+                bodies[name] = before
+            else:
+                bodies[name] = _encoded(state, writer, before.layouts)
+        segment = Segment(self._number, f"p{self.partition}-{self.epoch}-{self._number}.pieces", writer.pieces)
+        written = writer.write(self._folder / segment.name, self.check)
+        alive = {int(n) for body in bodies.values() for one in body.layouts for n in np.unique(one.segment)}
+        segments = {n: one for n, one in (self._segments | {segment.number: segment}).items() if n in alive}
+        content = _content(self.epoch, offset, list(segments.values()), bodies)
         path = self._folder / f"p{self.partition}-{offset:020d}.snapshot"
-        write_atomically(path, lambda tmp: _fill(tmp, *parts), self.check)
-        for old in self._files()[:-KEEP]:
-            old.unlink()
-        return length
+        write_atomically(path, lambda tmp: _fill(tmp, content), self.check)
+        self._bodies, self._segments = bodies, segments
+        self._remove_old()
+        return Saved(written + sum(map(len, content)), writer.looked_at)
 
-    def load(self) -> tuple[int, dict[str, Any]] | None:
-        """The newest readable snapshot as (offset, state), ``None`` when there is none.
+    def load(self, begin: int = 0) -> Snapshot | None:
+        """The snapshot to go on from, for a log that begins at ``begin``; ``None`` when there is none at all.
 
-        A corrupt one is logged and the one before it is taken. Raises :class:`SnapshotError` when none can be read.
+        That is the newest that can be read whole, else the newest whose essential parts can be read. Raises
+        :class:`SnapshotError` when there are snapshots and none can be used.
         """
-        files = self._files()
-        for path in reversed(files):
+        found: list[_Loaded] = []
+        reasons = []
+        for path in reversed(self._files()):
             try:
-                return _read(path)
+                found.append(_read(path))
             except SnapshotError as error:
-                _log.error("%s; trying the snapshot before it", error)
-        if files:
+                reasons.append(str(error))
+                continue
+            reasons += [
+                f"{name} in {path} cannot be read: {why}" for name, why in found[-1].snapshot.unreadable.items()
+            ]
+            if found[-1].is_whole:
+                break
+        for reason in reasons:
+            _log.error("%s", reason)
+        usable = [one for one in found if not ESSENTIAL & set(one.snapshot.unreadable)]
+        if usable:
+            best = max(usable, key=lambda one: (one.snapshot.offset >= begin, one.is_whole, one.snapshot.offset))
+            self._bodies, self._segments = best.bodies, best.segments
+            return replace(best.snapshot, damage=tuple(reasons))
+        if reasons:
             raise SnapshotError(
                 f"no snapshot of partition {self.partition} in {self._folder} can be read",
-                "Remove them to replay the log from its beginning.",
+                "Remove them to go on with what the log still holds.",
             )
         return None
 
@@ -116,6 +210,24 @@ class Snapshots:
     def _files(self) -> list[Path]:
         return sorted(self._folder.glob(f"p{self.partition}-*.snapshot"))
 
+    def _segment_files(self) -> list[Path]:
+        return sorted(self._folder.glob(f"p{self.partition}-*.pieces"))
+
+    def _remove_old(self) -> None:
+        *old, _ = self._files()
+        for path in old[: 1 - KEEP]:
+            path.unlink()
+        needed = {segment.name for segment in self._segments.values()}
+        for path in self._files():
+            try:
+                needed |= {name for _, name, _ in _header(path)[0].segments}
+            except SnapshotError:
+                continue  # of an earlier format, or damaged: it cannot be gone back to
+        for path in self._segment_files():
+            # A writer that has just been taken over from must not remove what the newer one writes.
+            if path.name not in needed and _epoch_and_number(path)[0] <= self.epoch:
+                path.unlink(missing_ok=True)
+
     def _stored_epoch(self) -> int:
         try:
             return int(self._epoch_file.read_text())
@@ -125,65 +237,103 @@ class Snapshots:
             raise SnapshotError(f"{self._epoch_file} does not hold a number", "Write one above any before.") from error
 
 
-def _read(path: Path) -> tuple[int, dict[str, Any]]:
+def _content(epoch: int, offset: int, segments: Sequence[Segment], bodies: Mapping[str, _Body]) -> list[bytes]:
+    parts = [_Part(name, PARTS[name].version, len(b.content), crc32c(b.content)) for name, b in bodies.items()]
+    named = [(segment.number, segment.name, segment.pieces) for segment in segments]
+    header = msgspec.msgpack.encode(_Header(FORMAT, epoch, offset, named, parts))
+    return [MAGIC + struct.pack("<II", len(header), crc32c(header)) + header, *(b.content for b in bodies.values())]
+
+
+def _header(path: Path) -> tuple[_Header, int]:
+    """The header of a file, and where it ends."""
     with path.open("rb") as file:
-        head = file.read(len(MAGIC) + 4)
-        if len(head) < len(MAGIC) + 4 or not head.startswith(MAGIC):
+        head = file.read(len(MAGIC) + 8)
+        if len(head) < len(MAGIC) + 8 or not head.startswith(MAGIC):
             raise SnapshotError(f"{path} is not a snapshot")
-        content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    (size,) = struct.unpack_from("<I", head, len(MAGIC))
-    start = len(head)
+        size, checksum = struct.unpack_from("<II", head, len(MAGIC))
+        content = file.read(size)
+    if len(content) != size or crc32c(content) != checksum:
+        raise SnapshotError(f"{path} has a damaged header")
     try:
-        header = msgspec.msgpack.decode(content[start : start + size], type=_Header)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        found = _format(content[start : start + size])
-        if found not in (None, FORMAT):
-            raise SnapshotError(f"{path} has format {found}, this version reads {FORMAT}") from error
-        raise SnapshotError(f"{path} has a torn header: {error}") from error
-    rest = content[start + size :]
-    if header.format != FORMAT:
-        raise SnapshotError(f"{path} has format {header.format}, this version reads {FORMAT}")
-    if len(rest) != header.length or crc32c(rest) != header.crc32c:
-        raise SnapshotError(f"{path} is torn or corrupt: its checksum does not fit")
-    arrays = _Arrays(rest[header.body :])
-    state = msgspec.msgpack.decode(rest[: header.body], ext_hook=arrays.fetch)
-    return header.offset, state
+        named = msgspec.msgpack.decode(content).get("format")
+        if named != FORMAT:
+            raise SnapshotError(f"{path} has format {named}, this version reads {FORMAT}")
+        return msgspec.msgpack.decode(content, type=_Header), len(head) + size
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError) as error:
+        raise SnapshotError(f"{path} has a header of another kind: {error}") from error
 
 
-def _format(header: memoryview) -> int | None:
-    """The format that a header of any version names."""
-    try:
-        found = msgspec.msgpack.decode(header).get("format")
-    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError):
-        return None
-    return found if isinstance(found, int) else None
+def _read(path: Path) -> _Loaded:
+    old = read_format_10(path)
+    if old is not None:
+        offset, state = old
+        return _Loaded(Snapshot(offset, parts_of_format_10(state), {}), {}, {})
+    header, at = _header(path)
+    content = path.read_bytes()
+    segments = {number: Segment(number, name, pieces) for number, name, pieces in header.segments}
+    reader = SegmentReader(path.parent, segments.values())
+    parts: dict[str, Any] = {}
+    bodies, unreadable = {}, {}
+    for part in header.parts:
+        encoded, at = content[at : at + part.length], at + part.length
+        try:
+            if len(encoded) != part.length or crc32c(encoded) != part.crc32c:
+                raise PartError("its checksum does not fit")
+            state, bodies[part.name] = _decoded(encoded, reader)
+            parts[part.name] = upgraded(part.name, part.version, state)
+        except (PartError, PieceError, msgspec.DecodeError, ValueError, TypeError) as error:
+            unreadable[part.name] = str(error)
+    unreadable |= {name: "it is missing" for name in PARTS if name not in parts and name not in unreadable}
+    return _Loaded(Snapshot(header.offset, parts, unreadable), bodies, segments)
 
 
-def _fill(path: Path, *parts: bytes | memoryview) -> None:
+def _encoded(state: Any, writer: SegmentWriter | None = None, before: Sequence[Layout] = ()) -> _Body:
+    """A part as bytes; with a ``writer`` large arrays go into its segment, but for pieces that are as ``before``."""
+    layouts: list[Layout] = []
+
+    def set_aside(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        if not isinstance(value, np.ndarray) or value.dtype.hasobject:
+            raise NotImplementedError(f"a snapshot cannot hold {type(value).__name__}")
+        kind = (value.dtype.str, list(value.shape))
+        if writer is None or value.nbytes < PIECE:
+            return msgspec.msgpack.Ext(_ARRAY, msgspec.msgpack.encode((*kind, value.tobytes())))
+        layout = writer.add(value, before[len(layouts)] if len(layouts) < len(before) else None)
+        layouts.append(layout)
+        columns = (layout.hashes.tobytes(), layout.segment.tobytes(), layout.place.tobytes())
+        return msgspec.msgpack.Ext(_LARGE, msgspec.msgpack.encode((*kind, *columns)))
+
+    return _Body(msgspec.msgpack.encode(state, enc_hook=set_aside), tuple(layouts))
+
+
+def _decoded(content: bytes, reader: SegmentReader) -> tuple[Any, _Body]:
+    layouts: list[Layout] = []
+
+    def fetch(code: int, data: memoryview) -> Any:
+        name, shape, *columns = msgspec.msgpack.decode(data)
+        if code == _ARRAY:
+            return np.frombuffer(columns[0], np.dtype(name)).reshape(shape).copy()
+        if code != _LARGE:
+            raise PartError(f"it holds an unknown extension {code}")
+        kinds = (np.uint64, np.uint32, np.uint32)
+        layout = Layout(*(np.frombuffer(column, kind) for column, kind in zip(columns, kinds, strict=True)))
+        layouts.append(layout)
+        return reader.array(layout, np.dtype(name), tuple(shape))
+
+    return msgspec.msgpack.decode(content, ext_hook=fetch), _Body(content, tuple(layouts))
+
+
+def _epoch_and_number(path: Path) -> tuple[int, int]:
+    """Of a segment's file name.
+
+    >>> _epoch_and_number(Path("p0-3-17.pieces"))
+    (3, 17)
+    """
+    _, epoch, number = path.stem.split("-")
+    return int(epoch), int(number)
+
+
+def _fill(path: Path, parts: Sequence[bytes]) -> None:
     with path.open("wb") as file:
         file.writelines(parts)
-
-
-def _set_aside(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    if not isinstance(value, np.ndarray) or value.dtype.hasobject:
-        raise NotImplementedError(f"a snapshot cannot hold {type(value).__name__}")
-    arrays.append(np.ascontiguousarray(value))
-    return msgspec.msgpack.Ext(_ARRAY, msgspec.msgpack.encode((value.dtype.str, list(value.shape))))
-
-
-class _Arrays:
-    """Gives the arrays in the order in which they were set aside."""
-
-    def __init__(self, content: memoryview) -> None:
-        self._content, self._at = content, 0
-
-    def fetch(self, code: int, data: memoryview) -> Any:
-        if code != _ARRAY:
-            raise SnapshotError(f"a snapshot holds an unknown extension {code}")
-        name, shape = msgspec.msgpack.decode(data)
-        dtype, count = np.dtype(name), math.prod(shape)
-        part = self._content[self._at : self._at + count * dtype.itemsize]
-        self._at += len(part)
-        return np.frombuffer(part, dtype).reshape(shape).copy()

@@ -19,7 +19,7 @@ from edge.wire.payloads import PayloadColumns
 from edge.wire.samples import ENCODING, SampleColumns, decode_head
 from services.ingest.windows.grid import Grid
 from services.ingest.windows.heads import Heads
-from services.ingest.windows.open_rows import LOW_BITS, Names, OpenSamples
+from services.ingest.windows.open_rows import LOW_BITS, DeviceKey, Names, OpenSamples
 
 __all__ = ["Run", "RunSamples", "in_columns", "take_runs"]
 
@@ -162,7 +162,7 @@ class _Numbers:
     def _number_known(self, run: Run) -> bool:
         """Number a run whose names all have numbers; false and nothing done where not."""
         high = self._high_of(run.first, run.stop)
-        numbers = run.names.known_devices(*self._high_devices(high)) if high.start < high.stop else []
+        numbers = run.names.known_devices(self._high_devices(high)) if high.start < high.stop else []
         if numbers is None or not self._heads.number_known(self._new(run.first, run.stop), run.names):
             return False
         self._high_device[high] = numbers
@@ -183,7 +183,7 @@ class _Numbers:
                 self._heads.number(self._new(at, at + 1), run.names)
                 high = self._high_of(at, at + 1)
                 if high.start < high.stop:
-                    self._high_device[high] = run.names.of_devices(*self._high_devices(high))
+                    self._high_device[high] = run.names.of_devices(self._high_devices(high))
             except msgspec.DecodeError as error:
                 return at, str(error)
             if run.names.too_many:
@@ -207,13 +207,14 @@ class _Numbers:
         begin, end = np.searchsorted(self._high_payload, [first, stop]).tolist()
         return slice(begin, end)
 
-    def _high_devices(self, high: slice) -> tuple[list[bytes], list[int]]:
-        """The device of each of these samples, and the upper bits of its ``seq``."""
-        devices = []
-        of = self._columns.device[self._high_at[high]].tolist()
-        for payload, device in zip(self._high_payload[high].tolist(), of, strict=True):
+    def _high_devices(self, high: slice) -> list[DeviceKey]:
+        """The device of each of these samples, with the upper bits of its ``seq``."""
+        keys: list[DeviceKey] = []
+        at = self._high_at[high]
+        of = self._high_payload[high].tolist(), self._columns.device[at].tolist(), self._high[high].tolist()
+        for payload, device, bits in zip(*of, strict=True):
             head = self._columns.heads[payload]
             if head not in self._decoded:
                 self._decoded[head] = decode_head(head).devices
-            devices.append(self._decoded[head][device])
-        return devices, self._high[high].tolist()
+            keys.append((self._decoded[head][device], bits))
+        return keys

@@ -7,7 +7,7 @@ looked up for many payloads at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, count, repeat
+from itertools import accumulate, chain, count, repeat
 
 import msgspec
 import numpy as np
@@ -127,8 +127,8 @@ class Heads:
     def number_known(self, new: slice, names: Names) -> bool:
         """Number the next new heads, where ``names`` has all that they name; false and nothing done where not."""
         heads = self._new[new]
-        devices = names.known_devices([device for head in heads for device in head.devices])
-        metric_sets = names.known_metric_sets([metrics for head in heads for metrics in head.metric_sets])
+        devices = names.known_devices(chain.from_iterable([head.devices for head in heads]))
+        metric_sets = names.known_metric_sets(chain.from_iterable([head.metric_sets for head in heads]))
         if devices is None or metric_sets is None:
             return False
         self.devices.numbers.extend(devices)

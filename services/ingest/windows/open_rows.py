@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count, repeat
+from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from edge.wire.reading import Sample
 from edge.wire.samples import MetricSet, decode_device
 
-__all__ = ["LOW_BITS", "Names", "OpenRow", "OpenSamples"]
+__all__ = ["LOW_BITS", "DeviceKey", "Names", "OpenRow", "OpenSamples"]
 
 Bools = npt.NDArray[np.bool_]
 F64 = npt.NDArray[np.float64]
@@ -25,9 +25,14 @@ LOW_BITS = 32
 """So many bits of ``seq`` stand in a key; the bits above them count as part of the device."""
 
 _LOW = (1 << LOW_BITS) - 1
+_DEVICE_BITS = 31  # of a key
 _FIRST_ROOM = 64
 _RECENT = 4096
 _SPARE_NAMES = 2000
+
+
+DeviceKey = bytes | tuple[bytes, int]
+"""A device as :attr:`edge.wire.samples.Head.devices` has it, with the upper bits of ``seq`` where they are not zero."""
 
 
 class Counted(NamedTuple):
@@ -48,10 +53,17 @@ class OpenSamples(NamedTuple):
     ts_ms: I64  # [n]
     values: F64  # sample after sample, as many of each as its metric set has names
 
-    def keys(self, ranks: I64 | None = None) -> I64:
-        """One number a sample id [n], in the order of ``seq`` within a device; of devices in the order of ``ranks``."""
-        keys: I64 = (self.device.astype(np.int64) if ranks is None else ranks[self.device]) << LOW_BITS
-        return keys | self.seq & _LOW
+    def keys(self) -> I64:
+        """One number a sample id [n]. The device is in the lower bits: a set finds its place by these, and devices
+        that began together have the same ``seq``.
+        """
+        keys: I64 = (self.seq & _LOW) << _DEVICE_BITS | self.device
+        return keys
+
+    def order(self, ranks: I64) -> I64:
+        """The indices that put them in the order of ``ranks`` of devices, and of ``seq`` within a device."""
+        order: I64 = np.argsort(ranks[self.device] << LOW_BITS | self.seq & _LOW, kind="stable")
+        return order
 
     def cut(self, part: slice, lengths: I64) -> OpenSamples:
         """Those of a slice; ``lengths`` [n] says how many values each has."""
@@ -73,15 +85,15 @@ class Names:
     def __init__(self, devices: Iterable[Sequence[Any]] = (), metric_sets: Iterable[Sequence[str]] = ()) -> None:
         self.devices = [Counted(*device) for device in devices]
         self.metric_sets = [tuple(names) for names in metric_sets]
-        self._devices = {_key(msgspec.msgpack.encode(d[:3]), d.high): n for n, d in enumerate(self.devices)}
+        self._devices: dict[DeviceKey, int] = {_key(device): n for n, device in enumerate(self.devices)}
         self._metric_sets = {names: n for n, names in enumerate(self.metric_sets)}
         self.zones = {device.zone for device in self.devices}
         self._room = 2 * (len(self.devices) + len(self.metric_sets)) + _SPARE_NAMES
         self._ranks: I64 = np.empty(0, np.int64)
 
-    def known_devices(self, encoded: Iterable[bytes], high: Iterable[int] = repeat(0)) -> list[int] | None:
-        """The numbers of devices and of the upper bits of their ``seq``; ``None`` where one has no number yet."""
-        numbers = [*map(self._devices.get, map(_key, encoded, high))]
+    def known_devices(self, keys: Iterable[DeviceKey]) -> list[int] | None:
+        """The numbers of devices; ``None`` where one has no number yet."""
+        numbers = [*map(self._devices.get, keys)]
         return None if None in numbers else numbers  # type: ignore[return-value]
 
     def known_metric_sets(self, metric_sets: Iterable[MetricSet]) -> list[int] | None:
@@ -89,14 +101,10 @@ class Names:
         numbers = [*map(self._metric_sets.get, metric_sets)]
         return None if None in numbers else numbers  # type: ignore[return-value]
 
-    def of_devices(self, encoded: Sequence[bytes], high: Iterable[int] = repeat(0)) -> list[int]:
-        """The numbers of devices, as :attr:`edge.wire.samples.Head.devices` has them, and of the upper bits of their
-        ``seq``. Raises ``msgspec.DecodeError`` where one cannot be decoded; then none of them has got a number.
-        """
-        keys = [_key(device, bits) for device, bits in zip(encoded, high, strict=False)]
+    def of_devices(self, keys: Sequence[DeviceKey]) -> list[int]:
+        """The numbers of devices; raises ``msgspec.DecodeError`` where one cannot be decoded, and none got a number."""
         new = dict.fromkeys(key for key in keys if key not in self._devices)
-        pairs = [(key, 0) if isinstance(key, bytes) else key for key in new]
-        counted = [Counted(*decode_device(device), bits) for device, bits in pairs]
+        counted = [Counted(*decode_device(device), high) for device, high in map(_parts, new)]
         self._devices.update(zip(new, count(len(self.devices)), strict=False))
         self.devices += counted
         self.zones.update(device.zone for device in counted)
@@ -135,11 +143,13 @@ class Names:
 
     def by_zone(self, samples: OpenSamples) -> Counter[str]:
         """How many of the samples each zone has."""
-        counts = Counter[str]()
+        counts: dict[str, int] = {}
         of_device = np.bincount(samples.device)
-        for device in np.flatnonzero(of_device).tolist():
-            counts[self.devices[device].zone] += int(of_device[device])
-        return counts
+        present = np.flatnonzero(of_device)
+        for device, samples_of_it in zip(present.tolist(), of_device[present].tolist(), strict=True):
+            zone = self.devices[device].zone
+            counts[zone] = counts.get(zone, 0) + samples_of_it
+        return Counter(counts)
 
     @property
     def ranks(self) -> I64:
@@ -175,8 +185,13 @@ class Names:
         return lengths
 
 
-def _key(device: bytes, high: int) -> bytes | tuple[bytes, int]:
-    return (device, high) if high else device
+def _key(device: Counted) -> DeviceKey:
+    encoded = msgspec.msgpack.encode(device[:3])
+    return (encoded, device.high) if device.high else encoded
+
+
+def _parts(key: DeviceKey) -> tuple[bytes, int]:
+    return (key, 0) if isinstance(key, bytes) else key
 
 
 class OpenRow:
@@ -196,39 +211,18 @@ class OpenRow:
         row._count, row._values = len(samples.seq), len(samples.values)
         return row
 
-    def new(self, keys: I64, listed: list[int]) -> Bools | None:
-        """Which keys are neither here nor earlier among ``keys``; ``None`` when all are, as they nearly always are.
-
-        ``listed`` are the keys as a list.
+    def take(self, samples: OpenSamples, keys: I64, lengths: I64) -> Bools | None:
+        """Take each sample whose key is neither here nor earlier among ``keys`` [n]; which those are [n], ``None`` when
+        it is all, as it nearly always is. ``lengths`` [n] says how many values each has.
         """
-        settled = self._in_settled(keys) if len(self._settled) else None
-        recent = not self._recent.isdisjoint(listed)
-        repeated = len(set(listed)) < len(listed)
-        if settled is None and not recent and not repeated:
-            return None
-        new = np.ones(len(keys), bool) if settled is None else ~settled
-        for key in self._recent.intersection(listed):
-            new[keys == key] = False
-        if repeated:
-            first = np.zeros(len(keys), bool)
-            first[np.unique(keys, return_index=True)[1]] = True
-            new &= first
-        return new
-
-    def add(self, samples: OpenSamples, listed: list[int]) -> None:
-        """Take samples that are all new; ``listed`` are their keys."""
-        count, values = self._count + len(samples.seq), self._values + len(samples.values)
-        if count > len(self._room.seq) or values > len(self._room.values):
-            before, self._room = self.samples(), _room(max(count, 2 * self._count), max(values, 2 * self._values))
-            self._count = self._values = 0
-            self._append(before)
-        self._append(samples)
-        self._recent.update(listed)
+        new = self._new(keys)
+        self._append(samples if new is None else samples.chosen(new, lengths))
         if len(self._recent) > max(_RECENT, len(self._settled) // 8):
             recent = np.fromiter(self._recent, np.int64, len(self._recent))
             # Two runs that are sorted, or nearly: the stable sort merges them.
             self._settled = np.sort(np.concatenate([self._settled, np.sort(recent)]), kind="stable")
             self._recent.clear()
+        return new
 
     def samples(self) -> OpenSamples:
         """All of them; good until the next :meth:`add`."""
@@ -236,21 +230,45 @@ class OpenRow:
         n = self._count
         return OpenSamples(device[:n], metric_set[:n], seq[:n], ts_ms[:n], values[: self._values])
 
-    def _append(self, samples: OpenSamples) -> None:
-        first, first_value = self._count, self._values
-        count = self._count = first + len(samples.seq)
-        self._values += len(samples.values)
-        device, metric_set, seq, ts_ms, values = self._room
-        device[first:count] = samples.device
-        metric_set[first:count] = samples.metric_set
-        seq[first:count] = samples.seq
-        ts_ms[first:count] = samples.ts_ms
-        values[first_value : self._values] = samples.values
+    def _new(self, keys: I64) -> Bools | None:
+        """Which keys are new, ``None`` where all are; all are known from now on."""
+        settled = self._in_settled(keys)
+        listed = keys.tolist()
+        known = () if self._recent.isdisjoint(listed) else self._recent.intersection(listed)
+        more = len(self._recent) + len(listed) - len(known)
+        self._recent.update(listed)
+        repeated = len(self._recent) < more
+        if settled is None and not known and not repeated:
+            return None
+        new = np.ones(len(keys), bool) if settled is None else ~settled
+        for key in known:
+            new[keys == key] = False
+        if repeated:
+            order = np.argsort(keys, kind="stable")
+            rising = keys[order]
+            new[order[1:][rising[1:] == rising[:-1]]] = False
+        return new
 
     def _in_settled(self, keys: I64) -> Bools | None:
+        if not len(self._settled):
+            return None
         at = np.minimum(np.searchsorted(self._settled, keys), len(self._settled) - 1)
         found: Bools = self._settled[at] == keys
         return found if found.any() else None
+
+    def _append(self, samples: OpenSamples) -> None:
+        count, values = self._count + len(samples.seq), self._values + len(samples.values)
+        if count > len(self._room.seq) or values > len(self._room.values):
+            before, self._room = self.samples(), _room(2 * count, 2 * values)
+            self._count = self._values = 0
+            self._append(before)
+        device, metric_set, seq, ts_ms, of_samples = self._room
+        device[self._count : count] = samples.device
+        metric_set[self._count : count] = samples.metric_set
+        seq[self._count : count] = samples.seq
+        ts_ms[self._count : count] = samples.ts_ms
+        of_samples[self._values : values] = samples.values
+        self._count, self._values = count, values
 
 
 def _room(samples: int, values: int) -> OpenSamples:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from edge.wire.payloads import ranges
 from edge.wire.reading import SITE_ZONE, Metric, base_metric
 from services.ingest.windows.open_rows import Names, OpenSamples
 from services.ingest.windows.site_settings import Curve, SiteSettings, calibrated
@@ -64,14 +65,14 @@ class Sensors:
             self.units.learn(nothing.astype(np.int64), nothing, nothing, end_ms)
             mean, devices = np.full(len(self._ts), np.nan), DeviceRows.of(())
             return *self._zone_rows(np.zeros(len(self._ts), bool), mean, end_ms), devices
-        order = np.argsort(samples.keys(names.ranks), kind="stable")
+        order = samples.order(names.ranks)
         layouts = self._layouts_of(samples.device[order], samples.metric_set[order], names)
         table = self._arranged()
         lengths = self._layout_length[layouts]
-        at = _ranges(self._layout_start[layouts], lengths)
+        at = ranges(self._layout_start[layouts], lengths)
         sensor = self._layout_sensor[at]
         each = names.lengths(samples.metric_set)
-        value = samples.values[_ranges((np.cumsum(each) - each)[order], lengths)]
+        value = samples.values[ranges((np.cumsum(each) - each)[order], lengths)]
         ts_each = np.repeat(samples.ts_ms[order], lengths)
         for layout, place, curve in self._curves:
             mine = at == self._layout_start[layout] + place
@@ -96,12 +97,14 @@ class Sensors:
         np.minimum.at(low, sensor, value)
         np.maximum.at(high, sensor, value)
         self.units.learn(count, low, high, end_ms)
-        in_time = _in_time(ts)
         special = table.special[sensor]
         if special.any():
             self._special_means(table, sensor[special], value[special], ts[special], mean)
-        self._ts[sensor[in_time]] = ts[in_time]  # the last of equal indices stays
-        self._value[sensor[in_time]] = value[in_time]
+        newest_ms = np.full(size, _NEVER_MS)
+        np.maximum.at(newest_ms, sensor, ts)
+        self._ts[fresh] = newest_ms[fresh]
+        is_newest = ts == newest_ms[sensor]
+        self._value[sensor[is_newest]] = value[is_newest]  # the last of equal indices stays
         touched = table.order[fresh[table.order]]
         zone, device, metric = (names[touched] for names in table.names)
         rows = DeviceRows(
@@ -283,13 +286,6 @@ class _Metrics(dict[str, Metric | None]):
         metric = self._vocabulary.get(name) or self._vocabulary.get(base_metric(name))
         self[name] = metric
         return metric
-
-
-def _ranges(starts: I64, lengths: I64) -> I64:
-    """``start, start + 1, ... start + length - 1`` of each, one after another."""
-    ends = np.cumsum(lengths)
-    ranges: I64 = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
-    return ranges
 
 
 def _in_time(ts: I64) -> I64:

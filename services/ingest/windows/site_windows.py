@@ -125,15 +125,12 @@ class SiteWindows:
         row = self._open_rows.get(run.end_ms)
         if row is None:
             row = self._open_rows[run.end_ms] = OpenRow()
-        samples, listed, newest_ms = run.samples, run.keys.tolist(), run.newest_ms
-        if (new := row.new(run.keys, listed)) is not None:
-            feed.closed.duplicates += len(listed) - int(np.count_nonzero(new))
-            if not new.any():
-                return True
-            samples, listed = samples.chosen(new, run.lengths), run.keys[new].tolist()
-            newest_ms = int(run.trusted_ms[new].max())
-        row.add(samples, listed)
-        feed.closed.accepted += len(listed)
+        count, newest_ms = len(run.keys), run.newest_ms
+        if (new := row.take(run.samples, run.keys, run.lengths)) is not None:
+            count = int(np.count_nonzero(new))
+            newest_ms = int(run.trusted_ms[new].max()) if count else _NEVER_MS
+        feed.closed.accepted += count
+        feed.closed.duplicates += len(run.keys) - count
         self._hear(newest_ms)
         return True
 
@@ -275,12 +272,8 @@ def _take(rows: dict[int, OpenRow], samples: OpenSamples, lengths: I64, ends: I6
         if row is None:
             row = rows[end] = OpenRow()
         mine = ends == end
-        of_row = keys[mine]
-        if (new := row.new(of_row, of_row.tolist())) is not None:
+        of_row = samples if mine.all() else samples.chosen(mine, lengths)
+        if (new := row.take(of_row, keys[mine], lengths[mine])) is not None:
             mine[mine] = new
-        if mine.all():
-            row.add(samples, keys.tolist())
-        elif mine.any():
-            row.add(samples.chosen(mine, lengths), keys[mine].tolist())
         taken |= mine
     return taken

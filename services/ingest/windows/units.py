@@ -50,8 +50,10 @@ class Units:
 
     def add(self, names: Sequence[tuple[str, str, str]]) -> None:
         """More sensors: zone, device, metric."""
-        kinds = {metric: _kind(base_metric(metric)) for metric in {metric for *_, metric in names}}  # names are few
-        share, warm, held = np.array([kinds[metric] for *_, metric in names], bool).reshape(-1, 3).T
+        metrics = [metric for _, _, metric in names]
+        known = {metric: number for number, metric in enumerate(set(metrics))}  # few
+        kinds = np.array([_kind(base_metric(metric)) for metric in known], bool).reshape(-1, 3)
+        share, warm, held = kinds[[known[metric] for metric in metrics]].T
         checked = share | warm
         more = len(names)
         self._names += names

@@ -20,6 +20,7 @@ from models.families import Model, UnknownFamilyError, family_of, takes_of
 from models.features.windows import WindowSet
 from models.network.training import Errors, FitResult, evaluate
 from models.spec import ForecastSpec
+from models.trees.grower import GrowerError
 from services.errors import TrainingError
 from services.learn.experts import NETWORK
 from services.learn.training import dataset
@@ -81,8 +82,8 @@ class _Work:
         try:
             settings = job.learn.model_dump()
             return self.family.fit(self.cases, origins, settings, cut_ms=cut_ms, start=rival.start), None
-        except ValueError as error:
-            raise TrainingError(str(error)) from error
+        except (ValueError, GrowerError) as error:
+            raise TrainingError(str(error), getattr(error, "hint", "")) from error
 
 
 def learn(job: Job) -> dict[str, Any]:

@@ -1,11 +1,16 @@
 """Trees: the plain arrays answer as the library does, history is bounded, equal examples give equal trees."""
 
+import sys
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from models.online.forecaster import Example
 from models.trees.forest import Forest
-from models.trees.grower import HISTORY_DAYS, Grower, _fit, _forest
+from models.trees.grower import HISTORY_DAYS, OPTIONS, Grower, GrowerError, _fit, _forest, _library
 from tests.models.worlds import SPEC
 
 H, M = len(SPEC.horizons_min), len(SPEC.targets)
@@ -21,19 +26,106 @@ def example(step, seed=None):
     return Example(step, np.arange(3), common, ahead, np.zeros((3, H, M), np.float32), y)
 
 
-def test_the_arrays_answer_as_the_library_does():
-    """Every cell's answer is that of scikit-learn's own prediction, missing values included."""
+def made_up(rows=3000, missing=0.1):
+    """Regressors, of which only the last is never missing, and a residual that follows from them."""
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(3000, 6)).astype(np.float32)
-    x[rng.random(x.shape) < 0.1] = np.nan
-    wanted = np.nan_to_num(x[:, 0]) * np.where(x[:, 1] > 0, 1, -1) + rng.normal(0, 0.1, 3000)
-    fitted = _fit(x.copy(), wanted)
+    x = rng.normal(size=(rows, 6)).astype(np.float32)
+    x[:, 4] = np.round(x[:, 4])  # few values, so that many lie on a threshold
+    x[:, :5][rng.random((rows, 5)) < missing] = np.nan
+    return x, np.nan_to_num(x[:, 0]) * np.where(x[:, 1] > 0, 1, -1) + x[:, 5] + rng.normal(0, 0.1, rows)
+
+
+def answers(fitted, x):
+    """What the arrays say for the first of two horizons."""
+    ahead = np.repeat(x[:, None, 4:], 2, axis=1)
+    answer = _forest(2, 1, [[fitted], [None]]).predict(x[:, :4], ahead)
+    assert (answer[:, 1] == 0).all(), "a cell without trees says 0"
+    return answer[:, 0, 0]
+
+
+def test_the_arrays_answer_as_the_library_does():
+    """Every answer is that of LightGBM's own prediction: of missing values, and on and beside each threshold, too."""
+    x, wanted = made_up()
+    fitted = _fit(x, wanted)
     assert fitted is not None
-    forest = _forest(2, 1, [[fitted], [None]])
-    common, ahead = x[:50, :4], np.repeat(x[:50, None, 4:], 2, axis=1)
-    answer = forest.predict(common, ahead)
-    assert np.allclose(answer[:, 0, 0], fitted.predict(x[:50]), atol=1e-5)
-    assert (answer[:, 1, 0] == 0).all()
+    tests = fitted.trees_to_dataframe().dropna(subset="threshold").drop_duplicates(["split_feature", "threshold"])
+    tests = tests[tests["threshold"].abs() > 1e-30]  # nearer than this to 0 is 0 for LightGBM
+    cuts = tests["threshold"].clip(upper=float(np.finfo(np.float32).max)).to_numpy(np.float32)
+    columns = tests["split_feature"].str.removeprefix("Column_").to_numpy(int)
+    beside = [np.nextafter(cuts, np.float32(-np.inf)), cuts, np.nextafter(cuts, np.float32(3e38))]
+    probes = np.tile(x[: len(cuts)], (3, 1))
+    probes[np.arange(len(probes)), np.tile(columns, 3)] = np.concatenate(beside)
+    asked = np.concatenate([x, probes])
+    assert len(cuts) > 100
+    assert np.allclose(answers(fitted, asked), fitted.predict(asked), atol=1e-5)
+
+
+def test_what_was_never_missing_goes_with_most_rows():
+    """A value that is missing for the first time is not taken for 0, as LightGBM itself would."""
+    x = np.repeat([[-30.0], [-10.0]], (900, 300), axis=0).astype(np.float32)
+    fitted = _fit(x, (x[:, 0] > -20).astype(np.float32))
+    assert fitted is not None
+    x = np.array([[-30.0], [-10.0], [np.nan]], np.float32)
+    most, few, missing = _forest(1, 1, [[fitted]]).predict(x, np.empty((3, 1, 0), np.float32))[:, 0, 0]
+    assert np.allclose([most, few, few], fitted.predict(x), atol=1e-5)
+    assert missing == most != few
+
+
+def test_nothing_to_learn_gives_trees_that_say_so():
+    """A residual that is the same everywhere is answered everywhere, though LightGBM ends before the last tree."""
+    x, _ = made_up()
+    assert np.allclose(answers(_fit(x, np.full(len(x), 0.5)), x), 0.5)
+
+
+@pytest.mark.parametrize("option", [{"num_threads": 3}, {"force_row_wise": False, "force_col_wise": True}, {}])
+def test_trees_do_not_depend_on_threads(monkeypatch, option):
+    """The same examples give the same arrays, bit for bit: again, with other threads, and in another layout."""
+    x, wanted = made_up()
+    one = _forest(1, 1, [[_fit(x, wanted)]]).state_dict()
+    for name, value in option.items():
+        monkeypatch.setitem(OPTIONS, name, value)
+    other = _forest(1, 1, [[_fit(x, wanted)]]).state_dict()
+    assert all(one[name].tobytes() == other[name].tobytes() for name in one)
+
+
+def test_trees_of_scikit_learn_answer_as_they_did():
+    """Trees that an older release grew, with scikit-learn, still load and give the same answers, bit for bit."""
+    kept = load_file(Path(__file__).parents[3] / "data" / "forest_of_scikit_learn.safetensors")
+    grown = {name.removeprefix("forest."): array for name, array in kept.items() if name.startswith("forest.")}
+    answer = Forest(2, 2, grown).predict(kept["common"], kept["ahead"])
+    assert np.isnan(kept["common"]).any()
+    assert (answer[:, 0, 0] != 0).all()
+    assert answer.tobytes() == kept["answer"].tobytes()
+
+
+class NoOpenMP(MetaPathFinder):
+    """LightGBM cannot be imported, so many times."""
+
+    def __init__(self, times):
+        self.times = times
+
+    def find_spec(self, name, path, target=None):
+        if name == "lightgbm" and self.times:
+            self.times -= 1
+            raise OSError("libgomp.so.1: cannot open shared object file: No such file or directory")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_system_without_openmp_is_told(monkeypatch, times):
+    """Where LightGBM finds no OpenMP it takes torch's; where that does not help, one sentence says it."""
+    _library()
+    lightgbm = sys.modules["lightgbm"]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "lightgbm"]:
+        monkeypatch.delitem(sys.modules, name)
+    finder = NoOpenMP(times)
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    if times == 1:
+        assert _library().__version__ == lightgbm.__version__
+    else:
+        with pytest.raises(GrowerError, match=r"cannot be loaded: libgomp\.so\.1") as told:
+            _library()
+        assert "apt-get install libgomp1" in told.value.hint
+    assert finder.times == 0
 
 
 def test_an_empty_forest_answers_nothing():

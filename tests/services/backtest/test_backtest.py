@@ -153,7 +153,7 @@ def test_nothing_after_an_origin_is_used_of_the_file(real, tmp_path):
 
 def test_trees_and_network_see_no_future_either(tmp_path, monkeypatch):
     """The same on rows long enough for trees to be grown, and the network to be trained, twice."""
-    monkeypatch.setitem(trees.OPTIONS, "max_iter", 10)
+    monkeypatch.setitem(trees.OPTIONS, "num_iterations", 10)
     monkeypatch.setattr(network, "CONFIG", TrainingConfig(epochs=1, hidden=8))
     table = read_table(made_up(tmp_path / "r", days=14, step_min=30))
     rows = round(12.3 * 48)

@@ -150,7 +150,7 @@ def test_options_are_what_people_write():
 
 def test_the_guide_runs(tmp_path, monkeypatch):
     """The Python of docs/recordings.md does what it says, on such files."""
-    monkeypatch.setitem(trees.OPTIONS, "max_iter", 2)
+    monkeypatch.setitem(trees.OPTIONS, "num_iterations", 2)
     made_up(tmp_path / "my_greenhouse", zones=("a",), days=15, step_min=30)
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/recordings.md").read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)

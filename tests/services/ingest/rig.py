@@ -127,12 +127,13 @@ class Rig:
         self.log, self.forecaster, self.board = log, FakeForecaster(), FakeBoard()
         self.executor: Executor = Inline()
         self.merger: Executor = Inline()
+        self.saver: Executor = Inline()
         self.clock = Clock()
 
     def shard(self, failpoint: Callable[[str], None] = lambda name: None) -> Shard:
         return Shard(
             self.settings, range(self.log.partitions), self.log, NullSeries(), self.forecaster, self.board,
-            self.executor, self.merger, self.clock, failpoint,
+            self.executor, self.merger, self.saver, self.clock, failpoint,
         )  # fmt: skip
 
     def drain(self, shard: Shard) -> None:

@@ -12,9 +12,9 @@ import pytest
 from edge.log import NewRecord, RecordKind
 from edge.log.memory import MemoryLog
 from services.config import SiteSettings, load_settings
-from services.errors import ConfigError
+from services.errors import ConfigError, SnapshotError
 from services.forecast_spec import forecast_spec
-from services.ingest.snapshots.snapshot import FencedError, SnapshotError
+from services.ingest.snapshots.snapshot import FencedError
 from services.store.history import History
 from tests.services.ingest.rig import (
     MOMENTS,

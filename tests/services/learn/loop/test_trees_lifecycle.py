@@ -6,7 +6,7 @@ Everything is real but Ray: a training runs in this process, and so does what co
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,6 +65,16 @@ class Here(RayCluster):
         pass
 
 
+@dataclass
+class OnePartition:
+    """What a shard's partition is to its trees."""
+
+    forecaster: OnlineForecaster
+
+    def grow_trees(self, forest: Forest) -> None:
+        self.forecaster.forest = forest
+
+
 class World:
     """A slow loop for trees over a history that grows, and a shard's forecaster that follows it."""
 
@@ -75,7 +85,7 @@ class World:
         self.registry = registry
         self.grow(FIRST_DAYS)
         self.retrainer = self.start()
-        self.forecaster = OnlineForecaster(self.cluster._spec)
+        self.partition = OnePartition(OnlineForecaster(self.cluster._spec))
         self.trees = TreesInUse(self.settings.storage, self.cluster._spec, Failures(), self.clock)
 
     def start(self) -> Retrainer:
@@ -99,7 +109,7 @@ class World:
     def used(self) -> str:
         """What a shard uses now."""
         self.clock.now_s += 1
-        self.trees.look([self.forecaster], lambda: None)
+        self.trees.look([self.partition], lambda: None)
         return self.trees.version
 
     def stages(self) -> dict[str, str]:
@@ -187,7 +197,7 @@ def test_the_life_of_trees(world: World, tmp_path: Path) -> None:
     assert world.retrainer.rollback() == {"version": "trees-v2", "before": "trees-v1"}
     assert world.used() == "trees-v2"
     world.retrainer.promote("online")
-    assert (world.used(), len(world.forecaster.forest)) == ("online", 0)
+    assert (world.used(), len(world.partition.forecaster.forest)) == ("online", 0)
 
     for version in ("trees-v1", "trees-v2"):
         candidate = world.registry.candidate(version)

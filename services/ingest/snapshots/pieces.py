@@ -1,0 +1,184 @@
+"""Step 4 of the way of a reading: large arrays on disk in pieces, of which only those that changed are written.
+
+Most of what a shard has learned stands still: a row changes a few hundred bytes of what a zone's day looks like. So an
+array is cut into pieces of ``PIECE`` bytes. Each is known by its hash (XXH3, 64 bits: two versions of a piece have the
+same one once in 10^19), and a *segment* is a file with the pieces that were new when it was written, never changed
+after that. Where the pieces of an array lie is its :class:`Layout`, which the snapshot keeps.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_64_intdigest
+
+from services.store.files import write_atomically
+
+__all__ = ["PIECE", "Layout", "PieceError", "Segment", "SegmentReader", "SegmentWriter", "to_rewrite"]
+
+PIECE = 4096
+SLACK = 16_384
+"""So many dead pieces are always left where they lie: 64 MB."""
+MOST_SEGMENTS = 48
+_AT_ONCE = 4096
+"""So many pieces, 16 MB, are copied at a time."""
+
+_Bytes = npt.NDArray[np.uint8]
+
+
+class PieceError(Exception):
+    """A piece is not there, or not what was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A file with so many pieces; ``number`` rises with each that a partition writes."""
+
+    number: int
+    name: str
+    pieces: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the ``n`` pieces of an array lie: piece ``place`` of a segment."""
+
+    hashes: npt.NDArray[np.uint64]  # [n]
+    segment: npt.NDArray[np.uint32]  # [n], the numbers of segments
+    place: npt.NDArray[np.uint32]  # [n]
+
+
+@dataclass(slots=True)
+class SegmentWriter:
+    """Writes what is new of any number of arrays into one segment; ``rewrite`` are segments that are to be let go."""
+
+    number: int
+    rewrite: frozenset[int] = frozenset()
+    pieces: int = 0
+    looked_at: int = 0  # bytes
+    _new: list[tuple[_Bytes, npt.NDArray[np.int64]]] = field(default_factory=list)
+
+    def add(self, array: npt.NDArray[Any], before: Layout | None) -> Layout:
+        """The layout of ``array``, of whose pieces those at the same place ``before`` stay where they are.
+
+        The array must stand still until :meth:`write` has returned.
+        """
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        hashes = _hashes(content)
+        self.looked_at += len(content)
+        segment, place = np.zeros(len(hashes), np.uint32), np.zeros(len(hashes), np.uint32)
+        is_new = np.ones(len(hashes), bool)
+        if before is not None:
+            both = min(len(hashes), len(before.hashes))
+            is_new[:both] = hashes[:both] != before.hashes[:both]
+            for number in self.rewrite:
+                is_new[:both] |= before.segment[:both] == number
+            kept = np.flatnonzero(~is_new)
+            segment[kept], place[kept] = before.segment[kept], before.place[kept]
+        new = np.flatnonzero(is_new)
+        segment[new], place[new] = self.number, np.arange(self.pieces, self.pieces + len(new))
+        self.pieces += len(new)
+        if len(new):
+            self._new.append((content, new))
+        return Layout(hashes, segment, place)
+
+    def write(self, path: Path, check: Callable[[], None]) -> int:
+        """Make the segment durable, unless nothing was new; its bytes. ``check`` as in ``write_atomically``."""
+        if self.pieces:
+            write_atomically(path, self._fill, check)
+        self._new = []
+        return self.pieces * PIECE
+
+    def _fill(self, path: Path) -> None:
+        with path.open("wb", buffering=0) as file:
+            for content, new in self._new:
+                whole = content[: len(content) // PIECE * PIECE].reshape(-1, PIECE)
+                has_rest = len(new) > 0 and new[-1] == len(whole)
+                of_whole = new[:-1] if has_rest else new
+                if len(of_whole) == len(whole):
+                    _write(file, whole.reshape(-1).data)
+                else:
+                    for start in range(0, len(of_whole), _AT_ONCE):
+                        _write(file, whole[of_whole[start : start + _AT_ONCE]].reshape(-1).data)
+                if has_rest:
+                    _write(file, content[len(whole) * PIECE :].tobytes().ljust(PIECE, b"\0"))
+
+
+class SegmentReader:
+    """Puts arrays together from the segments in a folder."""
+
+    def __init__(self, folder: Path, segments: Iterable[Segment]) -> None:
+        self._folder = folder
+        self._segments = {segment.number: segment for segment in segments}
+        self._opened: dict[int, _Bytes] = {}
+
+    def array(self, layout: Layout, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        """The array as it was written; raises :class:`PieceError` where a piece of it was lost or damaged."""
+        size = math.prod(shape) * dtype.itemsize
+        count = -(-size // PIECE)
+        if not len(layout.hashes) == len(layout.segment) == len(layout.place) == count:
+            raise PieceError(f"{len(layout.hashes)} pieces are no array of {size} bytes")
+        content = np.empty((count, PIECE), np.uint8)
+        for number in np.unique(layout.segment).tolist():
+            of_segment = np.flatnonzero(layout.segment == number)
+            pieces, place = self._open(number), layout.place[of_segment]
+            if len(place) and place.max() >= len(pieces):
+                raise PieceError(f"{self._segments[number].name} is too short")
+            content[of_segment] = pieces[place]
+        whole = content.reshape(-1)[:size]
+        wrong = np.flatnonzero(_hashes(whole) != layout.hashes)
+        if len(wrong):
+            raise PieceError(f"{self._segments[int(layout.segment[wrong[0]])].name} is damaged")
+        return whole.view(dtype).reshape(shape)
+
+    def _open(self, number: int) -> _Bytes:
+        if number not in self._opened:
+            segment = self._segments.get(number)
+            if segment is None:
+                raise PieceError(f"segment {number} is not known")
+            try:
+                with (self._folder / segment.name).open("rb") as file:
+                    content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            except (OSError, ValueError) as error:
+                raise PieceError(f"{segment.name} cannot be read: {error}") from error
+            self._opened[number] = np.frombuffer(content, np.uint8, len(content) // PIECE * PIECE).reshape(-1, PIECE)
+        return self._opened[number]
+
+
+def to_rewrite(segments: Iterable[Segment], layouts: Iterable[Layout]) -> frozenset[int]:
+    """The segments whose last pieces are better written again: so much of what lies there is dead that files take
+    twice what is alive, or there are too many of them. What is alive is written about once more that way.
+    """
+    segments = sorted(segments, key=lambda one: one.number)
+    last = max((one.number for one in segments), default=0)
+    alive = np.zeros(last + 1, np.int64)
+    for layout in layouts:
+        alive += np.bincount(layout.segment, minlength=last + 1)
+    total, wanted = sum(one.pieces for one in segments), 2 * int(alive.sum()) + SLACK
+    chosen: set[int] = set()
+    for one in sorted(segments, key=lambda one: alive[one.number] / max(one.pieces, 1)):
+        if total <= wanted and len(segments) - len(chosen) <= MOST_SEGMENTS:
+            break
+        chosen.add(one.number)
+        total -= one.pieces - int(alive[one.number])
+    return frozenset(chosen)
+
+
+def _hashes(content: _Bytes) -> npt.NDArray[np.uint64]:
+    view = content.data
+    starts = range(0, len(content), PIECE)
+    return np.fromiter((xxh3_64_intdigest(view[at : at + PIECE]) for at in starts), np.uint64, len(starts))
+
+
+def _write(file: Any, content: Any) -> None:
+    """All of it: a raw file may take less at a time."""
+    view = memoryview(content)
+    while len(view):
+        view = view[file.write(view) :]

@@ -1,0 +1,110 @@
+"""Steps 7, 8 and 10 of the way of a reading: what a snapshot has lost is grown again, from the history.
+
+The rows that the partition had closed are in the history, since it is written before every snapshot; so are the
+forecasts that were issued. What grows is a partition beside the one that serves. It stops nothing: other partitions of
+the shard go on, and questions are answered. It is done a stretch a round; after a crash it begins anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from services.ingest.partition import PAST_HOURS, Partition
+from services.store.forecasts import IssuedForecast, IssuedForecasts
+from services.store.history import History, age_column
+from services.store.rows import SiteStep
+
+__all__ = ["GROW_DAYS", "Regrowth"]
+
+_log = logging.getLogger(__name__)
+
+GROW_DAYS = 60
+"""Learners have mostly forgotten what is older."""
+DAY_MS = 86_400_000
+ROUND_S = 0.5
+_ROWS_ONLY = frozenset({"rings", "past"})
+
+
+class Regrowth:
+    """Grows the parts of ``partition`` that are ``missing`` (part -> why); ``words`` says how far it is."""
+
+    def __init__(
+        self, partition: Partition, missing: Mapping[str, str], history: History, issued: IssuedForecasts,
+        shape: tuple[int, int], ring_hours: int, clock_s: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self._partition, self._missing = partition, missing
+        self._history, self._issued, self._shape, self._clock_s = history, issued, shape, clock_s
+        self._until_ms = {site: step.end_ms for site, step in partition.latest.items() if step.zones}
+        newest = max(self._until_ms.values(), default=0)
+        hours = max(ring_hours, PAST_HOURS) if set(missing) <= _ROWS_ONLY else 24 * GROW_DAYS
+        self._from_ms, self._to_ms = newest - hours * 3_600_000, newest
+        self._at_ms, self.is_done = self._from_ms, False
+        self._other = partition.grown_again(partition.rings.zones)
+        self._rounds = self._grow()
+
+    @property
+    def words(self) -> str:
+        """One line for people: which parts, why, and how far it is."""
+        parts = "; ".join(f"{name}: {why}" for name, why in sorted(self._missing.items()))
+        share = (self._at_ms - self._from_ms) / max(self._to_ms - self._from_ms, 1)
+        state = "done" if self.is_done else f"{100 * share:.0f} % done"
+        return f"partition {self._partition.number} is grown again from the history, {state} ({parts})"
+
+    def step(self) -> bool:
+        """Grow for about ``ROUND_S``; whether that was the last of it. The serving partition does not change."""
+        until_s = self._clock_s() + ROUND_S
+        return all(self._clock_s() < until_s for _ in self._rounds)
+
+    def finish(self) -> None:
+        """Let the partition have what was grown."""
+        self._partition.adopt(self._other, self._missing)
+        self.is_done = True
+        _log.warning("%s", self.words)
+
+    def _grow(self) -> Iterator[None]:
+        horizons, targets = self._shape
+        # Those of before have all matured; what is grown learns from its own forecasts there, as a backtest does.
+        after_ms = self._to_ms - 2 * DAY_MS
+        said: dict[tuple[str, int], list[IssuedForecast]] = {}
+        for site in self._until_ms:
+            for one in self._issued.read(site, after_ms, horizons, targets):
+                said.setdefault((site, one.origin_ms + one.age_steps * self._history.step_s * 1000), []).append(one)
+        while self._at_ms < self._to_ms:
+            to_ms = min(self._at_ms + DAY_MS, self._to_ms)
+            for step in self._steps(self._at_ms, to_ms):
+                self._other.replay(step, said.get((step.site, step.end_ms), ()))
+                self._at_ms = max(self._at_ms, step.end_ms - 1)
+                yield
+            self._at_ms = to_ms
+            yield
+
+    def _steps(self, after_ms: int, to_ms: int) -> Iterator[SiteStep]:
+        """The rows of the partition's sites, by end, then in the order in which sites came."""
+        order = {site: place for place, site in enumerate(self._until_ms)}
+        table = self._history.read(after_ms, to_ms, list(order))
+        channels = self._history.channels
+        values = _columns(table, channels)
+        ages = _columns(table, [age_column(name) for name in channels])
+        keys = list(zip(table["end_ms"].to_pylist(), table["site"].to_pylist(), strict=True))
+        zones = table["zone"].to_pylist()
+        rows = sorted(range(len(keys)), key=lambda row: (keys[row][0], order[keys[row][1]], zones[row]))
+        known = set(self._partition.rings.zones)
+        for (end_ms, site), found in groupby(rows, key=lambda row: keys[row]):
+            of_step = [row for row in found if (site, zones[row]) in known]
+            if of_step and end_ms <= self._until_ms[site]:
+                names = tuple(zones[row] for row in of_step)
+                yield SiteStep(self._partition.number, site, end_ms, names, values[of_step], ages[of_step])
+
+
+def _columns(table: pa.Table, names: Sequence[str]) -> Any:
+    """[rows, names], NaN where a file of before lacks a column."""
+    none = np.full(len(table), np.nan, np.float32)
+    there = set(table.column_names)
+    columns = [table[name].to_numpy().astype(np.float32) if name in there else none for name in names]
+    return np.column_stack(columns) if columns else np.empty((len(table), 0), np.float32)

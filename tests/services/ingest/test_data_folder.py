@@ -1,0 +1,112 @@
+"""A data folder of a version before goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from services.ingest.snapshots.parts import ESSENTIAL, LEARNED
+from tests.services.ingest.data_folder import END, POWER_CUT, after, digests
+
+DATA = Path(__file__).parents[2] / "data" / "data_folder_10"
+
+
+def unpacked(folder: Path) -> Path:
+    """The folder as the power cut left it."""
+    with tarfile.open(DATA / "data.tar.xz") as tar:
+        tar.extractall(folder, filter="data")
+    return folder
+
+
+def test_a_folder_of_the_first_release_goes_on_as_that_release_would_have(tmp_path: Path) -> None:
+    """Every forecast after the upgrade is, digit for digit, the one that the release before made from there."""
+    shard, board, log = after(unpacked(tmp_path), range(POWER_CUT, END))
+    repaired = shard.stats()["repaired"]
+    shard.close()
+    log.close()
+    assert digests(board.forecasts) == json.loads((DATA / "expected.json").read_text())
+    assert repaired == ""
+    assert not list((tmp_path / "storage" / "snapshots").glob("*.tmp"))
+
+
+LATER = range(END, END + 12)
+
+
+def damage(folder: Path, *parts: str) -> None:
+    """Change a byte of parts of the one snapshot that stays."""
+    *old, path = sorted((folder / "storage" / "snapshots").glob("*.snapshot"))
+    for other in old:
+        other.unlink()
+    content = bytearray(path.read_bytes())
+    size = int.from_bytes(content[8:12], "little")
+    header = msgspec.msgpack.decode(content[16 : 16 + size])
+    at = 16 + size
+    for one in header["parts"]:
+        if one["name"] in parts:
+            content[at + one["length"] // 2] ^= 0xFF
+        at += one["length"]
+    path.write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder, closed by this version."""
+    folder = unpacked(tmp_path_factory.mktemp("folder"))
+    shard, _, log = after(folder, range(POWER_CUT, END))
+    shard.close()
+    log.close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(upgraded: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """What comes next if nothing is damaged."""
+    return later(shutil.copytree(upgraded, tmp_path_factory.mktemp("whole") / "x"))[0]
+
+
+def later(folder: Path) -> tuple[dict[str, float], str]:
+    """The medians of an hour ahead that are forecast after a restart, and what the shard says that it repaired."""
+    shard, board, log = after(folder, LATER)
+    repaired: str = shard.stats()["repaired"]
+    shard.close()
+    log.close()
+    said = {f"{f['zone']} {f['origin']}": f["forecasts"]["air_temp_c"][1]["p50"] for f in board.forecasts}
+    return said, repaired
+
+
+def test_a_restart_alone_repairs_nothing(upgraded: Path, tmp_path: Path) -> None:
+    """A whole snapshot of this version is read as it is."""
+    assert later(shutil.copytree(upgraded, tmp_path / "x"))[1] == ""
+
+
+@pytest.mark.parametrize("parts", [("rings",), ("past", "watch"), ("forecaster",), ("bases", "scores")])
+def test_a_damaged_part_is_grown_again_and_named(
+    parts: tuple[str, ...], upgraded: Path, expected: dict[str, float], tmp_path: Path
+) -> None:  # fmt: skip
+    """The shard starts, grows the part from the history, says so, and forecasts about as it would have."""
+    folder = shutil.copytree(upgraded, tmp_path / "x")
+    damage(folder, *parts)
+    said, repaired = later(folder)
+    assert set(parts) <= LEARNED
+    assert all(f"{part}: " in repaired for part in parts), repaired
+    assert "is grown again from the history, done" in repaired
+    assert said.keys() == expected.keys()
+    assert max(abs(said[key] - expected[key]) for key in said) < 0.01
+    assert later(folder)[1] == ""  # a snapshot of what was grown is whole
+
+
+def test_without_an_essential_part_the_log_is_read_again(
+    upgraded: Path, expected: dict[str, float], tmp_path: Path
+) -> None:  # fmt: skip
+    """Where the log holds all, that gives about the same again; forecasts of before are not issued once more."""
+    folder = shutil.copytree(upgraded, tmp_path / "x")
+    damage(folder, *ESSENTIAL)
+    said, repaired = later(folder)
+    assert "the log is read again" in repaired
+    assert said.keys() >= expected.keys()
+    assert max(abs(said[key] - expected[key]) for key in expected) < 0.1
