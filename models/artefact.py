@@ -126,7 +126,7 @@ def save(
         "versions": {
             "code": code_version,
             "python": platform.python_version(),
-            **{name: version(name) for name in ("torch", "numpy")},
+            **{name: version(name) for name in ("torch", "numpy", "lightgbm")},
         },
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
         "golden_sha256": hashlib.sha256(expected).hexdigest(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,8 +13,10 @@ from fastapi.testclient import TestClient
 
 from services.errors import ConfigError
 from services.ingest.forecasting import zone_forecasts
+from services.learn.experts import EXPERTS
 from services.serve.api.app import MAX_BODY_BYTES, create_app
 from services.serve.api.auth import Keys
+from services.serve.api.schemas import ExpertName
 from services.serve.api.state import ApiState
 from services.serve.board import Board
 from services.store.rows import SiteStep
@@ -481,3 +483,8 @@ def test_openapi_has_examples_and_problems(system: System) -> None:
     predict = system.client.get("/openapi.json").json()["paths"]["/predict"]["get"]
     assert predict["responses"]["200"]["content"]["application/json"]["example"]["zone"] == "north-1"
     assert "application/problem+json" in predict["responses"]["404"]["content"]
+
+
+def test_orders_name_the_experts_that_have_models() -> None:
+    """What the routes take is what the learning loop has."""
+    assert set(get_args(get_args(ExpertName)[0])) == set(EXPERTS)

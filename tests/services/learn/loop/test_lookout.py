@@ -68,3 +68,15 @@ def test_a_log_that_is_read_anew_counts_anew() -> None:
     assert lookout.look(EVERY_S, 0) == News()
     shards.answer = News(rows=25)
     assert lookout.look(2 * EVERY_S, 0) == News(rows=15)
+
+
+def test_a_newer_model_is_asked_for_at_once() -> None:
+    """What was new for the model before may be old for it: days that it knows start no second training."""
+    shards = Shards()
+    lookout = Lookout(shards)
+    shards.answer = News(rows=100, days=5.0)
+    assert lookout.look(0, 7).days == 5
+    shards.answer = News(rows=100, days=0.0)
+    assert lookout.look(1, 7).days == 5
+    assert lookout.look(1, 8).days == 0
+    assert shards.asked == [7, 8]
