@@ -90,7 +90,7 @@ def test_trees_do_not_depend_on_threads(monkeypatch, option):
 
 def test_trees_of_scikit_learn_answer_as_they_did():
     """Trees that an older release grew, with scikit-learn, still load and give the same answers, bit for bit."""
-    kept = load_file(Path(__file__).parents[3] / "data" / "forest_of_scikit_learn.safetensors")
+    kept = load_file(Path(__file__).parents[2] / "data" / "forest_of_scikit_learn.safetensors")
     grown = {name.removeprefix("forest."): array for name, array in kept.items() if name.startswith("forest.")}
     answer = Forest(2, 2, grown).predict(kept["common"], kept["ahead"])
     assert np.isnan(kept["common"]).any()
