@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.network.training import Errors
+from models.evaluation.errors import Errors
 
 __all__ = ["MIN_BLOCKS", "MIN_ROWS", "Verdict", "judge", "judge_worse"]
 

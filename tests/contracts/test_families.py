@@ -232,3 +232,14 @@ def test_trees_are_loaded_without_torch(tmp_path: Path) -> None:
     )
     found = subprocess.run([sys.executable, "-c", told, str(folder)], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_trees_are_trained_and_judged_without_torch() -> None:
+    """It takes half a gigabyte, which a small machine has not to spare: job, gate and comparison do without it."""
+    told = (
+        "import sys; import models.trees.grower, services.learn.training.challenger, services.learn.promotion.measure;"
+        "import models.evaluation.gate, services.learn.training.examples;"
+        "print([name for name in ('torch', 'ray.train', 'ray.data') if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -66,9 +66,9 @@ class Measurer:
         The climatology stands in for ``theirs`` where that cannot be loaded, and the name says so. Raises
         :class:`ArtefactError` where ``mine`` cannot.
         """
+        from models.evaluation.errors import evaluate
         from models.evaluation.gate import judge, judge_worse
         from models.families import takes_of
-        from models.network.training import evaluate
         from services.learn.training.examples import EVALUATED_ORIGINS, cases_of, origins_after, spread
 
         first = self._load(asked.mine, asked.spec)

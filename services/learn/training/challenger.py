@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from models import artefact
+from models.evaluation.errors import Errors, evaluate
 from models.evaluation.gate import Verdict, judge
 from models.families import Model, UnknownFamilyError, family_of, takes_of
 from models.features.windows import WindowSet
-from models.network.training import Errors, FitResult, evaluate
 from models.spec import ForecastSpec
 from models.trees.grower import GrowerError
 from services.errors import TrainingError
@@ -30,8 +30,11 @@ from services.learn.training.job import Job
 from services.learn.training.options import network_options, training_config
 from services.learn.training.recipe import recipe_of
 from services.learn.training.rival import Rival, rival_of
-from services.learn.training.trainer import TrainPlan, train
 from services.messages import I64
+
+if TYPE_CHECKING:
+    from models.network.training import FitResult
+    from services.learn.training.trainer import TrainPlan
 
 __all__ = ["learn", "train_again"]
 
@@ -72,6 +75,8 @@ class _Work:
         """A model that knows nothing after ``cut_ms``, and how Ray Train came to it."""
         job = self.job
         if self.by_ray:
+            from services.learn.training.trainer import train  # here: trees need neither torch nor Ray Train
+
             trained_on = self.until(cut_ms)
             fitted = train(
                 dataset.read(job.files, job.spec.channels, trained_on), _plan(job, trained_on, cut_ms, rival)
@@ -186,6 +191,8 @@ def _not_replayable(job: Job, fitted: FitResult | None) -> str:
 
 
 def _plan(job: Job, found: DataRange, cut_ms: int, rival: Rival) -> TrainPlan:
+    from services.learn.training.trainer import TrainPlan
+
     return TrainPlan(
         name=job.name,
         folder=str(Path(job.storage, "train")),
