@@ -228,7 +228,7 @@ def test_trees_are_loaded_without_torch(tmp_path: Path) -> None:
     told = (
         "import sys; from pathlib import Path; from models import artefact;"
         "artefact.load(Path(sys.argv[1])).verify_golden();"
-        "print([name for name in ('torch', 'sklearn') if name in sys.modules])"
+        "print([name for name in ('torch', 'lightgbm') if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", told, str(folder)], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
