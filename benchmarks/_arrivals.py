@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edge.clock import ReplayedClock
-from edge.gateway.intake import Intake, Message
+from edge.gateway.record_builder import Message, RecordBuilder
 from edge.log import NewRecord, Origin, Record
 from edge.wire.reading import Sample, encode_message, sample_topic
 from edge.wire.samples import decode_samples, encode_samples
@@ -91,24 +91,24 @@ def to_records(
     It ends with ticks, until every row is closed. ``most``: end the samples once there are so many.
     """
     clock = ReplayedClock()
-    intake: Intake | None = None
+    builder: RecordBuilder | None = None
     placed = _Placed()
     source = iter(lines)
-    while (most is None or intake is None or intake.samples < most) and (chunk := [*itertools.islice(source, LINES)]):
+    while (most is None or builder is None or builder.samples < most) and (chunk := [*itertools.islice(source, LINES)]):
         records: list[Record] = []
         for receive_ms, batch in itertools.groupby(chunk, key=lambda line: line.receive_ms):
             clock.advance(receive_ms)
-            intake = intake or Intake(clock, step_ms)
-            records += [placed(new) for new in intake.take([Message(line.topic, line.payload) for line in batch])]
-            if most is not None and intake.samples >= most:
+            builder = builder or RecordBuilder(clock, step_ms)
+            records += [placed(new) for new in builder.take([Message(line.topic, line.payload) for line in batch])]
+            if most is not None and builder.samples >= most:
                 break
         yield records
-    if intake is not None:
+    if builder is not None:
         end_ms = clock.now_ms() + 2 * step_ms + idle_ms + lateness_ms
         records = []
         while clock.now_ms() < end_ms:
             clock.advance(clock.now_ms() + step_ms // 10)
-            records += [placed(new) for new in intake.take()]
+            records += [placed(new) for new in builder.take()]
         yield records
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from services.backtest.replay import Forecasts, Options, replay
+from services.backtest.prequential import BacktestOptions, Forecasts, replay
 from services.backtest.table import Table, read_table
 
 F64 = npt.NDArray[np.float64]
@@ -31,10 +31,10 @@ YARDSTICKS = ("persistence", "24-hour naive")
 
 def medians(table: Table, options: dict[str, Any]) -> tuple[Forecasts, dict[str, npt.NDArray[np.float32]]]:
     """A replay's origins and truths, and every variant's medians ``[N, H, M]`` on them."""
-    plain = replay(table, Options(**options, trees=False))
-    learned = replay(table, Options(**options, trees=False, network=True))
-    whole = replay(table, Options(**options))
-    both = replay(table, Options(**options, network=True))
+    plain = replay(table, BacktestOptions(**options, trees=False))
+    learned = replay(table, BacktestOptions(**options, trees=False, network=True))
+    whole = replay(table, BacktestOptions(**options))
+    both = replay(table, BacktestOptions(**options, network=True))
     return plain, {
         "persistence": plain.persistence,
         "24-hour naive": plain.naive_24h,

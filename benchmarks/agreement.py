@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from models.features.inputs import targets_of
 from models.spec import ForecastSpec, Place
-from services.backtest.replay import Options, replay
+from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.table import Table, read_table
 from services.config import Settings
 from services.forecast_spec import forecast_spec
@@ -53,7 +53,7 @@ def backtest_medians(
     table: Table, spec: ForecastSpec, place: Place, first_ms: int, names: dict[str, str], network: bool
 ) -> Cases:
     """The backtest's forecasts from ``first_ms`` (the recording's clock) on, every step."""
-    options = Options(
+    options = BacktestOptions(
         every_ms=spec.step_ms, warmup_ms=first_ms - table.start_ms, latitude=place.latitude, longitude=place.longitude,
         timezone=place.timezone, network=network,
     )  # fmt: skip

@@ -29,13 +29,13 @@ import httpx
 
 from edge.log import Log
 from edge.mqtt.connection import MqttAddress
-from edge.recordings.warm import import_samples
+from edge.recordings.importing import import_samples
 from edge.simulator.publisher import Publisher
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
 from edge.simulator.regimes import REGIMES
-from edge.simulator.site import SimulatedSite
-from edge.simulator.source import SimulatorSource
+from edge.simulator.simulated_site import SimulatedSite
+from edge.simulator.simulator_source import SimulatorSource
 from models import artefact
 from models.network.quantile import QuantileNetwork
 from services.app import System

@@ -32,15 +32,15 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from benchmarks._families import CORES, Candidate, Kept, average, planned_channels, ridge
-from edge.simulator.site import SimulatedSite
+from edge.simulator.simulated_site import SimulatedSite
 from edge.wire.reading import SITE_ZONE
 from models.evaluation.gate import judge
 from models.features.inputs import Inputs
 from models.network.quantile import QuantileNetwork
 from models.network.training import Errors, TrainingConfig, WindowSet, evaluate, fit, quantile_network
 from models.spec import ForecastSpec, Place
-from services.backtest.network import EXAMPLE_MS
-from services.backtest.replay import spec_of
+from services.backtest.prequential import spec_of
+from services.backtest.retraining import EXAMPLE_MS
 from services.backtest.table import read_table, sun_longitude
 
 F32 = npt.NDArray[np.float32]

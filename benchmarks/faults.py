@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.simulator.faults import FAULT_KINDS, Fault, FaultySensors, random_faults
-from edge.simulator.site import SimulatedSite
+from edge.simulator.simulated_site import SimulatedSite
 from edge.wire.reading import SITE_ZONE, VOCABULARY
-from models.features.faults import SensorFault, SensorFaults
+from models.features.sensor_faults import SensorFault, SensorFaults
 from services.backtest.table import read_table
 
 METRICS = ("air_temp_c", "rh_pct", "co2_ppm")

@@ -26,13 +26,13 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from edge.simulator.regimes import REGIMES
-from edge.simulator.site import SimulatedSite
+from edge.simulator.simulated_site import SimulatedSite
 from edge.wire.reading import SITE_ZONE, VOCABULARY
 from models.features.inputs import day_bins, targets_of
-from models.online.forecaster import OnlineForecaster
+from models.online.online_forecaster import OnlineForecaster
 from models.online.prior import ANSWERS, PARTS, TABLE, Prior, Sizes
 from models.spec import ForecastSpec, Place
-from services.backtest.replay import Options, replay
+from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.report import scores
 from services.backtest.table import Table
 
@@ -133,7 +133,7 @@ def judged(days: tuple[int, int], seed: int) -> dict[str, tuple[float, float]]:
     span = start_ms, start_ms + (values.shape[1] - 1) * SPEC.step_ms
     metrics = {name: name for name in SPEC.targets}
     table = Table(names, metrics, start_ms, SPEC.step_ms, values, (span,) * len(names), (), is_utc=True)  # fmt: skip
-    options = Options(
+    options = BacktestOptions(
         warmup_ms=max(days[0] * DAY_MS, HOUR_MS), until_ms=days[1] * DAY_MS, latitude=place.latitude,
         longitude=place.longitude, timezone=place.timezone, trees=False,
     )  # fmt: skip

@@ -31,7 +31,7 @@ from typing import Any
 
 from benchmarks._load import remaining_length
 from edge.clock import WallClock
-from edge.gateway import Gateway, GatewaySettings
+from edge.gateway import Gateway, GatewayOptions
 from edge.log import NewRecord
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.broker import LocalBroker
@@ -72,7 +72,7 @@ def run_gateway(address: MqttAddress, handled: Handled, pipe: Connection) -> Non
     """The gateway's process."""
     with tempfile.TemporaryDirectory() as folder:
         log = CountingLog(Path(folder) / "log.sqlite", handled)
-        settings = GatewaySettings(broker=address, client_id=f"bench-{secrets.token_hex(4)}", session_expiry_s=1)
+        settings = GatewayOptions(broker=address, client_id=f"bench-{secrets.token_hex(4)}", session_expiry_s=1)
         log.gateway = gateway = Gateway(settings, log, WallClock())
         threading.Thread(target=gateway.run, daemon=True).start()
         while not gateway.status().connected:
@@ -92,7 +92,7 @@ def run_bare(address: MqttAddress, handled: Handled, pipe: Connection) -> None:
     client.on_connect = lambda client, *_: client.subscribe("hothouse/v1/#", qos=1)
     client.on_subscribe = lambda *_: pipe.send("connected")
     client.on_message = on_message
-    open_connection(client, address, receive_maximum=GatewaySettings.in_flight)
+    open_connection(client, address, receive_maximum=GatewayOptions.in_flight)
     answer_cpu(pipe)
 
 

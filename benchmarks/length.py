@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from rich.progress import Progress
 
-from services.backtest.replay import Options, replay
+from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.table import Table, read_table
 
 DAY_MS = 86_400_000
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--timezone")
     asked = parser.parse_args()
     table = lengthened(read_table(asked.recording), asked.days)
-    options = Options(latitude=asked.latitude, longitude=asked.longitude, timezone=asked.timezone)
+    options = BacktestOptions(latitude=asked.latitude, longitude=asked.longitude, timezone=asked.timezone)
     began_s = time.monotonic()
     with Progress(transient=True) as bar:
         task = bar.add_task(f"{len(table.names)} zones x {asked.days} days")

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from edge.log import NewRecord
-from edge.log.open import open_log
+from edge.log.open_log import open_log
 from edge.wire.reading import Sample
 from edge.wire.samples import SampleColumns, encode_samples
 

@@ -20,7 +20,7 @@ from river import linear_model
 from threadpoolctl import threadpool_limits
 
 from edge.wire.reading import VOCABULARY
-from models.online.forecaster import OnlineForecaster
+from models.online.online_forecaster import OnlineForecaster
 from models.spec import ForecastSpec
 from models.trees.forest import LEAVES, Forest
 from models.trees.grower import LONGEST_MS, OPTIONS

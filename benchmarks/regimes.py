@@ -33,10 +33,10 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.simulator.regimes import REGIMES
-from edge.simulator.site import SimulatedSite
+from edge.simulator.simulated_site import SimulatedSite
 from edge.wire.reading import SITE_ZONE, VOCABULARY
 from models.features.inputs import day_bins, sun_elevation_deg, targets_of
-from models.online.forecaster import OnlineForecaster
+from models.online.online_forecaster import OnlineForecaster
 from models.spec import ForecastSpec, Place
 
 F32 = npt.NDArray[np.float32]

@@ -1,9 +1,10 @@
 """How long the whole system takes to its first forecast, and how much memory it holds when nothing happens.
 
 A system of three simulated zones with some days of history is started; the time runs until every zone can be
-predicted over HTTP. Then a network of the default size is put in the slot (its weights are untrained: what they cost
-does not depend on their values), and once the replica serves it, the proportional set size (PSS) of all processes is
-taken a few times while no sample comes. PSS counts a page that processes share once. The last line printed is JSON.
+predicted over HTTP. Then a network of the default size is put in the model pointer (its weights are untrained: what
+they cost does not depend on their values), and once the replica serves it, the proportional set size (PSS) of all
+processes is taken a few times while no sample comes. PSS counts a page that processes share once. The last line printed
+is JSON.
 
     python -m benchmarks.start [--days 3] [--looks 5]
 """
@@ -22,15 +23,15 @@ import numpy as np
 import psutil
 
 from edge.log import Log
-from edge.recordings.warm import import_samples
-from edge.simulator.site import SimulatedSite
-from edge.simulator.source import SimulatorSource
+from edge.recordings.importing import import_samples
+from edge.simulator.simulated_site import SimulatedSite
+from edge.simulator.simulator_source import SimulatorSource
 from services.app import System
 from services.config import Settings, load_settings
-from services.demo.watch import Watch
+from services.demo.watch import DemoWatch
 from services.forecast_spec import forecast_spec
 from services.installation import namespace_of
-from services.messages import SLOT_ACTOR
+from services.messages import MODEL_POINTER_ACTOR
 
 START_MS = 1_709_251_200_000
 DAY_MS = 86_400_000
@@ -55,14 +56,14 @@ def save_model(settings: Settings) -> None:
 
 
 def swap_to(settings: Settings, timeout_s: float = 60.0) -> None:
-    """Put the artefact in the slot, and wait until every replica serves it."""
+    """Put the artefact in the model pointer, and wait until every replica serves it."""
     import ray
 
-    slot = ray.get_actor(SLOT_ACTOR, namespace_of(settings))
-    ray.get(slot.set.remote(VERSION, str(settings.storage / "models" / VERSION)), timeout=10)
+    pointer = ray.get_actor(MODEL_POINTER_ACTOR, namespace_of(settings))
+    ray.get(pointer.set.remote(VERSION, str(settings.storage / "models" / VERSION)), timeout=10)
     deadline_s = time.monotonic() + timeout_s
     while True:
-        replicas = ray.get(slot.status.remote(), timeout=10)["replicas"].values()
+        replicas = ray.get(pointer.status.remote(), timeout=10)["replicas"].values()
         if replicas and all(replica["version"] == VERSION for replica in replicas):
             return
         if time.monotonic() > deadline_s:
@@ -99,7 +100,7 @@ def main() -> None:
         settings = load_settings(data_dir=Path(folder), api={"port": 0}, learn={"retrain_every_s": 0}, sites=[site])
         started_s = time.monotonic()
         with System(settings, receive_clock="replayed", warm_up=warm_up) as system:
-            watch = Watch(system.url)
+            watch = DemoWatch(system.url)
             if not watch.wait_until_ready(120):
                 raise SystemExit(f"no forecast within 120 s: {watch.problem}")
             first_forecast_s = time.monotonic() - started_s

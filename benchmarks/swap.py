@@ -33,9 +33,9 @@ import psutil
 
 from benchmarks._asking import Asked, Asking
 from edge.log import Log
-from edge.recordings.warm import import_samples
-from edge.simulator.site import SimulatedSite
-from edge.simulator.source import SimulatorSource
+from edge.recordings.importing import import_samples
+from edge.simulator.simulated_site import SimulatedSite
+from edge.simulator.simulator_source import SimulatorSource
 from models import artefact
 from models.features.inputs import build_inputs
 from models.network.quantile import QuantileNetwork

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from models.network.training import Progress, TrainingConfig, WindowSet, fit
+from models.network.training import TrainingConfig, TrainingProgress, WindowSet, fit
 from services.config import Settings, load_settings
 from services.forecast_spec import forecast_spec, place_of
 from services.learn.training import dataset
@@ -92,7 +92,7 @@ def plain(settings: Settings, config: TrainingConfig, threads: int, results: Any
     windows = WindowSet.from_columns(np.array(rows.zones)[rows.zone_ids], rows.end_ms, rows.values, places, spec)
     clock = EpochClock()
 
-    def tick(_: Progress) -> None:
+    def tick(_: TrainingProgress) -> None:
         clock.tick()
 
     fit(windows, windows.origins(spec.steps_per_day), config, cut_ms=found.to_ms, on_epoch=tick)

@@ -19,14 +19,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+from edge.gateway.decoders import DecoderError, load_decoders
 from edge.log import Log, LogError
 from edge.mqtt.broker import BrokerError, LocalBroker
 from edge.mqtt.connection import MqttAddress
 from edge.mqtt.publish import PublishError, publish_once
-from services.config import Settings
-from services.errors import StartError
+from services.config import Settings, child_environment
+from services.errors import ConfigError, StartError
 from services.ingest.retirement import Retirements
-from services.log import gateway_options, open_settings_log
+from services.log import open_settings_log
 from services.runtime.folder import FolderLock
 from services.runtime.interrupts import deferred_interrupts
 from services.runtime.state_lock import StateLock
@@ -57,7 +58,7 @@ RETRAINER_STOP_S = 2.0
 class System:
     """The whole of Hothouse on one machine (or joined to a Ray cluster), as a context manager.
 
-    ``receive_clock='replayed'`` takes receive times from the clock messages of a replay instead of the wall.
+    ``receive_clock`` wins over ``gateway.clock``: ``replayed`` takes receive times from the clock messages of a replay.
     ``warm_up`` is called with the log, in a thread beside the start of Ray and before the gateway runs: it may
     append history. ``say`` is told each stage, one short sentence.
 
@@ -68,7 +69,7 @@ class System:
         self,
         settings: Settings,
         *,
-        receive_clock: Literal["wall", "replayed"] = "wall",
+        receive_clock: Literal["wall", "replayed"] | None = None,
         warm_up: Callable[[Log], None] | None = None,
         say: Say = lambda _: None,
     ) -> None:
@@ -79,9 +80,10 @@ class System:
         self.mqtt_port = settings.mqtt.port
         self.mqtt_username = settings.mqtt.username
         self.mqtt_password_file = settings.mqtt.password_file
-        self.mqtt_v5 = True  # the embedded broker speaks 3.1.1 only; asking it for 5 first costs seconds
+        # The embedded broker speaks 3.1.1 only; asking it for 5 first costs seconds.
+        self.mqtt_v5 = settings.mqtt.version == "5"
         self.gateway: ChildProcess | None = None
-        self._receive_clock = receive_clock
+        self._receive_clock = receive_clock or settings.gateway.clock
         self._warm_up = warm_up
         self._say = say
         self._parts = ExitStack()
@@ -119,9 +121,14 @@ class System:
 
     @property
     def _gateway_status_file(self) -> Path:
-        return self.settings.data_dir / "gateway-status.json"
+        return self.settings.gateway.status_file or self.settings.data_dir / "gateway-status.json"
 
     def _start(self) -> None:
+        if self.settings.mqtt.gateway == "here":
+            try:
+                load_decoders(self.settings.gateway.decoders)  # else the gateway ends again and again
+            except DecoderError as error:
+                raise ConfigError(str(error), "docs/decoders.md says what a decoder is.") from error
         # Imported here: `hothouse --help` and the edge commands must not pay for Ray.
         with deferred_interrupts():
             from services.runtime.ray_runtime import RayRuntime
@@ -185,7 +192,7 @@ class System:
         with deferred_interrupts():
             import ray.serve  # noqa: F401 - it reads its switches when it is imported: RayRuntime has set them
 
-            from services.learn.loop.actor import start_retrainer
+            from services.learn.loop.retrainer_actor import start_retrainer
             from services.serve.deployment import start_actors, start_serving
 
         settings = self.settings
@@ -203,16 +210,16 @@ class System:
         self._parts.callback(_stop_all, [retrainer], RETRAINER_STOP_S)
 
     def _report(self) -> None:
-        """Show on the board, which may have been restarted, what no actor shows: the ingress and the gateway."""
+        """Show on the live state, which may have been restarted, what no actor shows: the ingress and the gateway."""
         error = self._retirements.error if self._retirements is not None else ""
-        self._serving.board.put_stats.remote("runtime", {**self._ingress, "error": error})
+        self._serving.live_state.put_stats.remote("runtime", {**self._ingress, "error": error})
         if self.gateway is None:
             return
         status = self.gateway_status
         age_s = time.time() - status.get("updated_ms", 0) / 1000
         error = _gateway_problem(status, age_s, self.gateway)
         figures = {**status, "pid": self.gateway.pid, "restarts": self.gateway.restarts, "error": error}
-        self._serving.board.put_stats.remote("gateway", figures)
+        self._serving.live_state.put_stats.remote("gateway", figures)
 
     def _silent(self) -> list[SilentZone]:
         import ray
@@ -237,23 +244,18 @@ class System:
         publish_once(address, "hothouse-retire", topic, payload)
 
     def _start_gateway(self) -> None:
-        settings = self.settings
-        command = [
-            sys.executable, "-m", "edge.gateway", *gateway_options(settings),
-            "--host", self.mqtt_host, "--port", str(self.mqtt_port), "--client-id", settings.mqtt.client_id,
-            "--topics", settings.mqtt.topics, "--linger-ms", str(settings.mqtt.linger_ms),
-            "--clock", self._receive_clock, "--step-s", str(settings.stream.step_s),
-            "--status-file", str(self._gateway_status_file), "--mqtt", "5" if self.mqtt_v5 else "3.1.1",
-            "--stop-with-stdin",
-        ]  # fmt: skip
-        if self.mqtt_username:
-            command += ["--username", self.mqtt_username]
-        if self.mqtt_password_file:
-            command += ["--password-file", str(self.mqtt_password_file)]
-        if settings.mqtt.tls_ca_file:
-            command += ["--tls-ca", str(settings.mqtt.tls_ca_file)]
+        broker = {
+            "host": self.mqtt_host, "port": self.mqtt_port, "username": self.mqtt_username,
+            "password_file": self.mqtt_password_file, "version": "5" if self.mqtt_v5 else "3.1.1",
+        }  # fmt: skip
+        own = {"clock": self._receive_clock, "status_file": self._gateway_status_file}
+        mqtt, gateway = self.settings.mqtt, self.settings.gateway
+        parts = {"mqtt": mqtt.model_copy(update=broker), "gateway": gateway.model_copy(update=own)}
+        settings = self.settings.model_copy(update=parts)
+        command = [sys.executable, "-m", "edge.gateway", "--stop-with-stdin"]
         self._say("starting the gateway")
-        self.gateway = ChildProcess("gateway", command, self.settings.logs_dir / "gateway.log")
+        log_file = settings.logs_dir / "gateway.log"
+        self.gateway = ChildProcess("gateway", command, log_file, child_environment(settings))
         self.gateway.start()
         self._parts.callback(self.gateway.stop)
 
@@ -261,7 +263,7 @@ class System:
 def _start_shards(settings: Settings) -> list[Any]:
     """The shard actors, each with its share of the partitions."""
     with deferred_interrupts():
-        from services.ingest.actor import start_shard
+        from services.ingest.shard_actor import start_shard
 
     count, partitions = settings.stream.shards, range(settings.log.partitions)
     return [start_shard(settings, index, list(partitions[index::count])) for index in range(count)]

@@ -7,11 +7,10 @@ Foreign errors are translated where they enter (``raise … from error``). The m
 from __future__ import annotations
 
 __all__ = [
-    "ArtefactError",
     "ConfigError",
     "HistoryError",
     "HothouseError",
-    "LogError",
+    "ModelFilesError",
     "PromotionRefusedError",
     "RegistryError",
     "RegistryRefusedError",
@@ -49,10 +48,6 @@ class StartError(HothouseError):
     exit_code = 3
 
 
-class LogError(HothouseError):
-    """The log refused an append or a read."""
-
-
 class HistoryError(HothouseError):
     """The Parquet history could not be read or written."""
 
@@ -65,7 +60,7 @@ class TrainingError(HothouseError):
     """A training run did not produce a model; the champion stays."""
 
 
-class ArtefactError(HothouseError):
+class ModelFilesError(HothouseError):
     """A model's files are missing, corrupt or do not reproduce their golden output."""
 
 

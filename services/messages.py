@@ -11,14 +11,25 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "BOARD_ACTOR", "DRIFTS", "FORECASTER_DEPLOYMENT", "ONLINE_VERSION", "RETRAINER_ACTOR", "SLOT_ACTOR", "Champion",
-    "FirstRow", "ForecastReply", "ForecastRequest", "LeftZone", "ZoneForecast",
-    "ZoneMixture", "shard_actor",
+    "DRIFTS",
+    "FORECASTER_DEPLOYMENT",
+    "LIVE_STATE_ACTOR",
+    "MODEL_POINTER_ACTOR",
+    "ONLINE_VERSION",
+    "RETRAINER_ACTOR",
+    "FirstRow",
+    "ForecastReply",
+    "ForecastRequest",
+    "LeftZone",
+    "ServedModel",
+    "ZoneForecast",
+    "ZoneMixture",
+    "shard_actor",
 ]  # fmt: skip
 
 FORECASTER_DEPLOYMENT = "Forecaster"
-BOARD_ACTOR = "board"
-SLOT_ACTOR = "slot"
+LIVE_STATE_ACTOR = "board"
+MODEL_POINTER_ACTOR = "slot"
 RETRAINER_ACTOR = "retrainer"
 ONLINE_VERSION = "online"
 """The ``model_version`` while the online learners answer alone: no network is champion."""
@@ -53,8 +64,8 @@ class ForecastReply(TypedDict):
     quantiles: F32  # [N, H, M, Q], p10 <= p50 <= p90
 
 
-class Champion(TypedDict):
-    """What the slot tells replicas to serve; ``generation`` rises with every change."""
+class ServedModel(TypedDict):
+    """What the model pointer tells replicas to serve; ``generation`` rises with every change."""
 
     generation: int
     version: str  # ONLINE_VERSION, or "v3" and so on
@@ -89,7 +100,7 @@ class ZoneMixture(TypedDict):
 
 
 class ZoneForecast(TypedDict):
-    """One zone's forecast as the board keeps it and ``/predict`` answers it (JSON-able)."""
+    """One zone's forecast as the live state keeps it and ``/predict`` answers it (JSON-able)."""
 
     site: str
     zone: str

@@ -14,7 +14,7 @@ __all__ = ["delete_topics", "kafka_logs"]
 def kafka_logs(server: str, **options: Any) -> Iterator[Callable[[int], Any]]:
     """Makes an empty KafkaLog of so many partitions; the caller closes it."""
     from edge.log.kafka.address import KafkaAddress
-    from edge.log.kafka.log import KafkaLog
+    from edge.log.kafka.kafka_log import KafkaLog
 
     topics: list[str] = []
 

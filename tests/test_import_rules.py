@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 KINDS: dict[str, type[Contract]] = {"allow_list": AllowList, "layers": LayersContract}
 PACKAGES = ("edge", "models", "services")
 READS_ENVIRONMENT = {
-    "services/config/settings.py": "the one place that reads settings",
+    "edge/config/settings.py": "the one place that reads settings: the gateway's, and services.config's through it",
     "services/runtime/ray_runtime.py": "sets the switches that Ray reads once, and puts back what was there",
     "services/learn/promotion/registry.py": "switches MLflow's telemetry off where the user did not say otherwise",
     "services/learn/training/tuning.py": "switches off files of Ray Tune that nobody reads",
@@ -57,12 +57,13 @@ def test_every_rule_holds_today(options: Any, graph: ImportGraph) -> None:
 
 
 CASES = [
-    ("edge.mqtt.link", "models.trees.forest", "edge: "),
-    ("edge.mqtt.link", "models.made_tomorrow", "edge: "),
-    ("edge.simulator.site", "services.config", "edge: "),
+    ("edge.mqtt.subscription", "models.trees.forest", "edge: "),
+    ("edge.mqtt.subscription", "models.made_tomorrow", "edge: "),
+    ("edge.simulator.simulated_site", "services.config", "edge: "),
     ("edge.gateway.loop", "ray", "edge: "),
     ("edge.recording_of_tomorrow", "pandas", "edge: "),
     ("edge.log", "tests.patience", "edge: "),
+    ("edge.timing", "time", "edge.timing: "),
     ("models.psychrometrics", "torch", "models.psychrometrics: "),
     ("models", "models.spec", "models.psychrometrics: "),
     ("models.spec", "ray", "models: "),
@@ -76,11 +77,12 @@ CASES = [
     ("services.ingest.shard", "edge.recordings.recording", "services: "),
     ("services.ingest.shard", "edge.log.sqlite", "services: "),
     ("services.serve.view", "edge.gateway.loop", "services: "),
+    ("services.serve.view", "edge.config", "services: "),
     ("services.runtime.ray_runtime", "tests.patience", "services: "),
     ("services.made_tomorrow.part", "edge.mqtt.connection", "services: "),
-    ("services.backtest.rows", "edge.simulator.publisher", "backtest: "),
-    ("services.backtest.rows", "tests.patience", "backtest: "),
-    ("services.cli.setup.house", "tests.patience", "app, cli and demo: "),
+    ("services.backtest.recording_rows", "edge.simulator.publisher", "backtest: "),
+    ("services.backtest.recording_rows", "tests.patience", "backtest: "),
+    ("services.cli.setup.commands", "tests.patience", "app, cli and demo: "),
     ("services.demo.run", "benchmarks.drift", "app, cli and demo: "),
     ("services.ingest.shard", "services.serve.view", "the layers of services"),
     ("services.serve.view", "services.learn.loop.triggers", "the layers of services"),
@@ -149,7 +151,7 @@ def test_no_modules_import_each_other_in_a_circle(graph: ImportGraph) -> None:
         ("edge.simulator.publisher.loop", "edge.simulator.publisher.command"),
         ("services.learn.training.job", "services.learn.training.challenger"),
         ("models.families", "models.trees.family"),
-        ("models.spec", "models.online.forecaster"),
+        ("models.spec", "models.online.online_forecaster"),
     ],
 )
 def test_a_circle_is_seen(graph: ImportGraph, importer: str, imported: str) -> None:
@@ -195,7 +197,7 @@ def test_lint_imports_names_the_rule_and_the_line(tmp_path: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for path, line in (
         ("models/spec.py", "import ray"),
-        ("edge/mqtt/link.py", "from models.trees.forest import Forest"),
+        ("edge/mqtt/subscription.py", "from models.trees.forest import Forest"),
     ):
         source = (tmp_path / path).read_text()
         (tmp_path / path).write_text(f"{source}\n\ndef late() -> None:\n    {line}\n")
@@ -210,7 +212,7 @@ def test_lint_imports_names_the_rule_and_the_line(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     line = len((ROOT / "models/spec.py").read_text().splitlines()) + 4
     assert f"models.spec may not import ray (line {line})" in done.stdout
-    assert "edge.mqtt.link may not import models.trees.forest" in done.stdout
+    assert "edge.mqtt.subscription may not import models.trees.forest" in done.stdout
     assert done.stdout.count("BROKEN") == 2
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edge.gateway.loop import Gateway
-from edge.gateway.settings import GatewaySettings
+from edge.gateway.settings import GatewayOptions
 from edge.gateway.status import GatewayStatus
 
-__all__ = ["Gateway", "GatewaySettings", "GatewayStatus"]
+__all__ = ["Gateway", "GatewayOptions", "GatewayStatus"]

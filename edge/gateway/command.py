@@ -1,4 +1,4 @@
-"""Step 2 of the way of a reading: the gateway's command line."""
+"""Step 2 of the way of a reading: the gateway's program. What it does is in the settings (``edge.config``)."""
 
 from __future__ import annotations
 
@@ -9,127 +9,105 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edge.clock import ReplayedClock, WallClock
+from edge.config import (
+    EdgeSettings,
+    SettingsError,
+    gateway_settings,
+    kafka_options,
+    log_address,
+    read_secret,
+    stray_variables,
+)
+from edge.gateway.decoders import load_decoders
 from edge.gateway.loop import Gateway
 from edge.gateway.metrics import MetricsServer
-from edge.gateway.settings import GatewaySettings
+from edge.gateway.settings import GatewayOptions
 from edge.gateway.uplink.forward import Uplink
-from edge.gateway.uplink.open import mqtt_address, open_target
-from edge.lifeline import when_stdin_ends
+from edge.gateway.uplink.open_uplink import mqtt_address, open_target
 from edge.log.contract import Log, LogError
-from edge.log.open import is_kafka, open_log
+from edge.log.open_log import is_kafka, open_log
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.connection import MqttAddress
+from edge.parent_watch import when_stdin_ends
 
 if TYPE_CHECKING:
     from edge.log.kafka.address import KafkaAddress
 
-__all__ = ["main"]
+__all__ = ["FORMER_OPTIONS", "main"]
 
+_logger = logging.getLogger(__name__)
 _MIB = 2**20
-_MOST_LINGER_MS = 1000
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_LOOPBACK = "127.0.0.1"
+
+FORMER_OPTIONS = {
+    "--log": "data_dir", "--partitions": "log.partitions", "--host": "mqtt.host", "--port": "mqtt.port",
+    "--username": "mqtt.username", "--password-file": "mqtt.password_file", "--tls-ca": "mqtt.tls_ca_file",
+    "--mqtt": "mqtt.version", "--client-id": "mqtt.client_id", "--linger-ms": "mqtt.linger_ms",
+    "--share": "mqtt.share", "--topics": "mqtt.topics", "--clock": "gateway.clock", "--step-s": "stream.step_s",
+    "--status-file": "gateway.status_file", "--metrics-port": "gateway.metrics_port",
+    "--metrics-host": "gateway.metrics_host", "--max-mib": "log.max_mib", "--reserve-mib": "log.reserve_mib",
+    "--kafka-username": "kafka.username", "--kafka-password-file": "kafka.password_file",
+    "--kafka-mechanism": "kafka.mechanism", "--kafka-tls-ca": "kafka.tls_ca_file",
+    "--kafka-replication": "kafka.replication", "--kafka-retention-h": "kafka.retention_h",
+    "--kafka-direct-topic": "kafka.direct_topic", "--uplink": "uplink.to", "--uplink-username": "uplink.username",
+    "--uplink-password-file": "uplink.password_file", "--uplink-tls-ca": "uplink.tls_ca_file",
+    "--uplink-mechanism": "uplink.mechanism", "--uplink-partitions": "uplink.partitions",
+}  # fmt: skip
+"""Options that the program had before it read the settings -> the setting that took their place."""
 
 
-def _parser(prog: str) -> argparse.ArgumentParser:
+def _parser(prog: str, has_settings: bool) -> argparse.ArgumentParser:
+    whose = "hothouse --config hothouse.toml gateway" if has_settings else f"{prog} --config hothouse.toml"
     parser = argparse.ArgumentParser(
-        prog=prog,
-        description="Carry samples from an MQTT broker into a log, acknowledging what is durable.",
-        epilog=f"example: {prog} --log hothouse-data/log.sqlite --host broker.example --port 8883 "
-        "--username gateway --password-file secret --tls-ca ca.pem --status-file gateway-status.json",
-    )
-    parser.add_argument(
-        "--log", required=True, help="SQLite file or kafka://host:port[,host:port]/topic; created if it is not there"
-    )
-    parser.add_argument("--partitions", type=int, default=4, help="of the log (default: %(default)s)")
-    parser.add_argument("--host", default="127.0.0.1", help="broker (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=1883, help="of the broker (default: %(default)s)")
-    parser.add_argument("--username", default="", help="if the broker wants one")
-    parser.add_argument("--password-file", type=Path, help="file that holds the password")
-    parser.add_argument("--tls-ca", type=Path, help="CA certificate; TLS is used when it is given")
-    parser.add_argument("--mqtt", choices=("5", "3.1.1"), default="5", help="tried first (default: %(default)s)")
-    parser.add_argument("--client-id", default="hothouse-gateway", help="names the session (default: %(default)s)")
-    parser.add_argument("--linger-ms", type=float, default=20, help="wait for more messages (default: %(default)s)")
-    parser.add_argument("--share", default="", help="gateways with the same name split the messages among them")
-    parser.add_argument(
-        "--topics", default="hothouse/#",
-        help="asked for besides what is read, to count what comes on a wrong topic; '': nothing (default: %(default)s)",
+        prog=prog, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Carry samples from an MQTT broker into the log, acknowledging what is durable. Broker, log and\n"
+        "everything else are settings: docs/configuration.md and `hothouse config` list them.",
+        epilog=f"example: {whose}\n     or: HOTHOUSE_MQTT__HOST=broker.example {prog}",
     )  # fmt: skip
-    parser.add_argument("--clock", choices=("wall", "replayed"), default="wall", help="of receive times")
-    parser.add_argument("--step-s", type=int, default=300, help="length of a row (default: %(default)s)")
-    parser.add_argument("--status-file", type=Path, help="JSON, replaced every second")
-    parser.add_argument("--metrics-port", type=int, help="answer GET /metrics for Prometheus there")
-    parser.add_argument("--metrics-host", default="127.0.0.1", help="address of it (default: %(default)s)")
+    if not has_settings:
+        parser.add_argument(
+            "--config", type=Path, help="configuration file; else $HOTHOUSE_CONFIG, or hothouse.toml if it is there"
+        )
     parser.add_argument("--stop-with-stdin", action="store_true", help="end when standard input ends")
-    _add_file_options(parser.add_argument_group("a log in a file"))
-    _add_kafka_options(parser.add_argument_group("a log on Kafka"))
-    _add_uplink_options(parser.add_argument_group("an uplink: the log is a buffer, its records go on to a central one"))
     return parser
 
 
-def _add_file_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--max-mib", type=float, default=0, help="nothing is acknowledged beyond; 0: no limit")
-    group.add_argument(
-        "--reserve-mib", type=float, default=64,
-        help="nothing is acknowledged while the disk has less than this left (default: %(default)s)",
-    )  # fmt: skip
+def main(
+    arguments: Sequence[str] | None = None, prog: str = "python -m edge.gateway", settings: EdgeSettings | None = None
+) -> int:
+    """Run a gateway until SIGTERM or SIGINT; help and usage call it ``prog``. Who has the settings hands them in.
 
-
-def _add_kafka_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--kafka-username", default="", help="SASL, if the servers want one")
-    group.add_argument("--kafka-password-file", type=Path, help="file that holds the password")
-    group.add_argument(
-        "--kafka-mechanism", choices=_MECHANISMS, default="SCRAM-SHA-512", help="of SASL (default: %(default)s)"
-    )
-    group.add_argument("--kafka-tls-ca", type=Path, help="CA certificate; TLS is used when it is given")
-    group.add_argument("--kafka-replication", type=int, default=-1, help="of topics that are created")
-    group.add_argument("--kafka-retention-h", type=int, default=720, help="of topics that are created; 0: for ever")
-    group.add_argument("--kafka-direct-topic", default="", help="topic that sites write samples to themselves")
-
-
-def _add_uplink_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--uplink", default="", help="kafka://host:port[,host:port]/topic, or mqtt://host[:port] of a central broker"
-    )
-    group.add_argument("--uplink-username", default="", help="if they want one")
-    group.add_argument("--uplink-password-file", type=Path, help="file that holds the password")
-    group.add_argument("--uplink-tls-ca", type=Path, help="CA certificate; TLS is used when it is given")
-    group.add_argument("--uplink-mechanism", choices=_MECHANISMS, default="SCRAM-SHA-512", help="of SASL, for Kafka")
-    group.add_argument("--uplink-partitions", type=int, default=4, help="of the log on Kafka (default: %(default)s)")
-
-
-def main(arguments: Sequence[str] | None = None, prog: str = "python -m edge.gateway") -> int:
-    """Run a gateway until SIGTERM or SIGINT; help and usage call it ``prog``.
-
-    Exit codes: 0 stopped, 1 failed, 2 a wrong argument or log.
+    Exit codes: 0 stopped, 1 failed, 2 a wrong argument, setting or log.
     """
-    parser = _parser(prog)
-    given = parser.parse_args(arguments)
+    parser = _parser(prog, settings is not None)
+    given, rest = parser.parse_known_args(arguments)
+    _refuse(parser, rest)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # ten lines a second while it is away; errors reach us anyway
-    try:
-        for certificate in (given.tls_ca, given.kafka_tls_ca, given.uplink_tls_ca):
-            if certificate is not None:
-                certificate.read_bytes()
-        settings = _settings(given)
-        log = _open_log(given)
-    except (OSError, UnicodeDecodeError) as error:
-        parser.error(f"cannot read a file: {error}")
-    except (LogError, ValueError) as error:
-        parser.error(str(error))
-    with contextlib.closing(log):
+    for name in stray_variables():
+        _logger.warning("%s is no setting, and is not read", name)
+    with contextlib.ExitStack() as parts:
         try:
-            uplink = _uplink(given, log)
+            settings = settings or gateway_settings(given.config)
+            decoders = load_decoders(settings.gateway.decoders)
+            log = parts.enter_context(contextlib.closing(_open_log(settings)))
+            options = _options(settings)
+            uplink = _uplink(settings, options.broker, log)
+        except SettingsError as error:
+            parser.error(error.words)
         except (LogError, ValueError) as error:
             parser.error(str(error))
-        gateway = Gateway(settings, log, ReplayedClock() if given.clock == "replayed" else WallClock(), uplink)
-        if given.metrics_port is not None:
+        clock = ReplayedClock() if settings.gateway.clock == "replayed" else WallClock()
+        gateway = Gateway(options, log, clock, uplink, decoders)
+        host, port = settings.gateway.metrics_host, settings.gateway.metrics_port
+        if port:
             try:
-                MetricsServer(given.metrics_host, given.metrics_port, gateway.status)
+                MetricsServer(host, port, gateway.status)
             except OSError as error:
-                parser.error(f"metrics cannot be served at {given.metrics_host}:{given.metrics_port}: {error}")
+                parser.error(f"gateway.metrics_port: metrics cannot be served at {host}:{port}: {error}")
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: gateway.stop())
         if given.stop_with_stdin:
@@ -138,60 +116,74 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m edge.gat
     return 0
 
 
-def _settings(given: argparse.Namespace) -> GatewaySettings:
-    if not 0 <= given.linger_ms <= _MOST_LINGER_MS:
-        raise ValueError(f"--linger-ms {given.linger_ms:g}: give 0 to {_MOST_LINGER_MS}")
+def _refuse(parser: argparse.ArgumentParser, rest: Sequence[str]) -> None:
+    for option in rest:
+        setting = FORMER_OPTIONS.get(option.partition("=")[0])
+        if setting is not None:
+            variable = "HOTHOUSE_" + setting.upper().replace(".", "__")
+            beside = " (the log is log.sqlite there; for Kafka log.kind, kafka.servers)" if option == "--log" else ""
+            parser.error(f"{option.partition('=')[0]} is the setting {setting} now{beside}: "
+                         f"put it into hothouse.toml, or set {variable}")  # fmt: skip
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+
+
+def _options(settings: EdgeSettings) -> GatewayOptions:
+    mqtt, status_file = settings.mqtt, settings.gateway.status_file
+    if status_file is None and settings.log.kind == "sqlite":
+        status_file = settings.data_dir / "gateway-status.json"
     broker = MqttAddress(
-        host=given.host, port=given.port, username=given.username, password=_secret(given.password_file),
-        tls_ca=given.tls_ca, v5=given.mqtt == "5",
+        host=mqtt.host or _LOOPBACK, port=mqtt.port, username=mqtt.username,
+        password=read_secret(mqtt.password_file, "mqtt.password_file"),
+        tls_ca=_readable(mqtt.tls_ca_file, "mqtt.tls_ca_file"), v5=mqtt.version == "5",
     )  # fmt: skip
-    return GatewaySettings(
-        broker=broker, client_id=given.client_id, step_s=given.step_s, status_file=given.status_file,
-        share=given.share, topics=given.topics, direct=_direct(given), linger_s=given.linger_ms / 1000,
+    return GatewayOptions(
+        broker=broker, client_id=mqtt.client_id, step_s=settings.stream.step_s, status_file=status_file,
+        share=mqtt.share, topics=mqtt.topics, direct=_direct(settings), linger_s=mqtt.linger_ms / 1000,
     )  # fmt: skip
 
 
-def _kafka(given: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "username": given.kafka_username, "password": _secret(given.kafka_password_file),
-        "mechanism": given.kafka_mechanism, "tls_ca": given.kafka_tls_ca, "replication": given.kafka_replication,
-        "retention_h": given.kafka_retention_h,
-    }  # fmt: skip
-
-
-def _direct(given: argparse.Namespace) -> KafkaAddress | None:
-    if not given.kafka_direct_topic:
+def _direct(settings: EdgeSettings) -> KafkaAddress | None:
+    kafka = settings.kafka
+    if settings.log.kind != "kafka" or not kafka.direct_topic:
         return None
-    if not is_kafka(given.log):
-        raise ValueError("--kafka-direct-topic needs a log on Kafka")
-    from edge.log.kafka.address import kafka_address
+    from edge.log.kafka.address import kafka_address  # the bare install has no Kafka client
 
-    group = f"{given.client_id}-direct"
-    return replace(kafka_address(given.log, **_kafka(given)), topic=given.kafka_direct_topic, group=group)
+    address = kafka_address(log_address(settings), **kafka_options(settings))
+    return replace(address, topic=kafka.direct_topic, group=f"{settings.mqtt.client_id}-direct")
 
 
-def _open_log(given: argparse.Namespace) -> Log:
-    if is_kafka(given.log):
-        return open_log(given.log, given.partitions, **_kafka(given))
-    max_bytes = round(given.max_mib * _MIB) or None
-    return SqliteLog(given.log, given.partitions, max_bytes=max_bytes, reserve_bytes=round(given.reserve_mib * _MIB))
+def _open_log(settings: EdgeSettings) -> Log:
+    limits, partitions = settings.log, settings.log.partitions
+    if limits.kind == "kafka":
+        _readable(settings.kafka.tls_ca_file, "kafka.tls_ca_file")
+        return open_log(log_address(settings), partitions, **kafka_options(settings))
+    max_bytes, reserve_bytes = round(limits.max_mib * _MIB) or None, round(limits.reserve_mib * _MIB)
+    return SqliteLog(settings.log_path, partitions, max_bytes=max_bytes, reserve_bytes=reserve_bytes)
 
 
-def _uplink(given: argparse.Namespace, log: Log) -> Uplink | None:
-    if not given.uplink:
+def _uplink(settings: EdgeSettings, own: MqttAddress, log: Log) -> Uplink | None:
+    to = settings.uplink
+    if not to.to:
         return None
-    if not isinstance(log, SqliteLog):
-        raise ValueError("--uplink needs a log in a file: it is the buffer")
-    if not is_kafka(given.uplink):
-        to = mqtt_address(given.uplink, tls_ca=given.uplink_tls_ca)
-        if (to.host, to.port) == (given.host, given.port):
-            raise ValueError("--uplink names the broker that this gateway reads: its records would go round for ever")
+    assert isinstance(log, SqliteLog)  # the settings refuse any other buffer
+    tls_ca = _readable(to.tls_ca_file, "uplink.tls_ca_file")
+    if not is_kafka(to.to):
+        central = mqtt_address(to.to, tls_ca=tls_ca)
+        if (central.host, central.port) == (own.host, own.port):
+            raise ValueError("uplink.to names the broker that this gateway reads: its records would go round for ever")
     target = open_target(
-        given.uplink, log.id, username=given.uplink_username, password=_secret(given.uplink_password_file),
-        tls_ca=given.uplink_tls_ca, mechanism=given.uplink_mechanism, partitions=given.uplink_partitions,
+        to.to, log.id, username=to.username, password=read_secret(to.password_file, "uplink.password_file"),
+        tls_ca=tls_ca, mechanism=to.mechanism, partitions=to.partitions,
     )  # fmt: skip
     return Uplink(log, target)
 
 
-def _secret(path: Path | None) -> str:
-    return path.read_text().strip() if path else ""
+def _readable(path: Path | None, setting: str) -> Path | None:
+    """The file, which can be read: else a broker would be tried again and again in vain."""
+    if path is not None:
+        try:
+            path.read_bytes()
+        except OSError as error:
+            raise SettingsError(f"{setting} cannot be read: {error}", "Make the file, or unset it.") from error
+    return path

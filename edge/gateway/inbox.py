@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from edge.gateway.intake import Message
+from edge.gateway.record_builder import Message
 
 __all__ = ["Acknowledge", "Inbox", "Incoming"]
 

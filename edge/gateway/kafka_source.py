@@ -16,9 +16,9 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.structs import OffsetAndMetadata
 
-from edge.gateway.intake import Message
+from edge.gateway.record_builder import Message
 from edge.log.kafka.address import KafkaAddress
-from edge.mqtt.link import delay_s
+from edge.timing import Backoff, Periodic
 
 __all__ = ["KafkaSource"]
 
@@ -46,7 +46,7 @@ class KafkaSource:
         self._lock = threading.Lock()
         self._waiting = 0
         self._durable: dict[TopicPartition, int] = {}
-        self._failures = 0  # since Kafka answered last
+        self._backoff = Backoff()  # until Kafka answers
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kafka-source", daemon=True)
 
@@ -64,11 +64,10 @@ class KafkaSource:
             try:
                 self._read()
             except (kafka_errors.KafkaError, OSError) as error:
-                self._failures += 1
                 if str(error) != self.last_error:
                     _logger.warning("%s cannot be read, trying again: %s", self._address, error)
                 self.last_error = f"{self._address}: {error}"
-                self._stop.wait(delay_s(self._failures, 0.5))
+                self._stop.wait(self._backoff.next_s())
 
     def _read(self) -> None:
         consumer = KafkaConsumer(
@@ -81,16 +80,16 @@ class KafkaSource:
                 raise kafka_errors.UnknownTopicOrPartitionError(self._address.topic)
             consumer.assign([TopicPartition(self._address.topic, partition) for partition in sorted(partitions)])
             committed: dict[TopicPartition, int] = {}
-            commit_s = time.monotonic() + _COMMIT_S
+            commit = Periodic(_COMMIT_S, time.monotonic())
             while not self._stop.is_set():
                 if self._waiting >= self._max_waiting:
                     self._stop.wait(_POLL_MS / 1000)
                 else:
                     self._hand_over(consumer)
-                if time.monotonic() >= commit_s:
-                    commit_s = time.monotonic() + _COMMIT_S
+                if commit.due(time.monotonic()):
                     committed = self._commit(consumer, committed)
-                self.last_error, self._failures = "", 0
+                self.last_error = ""
+                self._backoff.reset()
             self._commit(consumer, committed)
         finally:
             consumer.close(autocommit=False, timeout_ms=1000)

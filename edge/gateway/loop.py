@@ -1,10 +1,11 @@
 """Step 2 of the way of a reading: from the broker into the log, acknowledged after the append is durable.
 
 The network thread puts messages into a queue; the writer thread drains it, turns a batch into records
-(``edge.gateway.intake``), appends them with one fsync and only then acknowledges. What is not acknowledged, the broker
-sends again: after a crash between append and acknowledgement a message is in the log twice, and step 5 drops the
+(``edge.gateway.record_builder``), appends them with one fsync and only then acknowledges. What is not acknowledged, the
+broker sends again: after a crash between append and acknowledgement a message is in the log twice, and step 5 drops the
 copy by its sample id. The main thread keeps the connection and writes the status file. A site's gateway has a fourth
-thread, the uplink (``edge.gateway.uplink.forward``), that carries the log's records on.
+thread, the uplink (``edge.gateway.uplink.forward``), that carries the log's records on. What a decoder answers to a
+device goes out before the append: it says nothing about what is durable.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock
+from edge.gateway.answers import AnswerLimit
 from edge.gateway.inbox import Acknowledge, Inbox, Incoming
-from edge.gateway.intake import Intake, Message
 from edge.gateway.other_topics import PRESENCE
-from edge.gateway.settings import GatewaySettings
+from edge.gateway.record_builder import Message, RecordBuilder
+from edge.gateway.settings import GatewayOptions
 from edge.gateway.status import GatewayStatus, write_status
 from edge.gateway.uplink.forward import Uplink
 from edge.log.contract import Log, LogError, NewRecord
 from edge.log.sqlite import SqliteLog
-from edge.mqtt.link import Link, delay_s
 from edge.mqtt.subscriber import Published, Subscriber
-from edge.wire.decoder import Decoder, HothouseDecoder
+from edge.mqtt.subscription import Subscription
+from edge.timing import Backoff, Periodic
+from edge.wire.decoder import Answer, Decoder, HothouseDecoder
 
 if TYPE_CHECKING:
     from edge.gateway.kafka_source import KafkaSource
@@ -38,6 +41,7 @@ __all__ = ["Gateway"]
 _logger = logging.getLogger(__name__)
 _IDLE_S = 0.1
 _REPORT_S = 1.0
+_FIRST_RETRY_S = 0.2
 _STOP_S = 1.5
 _GATHERINGS = 10
 """The network thread wakes up about so many times while a batch lingers, at the rate of the largest sites."""
@@ -47,12 +51,12 @@ class Gateway:
     """Carries messages from a broker into ``log``, stamped by ``clock``, from :meth:`run` until :meth:`stop`.
 
     ``uplink`` carries what ``log`` holds on to a central one. ``decoders`` say which topics are subscribed to and what
-    is in their messages. ``after_append`` is called between a durable append and its acknowledgements: tests crash
-    there.
+    is in their messages, and answer devices. ``after_append`` is called between a durable append and its
+    acknowledgements: tests crash there.
     """
 
     def __init__(
-        self, settings: GatewaySettings, log: Log, clock: ReceiveClock, uplink: Uplink | None = None,
+        self, settings: GatewayOptions, log: Log, clock: ReceiveClock, uplink: Uplink | None = None,
         decoders: Sequence[Decoder] = (HothouseDecoder(),), after_append: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         times = [ms for p in range(log.partitions) if (ms := log.last_receive_ms(p)) is not None]
@@ -64,13 +68,15 @@ class Gateway:
         self._clock = clock
         self._uplink = uplink
         self._after_append = after_append
-        self._intake = Intake(clock, settings.step_s * 1000, log.sites(), newest_ms, decoders)
+        self._builder = RecordBuilder(clock, settings.step_s * 1000, log.sites(), newest_ms, decoders)
         self._durable_ms = newest_ms or 0
         self._held: Incoming | None = None
         gather_s = settings.linger_s / _GATHERINGS
         self._inbox = Inbox(settings.max_batch, settings.linger_s - gather_s)
         self._records = 0
         self._dropped_qos0 = 0
+        self._limit = AnswerLimit()
+        self._answered = self._unanswered = 0
         self._log_error = ""
         self._crash: BaseException | None = None
         # Not an event: a signal handler that sets one waits for ever if it has interrupted who holds the event's lock.
@@ -79,7 +85,7 @@ class Gateway:
         share = f"$share/{settings.share}/" if settings.share else ""
         read = [f"{decoder.prefix}#" for decoder in decoders]
         wanted = _asked_for(settings.topics, read)
-        self._link = Link(
+        self._link = Subscription(
             settings.broker,
             settings.client_id,
             [f"{share}{each}" for each in wanted],
@@ -100,12 +106,11 @@ class Gateway:
             self._source.start()
         uplinking = threading.Thread(target=self._carry, name="gateway-uplink", daemon=True)
         uplinking.start()
-        report_at = 0.0
+        report = Periodic(_REPORT_S)
         while not self._asked_to_stop():
             now_s = time.monotonic()
             self._link.tend(now_s)
-            if now_s >= report_at:
-                report_at = now_s + _REPORT_S
+            if report.due(now_s):
                 self._report()
         self._stopping.set()
         self._inbox.hurry()
@@ -139,14 +144,16 @@ class Gateway:
             updated_ms=time.time_ns() // 1_000_000,
             connected=self._link.connected,
             connects=self._link.connects,
-            messages=self._intake.messages,
-            samples=self._intake.samples,
-            refused=self._intake.refused,
-            relayed=self._intake.relayed,
-            other_topics=self._intake.other_topics,
+            messages=self._builder.messages,
+            samples=self._builder.samples,
+            refused=self._builder.refused,
+            relayed=self._builder.relayed,
+            other_topics=self._builder.other_topics,
             records=self._records,
             queued=len(self._inbox),
             dropped_qos0=self._dropped_qos0,
+            answered=self._answered,
+            unanswered=self._unanswered,
             last_error="; ".join(filter(None, [*self._errors(), failure])),
             **figures,
         )
@@ -195,13 +202,23 @@ class Gateway:
                 batch = self._inbox.take(_IDLE_S)
                 if not batch and self._stopping.is_set():
                     return
-                records = self._intake.take([incoming.message for incoming in batch])
+                records = self._builder.take([incoming.message for incoming in batch])
+                self._answer(self._builder.answers())
                 if records and not self._append(records):
                     return
                 self._acknowledge(batch)
         except BaseException as error:
             self._crash = error
             self.stop()
+
+    def _answer(self, answers: Sequence[Answer]) -> None:
+        now_s = time.monotonic()
+        for answer in answers:
+            may_go = self._link.connected and self._limit.passes(answer, now_s)
+            if may_go and self._link.publish(answer.topic, answer.payload, answer.qos):
+                self._answered += 1
+            else:
+                self._unanswered += 1
 
     def _carry(self) -> None:
         if self._uplink is None:
@@ -214,16 +231,15 @@ class Gateway:
 
     def _append(self, records: Sequence[NewRecord]) -> bool:
         """Try until it is durable; ``False`` when we were stopped before it was."""
-        attempt = 0
+        backoff = Backoff(_FIRST_RETRY_S, self._settings.retry_s)
         while True:
             try:
                 self._log.append(records)
             except LogError as error:
-                attempt += 1
                 if str(error) != self._log_error:
                     _logger.warning("nothing is acknowledged while the log refuses: %s", error)
                 self._log_error = str(error)
-                if self._stopping.wait(min(delay_s(attempt, 0.5), self._settings.retry_s)):
+                if self._stopping.wait(backoff.next_s()):
                     return False
                 continue
             self._log_error = ""

@@ -11,11 +11,11 @@ from edge.mqtt.connection import MqttAddress
 if TYPE_CHECKING:
     from edge.log.kafka.address import KafkaAddress
 
-__all__ = ["GatewaySettings"]
+__all__ = ["GatewayOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatewaySettings:
+class GatewayOptions:
     """How a gateway works. ``step_s`` is the length of a row: ticks come every tenth of it.
 
     A batch is what came within ``linger_s`` of its first message, at most ``max_batch`` messages, from the broker and

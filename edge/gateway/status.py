@@ -18,7 +18,9 @@ _logger = logging.getLogger(__name__)
 class GatewayStatus:
     """What a gateway did since it started, and how it is; ``last_error`` is empty when all is well.
 
-    ``other_topics`` of the refused messages were on topics that nothing reads.
+    ``other_topics`` of the refused messages were on topics that nothing reads. ``answered`` counts answers of decoders
+    that went out to devices, ``unanswered`` those that did not: another had just gone to the same topic, or the broker
+    was away.
 
     ``bytes_free`` is how much more the log in a file takes before the gateway stops to acknowledge. The last five
     are the uplink's: records that wait for it, what the buffer holds, the age of the oldest that waits, records
@@ -38,6 +40,8 @@ class GatewayStatus:
     dropped_qos0: int
     last_error: str
     other_topics: int = 0
+    answered: int = 0
+    unanswered: int = 0
     bytes_free: int = 0
     buffered_records: int = 0
     buffered_bytes: int = 0

@@ -1,7 +1,7 @@
 """Step 3 of the way of a reading: the durable, partitioned append log.
 
 Everything downstream is a pure function of the records of a partition, in their order. ``SqliteLog`` is the
-default and the edge buffer; ``KafkaLog`` (``edge/log/kafka/log.py``) keeps the same contract in production;
+default and the edge buffer; ``KafkaLog`` (``edge/log/kafka/kafka_log.py``) keeps the same contract in production;
 ``MemoryLog`` keeps it for tests.
 """
 

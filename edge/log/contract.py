@@ -141,7 +141,7 @@ class Log(Protocol):
 
     def sites(self) -> list[str]:
         """Every site whose newest ``samples`` record came without an origin, sorted; truncating forgets none. One that
-        was retired as a whole since then (``edge.wire.change.site_retirement``) is left out.
+        was retired as a whole since then (``edge.wire.events.site_retirement``) is left out.
 
         Who appends to this log ticks for them. A site whose records come out of another log is ticked for there.
         """

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from edge.log.contract import LogClosedError, LogFullError, LogTruncatedError, NewRecord, Record, partition_of
-from edge.wire.change import site_retirement
+from edge.wire.events import site_retirement
 
 __all__ = ["MemoryLog"]
 

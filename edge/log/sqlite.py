@@ -30,7 +30,7 @@ from edge.log.contract import (
     partition_of,
 )
 from edge.log.sqlite_file import check_format, connect, create, fetch, migrate, needs_migration, transaction, translated
-from edge.wire.change import site_retirement
+from edge.wire.events import site_retirement
 
 __all__ = ["SqliteLog", "Usage"]
 

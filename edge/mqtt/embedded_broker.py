@@ -16,8 +16,8 @@ from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import OUTGOING
 from pwdlib.hashers.argon2 import Argon2Hasher
 
-from edge.lifeline import when_stdin_ends
 from edge.mqtt.secret_file import write_secret
+from edge.parent_watch import when_stdin_ends
 
 __all__ = ["run"]
 

@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from edge.lifeline import when_stdin_ends
 from edge.mqtt.secret_file import write_secret
+from edge.parent_watch import when_stdin_ends
 
 __all__ = ["is_installed", "run"]
 

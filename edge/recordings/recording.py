@@ -26,7 +26,7 @@ import numpy.typing as npt
 from edge.recordings.columns import Mapping, RecordingError, convert, find_column, load_mapping
 from edge.recordings.findings import Cells, Finding, numbers, of_cells, of_guess, of_values
 from edge.recordings.local_time import to_utc_ms
-from edge.recordings.source import WEATHER, device_of
+from edge.recordings.sample_source import WEATHER, device_of
 from edge.wire.reading import SITE_ZONE, base_metric, is_name
 
 __all__ = ["DeviceTable", "Recording", "RecordingError", "Source", "load_recording", "recording_of"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from edge.recordings.recording import DeviceTable, load_recording
-from edge.recordings.source import CLIMATE, CONTROL, new_boot
+from edge.recordings.sample_source import CLIMATE, CONTROL, new_boot
 from edge.wire.reading import Sample, base_metric
 
 __all__ = ["RecordingSource"]
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class RecordingSource:
-    """A :class:`~edge.recordings.source.SampleSource` of a folder of recordings; its arguments are those of
+    """A :class:`~edge.recordings.sample_source.SampleSource` of a folder of recordings; its arguments are those of
     :func:`~edge.recordings.recording.load_recording`, which says what may be in the folder and what it raises.
 
     ``unmapped`` lists the columns that have no metric, ``notes`` says what was left out, guessed or cut, each with what
@@ -52,14 +52,14 @@ class RecordingSource:
         self.end_ms: int | None = self._instants[-1]
 
     def samples(self, to_ms: int) -> Iterator[tuple[int, list[Sample]]]:
-        """See :meth:`~edge.recordings.source.SampleSource.samples`."""
+        """See :meth:`~edge.recordings.sample_source.SampleSource.samples`."""
         while self._next < len(self._instants) and self._instants[self._next] <= to_ms:
             ts_ms = self._instants[self._next]
             self._next += 1
             yield ts_ms, [sample for device in self._devices if (sample := device.at(ts_ms)) is not None]
 
     def skip(self, to_ms: int) -> None:
-        """See :meth:`~edge.recordings.source.SampleSource.skip`; costs no reading."""
+        """See :meth:`~edge.recordings.sample_source.SampleSource.skip`; costs no reading."""
         self._next = max(self._next, int(np.searchsorted(self._instants, to_ms, side="right")))
         for device in self._devices:
             device.skip(to_ms)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from edge.recordings.source import CLIMATE, CONTROL, WEATHER, SampleSource
+from edge.recordings.sample_source import CLIMATE, CONTROL, WEATHER, SampleSource
 from edge.simulator.faults import FAULT_KINDS, Fault, FaultySensors
 from edge.wire.reading import SITE_ZONE, VOCABULARY, Sample
 
@@ -45,7 +45,7 @@ def parse_fault(text: str, zones: Sequence[str], from_ms: int) -> Fault:
 
 
 class FaultySource:
-    """A :class:`~edge.recordings.source.SampleSource` that is another one with ``faults``.
+    """A :class:`~edge.recordings.sample_source.SampleSource` that is another one with ``faults``.
 
     They befall a zone's main sensors; its second sensors stay as they are, and may give a fault away.
     """
@@ -64,13 +64,15 @@ class FaultySource:
         self.primary: Mapping[str, str] = source.primary
 
     def samples(self, to_ms: int) -> Iterator[tuple[int, list[Sample]]]:
-        """See :meth:`~edge.recordings.source.SampleSource.samples`."""
+        """See :meth:`~edge.recordings.sample_source.SampleSource.samples`."""
         for ts_ms, samples in self._source.samples(to_ms):
             faulty = [self._failing(sample) for sample in samples]
             yield ts_ms, [sample for sample in faulty if sample.values]
 
     def skip(self, to_ms: int) -> None:
-        """See :meth:`~edge.recordings.source.SampleSource.skip`; a sensor that stuck meanwhile sticks from now on."""
+        """See :meth:`~edge.recordings.sample_source.SampleSource.skip`; a sensor that stuck meanwhile sticks from
+        now on.
+        """
         self._source.skip(to_ms)
 
     def _failing(self, sample: Sample) -> Sample:

@@ -12,7 +12,7 @@ from edge.simulator.grower import Grower, Setpoints
 from edge.simulator.physics.anatomy import KELVIN, Node
 from edge.simulator.physics.house import House
 from edge.simulator.physics.weather import Outside, Weather
-from edge.simulator.zones import ZoneConfig
+from edge.simulator.zone_config import ZoneConfig
 
 __all__ = ["MINUTE_MS", "ZONE_METRICS", "Greenhouse", "simulate"]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.simulator.zones import Recipe, ZoneConfig, as_arrays
+from edge.simulator.zone_config import Recipe, ZoneConfig, as_arrays
 
 __all__ = ["EDITS", "Grower", "Setpoints"]
 

@@ -1,42 +1,63 @@
 """Step 2 of the way of a reading: what a message says, by the kind of devices that sent it.
 
 A :class:`Decoder` knows one kind of topics. The gateway subscribes to what its decoders name and asks the one whose
-prefix a topic has, so that another wire format (Sparkplug B, say) is one more class and changes nothing else.
+prefix a topic has, so that another wire format (Sparkplug B, say) is one more class and changes nothing else. Packages
+bring decoders of their own, and the configuration names them (``edge.gateway.decoders``, docs/decoders.md).
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from edge.log.contract import NewRecord, RecordKind
-from edge.wire.change import decode_change
 from edge.wire.envelope import UNKNOWN_SITE, decode_envelope, is_envelope
+from edge.wire.events import decode_change
 from edge.wire.reading import Refusal, Sample, decode, parse_topic
 
-__all__ = ["MAX_DOCUMENT_BYTES", "Decoder", "HothouseDecoder", "Taken"]
+__all__ = ["MAX_DOCUMENT_BYTES", "Answer", "DecodedMessage", "Decoder", "HothouseDecoder"]
 
 MAX_DOCUMENT_BYTES = 64 * 1024
-"""A plan or an event may be this long."""
+"""A plan, an event or an answer may be this long."""
 
 
-class Taken(msgspec.Struct, frozen=True):
-    """What a message held, all of ``site``: checked samples, what was refused, or a record to append as it is."""
+class Answer(msgspec.Struct, frozen=True):
+    """A message to the device, such as the question to introduce itself again. The broker does not retain it.
+
+    It is sent at once, before the message that it answers is durable, and it may be lost: where the broker is away it
+    is dropped, and of one topic only one goes out every ten seconds. So a decoder answers anew for as long as there is
+    a reason to, and an answer never says that something was stored.
+    """
+
+    topic: str
+    payload: bytes = b""
+    qos: Literal[0, 1] = 0
+
+
+class DecodedMessage(msgspec.Struct, frozen=True):
+    """What a message held, all of ``site``: samples, what was refused, or a record to append as it is; and ``answers``
+    to the device.
+    """
 
     site: str
     samples: list[Sample] = []
     refusals: list[Refusal] = []
     record: NewRecord | None = None
+    answers: list[Answer] = []
 
 
 class Decoder(Protocol):
-    """One wire format. ``prefix`` begins the topics that are its; a gateway's decoders have different ones."""
+    """One wire format. ``prefix`` begins the topics that are its; a gateway's decoders have different ones.
+
+    A decoder may keep a state, such as what each device said last: one thread asks it, with messages in the order in
+    which they came. It starts empty with each start of the gateway, and what the broker sends again it sees again.
+    """
 
     prefix: str
 
-    def take(self, topic: str, payload: bytes, receive_ms: int) -> Taken:
-        """Check one message from outside; never raises. Every sample of it is in the answer or in a refusal."""
+    def take(self, topic: str, payload: bytes, receive_ms: int) -> DecodedMessage:
+        """Check one message from outside; never raises. Every sample of it is in ``samples`` or in a refusal."""
 
 
 class HothouseDecoder:
@@ -49,7 +70,7 @@ class HothouseDecoder:
 
     prefix = "hothouse/v1/"
 
-    def take(self, topic: str, payload: bytes, receive_ms: int) -> Taken:
+    def take(self, topic: str, payload: bytes, receive_ms: int) -> DecodedMessage:
         """Check one message; see :class:`Decoder`."""
         where = parse_topic(topic)
         if where is None and is_envelope(topic):
@@ -57,10 +78,10 @@ class HothouseDecoder:
                 record = decode_envelope(topic, payload)
             except ValueError as error:
                 return _refused("malformed", topic, payload, str(error), UNKNOWN_SITE)
-            return Taken(record.site, record=record)
+            return DecodedMessage(record.site, record=record)
         if where is None or where.kind == "sample":
             decoded = decode(topic, payload, receive_ms)
-            return Taken(where.site if where else UNKNOWN_SITE, decoded.samples, decoded.refusals)
+            return DecodedMessage(where.site if where else UNKNOWN_SITE, decoded.samples, decoded.refusals)
         if len(payload) > MAX_DOCUMENT_BYTES:
             detail = f"{len(payload)} bytes, at most {MAX_DOCUMENT_BYTES}"
             return _refused("oversized", topic, payload, detail, where.site)
@@ -71,8 +92,8 @@ class HothouseDecoder:
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
             return _refused("malformed", topic, payload, str(error), where.site)
         kind: RecordKind = "plan" if where.kind == "plan" else "event"
-        return Taken(where.site, record=NewRecord(where.site, kind, receive_ms, payload, topic))
+        return DecodedMessage(where.site, record=NewRecord(where.site, kind, receive_ms, payload, topic))
 
 
-def _refused(reason: str, topic: str, payload: bytes, detail: str, site: str) -> Taken:
-    return Taken(site, refusals=[Refusal(reason, topic[:256], detail, payload[:1024])])
+def _refused(reason: str, topic: str, payload: bytes, detail: str, site: str) -> DecodedMessage:
+    return DecodedMessage(site, refusals=[Refusal(reason, topic[:256], detail, payload[:1024])])

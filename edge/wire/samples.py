@@ -24,9 +24,9 @@ __all__ = [
     "ENCODING",
     "HEADER",
     "DeviceBoot",
-    "Head",
     "MetricSet",
     "SampleColumns",
+    "SampleHeader",
     "decode_device",
     "decode_head",
     "decode_samples",
@@ -53,7 +53,7 @@ MetricSet = tuple[str, ...]
 I64 = npt.NDArray[np.int64]
 
 
-class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class SampleHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What the columns of a payload count. ``devices`` are MessagePack of a :data:`DeviceBoot` each, so that a reader
     that has met one before need not decode it; ``metric_sets`` are the metrics that samples carry, in their order.
     """
@@ -64,7 +64,7 @@ class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class SampleColumns(msgspec.Struct, frozen=True, eq=False):
-    """``n`` samples of one site; see :class:`Head`."""
+    """``n`` samples of one site; see :class:`SampleHeader`."""
 
     site: str
     devices: tuple[bytes, ...]
@@ -102,7 +102,7 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def _of_columns(
-        cls, head: Head, device: I64, metric_set: I64, seq: I64, ts_ms: I64, values: npt.NDArray[np.float64]
+        cls, head: SampleHeader, device: I64, metric_set: I64, seq: I64, ts_ms: I64, values: npt.NDArray[np.float64]
     ) -> SampleColumns:
         fits = len(device) == len(metric_set) == len(seq) == len(ts_ms)
         if not (fits and _within(device, head.devices) and _within(metric_set, head.metric_sets)):
@@ -114,7 +114,7 @@ class SampleColumns(msgspec.Struct, frozen=True, eq=False):
 
     def payload(self) -> bytes:
         """The payload of one log record."""
-        head = msgspec.msgpack.encode(Head(self.site, self.devices, self.metric_sets))
+        head = msgspec.msgpack.encode(SampleHeader(self.site, self.devices, self.metric_sets))
         pairs = np.stack([self.device, self.metric_set], axis=1).astype("<u4")
         columns = (pairs, self.seq.astype(_WORD), self.ts_ms.astype(_WORD), self.values.astype("<f8"))
         return b"".join([_header(head, len(self), len(self.values)), head, *(column.tobytes() for column in columns)])
@@ -142,19 +142,19 @@ class _Version2(msgspec.Struct, array_like=True):
     values: bytes
 
 
-_HEAD = msgspec.msgpack.Decoder(Head)
+_HEAD = msgspec.msgpack.Decoder(SampleHeader)
 _VERSION_2 = msgspec.msgpack.Decoder(_Version2)
 _VERSION_1 = msgspec.msgpack.Decoder(list[Sample])
 _DEVICE = msgspec.msgpack.Decoder(DeviceBoot)
 
 
-def decode_head(encoded: bytes) -> Head:
+def decode_head(encoded: bytes) -> SampleHeader:
     """The head of a payload; raises ``msgspec.DecodeError``."""
     return _HEAD.decode(encoded)
 
 
 def decode_device(encoded: bytes) -> DeviceBoot:
-    """One of :attr:`Head.devices`; raises ``msgspec.DecodeError``."""
+    """One of :attr:`SampleHeader.devices`; raises ``msgspec.DecodeError``."""
     device: DeviceBoot = _DEVICE.decode(encoded)
     return device
 
@@ -190,7 +190,7 @@ def decode_samples(payload: bytes) -> list[Sample]:
 
 @lru_cache(_KNOWN_HEADS)
 def _encode_head(site: str, devices: tuple[DeviceBoot, ...], metric_sets: tuple[MetricSet, ...]) -> bytes:
-    return msgspec.msgpack.encode(Head(site, tuple(map(msgspec.msgpack.encode, devices)), metric_sets))
+    return msgspec.msgpack.encode(SampleHeader(site, tuple(map(msgspec.msgpack.encode, devices)), metric_sets))
 
 
 @lru_cache(1024)
@@ -210,7 +210,7 @@ def _of_version_2(payload: bytes) -> tuple[Any, ...]:
         values = np.frombuffer(found.values, "<f8")
     except ValueError as error:
         raise msgspec.DecodeError(f"a column is torn: {error}") from error
-    head = Head(found.site, found.devices, found.metric_sets)
+    head = SampleHeader(found.site, found.devices, found.metric_sets)
     return head, device.astype(np.int64), metric_set.astype(np.int64), seq, ts_ms, values
 
 

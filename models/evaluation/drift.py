@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.growing import Growing
+from models.masked import masked_mean
+from models.zone_arrays import ZoneArrays
 
 __all__ = ["Drift", "Drifted", "PageHinkley"]
 
@@ -143,7 +144,7 @@ class Drift:
             np.where(self._is_error, ERROR_THRESHOLD, INPUT_THRESHOLD),
         )
         one = (self._s,)
-        self._rows = Growing(
+        self._rows = ZoneArrays(
             capacity,
             hour=((), np.int64, -1), sum=(one, np.float64, 0), count=(one, np.int32, 0),
             profile=((_HOURS, self._s), np.float32, np.nan), usual=(one, np.float64, np.nan),
@@ -159,7 +160,7 @@ class Drift:
         return first
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
         self._rows.prepare(zones + len(self._sites))
 
     def update(self, site: str, indices: I64, step: int, values: F32, errors: F32) -> list[Drifted]:
@@ -171,9 +172,7 @@ class Drift:
         rows = np.array([*(self._zones[i] for i in indices.tolist()), self._sites[site]], np.int64)
         x = np.concatenate([values[:, self._columns], np.abs(errors)], axis=1).astype(np.float64)
         x = np.where(np.isfinite(x), x, np.nan)
-        there = np.isfinite(x).sum(axis=0)
-        pooled = np.where(there > 0, np.nansum(x, axis=0) / np.maximum(there, 1), np.nan)
-        x = np.concatenate([x, pooled[None]])
+        x = np.concatenate([x, masked_mean(x, axis=0)[None]])
         hour = step // self._an_hour
         over = np.flatnonzero((self._rows["hour"][rows] >= 0) & (self._rows["hour"][rows] < hour))
         found = self._close(site, np.append(indices, -1)[over], rows[over]) if len(over) else []

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.windows import WindowSet
+from models.masked import masked_mean
 from models.online.baselines import naive_24h, persistence
 
 __all__ = ["Errors", "Predict", "evaluate"]
@@ -37,10 +38,7 @@ class Errors:
 
     def mae(self, name: str = "model") -> F32:
         """Mean absolute error a cell, ``[H, M]``; NaN where nothing could be compared."""
-        errors = getattr(self, name)
-        known = np.isfinite(errors)
-        n = known.sum(axis=0)
-        return np.where(n > 0, np.where(known, errors, 0).sum(axis=0) / np.maximum(n, 1), np.nan).astype(np.float32)
+        return masked_mean(getattr(self, name), axis=0)
 
 
 def evaluate(predict: Predict, windows: WindowSet, origins: I64, known_until_ms: int | None = None) -> Errors:

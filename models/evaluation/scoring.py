@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.growing import Growing
 from models.spec import ForecastSpec
+from models.zone_arrays import ZoneArrays
 
 __all__ = ["LiveScore"]
 
@@ -51,7 +51,7 @@ class LiveScore:
         self._slot = np.concatenate([[0], np.cumsum(self._steps)[:-1]])
         cells, targets = (len(self._steps), len(spec.targets)), len(spec.targets)
         ring = int(max(self._steps[-1], self._days.max())) + 1
-        self._zones = Growing(
+        self._zones = ZoneArrays(
             capacity,
             rows=((), np.int64, 0),
             seen=((ring, targets), np.float16, np.nan),
@@ -69,7 +69,7 @@ class LiveScore:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def learn(self, indices: I64, y: F32) -> None:
@@ -133,7 +133,7 @@ class LiveScore:
         return out
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
-        """Everything that is remembered, as arrays of the zones there are (see :meth:`Growing.state_dict`)."""
+        """Everything that is remembered, as arrays of the zones there are (see :meth:`ZoneArrays.state_dict`)."""
         return self._zones.state_dict(copy)
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from sunposition import sunpos
 
+from models.masked import masked_mean
 from models.psychrometrics import absolute_humidity_g_m3, dew_point_c, vpd_kpa
 from models.spec import ForecastSpec, Place
 
@@ -228,11 +229,7 @@ def _tokens(values: F32, spec: ForecastSpec) -> F32:
     hourly, recent, an_hour = _token_shape(spec)
     n, length, width = values.shape
     hours = values[:, length - hourly * an_hour :].reshape(n, hourly, an_hour, width)
-    seen = np.isfinite(hours)
-    count = seen.view(np.uint8).sum(axis=2, dtype=np.uint16)
-    sums = np.where(seen, hours, np.float32(0)).sum(axis=2)
-    means = np.where(count > 0, sums / np.maximum(count, 1).astype(np.float32), np.float32(np.nan))
-    return np.concatenate([means, values[:, length - recent :]], axis=1)
+    return np.concatenate([masked_mean(hours, axis=2), values[:, length - recent :]], axis=1)
 
 
 def _yesterday(targets: F32, spec: ForecastSpec) -> F32:

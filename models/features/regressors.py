@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.inputs import targets_of
-from models.growing import Growing
+from models.masked import masked_mean
 from models.spec import ForecastSpec
+from models.zone_arrays import ZoneArrays
 
 __all__ = ["Features", "feature_channels"]
 
@@ -75,7 +76,7 @@ class Features:
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         self._day = spec.steps_per_day
         width = self._targets + len(self._columns)
-        self._zones = Growing(
+        self._zones = ZoneArrays(
             capacity,
             step=((), np.int64, -1),
             held=((width,), np.float32, np.nan),
@@ -100,7 +101,7 @@ class Features:
         self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def learn(
@@ -169,7 +170,7 @@ class Features:
         return common, ahead, np.concatenate([row, changed.reshape(n, -1)], axis=1), planned
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
-        """Everything that was learned (see :meth:`Growing.state_dict`)."""
+        """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
         return {**self._zones.state_dict(copy), "scale": self._scale.copy(), "seen": self._seen.copy()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
@@ -215,7 +216,7 @@ class Features:
         s["profile"][indices, day_bin] = np.where(known, moved, usual)
         seen = known & np.isfinite(deviation)
         count = seen.sum(axis=0)
-        mean = np.where(seen, np.abs(deviation), 0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
+        mean = masked_mean(np.where(seen, np.abs(deviation), np.nan), axis=0, dtype=np.float64)
         self._seen += count
         slowest = count / (len(indices) * SCALE_DAYS * self._day)
         share = np.maximum(count / np.maximum(self._seen, 1), slowest)

@@ -18,7 +18,7 @@ from torch import nn
 
 from models.network.sharding import like, whole
 
-__all__ = ["PROGRESS_FILE", "Epoch", "Progress", "ProgressError"]
+__all__ = ["PROGRESS_FILE", "Epoch", "ProgressError", "TrainingProgress"]
 
 PROGRESS_FILE = "progress.safetensors"
 _RANDOM = "torch_random"
@@ -38,7 +38,7 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TrainingProgress:
     """All that a training needs to go on after an epoch: alone on a CPU it ends in the weights of one that never
     stopped, bit for bit.
     """
@@ -55,7 +55,7 @@ class Progress:
     def of(
         cls, state: Mapping[str, npt.NDArray[Any]], history: list[Epoch], network: nn.Module,
         optimiser: torch.optim.Optimizer, rng: np.random.Generator,
-    ) -> Progress:  # fmt: skip
+    ) -> TrainingProgress:  # fmt: skip
         """Take it, copied; ``optimiser`` has the parameters of ``network`` in their order."""
         moments = {
             f"{name}/{key}": whole(value.detach()).cpu().numpy().copy()
@@ -91,7 +91,7 @@ class Progress:
         beside.replace(folder / PROGRESS_FILE)
 
     @classmethod
-    def load(cls, folder: Path) -> Progress:
+    def load(cls, folder: Path) -> TrainingProgress:
         """Read what :meth:`save` has kept. Raises :class:`ProgressError` for a file that is damaged or not there."""
         try:
             with safe_open(folder / PROGRESS_FILE, "np") as file:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.features.inputs import Inputs, input_channels, window_tokens
+from models.masked import masked_mean
 from models.network.sharding import whole
 from models.spec import QUANTILES, ForecastSpec
 
@@ -90,8 +91,7 @@ class QuantileNetwork(nn.Module):
                 width = max(float(high - low), float(seen.std(dtype=np.float64)))
                 self.spread[i] = width if width > 1e-6 else 1.0
         error = np.abs(truth - inputs.baseline[..., 1])
-        known = np.isfinite(error)
-        mean = np.where(known, error, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        mean = masked_mean(error, axis=0)
         self.residual.copy_(torch.from_numpy(np.where(mean > 1e-6, mean, 1.0).astype(np.float32)))
 
     def forward(

@@ -20,7 +20,7 @@ from torch import Tensor, distributed, nn
 from models.evaluation.errors import Errors, evaluate
 from models.features.inputs import Inputs
 from models.features.windows import Split, WindowSet, split
-from models.network.progress import Epoch, Progress
+from models.network.progress import Epoch, TrainingProgress
 from models.network.quantile import QuantileNetwork, to_tensors
 from models.spec import QUANTILES, ForecastSpec
 
@@ -28,9 +28,9 @@ __all__ = [
     "Epoch",
     "Errors",
     "FitResult",
-    "Progress",
     "Split",
     "TrainingConfig",
+    "TrainingProgress",
     "WindowSet",
     "evaluate",
     "fit",
@@ -88,8 +88,8 @@ def fit(
     *,
     cut_ms: int | None = None,
     initial_state: Mapping[str, npt.NDArray[Any]] | None = None,
-    progress: Progress | None = None,
-    on_epoch: Callable[[Progress], None] | None = None,
+    progress: TrainingProgress | None = None,
+    on_epoch: Callable[[TrainingProgress], None] | None = None,
     make: Callable[[ForecastSpec, TrainingConfig], QuantileNetwork] = quantile_network,
     wrap: Callable[[nn.Module], nn.Module] = lambda network: network,
     device: torch.device | str = "cpu",
@@ -148,7 +148,7 @@ def fit(
                 total += loss.detach()
             history.append(Epoch(number, float(_mean_of_workers(total)) / steps))
             if on_epoch is not None:
-                on_epoch(Progress.of(_shrunken(network, days, config), history, network, optimiser, rng))
+                on_epoch(TrainingProgress.of(_shrunken(network, days, config), history, network, optimiser, rng))
     return FitResult(_shrunken(network, days, config), history, resumed=progress is not None)
 
 

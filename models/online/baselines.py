@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.growing import Growing
+from models.masked import masked_mean
 from models.spec import QUANTILES, ForecastSpec
+from models.zone_arrays import ZoneArrays
 
 __all__ = ["Climatology", "Members", "naive_24h", "persistence"]
 
@@ -150,7 +151,7 @@ class Climatology:
         longest, cells = int(self._steps.max()), (horizons, targets)
         ring = max(longest + self._lag, int(self._whole_days.max())) + 1
         missing, fit = np.nan, (rates, *cells)
-        self._zones = Growing(
+        self._zones = ZoneArrays(
             capacity,
             rows=((), np.int64, 0),
             last=((targets,), np.float32, missing),
@@ -182,7 +183,7 @@ class Climatology:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def learn(self, indices: I64, y: F32, day_bin: I64) -> Members:
@@ -239,7 +240,7 @@ class Climatology:
         return out
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
-        """Everything that was learned, as arrays of the zones there are (see :meth:`Growing.state_dict`)."""
+        """Everything that was learned, as arrays of the zones there are (see :meth:`ZoneArrays.state_dict`)."""
         return self._zones.state_dict(copy)
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
@@ -251,17 +252,13 @@ class Climatology:
         s = self._zones
         width = 2 * self._half + 1
         s["recent"][indices, rows % width] = y
-        window = s["recent"][indices]
-        seen = np.isfinite(window)
-        n = seen.sum(axis=1)
-        mean = np.where(seen, window, np.float32(0)).sum(axis=1) / np.maximum(n, 1).astype(np.float32)
-        mean = np.where(n > 0, mean, np.float32(np.nan))[:, None]  # [Z, 1, M]
+        mean = masked_mean(s["recent"][indices], axis=1)[:, None]  # [Z, 1, M]
         at = (day_bin - self._half) % self._day
         count, held = s["count"][indices, at], s["profile"][indices, at]
         gain = np.maximum(self._gains, 1 / (count[:, None] + np.float32(1)))
         moved = np.where(np.isnan(held), mean, held + gain * (mean - held))
         s["profile"][indices, at] = np.where(np.isnan(mean), held, moved)
-        s["count"][indices, at] = np.minimum(count, 254) + (n > 0)  # eight bits: it stays at 255
+        s["count"][indices, at] = np.minimum(count, 254) + ~np.isnan(mean[:, 0])  # eight bits: it stays at 255
 
     def _learn_slopes(self, indices: I64, rows: I64, y: F32, deviation: F32) -> None:
         """Ridge regression with forgetting of the deviation at a horizon on those up to its origin."""
@@ -375,12 +372,9 @@ class Climatology:
         """Mean absolute error around the hours of day ``[Z, H]``; at least that of a shorter horizon where unknown."""
         around = (hour[:, :, None] + np.arange(-1, 2)) % _HOURS
         near = self._zones["spread"][indices[:, None, None], around, np.arange(len(self._steps))[:, None]]
-        seen = np.isfinite(near)
-        n = seen.sum(axis=2)
-        size = np.where(seen, near, np.float32(0)).sum(axis=2) / np.maximum(n, 1).astype(np.float32)
-        size = np.where(n > 0, size, np.float32(np.nan))
+        size = masked_mean(near, axis=2)
         shorter = np.nan_to_num(np.fmax.accumulate(size, axis=1))
-        return np.where(n > 0, size, shorter)
+        return np.where(np.isnan(size), shorter, size)
 
     def _quantiles(self, indices: I64, median: F32, day_bin: I64) -> F32:
         size = self._spread(indices, (day_bin[:, None] + self._steps) % self._day * _HOURS // self._day)

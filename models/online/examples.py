@@ -1,7 +1,8 @@
 """Step 13 of the way of a reading: rows as the online learners see them, for models that correct the climatology.
 
 An :class:`ExampleSet` is a :class:`~models.features.windows.WindowSet` whose inputs are the regressors of an
-:class:`~models.online.forecaster.OnlineForecaster` that has gone through the rows, as a shard goes through them live.
+:class:`~models.online.online_forecaster.OnlineForecaster` that has gone through the rows, as a shard goes through them
+live.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.features.faults import SensorFaults
 from models.features.inputs import day_bins, sun_sine
+from models.features.sensor_faults import SensorFaults
 from models.features.windows import WindowSet
-from models.online.forecaster import EXAMPLE_MS, Example, OnlineForecaster
+from models.online.online_forecaster import EXAMPLE_MS, Example, OnlineForecaster
 from models.spec import QUANTILES, ForecastSpec, Place
 
 __all__ = ["ExampleSet", "Regressors"]

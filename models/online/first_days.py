@@ -1,11 +1,12 @@
 """Step 7 of the way of a reading: what is forecast of a zone that has been seen for a few days only.
 
-The learners behind :class:`~models.online.forecaster.OnlineForecaster` need days. Until then the forecast is a mean of
-five plain answers, weighed by a power of how wrong each has been. Before a zone has errors of its own they are those of
-simulated zones (:mod:`models.online.prior`), in proportion to what its partition's young zones are wrong by: so
-persistence leads at short horizons, and as soon as a day has been seen, yesterday at long ones where days differ more
-than hours. The widths of the intervals are the errors' sizes, from the same prior on. Both fade out with the days that
-were seen.
+
+The learners behind :class:`~models.online.online_forecaster.OnlineForecaster` need days. Until then the forecast is a
+mean of five plain answers, weighed by a power of how wrong each has been. Before a zone has errors of its own they are
+those of simulated zones (:mod:`models.online.prior`), in proportion to what its partition's young zones are wrong by:
+so persistence leads at short horizons, and as soon as a day has been seen, yesterday at long ones where days differ
+more than hours. The widths of the intervals are the errors' sizes, from the same prior on. Both fade out with the days
+that were seen.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.growing import Growing
 from models.online.prior import ANSWERS, Prior
 from models.spec import QUANTILES, ForecastSpec
+from models.zone_arrays import ZoneArrays
 
 __all__ = ["FirstDays"]
 
@@ -109,7 +110,7 @@ class FirstDays:
         horizons, targets = len(self._steps), len(spec.targets)
         cells = (horizons, targets)
         self._length, self._trail = 2 * self._a_day + 1, int(self._steps.max()) // stride + 2
-        self._zones = Growing(
+        self._zones = ZoneArrays(
             capacity,
             seen=((targets,), np.int32, 0),  # examples
             last=((targets,), np.float32, np.nan),
@@ -139,7 +140,7 @@ class FirstDays:
         self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def share(self, indices: I64) -> F32:
@@ -256,7 +257,7 @@ class FirstDays:
         self._zones["bound"][indices[:, None], at] = np.minimum(self._zones["half"][indices], np.float32(LARGEST))
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
-        """Everything that was learned (see :meth:`Growing.state_dict`)."""
+        """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
         return {**self._zones.state_dict(copy), **{name: held.copy() for name, held in self._pool.items()}}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.growing import Growing
+from models.masked import masked_mean
 from models.spec import QUANTILES
+from models.zone_arrays import ZoneArrays
 
 __all__ = ["Intervals"]
 
@@ -44,7 +45,7 @@ class Intervals:
     def __init__(self, horizons: int, targets: int, per_hour: int, capacity: int = 16) -> None:
         cells = (horizons, targets)
         self._per_hour = per_hour
-        self._zones = Growing(
+        self._zones = ZoneArrays(
             capacity,
             spread=((_HOURS, *cells), np.float32, np.nan),
             count=((_HOURS, *cells), np.uint8, 0),
@@ -57,7 +58,7 @@ class Intervals:
         self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see :meth:`models.growing.Growing.prepare`."""
+        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def predict(self, indices: I64, hour: I64) -> tuple[F32, F32]:
@@ -91,7 +92,7 @@ class Intervals:
         return np.where(usable, np.abs(residual) / np.where(usable, size, 1), np.float32(np.nan))
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
-        """Everything that was learned (see :meth:`Growing.state_dict`)."""
+        """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
         return {**self._zones.state_dict(copy), "pooled": self._factor.copy()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
@@ -109,13 +110,10 @@ class Intervals:
         """Mean absolute error around the hours ``[Z, H]``; that of the whole day where those are unknown."""
         near = (hour[..., None] + np.array([-1, 0, 1])) % _HOURS
         around = self._zones["spread"][indices[:, None, None], near, horizons[:, None]]  # [Z, H, 3, M]
-        seen = np.isfinite(around)
-        n = seen.sum(axis=2)
-        size = np.where(seen, around, 0).sum(axis=2) / np.maximum(n, 1)
-        unknown = np.flatnonzero((n == 0).any(axis=(0, 2)))
+        size = masked_mean(around, axis=2)
+        unknown = np.flatnonzero(np.isnan(size).any(axis=(0, 2)))
         if len(unknown):
             whole = self._zones["spread"][indices[:, None], :, horizons[unknown]]  # [Z, U, 24, M]
-            there = np.isfinite(whole)
-            day = np.where(there, whole, 0).sum(axis=2) / np.maximum(there.sum(axis=2), 1)
-            size[:, unknown] = np.where(n[:, unknown] > 0, size[:, unknown], day)
-        return np.asarray(size, dtype=np.float32)
+            day = np.nan_to_num(masked_mean(whole, axis=2))
+            size[:, unknown] = np.where(np.isnan(size[:, unknown]), day, size[:, unknown])
+        return size

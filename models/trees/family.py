@@ -23,7 +23,7 @@ __all__ = ["Trees", "TreesFamily"]
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """A forest that is asked for a forecast, as :class:`~models.online.forecaster.OnlineForecaster` asks it."""
+    """A forest that is asked for a forecast, as :class:`~models.online.online_forecaster.OnlineForecaster` asks it."""
 
     spec: ForecastSpec
     forest: Forest

@@ -13,7 +13,7 @@ from edge.recordings.columns import Column, RecordingError
 from edge.recordings.columns import Mapping as Meaning
 from edge.recordings.recording import recording_of
 from edge.wire.reading import VOCABULARY, base_metric
-from services.backtest.replay import Options, replay
+from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.report import predictions, scores
 from services.backtest.table import Table, read_table, table_of
 from services.errors import ConfigError, HothouseError
@@ -99,7 +99,7 @@ def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: 
 def options_of(
     every: str, warmup: str, until: str | None, latitude: float | None, longitude: float | None, timezone: str | None,
     network: bool,
-) -> Options:  # fmt: skip
+) -> BacktestOptions:  # fmt: skip
     """The options that people write, checked; raises :class:`ConfigError` in one sentence."""
     every_ms, warmup_ms = _duration_ms("every", every), _duration_ms("warmup", warmup)
     until_ms = None if until is None else _duration_ms("until", until)
@@ -109,7 +109,7 @@ def options_of(
         raise ConfigError(f"{timezone!r} is not a time zone", "Give an IANA name such as Europe/Amsterdam.")
     if (latitude is None) != (longitude is None):
         raise ConfigError("latitude and longitude belong together", "Give both or neither.")
-    return Options(
+    return BacktestOptions(
         every_ms=every_ms, warmup_ms=warmup_ms, latitude=latitude, longitude=longitude, timezone=timezone,
         network=network, until_ms=until_ms,
     )  # fmt: skip

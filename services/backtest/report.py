@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from models.spec import QUANTILES
-from services.backtest.replay import Forecasts
+from services.backtest.prequential import Forecasts
 from services.backtest.table import Table
 from services.errors import HothouseError
 

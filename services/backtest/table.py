@@ -13,7 +13,7 @@ import numpy.typing as npt
 from edge.recordings.columns import Mapping, find_column, load_mapping
 from edge.recordings.recording import Recording, RecordingError, load_recording
 from models.features.inputs import sun_elevation_deg
-from services.backtest.rows import zone_rows
+from services.backtest.recording_rows import zone_rows
 from services.errors import HothouseError
 
 __all__ = ["Table", "read_table", "table_of"]

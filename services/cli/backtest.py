@@ -18,8 +18,8 @@ from services.errors import ConfigError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from services.backtest.network import Trainer
-    from services.backtest.replay import Options
+    from services.backtest.prequential import BacktestOptions
+    from services.backtest.retraining import Trainer
 
 __all__ = ["register"]
 
@@ -63,7 +63,7 @@ def backtest(
         from services.backtest.frames import options_of
 
         if ray:
-            from services.backtest.cluster import training_on_ray
+            from services.backtest.ray_training import training_on_ray
 
     options = options_of(every, warmup, until, latitude, longitude, timezone, network)
     with training_on_ray() if ray else nullcontext() as train:
@@ -72,9 +72,9 @@ def backtest(
             _run(folder, out if len(recordings) == 1 else several, options, train)
 
 
-def _run(folder: Path, path: Path, options: Options, train: Trainer | None) -> None:
+def _run(folder: Path, path: Path, options: BacktestOptions, train: Trainer | None) -> None:
     """Replay one recording, write what was forecast, and show how good that was."""
-    from services.backtest.replay import replay
+    from services.backtest.prequential import replay
     from services.backtest.report import predictions, scores, write
     from services.backtest.table import read_table
 

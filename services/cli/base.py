@@ -16,7 +16,7 @@ from rich.text import Text
 from services.config import Settings, load_settings
 from services.errors import ConfigError, HothouseError
 
-__all__ = ["CLUSTER_MODULES", "Group", "Options", "console", "errors", "need_cluster", "options_of", "print_json"]
+__all__ = ["CLUSTER_MODULES", "GlobalOptions", "Group", "console", "errors", "need_cluster", "options_of", "print_json"]
 
 CLUSTER_MODULES = ("ray", "torch", "mlflow", "fastapi", "pandas", "pyarrow")
 console = Console()
@@ -24,7 +24,7 @@ errors = Console(stderr=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class GlobalOptions:
     """The options that stand before a command's name."""
 
     config: Path | None = None
@@ -68,10 +68,10 @@ def _tell(error: HothouseError) -> None:
         errors.print(Text(error.hint, style="dim"), soft_wrap=True)
 
 
-def options_of(ctx: typer.Context) -> Options:
+def options_of(ctx: typer.Context) -> GlobalOptions:
     """The options before the command's name."""
     found = ctx.find_root().obj
-    return found if isinstance(found, Options) else Options()
+    return found if isinstance(found, GlobalOptions) else GlobalOptions()
 
 
 @contextmanager

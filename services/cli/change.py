@@ -14,7 +14,7 @@ from services.errors import ConfigError, HothouseError
 
 if TYPE_CHECKING:
     from edge.mqtt.connection import MqttAddress
-    from edge.wire.change import Change
+    from edge.wire.events import Change
 
 __all__ = ["PANEL", "Version", "publish_change", "register", "version_or_now"]
 
@@ -46,7 +46,7 @@ def settings(
     version: Version = None,
 ) -> None:  # fmt: skip
     """Give a site's rows another step, lateness or idle time from the next row on."""
-    from edge.wire.change import SettingsChange
+    from edge.wire.events import SettingsChange
 
     if step_s is lateness_s is idle_s is None:
         raise typer.BadParameter("name at least one of --step-s, --lateness-s, --idle-s")
@@ -64,7 +64,7 @@ def calibrate(
     version: Version = None,
 ) -> None:  # fmt: skip
     """Correct what a sensor says: value times scale plus offset, in every row that closes from now on."""
-    from edge.wire.change import Calibration
+    from edge.wire.events import Calibration
 
     publish_change(ctx, (site, zone, device), Calibration(version_or_now(version), metric, offset, scale, from_ms))
 
@@ -76,7 +76,7 @@ def alias(
     version: Version = None,
 ) -> None:  # fmt: skip
     """Let rows call a device, or one of its metrics, by another name."""
-    from edge.wire.change import Alias
+    from edge.wire.events import Alias
 
     publish_change(ctx, (site, zone, device), Alias(version_or_now(version), to, metric))
 
@@ -88,7 +88,7 @@ def version_or_now(given: int | None) -> int:
 
 def publish_change(ctx: typer.Context, where: tuple[str, str, str], change: Change) -> None:
     """Publish a change of (site, zone, device), once it is seen to be one that the gateway takes."""
-    from edge.wire.change import decode_change, encode_change
+    from edge.wire.events import decode_change, encode_change
     from edge.wire.reading import parse_topic
 
     topic, payload = f"hothouse/v1/{'/'.join(where)}/event", encode_change(change)

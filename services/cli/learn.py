@@ -58,7 +58,7 @@ def replay_training(
         console.status(f"training {version} again on {sum(recipe['rows'].values()):,} rows"),
         RayRuntime(settings.model_copy(update={"data_dir": Path(folder)})),
     ):
-        from services.learn.loop.replay import replay_training as run_again
+        from services.learn.loop.training_replay import replay_training as run_again
 
         digest = run_again(recipe, files)
     if digest != candidate["weights_sha256"]:

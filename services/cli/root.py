@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from services.cli import backtest, change, export, learn, letters, site, system, tune, zones
-from services.cli.base import Group, Options
+from services.cli import backtest, change, dead_letters, export, learn, site, system, tune, zones
+from services.cli.base import GlobalOptions, Group
 from services.cli.running import ask
-from services.cli.setup import house
+from services.cli.setup import commands as setup
 
 __all__ = ["app", "main"]
 
@@ -55,7 +55,7 @@ def _before(
         raise typer.BadParameter(
             f"{ctx.invoked_subcommand} asks no running system: --url and --key-file are for {', '.join(ask.COMMANDS)}"
         )
-    ctx.obj = Options(config, data_dir, debug, url, key_file)
+    ctx.obj = GlobalOptions(config, data_dir, debug, url, key_file)
 
 
 system.register(app)
@@ -64,11 +64,11 @@ change.register(app)
 zones.register(app)
 ask.register(app)
 backtest.register(app)
-letters.register(app)
+dead_letters.register(app)
 export.register(app)
 learn.register(app)
 tune.register(app)
-house.register(app)
+setup.register(app)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """``simulate``, ``replay`` and ``gateway``: what runs at the site, on the bare install.
 
-The options are those of the programs in ``edge`` themselves; the settings are given first, so that an option on the
-command line wins.
+The options of ``simulate`` and ``replay`` are those of the program in ``edge`` itself; the broker of the settings is
+given first, so that an option on the command line wins. The gateway takes the settings as they are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import typer
 
 from services.cli.base import options_of
 from services.config import Settings
-from services.log import gateway_options, uplink_options
 
 __all__ = ["register"]
 
@@ -46,21 +45,17 @@ def gateway(ctx: typer.Context) -> None:
     """Take samples from MQTT into the log, and acknowledge each once it is durable."""
     from edge.gateway.command import main
 
-    settings = options_of(ctx).settings()
-    own = [*gateway_options(settings), "--client-id", settings.mqtt.client_id, "--step-s", str(settings.stream.step_s)]
-    own += ["--topics", settings.mqtt.topics, "--linger-ms", str(settings.mqtt.linger_ms)]
-    options = [*own, *uplink_options(settings), *_broker_options(settings, "--tls-ca"), *ctx.args]
-    raise typer.Exit(main(options, prog="hothouse gateway"))
+    raise typer.Exit(main(ctx.args, prog="hothouse gateway", settings=options_of(ctx).settings()))
 
 
 def _publish(ctx: typer.Context, kind: str) -> NoReturn:
     from edge.simulator.publisher.command import main
 
-    options = [kind, *_broker_options(options_of(ctx).settings(), "--tls-ca-file"), *ctx.args]
+    options = [kind, *_broker_options(options_of(ctx).settings()), *ctx.args]
     raise typer.Exit(main(options, prog="hothouse"))
 
 
-def _broker_options(settings: Settings, tls: str) -> list[str]:
+def _broker_options(settings: Settings) -> list[str]:
     """Where the broker is: the configured one, else the local one of the system that runs on this data folder."""
     mqtt: dict[str, Any] = settings.mqtt.model_dump()
     if not settings.mqtt.host:
@@ -69,7 +64,7 @@ def _broker_options(settings: Settings, tls: str) -> list[str]:
         except (OSError, ValueError, KeyError, TypeError):
             return []
     options = ["--host", str(mqtt["host"]), "--port", str(mqtt["port"])]
-    for name, option in (("username", "--username"), ("password_file", "--password-file"), ("tls_ca_file", tls)):
+    for name in ("username", "password_file", "tls_ca_file"):
         if mqtt.get(name):
-            options += [option, str(mqtt[name])]
+            options += [f"--{name.replace('_', '-')}", str(mqtt[name])]
     return options

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import signal
-import threading
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
 from services.cli.base import console, need_cluster, options_of
 from services.errors import ConfigError
+from services.runtime.interrupts import await_signal
 
 __all__ = ["register"]
 
@@ -43,22 +42,16 @@ def up(
         )
     with need_cluster("up"):
         from services.app import System
-    stop = threading.Event()
-
-    def end(_: int, __: FrameType | None) -> None:
-        stop.set()
-
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # before it is up it ends as with Ctrl-C
     with System(settings, say=lambda stage: console.print(f"[dim]{stage} ...[/]")) as system:
-        signal.signal(signal.SIGTERM, end)
-        signal.signal(signal.SIGINT, end)
+        stopped = await_signal()
         console.print(f"Hothouse runs at [bold]{system.url}[/]   (Ctrl-C stops it)", soft_wrap=True)
         if settings.mqtt.gateway == "here":
             console.print(f"devices publish to MQTT at {system.mqtt_host}:{system.mqtt_port}", highlight=False)
         if system.mqtt_username:
             line = f"as {system.mqtt_username}, password in {system.mqtt_password_file}"
             console.print(line, highlight=False, soft_wrap=True)
-        stop.wait()
+        stopped()
         console.print("[dim]stopping ...[/]")
 
 

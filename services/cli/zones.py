@@ -27,7 +27,7 @@ def retire(
 
     One that was silent for stream.retire_days leaves by itself.
     """
-    from edge.wire.change import Retirement
+    from edge.wire.events import Retirement
 
     site, slash, name = zone.partition("/")
     if not slash:

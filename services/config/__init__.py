@@ -1,23 +1,28 @@
 """Configuration: one TOML file plus the environment, checked once, frozen afterwards."""
 
+from edge.config import (
+    GatewaySettings,
+    KafkaSettings,
+    LogSettings,
+    MqttSettings,
+    StreamSettings,
+    UplinkSettings,
+    child_environment,
+    environment,
+)
 from services.config.sections import (
     ApiSettings,
     ClientSettings,
     ForecastSettings,
     InfluxSettings,
-    KafkaSettings,
     LearnSettings,
-    LogSettings,
-    MqttSettings,
     RaySettings,
     SiteSettings,
-    StreamSettings,
-    UplinkSettings,
 )
-from services.config.settings import Settings, environment, load_settings
+from services.config.settings import Settings, load_settings
 
 __all__ = [
-    "ApiSettings", "ClientSettings", "ForecastSettings", "InfluxSettings", "KafkaSettings", "LearnSettings",
-    "LogSettings", "MqttSettings", "RaySettings", "Settings", "SiteSettings", "StreamSettings", "UplinkSettings",
-    "environment", "load_settings",
+    "ApiSettings", "ClientSettings", "ForecastSettings", "GatewaySettings", "InfluxSettings", "KafkaSettings",
+    "LearnSettings", "LogSettings", "MqttSettings", "RaySettings", "Settings", "SiteSettings", "StreamSettings",
+    "UplinkSettings", "child_environment", "environment", "load_settings",
 ]  # fmt: skip

@@ -19,22 +19,23 @@ from rich.progress import Progress as ProgressBar
 
 from edge.log import Log
 from edge.mqtt.connection import MqttAddress
+from edge.recordings.importing import ImportReport, import_samples
 from edge.recordings.recording import RecordingError
 from edge.recordings.replay import RecordingSource
-from edge.recordings.source import SampleSource
-from edge.recordings.warm import ImportReport, import_samples
+from edge.recordings.sample_source import SampleSource
 from edge.simulator.publisher import Publisher
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
-from edge.simulator.source import SimulatorSource
+from edge.simulator.simulator_source import SimulatorSource
+from edge.timing import Periodic
 from services.app import System
 from services.config import Settings, load_settings
-from services.demo.memory import MemoryWatch
+from services.demo.memory_watch import MemoryWatch
 from services.demo.options import DemoOptions
 from services.demo.probe import Probe
 from services.demo.summary import checks, ledger, print_summary, write_summary
-from services.demo.view import Progress, headless_line, live_view
-from services.demo.watch import Seen, Watch
+from services.demo.terminal_view import DemoProgress, headless_line, live_view
+from services.demo.watch import DemoWatch, Seen
 from services.errors import ConfigError, StartError
 from services.observe.timeline import event_line
 from services.runtime.folder import LOCK_FILE, FolderLock
@@ -155,7 +156,7 @@ class _Run:
 
     def feed_and_watch(self, system: System, memory: MemoryWatch, started_s: float, say: Any) -> dict[str, Any] | None:
         """Publish, probe, show; afterwards let everything arrive, and sum up."""
-        watch = Watch(system.url)
+        watch = DemoWatch(system.url)
         say("waiting for the first forecast")
         if not watch.wait_until_ready(FIRST_FORECAST_TIMEOUT_S):
             raise StartError(
@@ -214,12 +215,12 @@ class _Run:
     def _published(self, published: Ledger) -> int:
         return int(published.status["published"]) + self._imported.samples + self._imported.refused
 
-    def _watch_for(self, watch: Watch, published: Ledger, probe: Probe, memory: MemoryWatch, url: str) -> None:
-        progress = Progress()
+    def _watch_for(self, watch: DemoWatch, published: Ledger, probe: Probe, memory: MemoryWatch, url: str) -> None:
+        progress = DemoProgress()
         progress.total_s, progress.url = self._options.minutes * 60, url
         began_s = time.monotonic()
         shown_events = len(watch.look().events)
-        next_line_s = 0.0
+        lines = Periodic(LINE_EVERY_S)
         recent = (began_s, 0)
         live = None if self._options.headless else Live(console=self._console, refresh_per_second=4, screen=False)
         with live or nullcontext():
@@ -240,11 +241,10 @@ class _Run:
                 for event in seen.events[shown_events:]:
                     self._console.print(f"     {event_line(event)}", highlight=False, soft_wrap=True)
                 shown_events = len(seen.events)
-                if progress.elapsed_s >= next_line_s:
-                    next_line_s += LINE_EVERY_S
+                if lines.due(progress.elapsed_s):
                     self._console.print(headless_line(seen, progress), highlight=False, soft_wrap=True)
 
-    def _drain(self, watch: Watch, published: int) -> None:
+    def _drain(self, watch: DemoWatch, published: int) -> None:
         """Wait until what was published has been counted and the log is read to its end."""
         deadline_s = time.monotonic() + DRAIN_TIMEOUT_S
         while time.monotonic() < deadline_s:
@@ -284,7 +284,7 @@ def _source(options: DemoOptions) -> SampleSource:
             )
         except RecordingError as error:
             raise ConfigError(f"recording is {str(options.recording)!r}: {error}") from error
-    from edge.simulator.site import SimulatedSite
+    from edge.simulator.simulated_site import SimulatedSite
 
     return SimulatorSource(SimulatedSite("demo", options.seed, SIMULATION_START_MS, zones=options.zones))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-__all__ = ["Seen", "Watch"]
+__all__ = ["DemoWatch", "Seen"]
 
 TIMEOUT_S = 3.0
 READY_EVERY_S = 0.25
@@ -23,7 +23,7 @@ class Seen:
     models: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    slot: dict[str, Any] = field(default_factory=dict)
+    pointer: dict[str, Any] = field(default_factory=dict)
     forecasts: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -41,7 +41,7 @@ class Seen:
         return sum(int(shard.get(name) or 0) for shard in self.shards)
 
 
-class Watch:
+class DemoWatch:
     """Asks the API; a look that fails leaves the last one standing and says why in ``problem``."""
 
     def __init__(self, url: str) -> None:
@@ -79,7 +79,7 @@ class Watch:
                 models=status["models"],
                 events=status["events"],
                 errors=status["errors"],
-                slot=status["slot"],
+                pointer=status["slot"],
                 forecasts=self.seen.forecasts,
             )
         except (httpx.HTTPError, ValueError, KeyError) as error:

@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.inputs import targets_of
-from models.online.forecaster import Basis
+from models.online.online_forecaster import Basis
 from models.spec import ForecastSpec
 from services.ingest.rings import Rings
 from services.messages import ForecastRequest, ZoneForecast
+from services.observe.duration import in_words
 from services.store.rows import SiteStep
 
-__all__ = ["STALE_AFTER_S", "Origin", "build_request", "degraded_reasons", "zone_forecasts"]
+__all__ = ["STALE_AFTER_S", "ForecastOrigin", "build_request", "degraded_reasons", "zone_forecasts"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -28,7 +29,7 @@ STALE_AFTER_S = 900
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ForecastOrigin:
     """A closed step of a site, with all that a forecast from it needs besides the rings; ``Z`` zones."""
 
     partition: int
@@ -56,7 +57,7 @@ class Origin:
 
 
 def build_request(
-    spec: ForecastSpec, origins: Sequence[Origin], rings: Sequence[Rings], with_rows: bool
+    spec: ForecastSpec, origins: Sequence[ForecastOrigin], rings: Sequence[Rings], with_rows: bool
 ) -> ForecastRequest:
     """One request for all zones of all ``origins``, in their order; ``rings[i]`` are those of ``origins[i]``.
 
@@ -80,6 +81,8 @@ def zone_forecasts(spec: ForecastSpec, origin: SiteStep, version: str, quantiles
     all is left out.
     """
     targets_now = targets_of(origin.values, spec)
+    times = [origin.end_ms + horizon * 60_000 for horizon in spec.horizons_min]
+    at = [(horizon, ms, _iso(ms)) for horizon, ms in zip(spec.horizons_min, times, strict=True)]
     published = []
     for z, zone in enumerate(origin.zones):
         now = dict(zip(spec.channels, map(_number, origin.values[z].tolist()), strict=True))
@@ -91,8 +94,7 @@ def zone_forecasts(spec: ForecastSpec, origin: SiteStep, version: str, quantiles
                 degraded=[*degraded_reasons(spec, origin.ages_s[z]), *(origin.faults[z] if origin.faults else ())],
                 freshness_s=dict(zip(spec.channels, map(_number, origin.ages_s[z].tolist()), strict=True)),
                 forecasts={
-                    target: [_point(origin.end_ms, horizon, quantiles[z, h, m].tolist())
-                             for h, horizon in enumerate(spec.horizons_min)]
+                    target: [_point(*when, *said) for when, said in zip(at, quantiles[z, :, m].tolist(), strict=True)]
                     for m, target in enumerate(spec.targets) if np.isfinite(quantiles[z, :, m]).all()
                 },
             )
@@ -109,7 +111,7 @@ def degraded_reasons(spec: ForecastSpec, ages_s: F32) -> list[str]:
         if math.isnan(age_s):
             reasons.append(f"{channel}: no reading yet")
         elif age_s > limit_s:
-            reasons.append(f"{channel}: last reading {age_s / 60:.0f} min before the origin")
+            reasons.append(f"{channel}: last reading {in_words(age_s)} before the origin")
     return reasons
 
 
@@ -117,10 +119,11 @@ def _inputs_of(target: str, spec: ForecastSpec) -> tuple[str, ...]:
     return (target,) if target in spec.channels else ("air_temp_c", "rh_pct")  # vpd_kpa is computed from these
 
 
-def _point(origin_ms: int, horizon_min: int, quantiles: Sequence[float]) -> dict[str, Any]:
-    time_ms = origin_ms + horizon_min * 60_000
-    p10, p50, p90 = (_number(value) for value in quantiles)
-    return {"horizon_min": horizon_min, "time_ms": time_ms, "time": _iso(time_ms), "p10": p10, "p50": p50, "p90": p90}
+def _point(horizon_min: int, time_ms: int, time: str, p10: float, p50: float, p90: float) -> dict[str, Any]:
+    return {
+        "horizon_min": horizon_min, "time_ms": time_ms, "time": time,
+        "p10": _number(p10), "p50": _number(p50), "p90": _number(p90),
+    }  # fmt: skip
 
 
 def _number(value: float) -> float | None:

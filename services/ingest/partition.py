@@ -19,14 +19,14 @@ from edge.log import Record
 from edge.wire.reading import SITE_ZONE
 from models.evaluation.scoring import LiveScore
 from models.features.inputs import day_bins, sun_sine, targets_of
-from models.online.forecaster import EXPERTS, Basis, OnlineForecaster
+from models.online.online_forecaster import EXPERTS, Basis, OnlineForecaster
 from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
-from services.ingest.forecasting import Origin
+from services.ingest.forecasting import ForecastOrigin
 from services.ingest.rings import Rings
-from services.ingest.watch import Watch
+from services.ingest.signal_watch import SignalWatch
 from services.ingest.windows.partition_windows import PartitionWindows
-from services.ingest.windows.zones import Silent
+from services.ingest.windows.site_zones import Silent
 from services.messages import FirstRow, ZoneMixture
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
@@ -61,17 +61,17 @@ class Partition:
         self.counts: Counter[str] = Counter()  # accepted, duplicates, late, rows, zone_rows, forecasts ...
         self.rejected: Counter[str] = Counter()
         self.values_refused: Counter[str] = Counter()
-        self.letters: list[DeadLetter] = []  # not yet durable
+        self.dead_letters: list[DeadLetter] = []  # not yet durable
         self.latest: dict[str, SiteStep] = {}  # the newest closed step of each site
         self.stream_ms: dict[str, int] = {}  # receive time of the newest record of each site
         self.kept_ms: dict[str, int] = {}  # rows up to here are in the history and better than what is left of the log
         self._bases: dict[str, Basis] = {}  # of the newest rows of each site
-        self._answers: dict[str, tuple[Origin, F32]] = {}  # the newest issued forecast of each site
+        self._answers: dict[str, tuple[ForecastOrigin, F32]] = {}  # the newest issued forecast of each site
         self._networks: dict[str, tuple[str, F32]] = {}  # version and median of the network in it
         self._again: dict[tuple[str, int], list[IssuedForecast]] = {}  # (site, row after which it was issued)
         self.revision = 0  # rises with each change of what is learned (see state_parts.LEARNED)
 
-    def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[SiteStep], list[Origin]]:
+    def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[SiteStep], list[ForecastOrigin]]:
         """:meth:`feed`, then :meth:`learn`."""
         return self.learn(self.feed(records), origins_a_site)
 
@@ -86,14 +86,14 @@ class Partition:
             part.prepare(self.windows.expected_zones)
         self.offset = records[-1].offset + 1
         self.stream_ms.update({record.site: record.receive_ms for record in records})
-        self.letters += closed.dead_letters
+        self.dead_letters += closed.dead_letters
         self.rejected.update(closed.rejected)
         self.values_refused.update(closed.values_refused)
         self.counts.update(accepted=closed.accepted, duplicates=closed.duplicates, late=closed.late)
         self.counts.update({f"{kind}_records": n for kind, n in closed.other_records.items()})
         return closed.steps
 
-    def learn(self, steps: list[SiteStep], origins_a_site: int) -> tuple[list[SiteStep], list[Origin]]:
+    def learn(self, steps: list[SiteStep], origins_a_site: int) -> tuple[list[SiteStep], list[ForecastOrigin]]:
         """Take closed steps; these again, and of each site's last ``origins_a_site`` steps the origins."""
         left = Counter(step.site for step in steps)
         origins = []
@@ -179,17 +179,17 @@ class Partition:
             if silent.silent_ms >= retire_ms
         ]
 
-    def origin(self, site: str) -> Origin:
+    def origin(self, site: str) -> ForecastOrigin:
         """The origin of a site's newest step."""
         step, basis = self.latest[site], self._bases[site]
         targets = targets_of(step.values, self._spec)
         baseline = self.forecaster.climatology.predict(basis.zones, targets, basis.day_bin)
-        return Origin(
+        return ForecastOrigin(
             self.number, site, step.end_ms, step.zones, basis.zones, step.values, step.ages_s, baseline,
             basis.day_bin, basis.experts, step.faults,
         )  # fmt: skip
 
-    def answer(self, origin: Origin, version: str, network: F32 | None) -> IssuedForecast:
+    def answer(self, origin: ForecastOrigin, version: str, network: F32 | None) -> IssuedForecast:
         """The forecast from an origin, learned from when its truth comes; ``network [Z, H, M]`` is its median.
 
         The newest of an origin counts. To be kept, then given to :meth:`issued`, before the next row is taken.
@@ -204,7 +204,7 @@ class Partition:
             origin.site, origin.end_ms, version, origin.zones, quantiles, network, climatology, age_steps
         )
 
-    def issued(self, origin: Origin, forecast: IssuedForecast) -> None:
+    def issued(self, origin: ForecastOrigin, forecast: IssuedForecast) -> None:
         """Remember what :meth:`answer` gave and was kept, for live scores and questions about it."""
         self._score(origin.indices, forecast)
         before = self._answers.get(origin.site)
@@ -336,7 +336,7 @@ class Partition:
         self._past = loaded("past", self._new_past, Rings.load)
         self.forecaster = loaded("forecaster", self._new_forecaster, OnlineForecaster.load_state_dict)
         self.scores = loaded("scores", self._new_scores, LiveScore.load_state_dict)
-        self.watch = loaded("watch", self._new_watch, Watch.load)
+        self.watch = loaded("watch", self._new_watch, SignalWatch.load)
         self._add_zones([(site, zone) for site, zone in newest["zones"]])
         bases = parts.get("bases", {})
         for step in self.latest.values():
@@ -359,8 +359,8 @@ class Partition:
     def _new_scores(self) -> LiveScore:
         return LiveScore(self._spec, _ROOM_ZONES)
 
-    def _new_watch(self) -> Watch:
-        return Watch(self._spec, self._place_of)
+    def _new_watch(self) -> SignalWatch:
+        return SignalWatch(self._spec, self._place_of)
 
     def _add_zones(self, zones: Sequence[tuple[str, str]]) -> None:
         """Let every part know these zones, by these numbers."""

@@ -11,10 +11,11 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, fields
 from typing import Any
 
+from edge.timing import Periodic
 from models.spec import ForecastSpec
 from services.errors import HistoryError
 from services.ingest.figures import Failures
-from services.ingest.forecasting import Origin, build_request
+from services.ingest.forecasting import ForecastOrigin, build_request
 from services.ingest.rings import Rings
 from services.messages import ASK_AGAIN, ONLINE_VERSION, ForecastReply, ForecastRequest
 
@@ -31,7 +32,7 @@ RETRY_FORECAST_S = 0.5
 
 @dataclass(slots=True)
 class _InFlight:
-    origins: list[Origin]
+    origins: list[ForecastOrigin]
     future: Future[ForecastReply]
 
 
@@ -50,17 +51,22 @@ class ForecastQueue:
         self._call, self._executor, self._clock_s, self._failures = forecast, executor, clock_s, failures
         self.max_origins = min(MAX_ORIGINS, ring_steps - spec.lookback_steps + 1)
         self.past_due: set[str] = set()  # sites of which steps were left out
-        self._pending: list[Origin] = []
-        self._latest: dict[str, Origin] = {}  # of each site, for refresh()
+        self._pending: list[ForecastOrigin] = []
+        self._latest: dict[str, ForecastOrigin] = {}  # of each site, for refresh()
         self._in_flight: _InFlight | None = None
-        self._forecast_s = clock_s()
+        self._catch_up = Periodic(CATCH_UP_FORECAST_S, clock_s())
         self._retry_s = 0.0
         self._refresh = False
         self._with_rows = False  # whether a network served when it was last asked
 
-    def add(self, origins: Sequence[Origin]) -> None:
+    @property
+    def waits(self) -> bool:
+        """Whether a step waits for its forecast."""
+        return self._in_flight is not None or bool(self._pending)
+
+    def add(self, origins: Sequence[ForecastOrigin]) -> None:
         """Origins that have just closed, the oldest first."""
-        waiting: dict[str, list[Origin]] = {}
+        waiting: dict[str, list[ForecastOrigin]] = {}
         for origin in [*self._pending, *origins]:
             waiting.setdefault(origin.site, []).append(origin)
         self.past_due.update(site for site, of_site in waiting.items() if len(of_site) > self.max_origins)
@@ -86,16 +92,16 @@ class ForecastQueue:
         if not self._pending:
             return
         if behind:
-            if now_s - self._forecast_s < CATCH_UP_FORECAST_S:
+            if not self._catch_up.is_due(now_s):
                 return
             self.past_due.update(origin.site for origin in self._pending)
             self._pending = list({origin.site: origin for origin in self._pending}.values())
         chosen = self._choose()
         request = build_request(self._spec, chosen, [rings[origin.partition] for origin in chosen], self._with_rows)
-        self._forecast_s = now_s
+        self._catch_up.restart(now_s)
         self._in_flight = _InFlight(chosen, self._executor.submit(self._call, request))
 
-    def harvest(self, issue: Callable[[Sequence[Origin], ForecastReply], None]) -> None:
+    def harvest(self, issue: Callable[[Sequence[ForecastOrigin], ForecastReply], None]) -> None:
         """Give a reply that has come to ``issue``; what fails waits again."""
         if self._in_flight is None or not self._in_flight.future.done():
             return
@@ -122,21 +128,21 @@ class ForecastQueue:
     def state(self, partition: int) -> list[dict[str, Any]]:
         """What waits or is in flight, for a snapshot."""
         waiting = [*(self._in_flight.origins if self._in_flight else ()), *self._pending]
-        names = [field.name for field in fields(Origin)]
+        names = [field.name for field in fields(ForecastOrigin)]
         return [{name: getattr(o, name) for name in names} for o in waiting if o.partition == partition]
 
     def load(self, state: Sequence[Mapping[str, Any]]) -> None:
         """Let what a snapshot holds wait again."""
-        self.add([Origin(**{**origin, "zones": tuple(origin["zones"])}) for origin in state])
+        self.add([ForecastOrigin(**{**origin, "zones": tuple(origin["zones"])}) for origin in state])
 
-    def _put_back(self, origins: list[Origin]) -> None:
+    def _put_back(self, origins: list[ForecastOrigin]) -> None:
         later, self._pending = self._pending, origins
         self.add(later)
 
-    def _choose(self) -> list[Origin]:
+    def _choose(self) -> list[ForecastOrigin]:
         """Take the newest out of what waits, as many as fit into a request; the oldest first."""
         by_age = sorted(self._pending, key=lambda origin: origin.end_ms, reverse=True)
-        chosen: list[Origin] = []
+        chosen: list[ForecastOrigin] = []
         examples = 0
         for origin in by_age:
             if chosen and examples + len(origin.zones) > MAX_EXAMPLES:

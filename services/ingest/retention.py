@@ -6,12 +6,15 @@ every snapshot that is kept stands behind it: its rows are in the history then, 
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from edge.log import Log
+from edge.timing import Periodic
 
 __all__ = ["Retention"]
 
 DAY_MS = 86_400_000
-LOOK_EVERY_MS = 3_600_000
+LOOK_EVERY_S = 3600.0
 LOOK_RECORDS = 500
 PIECE = 5_000
 """Records that leave at once: appends wait meanwhile."""
@@ -22,7 +25,7 @@ class Retention:
 
     def __init__(self, log: Log, keep_days: int) -> None:
         self._log, self._keep_ms = log, keep_days * DAY_MS
-        self._looked_ms: dict[int, int] = {}
+        self._looks = defaultdict[int, Periodic](lambda: Periodic(LOOK_EVERY_S))
         self._goal: dict[int, int] = {}
 
     def apply(self, partition: int, passed: int) -> int:
@@ -31,9 +34,9 @@ class Retention:
         if newest_ms is None:
             return 0
         begin = self._log.begin_offset(partition)
-        if newest_ms - self._looked_ms.get(partition, -LOOK_EVERY_MS) >= LOOK_EVERY_MS:
+        if self._looks[partition].is_due(newest_ms / 1000):
             self._goal[partition] = self._first_kept(partition, begin, newest_ms - self._keep_ms)
-            self._looked_ms[partition] = newest_ms
+            self._looks[partition].restart(newest_ms / 1000)
         before = min(self._goal[partition], passed, begin + PIECE)
         if before > begin:
             self._log.truncate(partition, before)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from edge.mqtt.publish import PublishError
-from edge.wire.change import Retirement, encode_change
+from edge.wire.events import Retirement, encode_change
 
 if TYPE_CHECKING:  # the shard's module is heavy, and the command line imports this one
     from services.ingest.shard import SilentZone

@@ -3,8 +3,8 @@
 :class:`Shard` knows neither Ray nor threads of its own but one: what it needs is handed in, and ``step()`` is one
 round. The order of durable writes makes a crash at any moment harmless: history first, then dead letters, then the
 snapshot that names the offset; what a replay writes again is the same. An issued forecast is durable before it is
-published. Questions from other threads never wait for a disk or for the log. ``services.ingest.actor`` wraps it for
-Ray.
+published. Questions from other threads never wait for a disk or for the log. ``services.ingest.shard_actor`` wraps it
+for Ray.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from edge.log import Log, LogError
 from services.config import Settings
 from services.forecast_spec import forecast_spec
 from services.ingest.figures import Failures, Rate, figures
-from services.ingest.forecasting import Origin, zone_forecasts
+from services.ingest.forecasting import ForecastOrigin, zone_forecasts
 from services.ingest.partition import PAST_HOURS, Partition
 from services.ingest.queue import ForecastQueue
 from services.ingest.retention import Retention
@@ -35,7 +35,7 @@ from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History
 from services.store.series import SeriesWriter
 
-__all__ = ["Board", "Shard", "SilentZone", "Window"]
+__all__ = ["IssuedWindow", "LiveStateSink", "Shard", "SilentZone"]
 
 READ_RECORDS = 500
 READ_BYTES = 64 * 1024
@@ -43,6 +43,8 @@ READ_BYTES = 64 * 1024
 SNAPSHOT_RECORDS = 20_000
 PAUSES_BEHIND = 4
 """While it is behind a shard saves this many times less often: what a crash costs then is little beside what waits."""
+FORECASTS_FIRST_S = 5.0
+"""So long a snapshot waits for forecasts of rows that have just closed: they are what people wait for."""
 SNAPSHOT_BYTES_PER_S = 10_000_000
 """On average a shard writes no more than this into snapshots: a large one saves less often, not all the time."""
 LOOKED_AT_BYTES_PER_S = 100_000_000
@@ -52,7 +54,7 @@ MAX_UNFLUSHED_STEPS = 20_000
 DAY_MS = 86_400_000
 
 
-class Board(Protocol):
+class LiveStateSink(Protocol):
     """Where forecasts and figures are shown; calls return at once and never raise."""
 
     def publish(self, forecasts: Sequence[ZoneForecast]) -> None:
@@ -65,7 +67,7 @@ class Board(Protocol):
         """Show the shard's figures."""
 
 
-class Window(TypedDict):
+class IssuedWindow(TypedDict):
     """A zone's newest issued forecast and the rows that it was made from."""
 
     values: F32  # [L, C], newest row last
@@ -74,7 +76,7 @@ class Window(TypedDict):
 
 
 class SilentZone(TypedDict):
-    """A zone, or a site as its ``_site``, that is to leave; ``until_ms`` as in ``edge.wire.change.Retirement``."""
+    """A zone, or a site as its ``_site``, that is to leave; ``until_ms`` as in ``edge.wire.events.Retirement``."""
 
     site: str
     zone: str
@@ -99,11 +101,11 @@ class Shard:
 
     def __init__(
         self, settings: Settings, partitions: Sequence[int], log: Log, series: SeriesWriter,
-        forecast: Callable[[ForecastRequest], ForecastReply], board: Board, executor: Executor, merger: Executor,
-        saver: Executor, clock_s: Callable[[], float], failpoint: Callable[[str], None] = lambda name: None,
+        forecast: Callable[[ForecastRequest], ForecastReply], live_state: LiveStateSink, executor: Executor, merger:
+        Executor, saver: Executor, clock_s: Callable[[], float], failpoint: Callable[[str], None] = lambda name: None,
     ) -> None:  # fmt: skip
         self.spec = forecast_spec(settings)
-        self._settings, self._log, self._series, self._board = settings, log, series, board
+        self._settings, self._log, self._series, self._live_state = settings, log, series, live_state
         self._merger, self._saver = merger, saver
         self._clock_s, self._failpoint = clock_s, failpoint
         self._round = threading.Lock()  # held for a whole round or flush: all that follows is its holder's alone
@@ -111,7 +113,7 @@ class Shard:
         self._history = History(settings.storage, self.spec.channels, settings.stream.step_s)
         self._issued = IssuedForecasts(settings.storage, min(partitions, default=0))
         self._snapshots = {number: Snapshots(settings.storage / "snapshots", number) for number in partitions}
-        self._letters = {number: DeadLetters(settings.storage, number) for number in partitions}
+        self._dead_letters = {number: DeadLetters(settings.storage, number) for number in partitions}
         self._retention = Retention(log, settings.log.keep_days if settings.log.kind == "sqlite" else 0)
         self._failures = Failures()
         ring_steps = settings.stream.ring_hours * 3_600_000 // self.spec.step_ms
@@ -160,14 +162,26 @@ class Shard:
             behind = max((p.offset - self._saved[n] for n, p in self._partitions.items()), default=0)
             pause_s = self._pause_s * (PAUSES_BEHIND if self._behind else 1)
             full = self._history.pending >= MAX_UNFLUSHED_STEPS and now_s - self._saved_s >= self._pause_s
+            if self._queue.waits and not self._behind:
+                pause_s += FORECASTS_FIRST_S
             due = now_s - self._saved_s >= pause_s or full or behind >= SNAPSHOT_RECORDS
             if due and not self._saving:
                 self._checkpoint()
             if now_s - self._stats_s >= 1.0:
                 self._stats_s = now_s
                 self._trees.look(list(self._partitions.values()), self._save_all)
-                self._board.put_stats(self._stats())
+                self._live_state.put_stats(self._stats())
             return busy
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last round left something to read or to grow at once."""
+        return self._behind or bool(self._growing)
+
+    @property
+    def awaits_forecasts(self) -> bool:
+        """Whether rows that have closed wait for their forecasts."""
+        return self._queue.waits
 
     def flush(self) -> dict[int, int]:
         """Make the history complete up to what was read; the offset reached in each partition."""
@@ -184,12 +198,12 @@ class Shard:
         with self._round:
             return self._stats()
 
-    def window(self, site: str, zone: str) -> Window | None:
+    def window(self, site: str, zone: str) -> IssuedWindow | None:
         """A zone's newest forecast and its rows; None for a zone that is not ours or has none yet."""
         with self._changing:
             partition = self._owner(site, zone)
             found = None if partition is None else partition.window(site, zone)
-            return None if found is None else Window(values=found[0], origin_ms=found[1], quantiles=found[2])
+            return None if found is None else IssuedWindow(values=found[0], origin_ms=found[1], quantiles=found[2])
 
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
         """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]``; None for a zone that is not ours."""
@@ -234,8 +248,8 @@ class Shard:
             self._checkpoint()
             self._wait_saved()
             self._see_saved()
-            for letters in self._letters.values():
-                letters.close()
+            for dead_letters in self._dead_letters.values():
+                dead_letters.close()
 
     def _read(self) -> bool:
         busy = self._behind = False
@@ -267,7 +281,7 @@ class Shard:
             self._queue.add(origins)
         return busy
 
-    def _issue(self, origins: Sequence[Origin], reply: ForecastReply) -> None:
+    def _issue(self, origins: Sequence[ForecastOrigin], reply: ForecastReply) -> None:
         """Mix the network's answers with those of the learners, keep the forecasts of all origins durably, then publish
         them. Raises ``HistoryError`` with none published.
         """
@@ -286,7 +300,7 @@ class Shard:
             self._publish(origin, forecast)
         self._merge_days(max(origin.end_ms for origin in origins))
 
-    def _publish(self, origin: Origin, forecast: IssuedForecast) -> None:
+    def _publish(self, origin: ForecastOrigin, forecast: IssuedForecast) -> None:
         partition = self._partitions[origin.partition]
         with self._changing:
             partition.issued(origin, forecast)
@@ -297,8 +311,8 @@ class Shard:
         if origin.site in self._queue.past_due and not self._behind:
             self._queue.past_due.remove(origin.site)
             for zone in (one["zone"] for one in published):
-                self._board.put_past(origin.site, zone, *partition.past(origin.site, zone, PAST_HOURS))
-        self._board.publish(published)
+                self._live_state.put_past(origin.site, zone, *partition.past(origin.site, zone, PAST_HOURS))
+        self._live_state.publish(published)
 
     def _merge_days(self, newest_ms: int) -> None:
         """Once a day is over: make one file of its forecasts, and larger ones of the small ones of its history, where
@@ -344,8 +358,8 @@ class Shard:
         for number, partition in self._partitions.items():
             if partition.offset == self._saved[number] or number in self._saving or number in self._growing:
                 continue
-            self._letters[number].put(partition.letters)
-            partition.letters = []
+            self._dead_letters[number].put(partition.dead_letters)
+            partition.dead_letters = []
             self._failpoint("letters kept")
             parts = snapshot_state(self._settings, self.spec, partition, self._queue.state(number))
             revision = partition.revision

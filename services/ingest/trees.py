@@ -1,6 +1,6 @@
 """Step 16 of the way of a reading, in a shard: which trees its partitions forecast with.
 
-The storage's pointer names them, as the model slot names the network. A shard that takes others up saves at once,
+The storage's pointer names them, as the model pointer names the network. A shard that takes others up saves at once,
 before it reads on: so every snapshot has the trees that its rows were learned with, and a replay after a crash never
 goes over a change of trees.
 """
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from models import artefact
-from models.online.forecaster import OnlineForecaster
+from models.online.online_forecaster import OnlineForecaster
 from models.spec import ForecastSpec
 from models.trees.family import Trees
 from models.trees.forest import Forest
-from services.errors import ArtefactError
+from services.errors import ModelFilesError
 from services.ingest.figures import Failures
 from services.messages import ONLINE_VERSION
 from services.store.forests import Forests
@@ -68,7 +68,7 @@ class TreesInUse:
             if pointed == self._in_use or (pointed == self._failed and now_s < self._again_s):
                 return
             loaded = [self._load(pointed, one.forecaster.regressors) for one in partitions]
-        except ArtefactError as error:
+        except ModelFilesError as error:
             again = pointed == self._failed
             if again and now_s < self._again_s:
                 return
@@ -103,12 +103,12 @@ class TreesInUse:
             found = artefact.load(Path(pointed.folder), self._spec.hash)
             found.verify_golden()
         except Exception as error:  # a bad artefact of any kind must not end the shard
-            raise ArtefactError(f"{pointed.version} cannot be used: {error}") from error
+            raise ModelFilesError(f"{pointed.version} cannot be used: {error}") from error
         model = found.model
         if not isinstance(model, Trees):
-            raise ArtefactError(f"{pointed.version} is a model of kind {found.kind}, which cannot answer in a shard")
+            raise ModelFilesError(f"{pointed.version} is a model of kind {found.kind}, which cannot answer in a shard")
         if model.regressors != regressors:
-            raise ArtefactError(f"{pointed.version} takes {model.regressors} regressors, rows now give {regressors}")
+            raise ModelFilesError(f"{pointed.version} takes {model.regressors} regressors, rows now give {regressors}")
         return model.forest
 
 

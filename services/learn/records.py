@@ -10,12 +10,19 @@ from typing import Any, TypedDict
 from services.learn.experts import NETWORK, Expert
 
 __all__ = [
-    "Candidate", "ModelRow", "Order", "Pruned", "Shadow", "refused_candidate", "row_of", "tags_of",
+    "Candidate",
+    "ModelRow",
+    "Pruned",
+    "Shadow",
+    "TrainingRequest",
+    "refused_candidate",
+    "row_of",
+    "tags_of",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
+class TrainingRequest:
     """What a retraining is to do."""
 
     champion: str  # ONLINE_VERSION, or "v3" and so on

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
+from services.observe.duration import in_words
+
 __all__ = ["Readiness", "awaited", "component_errors", "readiness", "summarise_errors"]
 
 
@@ -26,8 +28,8 @@ def readiness(
     zones: Mapping[str, Sequence[str]], usable: int, following: bool, degraded: Sequence[str] = (), *,
     ready: bool, awaited: str,
 ) -> Readiness:  # fmt: skip
-    """Put it into words; ``zones`` maps each zone to why its forecast is degraded, ``following`` says whether the board
-    answers, ``awaited`` what :func:`awaited` says.
+    """Put it into words; ``zones`` maps each zone to why its forecast is degraded, ``following`` says whether the live
+    state answers, ``awaited`` what :func:`awaited` says.
 
     >>> readiness({}, 0, True, ready=False, awaited="no sample has come yet")["reasons"]
     ['no zone has a forecast yet: no sample has come yet']
@@ -36,7 +38,7 @@ def readiness(
     """
     reasons = [f"{zone}: {reason}" for zone, found in sorted(zones.items()) for reason in found]
     if not following:
-        reasons.insert(0, "the board does not answer; the last known forecasts are served")
+        reasons.insert(0, "the live state does not answer; the last known forecasts are served")
     if not zones:
         reasons.append(f"no zone has a forecast yet: {awaited}")
     elif not usable:
@@ -51,7 +53,7 @@ def awaited(stats: Mapping[str, Mapping[str, Any]]) -> str:
 
     >>> shard = {"samples": 12, "accepted": 12, "zone_rows": 0, "stream_ms": {"demo": 1646092930000}}
     >>> awaited({"shard-0": {**shard, "first_rows": [{"site": "demo", "closes_ms": 1646093130000}]}})
-    '12 samples came; the first row, of demo, closes in 3 min 20 s of the stream, at 2022-03-01 00:05:30 UTC'
+    '12 samples came; the first row, of demo, closes in 3.3 min of the stream, at 2022-03-01 00:05:30 UTC'
     """
     shards = [figures for figures in stats.values() if "zone_rows" in figures]
     if not shards:
@@ -71,7 +73,11 @@ def awaited(stats: Mapping[str, Mapping[str, Any]]) -> str:
     if first:
         left_ms, row = min(first, key=lambda found: found[0])
         at = datetime.fromtimestamp(row["closes_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        soon = f"in {_span(left_ms)} of the stream, at {at}" if left_ms > 0 else "with the next sample, or without"
+        soon = (
+            f"in {in_words(-(-left_ms // 1000))} of the stream, at {at}"
+            if left_ms > 0
+            else "with the next sample, or without"
+        )
         return f"{samples:,} samples came; the first row, of {row['site']}, closes {soon}"
     if not rows:
         return f"{samples:,} samples came, of weather stations alone: a zone must send some"
@@ -80,15 +86,12 @@ def awaited(stats: Mapping[str, Mapping[str, Any]]) -> str:
     return f"{rows:,} rows are closed; a forecast from the newest is awaited"
 
 
-def _span(ms: int) -> str:
-    minutes, seconds = divmod(-(-ms // 1000), 60)
-    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-
-
-def component_errors(stats: Mapping[str, Mapping[str, Any]], slot: Mapping[str, Any] | None = None) -> dict[str, str]:
+def component_errors(
+    stats: Mapping[str, Mapping[str, Any]], pointer: Mapping[str, Any] | None = None
+) -> dict[str, str]:
     """What fails now, by component: its own error, and that of a part that it reports on (a shard's ``series``).
 
-    ``slot`` is the model slot's status, where it was asked: each replica says why it does not serve the champion.
+    ``slot`` is the model pointer's status, where it was asked: each replica says why it does not serve the champion.
 
     >>> component_errors({"shard-0": {"last_error": "", "series": {"last_error": "refused"}}})
     {'shard-0 series': 'refused'}
@@ -102,16 +105,16 @@ def component_errors(stats: Mapping[str, Mapping[str, Any]], slot: Mapping[str, 
         for part, nested in figures.items():
             if isinstance(nested, Mapping):
                 found[f"{name} {part}"] = nested.get("last_error")
-    if slot is not None:
-        found["slot"] = slot.get("error")
-        found |= {f"forecaster {name}": report["error"] for name, report in slot.get("replicas", {}).items()}
+    if pointer is not None:
+        found["slot"] = pointer.get("error")
+        found |= {f"forecaster {name}": report["error"] for name, report in pointer.get("replicas", {}).items()}
     return {name: str(error) for name, error in sorted(found.items()) if error}
 
 
-def summarise_errors(stats: Mapping[str, Mapping[str, Any]], slot: Mapping[str, Any] | None = None) -> list[str]:
+def summarise_errors(stats: Mapping[str, Mapping[str, Any]], pointer: Mapping[str, Any] | None = None) -> list[str]:
     """:func:`component_errors` as sentences, for operators.
 
     >>> summarise_errors({"shard-0": {"error": ""}, "retrainer": {"last_error": "no history"}})
     ['retrainer: no history']
     """
-    return [f"{name}: {error}" for name, error in component_errors(stats, slot).items()]
+    return [f"{name}: {error}" for name, error in component_errors(stats, pointer).items()]

@@ -19,11 +19,11 @@ __all__ = ["CONTENT_TYPE", "COUNTERS", "PARTS", "prometheus_text"]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 COUNTERS = frozenset({
-    "accepted", "connects", "copied_records", "device_rows", "drifts", "dropped_qos0", "duplicates", "failed",
-    "failures", "forced", "forecast_failures", "forecasts", "late", "messages", "other_topics", "records", "refused",
-    "rejected", "relayed", "restarts", "retrains", "rows", "samples", "sensor_faults", "series_dropped",
-    "series_refused", "series_retries", "series_sent", "steps", "swaps", "uplink_errors", "uplinked", "values_refused",
-    "zone_rows",
+    "accepted", "answered", "connects", "copied_records", "device_rows", "drifts", "dropped_qos0", "duplicates",
+    "failed", "failures", "forced", "forecast_failures", "forecasts", "late", "messages", "other_topics", "records",
+    "refused", "rejected", "relayed", "restarts", "retrains", "rows", "samples", "sensor_faults", "series_dropped",
+    "series_refused", "series_retries", "series_sent", "steps", "swaps", "unanswered", "uplink_errors", "uplinked",
+    "values_refused", "zone_rows",
 })  # fmt: skip
 """Figures that only rise while their component lives; shards, gateway and retrainer report them."""
 

@@ -17,7 +17,7 @@ COLOURS = {
 
 
 def event_line(event: Mapping[str, Any], *, dated: bool = False) -> str:
-    """One event of the board as a line of rich markup, in local time; ``dated``: with the day.
+    """One event of the live state as a line of rich markup, in local time; ``dated``: with the day.
 
     >>> line = event_line({"time_ms": 0, "kind": "swap", "version": "v2", "before": "v1", "reason": "0.91 of v1"})
     >>> line.split("] ", 1)[1]

@@ -1,13 +1,14 @@
-"""Ctrl-C at a moment that can take it."""
+"""Signals at a moment that can take them."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from queue import SimpleQueue
 
-__all__ = ["deferred_interrupts"]
+__all__ = ["await_signal", "deferred_interrupts"]
 
 
 @contextmanager
@@ -39,3 +40,16 @@ def deferred_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
         if came:
             signal.raise_signal(came[0])
+
+
+def await_signal() -> Callable[[], int]:
+    """From now on SIGINT and SIGTERM end nothing: the function that is returned waits for the first of them, and says
+    which it was. For the main thread.
+
+    Not an event: a handler that sets one waits for ever if it has interrupted who holds the event's lock, be it the
+    handler of a signal just before. The put of a ``SimpleQueue`` takes no lock that a handler can wait for.
+    """
+    came: SimpleQueue[int] = SimpleQueue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda got, _: came.put(got))
+    return came.get

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from edge.timing import Backoff
 
 __all__ = ["ChildProcess"]
 
@@ -19,18 +21,22 @@ class ChildProcess:
     """A supervised child; its output goes to ``log_file``, never to the terminal.
 
     Its standard input is a pipe that ends when this process does, also by ``kill -9``: a child that must not outlive
-    us heeds it (:mod:`edge.lifeline`). Nothing of ours runs between fork and exec, where a process with threads may
+    us heeds it (:mod:`edge.parent_watch`). Nothing of ours runs between fork and exec, where a process with threads may
     wait for ever for a lock that another thread held.
 
     A child that ran at least ``HEALTHY_AFTER_S`` is restarted at once-ish; one that keeps dying waits twice as long
-    each time, up to ``LONGEST_DELAY_S``. ``restarts`` counts how often it was started again.
+    each time, up to ``LONGEST_DELAY_S``. ``restarts`` counts how often it was started again. ``environment`` is the
+    child's, ours where it is not given.
     """
 
-    def __init__(self, name: str, command: Sequence[str], log_file: Path) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], log_file: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
         self.restarts = 0
         self.last_exit: int | None = None
         self._command = list(command)
+        self._environment = environment
         self._log_file = log_file
         self._stopping = threading.Event()
         self._started = threading.Event()
@@ -78,11 +84,12 @@ class ChildProcess:
         with self._log_file.open("ab") as output:
             # A session of its own: Ctrl-C on the terminal reaches us only, and we stop the parts in order.
             return subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
-            )
+                self._command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True,
+                env=self._environment,
+            )  # fmt: skip
 
     def _watch(self) -> None:
-        delay_s = FIRST_DELAY_S
+        backoff = Backoff(FIRST_DELAY_S, LONGEST_DELAY_S)
         try:
             self._process = self._spawn()
         except OSError as error:
@@ -94,11 +101,10 @@ class ChildProcess:
             try:
                 self.last_exit = self._process.wait(HEALTHY_AFTER_S)
             except subprocess.TimeoutExpired:
-                delay_s = FIRST_DELAY_S
+                backoff.reset()
                 continue
-            if self._stopping.wait(delay_s):
+            if self._stopping.wait(backoff.next_s()):
                 return
-            delay_s = min(delay_s * 2, LONGEST_DELAY_S)
             with self._starting:
                 if self._stopping.is_set():
                     return

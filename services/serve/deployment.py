@@ -1,4 +1,5 @@
-"""Step 7, 9 and 16 of the way of a reading, on Ray: thin shells around the slot, the board, Forecaster and API.
+"""Step 7, 9 and 16 of the way of a reading, on Ray: thin shells around the model pointer, the live state, Forecaster
+and API.
 
 Nothing here imports torch but a Forecaster replica, when it loads its first model. Ray is imported when something is
 started, after :class:`services.runtime.ray_runtime.RayRuntime` has set the switches that Ray reads once.
@@ -18,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from services.config import Settings
-from services.errors import ArtefactError, StartError
+from services.errors import ModelFilesError, StartError
 from services.forecast_spec import forecast_spec, place_of
 from services.installation import app_name_of, namespace_of
 from services.key_file import write_secret
 from services.messages import (
-    BOARD_ACTOR,
     FORECASTER_DEPLOYMENT,
-    SLOT_ACTOR,
-    Champion,
+    LIVE_STATE_ACTOR,
+    MODEL_POINTER_ACTOR,
+    ServedModel,
     shard_actor,
 )  # fmt: skip
 from services.observe.logs import log_to_file
@@ -36,9 +37,9 @@ from services.serve.api.app import create_app
 from services.serve.api.auth import OPERATOR_KEY_FILE, Keys
 from services.serve.api.backend import POLL_S, RayBackend
 from services.serve.api.state import ApiState
-from services.serve.board import Board
 from services.serve.forecaster import Forecaster, Load, LoadedModel
-from services.serve.slot import ModelSlot
+from services.serve.live_state import LiveState
+from services.serve.model_pointer import ModelPointer
 
 __all__ = ["ServingActors", "build_app", "load_model", "start_actors", "start_serving", "stop_serving"]
 
@@ -51,12 +52,14 @@ REPLICA_CPUS = 0.1
 class ServingActors:
     """Handles that keep the named actors alive: they end with whoever holds this."""
 
-    board: Any
-    slot: Any
+    live_state: Any
+    pointer: Any
 
 
 def start_actors(settings: Settings) -> ServingActors:
-    """Start the board and the slot; before shards, the retrainer and the Serve application, which use them."""
+    """Start the live state and the model pointer; before shards, the retrainer and the Serve application, which use
+    them.
+    """
     import ray
 
     namespace = namespace_of(settings)
@@ -71,17 +74,22 @@ def start_actors(settings: Settings) -> ServingActors:
         }
         return ray.remote(kind).options(**options).remote(*arguments)
 
-    slot_path = settings.storage.absolute() / "slot.json"
-    actors = ServingActors(board=actor(_BoardActor, BOARD_ACTOR), slot=actor(ModelSlot, SLOT_ACTOR, slot_path))
+    pointer_path = settings.storage.absolute() / "slot.json"
+    actors = ServingActors(
+        live_state=actor(_LiveStateActor, LIVE_STATE_ACTOR),
+        pointer=actor(ModelPointer, MODEL_POINTER_ACTOR, pointer_path),
+    )
     try:
-        ray.get([actors.board.wait.remote(0, 0.0), actors.slot.get.remote()], timeout=60)
+        ray.get([actors.live_state.wait.remote(0, 0.0), actors.pointer.get.remote()], timeout=60)
     except Exception as error:
-        raise StartError(f"the board or the model slot did not start: {error}") from error
+        raise StartError(f"the live state or the model pointer did not start: {error}") from error
     return actors
 
 
-class _BoardActor(Board):
-    """The board with the real clock: microseconds since 1970 as the first version outgrow those of any earlier one."""
+class _LiveStateActor(LiveState):
+    """The live state with the real clock: microseconds since 1970 as the first version outgrow those of any earlier
+    one.
+    """
 
     def __init__(self) -> None:
         super().__init__(first_version=time.time_ns() // 1000, clock_ms=lambda: time.time_ns() // 1_000_000)
@@ -98,7 +106,7 @@ def load_model(folder: str, schema_hash: str) -> LoadedModel:
         model = artefact.load(Path(folder), schema_hash)
         model.verify_golden()
     except artefact.ArtefactError as error:
-        raise ArtefactError(str(error)) from error
+        raise ModelFilesError(str(error)) from error
     return model
 
 
@@ -239,36 +247,40 @@ class _ForecasterReplica(Forecaster):
 
 
 class _RaySlot:
-    """``SlotLink`` over the named actors, looked up anew for each call."""
+    """``ModelPointerLink`` over the named actors, looked up anew for each call."""
 
     def __init__(self, settings: Settings, replica: str) -> None:
         self._shards = settings.stream.shards
         self._namespace = namespace_of(settings)
         self._replica = replica
 
-    async def wait(self, seen_generation: int) -> Champion:
+    async def wait(self, seen_generation: int) -> ServedModel:
         import ray
 
-        champion: Champion = await ray.get_actor(SLOT_ACTOR, self._namespace).wait.remote(seen_generation, POLL_S)
+        champion: ServedModel = await ray.get_actor(MODEL_POINTER_ACTOR, self._namespace).wait.remote(
+            seen_generation, POLL_S
+        )
         return champion
 
     async def report(self, generation: int, version: str, error: str) -> bool:
         import ray
 
-        call = ray.get_actor(SLOT_ACTOR, self._namespace).report.remote(self._replica, generation, version, error)
+        call = ray.get_actor(MODEL_POINTER_ACTOR, self._namespace).report.remote(
+            self._replica, generation, version, error
+        )
         return bool(await call)
 
-    async def announce(self, champion: Champion, error: str, first: bool) -> None:
+    async def announce(self, champion: ServedModel, error: str, first: bool) -> None:
         import ray
 
-        board = ray.get_actor(BOARD_ACTOR, self._namespace)
+        live_state = ray.get_actor(LIVE_STATE_ACTOR, self._namespace)
         if error:
             text = f"{champion['version']} could not be loaded: {error}"
-            await board.put_event.remote({"kind": "error", "version": champion["version"], "message": text})
+            await live_state.put_event.remote({"kind": "error", "version": champion["version"], "message": text})
             return
         if first and champion["generation"] > 1:  # generation 1 is the start, not a swap
             text = "the replicas have loaded and checked it"
-            await board.put_event.remote({"kind": "serving", "version": champion["version"], "message": text})
+            await live_state.put_event.remote({"kind": "serving", "version": champion["version"], "message": text})
         for index in range(self._shards):
             try:
                 ray.get_actor(shard_actor(index), self._namespace).refresh.remote()

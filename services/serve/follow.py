@@ -7,6 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from edge.timing import Backoff
+
 __all__ = ["follow"]
 
 _log = logging.getLogger(__name__)
@@ -23,14 +25,14 @@ async def follow(ask: Callable[[], Awaitable[News]], take: Callable[[News], Awai
     (the actor is away) is waited out with growing pauses. ``take`` handles its own errors: one that gets out ends
     this loop, and its owner's health check then fails.
     """
-    delay_s = FIRST_DELAY_S
+    backoff = Backoff(FIRST_DELAY_S, LONGEST_DELAY_S)
     while True:
         try:
             news = await ask()
         except Exception as error:  # whatever Ray raises while an actor restarts
+            delay_s = backoff.next_s()
             _log.info("%s does not answer, asking again in %.1f s: %s", name, delay_s, error)
             await asyncio.sleep(delay_s)
-            delay_s = min(delay_s * 2, LONGEST_DELAY_S)
             continue
-        delay_s = FIRST_DELAY_S
+        backoff.reset()
         await take(news)

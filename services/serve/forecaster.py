@@ -1,7 +1,8 @@
 """Step 7 and 16 of the way of a reading: rows and a baseline become quantiles, by whichever model is champion.
 
-A replica serves ``(version, model)`` as one tuple. A task follows the slot; a new champion is loaded, checked and
-warmed in a thread beside the one that serves, then the tuple is replaced: no request waits, none fails, each is
+
+A replica serves ``(version, model)`` as one tuple. A task follows the model pointer; a new champion is loaded, checked
+and warmed in a thread beside the one that serves, then the tuple is replaced: no request waits, none fails, each is
 answered by exactly one version. A champion that cannot be loaded leaves the old one in place, is reported, and is tried
 again with growing pauses: its storage may have been away for a moment.
 """
@@ -19,12 +20,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from edge.timing import Backoff
 from models.spec import QUANTILES, ForecastSpec, Place
-from services.errors import ArtefactError, HothouseError
-from services.messages import ASK_AGAIN, F32, I64, ONLINE_VERSION, Champion, ForecastReply, ForecastRequest
+from services.errors import HothouseError, ModelFilesError
+from services.messages import ASK_AGAIN, F32, I64, ONLINE_VERSION, ForecastReply, ForecastRequest, ServedModel
 from services.serve.follow import follow
 
-__all__ = ["Forecaster", "Load", "LoadedModel", "SlotLink", "warm_up"]
+__all__ = ["Forecaster", "Load", "LoadedModel", "ModelPointerLink", "warm_up"]
 
 _log = logging.getLogger(__name__)
 WARM_EXAMPLES = (1, 16)
@@ -43,51 +45,51 @@ Load = Callable[[str, str], LoadedModel]
 """(folder, schema hash) -> model."""
 
 
-class SlotLink(Protocol):
-    """The slot and those who must hear of a swap, as one replica sees them."""
+class ModelPointerLink(Protocol):
+    """The model pointer and those who must hear of a swap, as one replica sees them."""
 
-    async def wait(self, seen_generation: int) -> Champion:
-        """See ``ModelSlot.wait``."""
+    async def wait(self, seen_generation: int) -> ServedModel:
+        """See ``ModelPointer.wait``."""
 
     async def report(self, generation: int, version: str, error: str) -> bool:
-        """See ``ModelSlot.report``."""
+        """See ``ModelPointer.report``."""
 
-    async def announce(self, champion: Champion, error: str, first: bool) -> None:
-        """Tell the board, and after a swap have the shards compute the last step again."""
+    async def announce(self, champion: ServedModel, error: str, first: bool) -> None:
+        """Tell the live state, and after a swap have the shards compute the last step again."""
 
 
 class Forecaster:
-    """One replica: answers forecasts, follows the slot.
+    """One replica: answers forecasts, follows the model pointer.
 
     ``load`` turns an artefact folder into a model that is checked and fits a schema hash, and raises
-    :class:`ArtefactError` where it cannot; it runs in a thread. Call :meth:`start` inside the event loop before
+    :class:`ModelFilesError` where it cannot; it runs in a thread. Call :meth:`start` inside the event loop before
     anything else. ``prepare`` is called once, in a thread, when a network may have to be loaded soon: the first load
     should not have to wait for imports. ``clock_s`` is monotonic: the pauses between two tries to load a champion are
-    measured with it, and end when the slot next answers.
+    measured with it, and end when the model pointer next answers.
     """
 
     def __init__(
-        self, spec: ForecastSpec, place_of: Callable[[str], Place], load: Load, slot: SlotLink,
+        self, spec: ForecastSpec, place_of: Callable[[str], Place], load: Load, pointer: ModelPointerLink,
         clock_s: Callable[[], float] = time.monotonic, prepare: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self._spec = spec
         self._place_of = lru_cache(maxsize=10_000)(place_of)
         self._load = load
-        self._slot = slot
+        self._pointer = pointer
         self._generation = 0
         self._serving: tuple[str, LoadedModel | None] = (ONLINE_VERSION, None)
         self._error = ""
         self._clock_s = clock_s
         self._prepare_imports: Callable[[], None] | None = prepare
-        self._retry_s = self._pause_s = 0.0
+        self._retry_s, self._backoff = 0.0, Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
         self._inference = ThreadPoolExecutor(1, thread_name_prefix="inference")
         self._follower: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Serve the champion of now, then begin to follow the slot."""
-        await self._take(await self._slot.wait(0))
+        """Serve the champion of now, then begin to follow the model pointer."""
+        await self._take(await self._pointer.wait(0))
         self._follower = asyncio.create_task(
-            follow(lambda: self._slot.wait(self._generation), self._take, "slot"), name="follow the slot"
+            follow(lambda: self._pointer.wait(self._generation), self._take, "slot"), name="follow the model pointer"
         )
 
     async def stop(self) -> None:
@@ -99,7 +101,7 @@ class Forecaster:
     def check_health(self) -> None:
         """Raises when the follower has died: this replica would serve an old model for ever."""
         if self._follower is not None and self._follower.done():
-            raise RuntimeError(f"the replica no longer follows the slot: {self._follower!r}")
+            raise RuntimeError(f"the replica no longer follows the model pointer: {self._follower!r}")
 
     @property
     def version(self) -> str:
@@ -125,12 +127,12 @@ class Forecaster:
         )
         return ForecastReply(version=version, quantiles=quantiles)
 
-    async def _take(self, champion: Champion) -> None:
+    async def _take(self, champion: ServedModel) -> None:
         """Swap to a champion; also called when nothing changed, to report that this replica lives."""
         is_new = champion["generation"] != self._generation
         before = "" if is_new else self._error
         if is_new:
-            self._pause_s = FIRST_RETRY_S
+            self._backoff.reset()
         if is_new or (before and self._clock_s() >= self._retry_s):
             self._error = await self._swap(champion)
             self._generation = champion["generation"]
@@ -142,7 +144,7 @@ class Forecaster:
             except Exception:  # the first load will say what is wrong
                 _log.warning("what a network needs could not be imported", exc_info=True)
 
-    async def _swap(self, champion: Champion) -> str:
+    async def _swap(self, champion: ServedModel) -> str:
         """Load the champion and serve it, or say why it cannot be served and when to try again."""
         try:
             model: LoadedModel | None = None
@@ -150,18 +152,17 @@ class Forecaster:
                 model = await asyncio.to_thread(self._prepare, champion["folder"])
         except Exception as error:  # a bad artefact of any kind must not end the replica
             _log.warning("champion %s cannot be served", champion["version"], exc_info=True)
-            self._retry_s = self._clock_s() + self._pause_s
-            self._pause_s = min(self._pause_s * 2, LONGEST_RETRY_S)
+            self._retry_s = self._clock_s() + self._backoff.next_s()
             return error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
         self._serving = (champion["version"], model)
         return ""
 
-    async def _tell(self, champion: Champion, announce: bool) -> None:
+    async def _tell(self, champion: ServedModel, announce: bool) -> None:
         try:
-            first = await self._slot.report(self._generation, self.version, self._error)
+            first = await self._pointer.report(self._generation, self.version, self._error)
             if announce:
-                await self._slot.announce(champion, self._error, first)
-        except Exception as error:  # the slot or the board restarts: the next turn reports again
+                await self._pointer.announce(champion, self._error, first)
+        except Exception as error:  # the model pointer or the live state restarts: the next turn reports again
             _log.info("the swap to %s could not be reported: %s", champion["version"], error)
 
     def _prepare(self, folder: str) -> LoadedModel:
@@ -173,7 +174,7 @@ class Forecaster:
 def warm_up(model: LoadedModel, spec: ForecastSpec) -> None:
     """Run the model once a batch size, so that the first real request is not the slow one.
 
-    Raises :class:`ArtefactError` where the output does not have the shape of ``spec`` or is not finite.
+    Raises :class:`ModelFilesError` where the output does not have the shape of ``spec`` or is not finite.
     """
     shape = (len(spec.horizons_min), len(spec.targets), len(QUANTILES))
     for examples in WARM_EXAMPLES:
@@ -181,6 +182,6 @@ def warm_up(model: LoadedModel, spec: ForecastSpec) -> None:
         origin_ms = np.full(examples, 1_646_092_800_000, np.int64)
         quantiles = model.predict(values, origin_ms, [Place()] * examples, np.ones((examples, *shape), np.float32))
         if quantiles.shape != (examples, *shape) or not np.isfinite(quantiles).all():
-            raise ArtefactError(
+            raise ModelFilesError(
                 f"the model answers {quantiles.shape} or values that are not finite, {shape} was expected"
             )

@@ -1,7 +1,8 @@
 """Step 9 of the way of a reading: what one API replica knows, ready to be sent.
 
-The view takes the board's changes and keeps each zone's answer as bytes, so that ``GET /predict`` only looks up and
-sends. How old a forecast is, is judged by the clock of the stream (how far the zone's site has got), because in a
+
+The view takes the live state's changes and keeps each zone's answer as bytes, so that ``GET /predict`` only looks up
+and sends. How old a forecast is, is judged by the clock of the stream (how far the zone's site has got), because in a
 replay the wall clock says nothing; that the stream moves at all, by the wall time since it last did.
 """
 
@@ -14,17 +15,18 @@ from typing import Any
 import msgspec
 
 from services.messages import ZoneForecast
+from services.observe.duration import in_words
 from services.serve.api.problems import ProblemError
-from services.serve.board import Changes
+from services.serve.live_state import LiveStateChanges
 
-__all__ = ["Answer", "View"]
+__all__ = ["ReadyForecast", "View"]
 
 MUCH_RECORDS = 1000
 """Fewer are read within a moment, also where they pile up again and again under load."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReadyForecast:
     """A zone's newest forecast and the bytes that say it."""
 
     forecast: ZoneForecast
@@ -33,7 +35,7 @@ class Answer:
 
 
 class View:
-    """Built from the board's changes; ``clock_s`` is monotonic. Not shared between threads.
+    """Built from the live state's changes; ``clock_s`` is monotonic. Not shared between threads.
 
     A live stream moves at least once a step; ``quiet_after_s`` is the wall time without that from which answers say
     so.
@@ -44,7 +46,7 @@ class View:
         self._quiet_after_s = quiet_after_s
         self._clock_s = clock_s
         self.version = 0
-        self.answers: dict[tuple[str, str], Answer] = {}
+        self.answers: dict[tuple[str, str], ReadyForecast] = {}
         self.stats: dict[str, dict[str, Any]] = {}
         self.models: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
@@ -54,15 +56,15 @@ class View:
         self._resumed_ms: dict[str, int] = {}  # where a stream was when it last left a gap or a backlog behind it
         self._behind: dict[str, bool] = {}  # whether more of a site's records wait in the log than were read
 
-    def take(self, changes: Changes) -> None:
-        """Apply what the board says."""
+    def take(self, changes: LiveStateChanges) -> None:
+        """Apply what the live state says."""
         self.version = changes["version"]
         now_s = self._clock_s()
         for forecast in changes.get("forecasts", ()):
             key = (forecast["site"], forecast["zone"])
             if key not in self.answers:
                 self._by_zone.setdefault(forecast["zone"], []).append(key)
-            self.answers[key] = Answer(forecast, msgspec.json.encode(forecast), _input_age_s(forecast))
+            self.answers[key] = ReadyForecast(forecast, msgspec.json.encode(forecast), _input_age_s(forecast))
             self._stream_at(key[0], forecast["origin_ms"], now_s)
         for component, figures in changes.get("stats", {}).items():
             self.stats[component] = figures
@@ -156,7 +158,7 @@ class View:
             self._stream_ms[site] = at_ms
             self._moved_s[site] = now_s
 
-    def _ages(self, site: str, answer: Answer) -> tuple[float, float]:
+    def _ages(self, site: str, answer: ReadyForecast) -> tuple[float, float]:
         """Stream time since the newest reading of a target; wall time since the stream moved; both in seconds."""
         age_s = (self._stream_ms[site] - answer.forecast["origin_ms"]) / 1000 + answer.input_age_s
         return age_s, self._clock_s() - self._moved_s[site]
@@ -164,9 +166,9 @@ class View:
     def _reasons(self, age_s: float, quiet_s: float) -> list[str]:
         reasons = []
         if age_s > self._stale_after_s:
-            reasons.append(f"the newest reading is {_span(age_s)} old")
+            reasons.append(f"the newest reading is {in_words(age_s)} old")
         if quiet_s > self._quiet_after_s:
-            reasons.append(f"nothing has come from this site for {_span(quiet_s)}")
+            reasons.append(f"nothing has come from this site for {in_words(quiet_s)}")
         return reasons
 
 
@@ -175,13 +177,3 @@ def _input_age_s(forecast: ZoneForecast) -> float:
     ages = [forecast["freshness_s"].get(target) for target in forecast["forecasts"]]
     known = [age for age in ages if age is not None]
     return min(known, default=0.0)
-
-
-def _span(seconds: float) -> str:
-    return (
-        f"{seconds / 3600:.1f} h"
-        if seconds >= 5400
-        else f"{seconds / 60:.0f} min"
-        if seconds >= 90
-        else f"{seconds:.0f} s"
-    )

@@ -10,7 +10,7 @@ from typing import Any
 
 from services.store.rows import DeadLetter
 
-__all__ = ["DeadLetters", "LetterCount", "count_letters", "read_letters"]
+__all__ = ["DeadLetterCount", "DeadLetters", "count_dead_letters", "read_dead_letters"]
 
 _TABLE = """CREATE TABLE IF NOT EXISTS dead_letters (
     partition INTEGER, offset INTEGER, item INTEGER, receive_ms INTEGER,
@@ -23,7 +23,7 @@ _REMOVE_OLDEST = """DELETE FROM dead_letters WHERE (partition, offset, item) IN
 
 
 @dataclass(frozen=True, slots=True)
-class LetterCount:
+class DeadLetterCount:
     """How many letters of one reason and topic are kept, and the newest of them."""
 
     reason: str
@@ -47,16 +47,16 @@ class DeadLetters:
             self._db.execute(_TABLE)
         self._count: int = self._db.execute("SELECT count(*) FROM dead_letters").fetchone()[0]
 
-    def put(self, letters: Sequence[DeadLetter]) -> None:
+    def put(self, dead_letters: Sequence[DeadLetter]) -> None:
         """Keep letters durably; a letter that is there already, after a replay, stays as it is.
 
         The work is that of these letters, however many there are: the oldest stand first in the table.
         """
-        if not letters:
+        if not dead_letters:
             return
         before = self._db.total_changes
         with self._db:
-            self._db.executemany(_INSERT, letters)
+            self._db.executemany(_INSERT, dead_letters)
             new = self._db.total_changes - before
             surplus = max(self._count + new - self._keep, 0)
             self._db.execute(_REMOVE_OLDEST, (surplus,))
@@ -78,13 +78,13 @@ class DeadLetters:
         self.close()
 
 
-def count_letters(root: Path, reason: str | None = None) -> list[LetterCount]:
+def count_dead_letters(root: Path, reason: str | None = None) -> list[DeadLetterCount]:
     """What is kept in all partitions of ``root`` by reason and topic, the most frequent first; changes nothing."""
     # Of a group with one max(), SQLite takes the other columns from the row that holds it.
     sql = """SELECT reason, topic, count(*), partition, offset, max(receive_ms), detail FROM dead_letters
              WHERE ?1 IS NULL OR reason = ?1 GROUP BY reason, topic"""
-    merged: dict[tuple[str, str], LetterCount] = {}
-    for found in (LetterCount(*row) for row in _ask(root, sql, (reason,))):
+    merged: dict[tuple[str, str], DeadLetterCount] = {}
+    for found in (DeadLetterCount(*row) for row in _ask(root, sql, (reason,))):
         before = merged.get((found.reason, found.topic))
         if before is not None:
             newer = max(before, found, key=lambda letter: letter.receive_ms)
@@ -93,12 +93,12 @@ def count_letters(root: Path, reason: str | None = None) -> list[LetterCount]:
     return sorted(merged.values(), key=lambda found: (-found.count, found.reason, found.topic))
 
 
-def read_letters(root: Path, limit: int, reason: str | None = None) -> list[DeadLetter]:
+def read_dead_letters(root: Path, limit: int, reason: str | None = None) -> list[DeadLetter]:
     """The newest letters of all partitions by receive time, newest first; changes nothing."""
     sql = """SELECT * FROM dead_letters WHERE ?1 IS NULL OR reason = ?1
              ORDER BY receive_ms DESC, offset DESC, item DESC LIMIT ?2"""
-    letters = [DeadLetter(*row) for row in _ask(root, sql, (reason, limit))]
-    return sorted(letters, key=lambda letter: (-letter.receive_ms, -letter.offset, -letter.item))[:limit]
+    dead_letters = [DeadLetter(*row) for row in _ask(root, sql, (reason, limit))]
+    return sorted(dead_letters, key=lambda letter: (-letter.receive_ms, -letter.offset, -letter.item))[:limit]
 
 
 def _ask(root: Path, sql: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:

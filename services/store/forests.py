@@ -16,7 +16,7 @@ from safetensors.numpy import load
 
 from models.spec import ForecastSpec
 from models.trees.forest import Forest
-from services.errors import ArtefactError
+from services.errors import ModelFilesError
 from services.store.parquet import names
 
 __all__ = ["Forests"]
@@ -36,25 +36,25 @@ class Forests:
         return max(names(self._root), default="")
 
     def manifest(self, name: str) -> dict[str, Any]:
-        """What a forest was grown on and for; raises :class:`ArtefactError`."""
+        """What a forest was grown on and for; raises :class:`ModelFilesError`."""
         try:
             found = json.loads((self._root / name / _MANIFEST).read_bytes())
         except (OSError, ValueError) as error:
-            raise ArtefactError(f"the trees {name} cannot be read: {error}") from error
+            raise ModelFilesError(f"the trees {name} cannot be read: {error}") from error
         if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise ArtefactError(f"the trees {name} have another format than {FORMAT}")
+            raise ModelFilesError(f"the trees {name} have another format than {FORMAT}")
         return found
 
     def load(self, name: str, spec: ForecastSpec, regressors: int) -> Forest:
-        """Read a forest; raises :class:`ArtefactError` where it is torn, altered, or grown for something else."""
+        """Read a forest; raises :class:`ModelFilesError` where it is torn, altered, or grown for something else."""
         manifest = self.manifest(name)
         wanted = (spec.hash, regressors)
         if (manifest.get("schema_hash"), manifest.get("regressors")) != wanted:
-            raise ArtefactError(f"the trees {name} were grown for another schema or other regressors")
+            raise ModelFilesError(f"the trees {name} were grown for another schema or other regressors")
         try:
             weights = (self._root / name / _WEIGHTS).read_bytes()
             if hashlib.sha256(weights).hexdigest() != manifest.get("weights_sha256"):
-                raise ArtefactError(f"the trees {name} are torn or altered: their SHA-256 is not the manifest's")
+                raise ModelFilesError(f"the trees {name} are torn or altered: their SHA-256 is not the manifest's")
             return Forest(len(spec.horizons_min), len(spec.targets), load(weights))
         except (OSError, ValueError, KeyError, SafetensorError) as error:
-            raise ArtefactError(f"the trees {name} cannot be read: {error}") from error
+            raise ModelFilesError(f"the trees {name} cannot be read: {error}") from error

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from services.errors import ArtefactError
+from services.errors import ModelFilesError
 from services.messages import ONLINE_VERSION
 from services.store.files import write_atomically
 
@@ -43,7 +43,7 @@ class Pointer:
     def read(self) -> Pointed:
         """What serves now.
 
-        Raises :class:`ArtefactError` where the file cannot be understood: which model should serve is then for the
+        Raises :class:`ModelFilesError` where the file cannot be understood: which model should serve is then for the
         operator to say, not for a default.
         """
         try:
@@ -52,8 +52,8 @@ class Pointer:
         except FileNotFoundError:
             return NOWHERE
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ArtefactError(
-                f"the model slot {self.path} cannot be read: {error}", "Remove it to serve without a model."
+            raise ModelFilesError(
+                f"the model pointer {self.path} cannot be read: {error}", "Remove it to serve without a model."
             ) from error
 
     def move(self, version: str, folder: str, least: int = 0) -> Pointed:

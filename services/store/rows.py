@@ -14,7 +14,7 @@ __all__ = ["SCHEMA_VERSION", "DeadLetter", "DeviceRow", "DeviceRows", "SiteStep"
 Column = npt.NDArray[Any]
 
 SCHEMA_VERSION = 1
-"""Of a site's rows as the settings make them; each change of them (``edge.wire.change``) brings a greater one, and
+"""Of a site's rows as the settings make them; each change of them (``edge.wire.events``) brings a greater one, and
 every row carries the version that it was made under."""
 
 

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypedDict
 
+from edge.timing import Backoff
 from services.messages import ZoneForecast
 from services.store.rows import SiteStep
 
@@ -195,7 +196,7 @@ class InfluxWriter:
 
     def _deliver(self, lines: list[str]) -> bool | None:
         """Send a batch, again and again while the server is away; false when it was refused, None when stopping."""
-        backoff_s = self._first_backoff_s
+        backoff = Backoff(self._first_backoff_s, LONGEST_BACKOFF_S, random.SystemRandom().random)
         while not self._stopping:
             try:
                 self._send(lines)
@@ -210,9 +211,7 @@ class InfluxWriter:
                     if getattr(error, "status", None) in (400, 413, 422):
                         return False  # the batch itself is wrong: sending it again cannot help
                     self._stats["retries"] += 1
-                    wait_s = backoff_s * random.uniform(0.5, 1.0)  # noqa: S311 (jitter, not a secret)
-                    self._changed.wait_for(lambda: self._stopping, wait_s)
-                backoff_s = min(backoff_s * 2, LONGEST_BACKOFF_S)
+                    self._changed.wait_for(lambda: self._stopping, backoff.next_s())
         return None
 
 

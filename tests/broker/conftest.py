@@ -6,9 +6,8 @@ import json
 import secrets
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +22,7 @@ from edge.mqtt.connection import MqttAddress, new_client, open_connection
 from edge.wire.reading import Sample, encode_message, sample_topic
 from edge.wire.samples import decode_samples
 from tests.conftest import require_env, require_program
+from tests.gateways import GATEWAY, broker_settings, gateway_environment
 from tests.patience import patience_s, until
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +73,10 @@ def device(address: MqttAddress) -> Iterator[Callable[[Iterable[tuple[str, bytes
 
 
 class GatewayProcess:
-    """``python -m edge.gateway`` on a log of its own. As a context manager it leaves no process behind."""
+    """``python -m edge.gateway`` on a log of its own. As a context manager it leaves no process behind.
+
+    ``mqtt`` and ``gateway`` are settings that it has besides the broker's.
+    """
 
     def __init__(self, address: MqttAddress, folder: Path) -> None:
         self.address = address
@@ -81,6 +84,9 @@ class GatewayProcess:
         self.site = f"test-{secrets.token_hex(4)}"
         self.client_id = f"test-gateway-{secrets.token_hex(4)}"
         self.process: subprocess.Popen[bytes] | None = None
+        self.mqtt: dict[str, Any] = {}
+        self.gateway: dict[str, Any] = {}
+        self.environment: dict[str, str] = {}
         self.log_path = folder / "log.sqlite"
         self.status_path = folder / "status.json"
         (folder / "password").write_text(address.password)
@@ -92,26 +98,20 @@ class GatewayProcess:
         if self.process is not None:
             self.stop(signal.SIGKILL)
 
-    def start(self, *arguments: str) -> None:
+    def start(self) -> None:
         """Start, and wait until it is subscribed."""
-        self.launch([sys.executable, "-m", "edge.gateway"], *arguments)
+        self.launch(GATEWAY)
         until(lambda: self.status().get("connected"))
 
-    def launch(self, program: list[str], *arguments: str) -> None:
-        """Start a program with the gateway's arguments."""
+    def launch(self, program: Sequence[str]) -> None:
+        """Start a program with the gateway's settings, and ``environment`` besides."""
         self.status_path.unlink(missing_ok=True)
-        options = {
-            "--log": self.log_path,
-            "--host": self.address.host,
-            "--port": self.address.port,
-            "--username": self.address.username,
-            "--password-file": self.folder / "password",
-            "--mqtt": "5" if self.address.v5 else "3.1.1",
-            "--client-id": self.client_id,
-            "--status-file": self.status_path,
-        }
-        given = [str(part) for option in options.items() for part in option]
-        self.process = subprocess.Popen([*program, *given, *arguments], cwd=ROOT)
+        password_file = self.folder / "password"
+        own = broker_settings(self.address, password_file=password_file, client_id=self.client_id)
+        settings = gateway_environment(
+            data_dir=self.folder, mqtt={**own, **self.mqtt}, gateway={"status_file": self.status_path, **self.gateway}
+        )
+        self.process = subprocess.Popen(program, cwd=ROOT, env={**settings, **self.environment})
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and wait; returns the exit code."""

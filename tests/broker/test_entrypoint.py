@@ -46,11 +46,11 @@ def test_environment_and_secret_files_become_a_running_gateway(tmp_path: Path) -
         secrets.mkdir()
         (secrets / "password").write_text(broker.password + "\n")
         environment: dict[str, object] = {
-            "GATEWAY_OPTION_LOG": data / "log.sqlite", "GATEWAY_OPTION_HOST": "127.0.0.1",
-            "GATEWAY_OPTION_PORT": broker.port, "GATEWAY_OPTION_USERNAME": broker.username,
-            "GATEWAY_SECRETS_DIR": secrets, "GATEWAY_OPTION_CLIENT_ID": "in a container", "GATEWAY_OPTION_SHARE": "",
+            "HOTHOUSE_DATA_DIR": data, "HOTHOUSE_MQTT__HOST": "127.0.0.1", "HOTHOUSE_MQTT__PORT": broker.port,
+            "HOTHOUSE_MQTT__USERNAME": broker.username, "HOTHOUSE_MQTT__CLIENT_ID": "in a container",
+            "GATEWAY_SECRETS_DIR": secrets,
         }  # fmt: skip
-        with started(environment, "--step-s", "60") as process:
+        with started(environment) as process:
             status = data / "gateway-status.json"
             until(lambda: status.exists() and json.loads(status.read_text())["connected"])
             publisher = GatewayProcess(broker.address, tmp_path)
@@ -69,19 +69,21 @@ def test_environment_and_secret_files_become_a_running_gateway(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
-        ({"GATEWAY_OPTION_PASSWORD": "secret"}, "GATEWAY_OPTION_PASSWORD_FILE"),
-        ({"GATEWAY_OPTION_UPLINK_PASSWORD": "secret"}, "GATEWAY_OPTION_UPLINK_PASSWORD_FILE"),
-        ({"GATEWAY_OPTION_NONSENSE": "1"}, "--nonsense"),
-        ({"GATEWAY_OPTION_LOG": "/proc/nowhere/log.sqlite"}, "mount a volume"),
+        ({"HOTHOUSE_MQTT__PASSWORD": "secret"}, "mqtt.password is not a setting"),
+        ({"HOTHOUSE_UPLINK__PASSWORD": "secret"}, "uplink.password is not a setting"),
+        ({"HOTHOUSE_MQTT__NONSENSE": "1"}, "mqtt.nonsense is not a setting"),
+        ({"GATEWAY_OPTION_HOST": "broker"}, "--host is the setting mqtt.host now"),
+        ({"GATEWAY_OPTION_PASSWORD": "secret"}, "--password"),
+        ({"HOTHOUSE_DATA_DIR": "/proc/nowhere"}, "mount a volume"),
     ],
 )
 def test_a_wrong_environment_is_one_sentence_and_exit_code_2(
     tmp_path: Path, environment: dict[str, object], said: str
 ) -> None:
-    """A secret in a variable, an option that is none, or a folder that cannot be written stops it, and is named."""
-    with started({"GATEWAY_OPTION_LOG": tmp_path / "log.sqlite", **environment}) as process:
+    """A secret in a variable, a setting that is none or was renamed, a folder that cannot be written: it is named."""
+    with started({"HOTHOUSE_DATA_DIR": tmp_path, **environment}) as process:
         _, error = process.communicate(timeout=patience_s(30))
     assert process.returncode == 2
     assert said in error
-    assert "secret\n" not in error
+    assert "secret" not in error
     assert "Traceback" not in error

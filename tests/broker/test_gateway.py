@@ -17,6 +17,7 @@ from edge.log.sqlite import SqliteLog
 from services.cli import app
 from tests.broker.conftest import ROOT, GatewayProcess, device, local_broker, until
 from tests.ci.record import balance
+from tests.gateways import GATEWAY, gateway_environment
 from tests.patience import patience_s
 
 pytestmark = pytest.mark.broker
@@ -92,8 +93,10 @@ def test_bad_messages_are_in_the_log_and_the_stream_goes_on(gateway: GatewayProc
 def test_a_topic_that_nothing_reads_is_counted(gateway: GatewayProcess) -> None:
     """Outside of hothouse/v1/ too, with one letter; also where the session is from a gateway that asked for less."""
     wrong = f"hothouse/{gateway.site}/z1/climate/sample"
-    gateway.start("--topics", "")
+    gateway.mqtt = {"topics": ""}
+    gateway.start()
     assert gateway.stop() == 0
+    gateway.mqtt = {}
     gateway.start()
     with device(gateway.address) as publish:
         publish([(wrong, b"{}"), *gateway.messages(range(3)), (wrong, b"{}")])
@@ -161,7 +164,7 @@ def test_a_gateway_ends_with_its_parent(gateway: GatewayProcess) -> None:
     gateway.stop()
     assert gateway.process is None
     code = "import subprocess, sys; subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE).wait()"
-    gateway.launch([sys.executable, "-c", code, sys.executable, "-m", "edge.gateway"], "--stop-with-stdin")
+    gateway.launch([sys.executable, "-c", code, *GATEWAY, "--stop-with-stdin"])
     until(lambda: gateway.status().get("connected"))
     gateway.stop(signal.SIGKILL)
     until(lambda: gateway.status()["connected"] is False)
@@ -171,7 +174,7 @@ def test_a_gateway_ends_with_its_parent(gateway: GatewayProcess) -> None:
 def test_a_wrong_password_is_said_and_not_fatal(gateway: GatewayProcess) -> None:
     """The status names the broker and its refusal; the gateway goes on trying."""
     (gateway.folder / "password").write_text("wrong")
-    gateway.launch([sys.executable, "-m", "edge.gateway"])
+    gateway.launch(GATEWAY)
     until(lambda: "Not authorized" in gateway.status().get("last_error", ""))
     assert gateway.stop() == 0
 
@@ -196,10 +199,9 @@ def test_the_gateway_comes_back_after_the_broker(tmp_path: Path, kind: str) -> N
 def test_a_broker_without_mqtt_5_is_found_out(tmp_path: Path) -> None:
     """Asked to try MQTT 5, the gateway falls back to 3.1.1 by itself when the broker does not answer that."""
     with local_broker(tmp_path / "broker", "amqtt") as broker:
-        command = [sys.executable, "-m", "edge.gateway", "--log", tmp_path / "log.sqlite", "--port", str(broker.port)]
-        login = ["--username", broker.username, "--password-file", broker.password_file]
-        status = tmp_path / "status.json"
-        with subprocess.Popen([*command, *login, "--status-file", status], cwd=ROOT) as process:
+        given = {"port": broker.port, "username": broker.username, "password_file": broker.password_file}
+        status = tmp_path / "gateway-status.json"
+        with subprocess.Popen(GATEWAY, cwd=ROOT, env=gateway_environment(data_dir=tmp_path, mqtt=given)) as process:
             try:
                 until(lambda: status.exists() and '"connected":true' in status.read_text())
                 process.terminate()

@@ -39,7 +39,8 @@ def test_gateways_that_share_split_the_messages(tmp_path: Path) -> None:
     with local_broker(tmp_path / "broker", "mosquitto") as broker, ExitStack() as stack:
         gateways = [stack.enter_context(_gateway(broker.address, tmp_path / name)) for name in ("one", "two")]
         for gateway in gateways:
-            gateway.start("--share", "house")
+            gateway.mqtt = {"share": "house"}
+            gateway.start()
         with device(broker.address) as publish:
             publish(gateways[0].messages(range(400)))
         gateways[1].site = gateways[0].site

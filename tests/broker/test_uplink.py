@@ -15,18 +15,19 @@ from typing import Any
 import pytest
 
 from edge.clock import WallClock
-from edge.gateway import Gateway, GatewaySettings, GatewayStatus
+from edge.gateway import Gateway, GatewayOptions, GatewayStatus
 from edge.gateway.uplink.forward import LogTarget, Uplink
-from edge.gateway.uplink.mqtt import MqttTarget
+from edge.gateway.uplink.mqtt_target import MqttTarget
 from edge.log import LogError, NewRecord, Origin, Record, partition_of
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.broker import LocalBroker
 from edge.wire.reading import Sample
 from edge.wire.samples import decode_samples, encode_samples
-from services.ingest.windows.origins import Origins
+from services.ingest.windows.seen_origins import SeenOrigins
 from tests.broker.conftest import BOOT, ROOT, GatewayProcess, device, local_broker, until
 from tests.ci.record import balance
+from tests.gateways import GATEWAY, broker_settings, gateway_environment
 from tests.patience import patience_s
 
 pytestmark = pytest.mark.broker
@@ -63,23 +64,15 @@ def filled(path: Path, site: str = "demo") -> None:
     log.close()
 
 
-def command(log: Path, broker: LocalBroker, status: Path, *more: object) -> list[str]:
-    """The arguments of a gateway at a broker."""
-    given = [
-        "--log",
-        log,
-        "--port",
-        broker.port,
-        "--username",
-        broker.username,
-        "--password-file",
-        broker.password_file,
-    ]
-    return [str(part) for part in [*given, "--status-file", status, *more]]
+def environment(folder: Path, broker: LocalBroker, **more: Any) -> dict[str, str]:
+    """The settings of a gateway at a broker, its log and its status file in ``folder``."""
+    own = broker_settings(broker.address, password_file=broker.password_file)
+    return gateway_environment(data_dir=folder, mqtt=own, **more)
 
 
-def status(path: Path) -> dict[str, Any]:
-    """A status file's content, empty before there is one."""
+def status(folder: Path) -> dict[str, Any]:
+    """What a gateway's status file holds, empty before there is one."""
+    path = folder / "gateway-status.json"
     return json.loads(path.read_text()) if path.exists() else {}
 
 
@@ -96,51 +89,48 @@ def without_ticks(records: Sequence[Record]) -> list[Record]:
 
 def test_a_kill_between_answer_and_truncation_counts_nothing_twice(tmp_path: Path) -> None:
     """SIGKILL after the central broker has acknowledged a batch: it comes twice, and each record is new once."""
-    filled(tmp_path / "buffer.sqlite")
+    site, core = tmp_path / "site", tmp_path / "core"
+    filled(site / "log.sqlite")
     with (
         local_broker(tmp_path / "own", "mosquitto") as own,
         local_broker(tmp_path / "central", "mosquitto") as broker,
         ExitStack() as stack,
     ):
 
-        def run(program: list[str], options: list[str]) -> subprocess.Popen[bytes]:
-            process = subprocess.Popen([*program, *options], cwd=ROOT)
+        def run(program: Sequence[str], settings: dict[str, str]) -> subprocess.Popen[bytes]:
+            process = subprocess.Popen(program, cwd=ROOT, env=settings)
             stack.callback(process.wait)
             stack.callback(process.kill)
             return process
 
-        central = [sys.executable, "-m", "edge.gateway"]
-        receiving = run(central, command(tmp_path / "central.sqlite", broker, tmp_path / "central.json"))
-        until(lambda: status(tmp_path / "central.json").get("connected"))
-        login = ("--uplink-username", broker.username, "--uplink-password-file", broker.password_file)
-        options = command(
-            tmp_path / "buffer.sqlite", own, tmp_path / "site.json", "--uplink", f"mqtt://127.0.0.1:{broker.port}",
-            *login,
-        )  # fmt: skip
-        killed = run([sys.executable, "-c", CRASHING], options)
+        receiving = run(GATEWAY, environment(core, broker))
+        until(lambda: status(core).get("connected"))
+        login = {"username": broker.username, "password_file": broker.password_file}
+        settings = environment(site, own, uplink={"to": f"mqtt://127.0.0.1:{broker.port}", **login})
+        killed = run([sys.executable, "-c", CRASHING], settings)
         assert killed.wait(patience_s(30)) == -signal.SIGKILL
-        going = run(central, options)
-        until(lambda: status(tmp_path / "site.json").get("uplinked", 0) >= RECORDS * 6 // 5)
-        until(lambda: len(without_ticks(arrived(tmp_path / "central.sqlite"))) >= 2 * (RECORDS + PLANS))
-        shown = status(tmp_path / "site.json")
+        going = run(GATEWAY, settings)
+        until(lambda: status(site).get("uplinked", 0) >= RECORDS * 6 // 5)
+        until(lambda: len(without_ticks(arrived(core / "log.sqlite"))) >= 2 * (RECORDS + PLANS))
+        shown = status(site)
         for process in (going, receiving):
             process.terminate()
             assert process.wait(patience_s(60)) == 0
     assert shown["uplink_errors"] == 0
-    log, site = SqliteLog(tmp_path / "central.sqlite"), SqliteLog(tmp_path / "buffer.sqlite")
-    records = arrived(tmp_path / "central.sqlite")
-    origins = Origins()
+    log, buffer = SqliteLog(core / "log.sqlite"), SqliteLog(site / "log.sqlite")
+    records = arrived(core / "log.sqlite")
+    origins = SeenOrigins()
     once = [r for r in records if r.origin is not None and origins.is_new(r.origin)]
     with balance():
         # The site's gateway adds ticks of its own, of which the batch that comes twice may hold some.
         assert len(without_ticks(records)) - len(without_ticks(once)) == RECORDS + PLANS
-        assert [r.origin for r in once] == [Origin(site.id, n) for n in range(len(once))]
+        assert [r.origin for r in once] == [Origin(buffer.id, n) for n in range(len(once))]
         assert [s.seq for r in once if r.kind == "samples" for s in decode_samples(r.payload)] == list(range(RECORDS))
     assert [r.receive_ms for r in once if r.kind == "samples"] == [NOW + n for n in range(RECORDS)]
     assert {r.topic for r in once if r.kind == "plan"} == {"hothouse/v1/demo/z1/grower/plan"}
     assert log.sites() == []  # so that the central gateway does not tick for it
     log.close()
-    site.close()
+    buffer.close()
 
 
 def test_a_broker_without_a_central_gateway_takes_nothing(tmp_path: Path) -> None:
@@ -230,7 +220,7 @@ class Central(MemoryLog):
 
     def seqs(self, site: str) -> list[int]:
         """The sequence numbers of a site's samples, in the log's order, without the copies of records."""
-        records, origins = self.read(partition_of(site, 4), 0, 100_000), Origins()
+        records, origins = self.read(partition_of(site, 4), 0, 100_000), SeenOrigins()
         once = [r for r in records if r.kind == "samples" and r.origin and origins.is_new(r.origin)]
         return [sample.seq for r in once for sample in decode_samples(r.payload)]
 
@@ -247,7 +237,7 @@ def test_a_full_buffer_stops_acknowledging_and_recovers(tmp_path: Path, caplog: 
     """
     with local_broker(tmp_path / "broker", "mosquitto") as broker:
         buffer, central = SqliteLog(tmp_path / "buffer.sqlite", max_bytes=256 * 1024), Central()
-        settings = GatewaySettings(broker=broker.address, retry_s=0.1, in_flight=500, max_batch=100)
+        settings = GatewayOptions(broker=broker.address, retry_s=0.1, in_flight=500, max_batch=100)
         gateway = Gateway(settings, buffer, WallClock(), Uplink(buffer, LogTarget(lambda: central)))
         thread = threading.Thread(target=gateway.run, daemon=True)
         thread.start()

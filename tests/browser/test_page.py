@@ -17,7 +17,7 @@ import uvicorn
 from services.serve.api.app import create_app
 from services.serve.api.auth import Keys
 from services.serve.api.state import ApiState
-from services.serve.board import Board
+from services.serve.live_state import LiveState
 from tests.browser.driver import FLAGS, chromium, open_page
 from tests.patience import patience_s, until
 from tests.services.serve.fakes import ORIGIN_MS, SPEC, FakeBackend, zone_forecast
@@ -28,36 +28,40 @@ STEP_MS = 300_000
 
 
 @pytest.fixture
-def board() -> Board:
+def live_state() -> LiveState:
     """Two zones, one of them degraded, the first with two days of past."""
-    board = Board(10_000, lambda: ORIGIN_MS)
+    live_state = LiveState(10_000, lambda: ORIGIN_MS)
     ends = list(range(ORIGIN_MS - 575 * STEP_MS, ORIGIN_MS + 1, STEP_MS))
 
     async def fill() -> None:
-        await board.publish([
+        await live_state.publish([
             zone_forecast("north-1", now={"air_temp_c": 20.4, "rh_pct": 81.0, "sp_heat_c": 18.5, "rain": 1.0}),
             zone_forecast("north-2", degraded=["co2_ppm is missing <b>since</b> 3 h"]),
         ])  # fmt: skip
-        await board.put_stats("shard-0", {"accepted": 1200, "duplicates": 3, "late": 2, "rejected": {"<i>odd</i>": 4}})
-        await board.put_stats("shard-1", {"accepted": 34, "duplicates": 0, "late": 5, "rejected": {"future_ts": 1}})
-        await board.put_stats("retrainer", {"refused": 9})
-        await board.put_past("demo", "north-1", ends, {"air_temp_c": [19.0 + (i % 36) / 9 for i in range(576)]})
+        await live_state.put_stats(
+            "shard-0", {"accepted": 1200, "duplicates": 3, "late": 2, "rejected": {"<i>odd</i>": 4}}
+        )
+        await live_state.put_stats(
+            "shard-1", {"accepted": 34, "duplicates": 0, "late": 5, "rejected": {"future_ts": 1}}
+        )
+        await live_state.put_stats("retrainer", {"refused": 9})
+        await live_state.put_past("demo", "north-1", ends, {"air_temp_c": [19.0 + (i % 36) / 9 for i in range(576)]})
 
     asyncio.run(fill())
-    return board
+    return live_state
 
 
 @pytest.fixture
-def url(board: Board) -> Iterator[str]:
-    """Where the API over that board answers; no Ray behind it."""
-    with serving(board, Keys("op-key")) as address:
+def url(live_state: LiveState) -> Iterator[str]:
+    """Where the API over that live state answers; no Ray behind it."""
+    with serving(live_state, Keys("op-key")) as address:
         yield address
 
 
 @contextmanager
-def serving(board: Board, keys: Keys) -> Iterator[str]:
-    """The address of the API over a board, with these keys."""
-    app = create_app(ApiState(FakeBackend(board), keys, SPEC, stale_after_s=1800))
+def serving(live_state: LiveState, keys: Keys) -> Iterator[str]:
+    """The address of the API over a live state, with these keys."""
+    app = create_app(ApiState(FakeBackend(live_state), keys, SPEC, stale_after_s=1800))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), name="api", daemon=True)
@@ -122,11 +126,11 @@ KEPT = """(async () => [localStorage.length, sessionStorage.length, document.coo
     document.getElementById('key').value])()"""
 
 
-def test_the_page_asks_for_the_key_and_goes_on(board: Board, tmp_path: Path) -> None:
+def test_the_page_asks_for_the_key_and_goes_on(live_state: LiveState, tmp_path: Path) -> None:
     """Where reading needs a key the page asks for it, refuses a wrong one in words, and shows all with the right one:
     by the keyboard alone, without being loaded again. The key is in no storage, cookie or address; a reload forgets it.
     """
-    with serving(board, Keys("op-key", "read-key")) as address, open_page(tmp_path / "profile") as page:
+    with serving(live_state, Keys("op-key", "read-key")) as address, open_page(tmp_path / "profile") as page:
         page.open(f"{address}/#demo%2Fnorth-2")
         page.until(SHOWN)
         page.until("document.activeElement.id === 'key'")
@@ -155,10 +159,10 @@ def test_the_page_asks_for_the_key_and_goes_on(board: Board, tmp_path: Path) -> 
         page.until(f"window.loaded === undefined && {SHOWN}")
 
 
-def test_the_page_asks_again_when_the_key_no_longer_holds(board: Board, tmp_path: Path) -> None:
+def test_the_page_asks_again_when_the_key_no_longer_holds(live_state: LiveState, tmp_path: Path) -> None:
     """A key that is changed while the page is open is asked for again; what was shown is hidden meanwhile."""
     keys = Keys("op-key", "read-key")
-    with serving(board, keys) as address, open_page(tmp_path / "profile") as page:
+    with serving(live_state, keys) as address, open_page(tmp_path / "profile") as page:
         page.open(address)
         page.until(SHOWN)
         page.type("read-key")

@@ -73,7 +73,7 @@ class Judge:
 
     def __init__(self, step_ms: int, lateness_ms: int, idle_ms: int) -> None:
         self.rows: dict[Key, Row] = {}
-        self.letters: Counter[tuple[str, str]] = Counter()  # (reason, topic)
+        self.dead_letters: Counter[tuple[str, str]] = Counter()  # (reason, topic)
         self.accepted = self.duplicates = 0
         self._step_ms = step_ms
         self._defaults = step_ms, lateness_ms, idle_ms
@@ -114,7 +114,7 @@ class Judge:
         except ValueError:
             event = None
         if not isinstance(event, dict):
-            self.letters["malformed", topic] += 1
+            self.dead_letters["malformed", topic] += 1
         elif kind == "event" and event.get("type") in ("settings", "calibration", "alias"):
             site = self._site(name)
             if event["version"] > site.version:
@@ -123,7 +123,7 @@ class Judge:
 
     def _checked(self, topic: str, payload: bytes) -> list[Reading]:
         def refuse(reason: str) -> None:
-            self.letters[reason, topic] += 1
+            self.dead_letters[reason, topic] += 1
 
         parts = topic.split("/")
         fits = len(parts) == 6 and parts[:2] == ["hothouse", "v1"] and parts[5] == "sample"
@@ -159,7 +159,7 @@ class Judge:
         site = self._site(name)
         end = _end(site, reading.ts_ms)
         if site.closed_ms is not None and end <= site.closed_ms:
-            self.letters["late", reading.topic] += 1
+            self.dead_letters["late", reading.topic] += 1
             return
         window = site.open.setdefault(end, {})
         if reading[:4] in window:
@@ -365,7 +365,9 @@ def main() -> int:
     }
     wrong = differences(judge.rows, found)
     print("\n".join(wrong[:20]))
-    print(f"{len(judge.rows)} rows expected, {len(found)} found, {len(wrong)} differ; letters {dict(judge.letters)}")
+    print(
+        f"{len(judge.rows)} rows expected, {len(found)} found, {len(wrong)} differ; letters {dict(judge.dead_letters)}"
+    )
     return 1 if wrong or len(found) != len(table) else 0
 
 

@@ -1,4 +1,4 @@
-"""The learning loop as it runs: Ray Serve, slot, retrainer, an MLflow server, and requests that never stop."""
+"""The learning loop as it runs: Ray Serve, model pointer, retrainer, an MLflow server, and requests that never stop."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from services.config import Settings
 from services.demo.probe import Probe
 from services.forecast_spec import forecast_spec
 from services.installation import namespace_of
-from services.learn.loop.actor import start_retrainer
-from services.messages import RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
+from services.learn.loop.retrainer_actor import start_retrainer
+from services.messages import MODEL_POINTER_ACTOR, RETRAINER_ACTOR, shard_actor
 from services.runtime.ports import free_port
 from services.runtime.ray_runtime import RayRuntime
 from services.serve.deployment import start_actors, start_serving
@@ -107,7 +107,7 @@ class Loop:
         kind = ray.remote(LearningShard).options(name=shard_actor(0), namespace=self._namespace, num_cpus=0)
         self._shard = kind.remote(self.settings)
         self.url = start_serving(self.settings)
-        ray.get(self._actors.board.publish.remote([zone_forecast()]), timeout=patience_s(30))
+        ray.get(self._actors.live_state.publish.remote([zone_forecast()]), timeout=patience_s(30))
         (self.settings.data_dir / "run.json").write_text(json.dumps({"url": self.url, "pid": os.getpid()}))
         self._retrainer = start_retrainer(self.settings)
         ray.get(self._retrainer.status.remote(), timeout=patience_s(120))
@@ -165,14 +165,14 @@ class Loop:
                 time.sleep(0.2)
 
     def champion(self) -> str:
-        """What the slot names."""
-        slot = ray.get_actor(SLOT_ACTOR, self._namespace)
-        return str(ray.get(slot.get.remote(), timeout=patience_s(30))["version"])
+        """What the model pointer names."""
+        pointer = ray.get_actor(MODEL_POINTER_ACTOR, self._namespace)
+        return str(ray.get(pointer.get.remote(), timeout=patience_s(30))["version"])
 
     def replicas(self) -> dict[str, dict[str, Any]]:
         """What the Forecaster's replicas report, also one that was killed within the last minute."""
-        slot = ray.get_actor(SLOT_ACTOR, self._namespace)
-        return dict(ray.get(slot.status.remote(), timeout=patience_s(30))["replicas"])
+        pointer = ray.get_actor(MODEL_POINTER_ACTOR, self._namespace)
+        return dict(ray.get(pointer.status.remote(), timeout=patience_s(30))["replicas"])
 
     def model(self, version: str) -> dict[str, Any]:
         """A model as ``GET /models`` shows it; empty where it does not."""

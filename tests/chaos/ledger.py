@@ -55,7 +55,7 @@ class Account:
 
     kinds: dict[str, Counter[str]] = field(default_factory=dict)
     rows: int = 0
-    letters: int = 0
+    dead_letters: int = 0
     wrong: list[str] = field(default_factory=list)
 
     @property
@@ -84,7 +84,7 @@ def account(folder: Path, settings: Settings, log: Log, offsets: Mapping[int, in
     published = _Published(folder)
     found = Account()
     rows: dict[Key, Row] = {}
-    letters: Counter[tuple[str, str]] = Counter()
+    dead_letters: Counter[tuple[str, str]] = Counter()
     fates: dict[Message, list[str]] = defaultdict(list)
     for partition in range(log.partitions):
         saved = offsets.get(partition, 0)
@@ -97,7 +97,7 @@ def account(folder: Path, settings: Settings, log: Log, offsets: Mapping[int, in
                 judge.take(receive_ms, [m for record in together for m in published.messages_of(record, rejected)])
             judge.finish()
             rows.update(judge.rows)
-            letters.update(judge.letters)
+            dead_letters.update(judge.dead_letters)
             for (topic, boot, seq), seen in judge.fates.items():
                 fates[topic, published.payloads[topic, boot, seq]] += seen
             for message in rejected:
@@ -106,10 +106,10 @@ def account(folder: Path, settings: Settings, log: Log, offsets: Mapping[int, in
         found.wrong += [f"partition {partition}: records of {left} were not read"] if left else []
     expected = {key: _float32(row) for key, row in rows.items()}
     in_history = _history(settings)
-    found.rows, found.letters = len(expected), letters.total()
+    found.rows, found.dead_letters = len(expected), dead_letters.total()
     found.wrong += published.strangers
     found.wrong += differences(expected, in_history)
-    found.wrong += _letter_differences(letters, _letters(settings, log.partitions))
+    found.wrong += _letter_differences(dead_letters, _dead_letters(settings, log.partitions))
     _count(found, published, fates)
     samples = found.kinds["sample"]
     for key in expected.keys() | in_history.keys():
@@ -171,11 +171,11 @@ def _history(settings: Settings) -> dict[Key, Row]:
     }  # fmt: skip
 
 
-def _letters(settings: Settings, partitions: int) -> Counter[tuple[str, str]]:
+def _dead_letters(settings: Settings, partitions: int) -> Counter[tuple[str, str]]:
     found: Counter[tuple[str, str]] = Counter()
     for number in range(partitions):
-        with DeadLetters(settings.storage, number) as letters:
-            found.update((letter.reason, letter.topic) for letter in letters.newest(100_000))
+        with DeadLetters(settings.storage, number) as dead_letters:
+            found.update((letter.reason, letter.topic) for letter in dead_letters.newest(100_000))
     return found
 
 

@@ -97,7 +97,7 @@ def _experiment(folder: Path, given: argparse.Namespace, seed: int, console: Con
             found = account(folder, system.settings, read, system.offsets())
     console.print(_recoveries(harms), found.table())
     total = found.total
-    console.print(f"{found.rows} rows and {found.letters} dead letters recomputed by the judge: "
+    console.print(f"{found.rows} rows and {found.dead_letters} dead letters recomputed by the judge: "
                   f"{len(found.wrong)} differ", highlight=False)  # fmt: skip
     if system.influx:
         console.print(f"{points} values in InfluxDB: {len(differ)} differ from the history", highlight=False)

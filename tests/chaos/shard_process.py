@@ -6,7 +6,6 @@ import logging
 import signal
 import sqlite3
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from edge.log import LogError
 from services.config import load_settings
 from services.errors import HistoryError
-from services.ingest.series import series_writer
+from services.ingest.series_sink import series_writer
 from services.ingest.shard import Shard
 from services.log import open_settings_log
 from services.messages import ForecastReply, ForecastRequest, ZoneForecast
@@ -46,8 +45,8 @@ class NoBoard:
 def main(config: Path, index: int, count: int) -> None:
     """Run rounds until SIGTERM; an error that is not of log or storage ends the process, as in the actor."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signals: list[int] = []  # not an event, whose lock the handler could wait for
+    signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
     settings = load_settings(config)
     log = open_settings_log(settings)
     partitions = range(settings.log.partitions)[index::count]
@@ -57,13 +56,13 @@ def main(config: Path, index: int, count: int) -> None:
         ThreadPoolExecutor(1),
         time.monotonic,
     )  # fmt: skip
-    while not stop.is_set():
+    while not signals:
         try:
             if not shard.step():
-                stop.wait(POLL_S)
+                time.sleep(POLL_S)
         except (LogError, HistoryError, OSError, sqlite3.Error) as error:
             logging.warning("tried again: %s", error)
-            stop.wait(RETRY_S)
+            time.sleep(RETRY_S)
     shard.close()
     series.close()
     log.close()

@@ -18,6 +18,7 @@ from edge.mqtt.broker import LocalBroker
 from services.config import Settings, load_settings
 from services.runtime.supervise import ChildProcess
 from tests.chaos.servers import Servers
+from tests.gateways import GATEWAY
 from tests.patience import patience_s
 from tests.patience import until as wait_until
 
@@ -160,6 +161,7 @@ class System:
             f'data_dir = "{self._folder / "data"}"\n'
             f'[mqtt]\nhost = "{self.broker.host}"\nport = {self.broker.port}\nusername = "{self.broker.username}"\n'
             f'password_file = "{self.broker.password_file}"\n'
+            f'[gateway]\nstatus_file = "{self._folder / "data" / "gateway-status.json"}"\n'
             f'[log]\nkind = "{self._log}"\npartitions = {PARTITIONS}\n{kafka}'
             f"[stream]\nstep_s = {STEP_S}\nlateness_s = {LATENESS_S}\nidle_s = {IDLE_S}\nsnapshot_s = 1\n"
             f"ring_hours = 26\nshards = {self.shards}\n[forecast]\nlookback_hours = 1\nhorizons_min = [5]\n"
@@ -167,8 +169,7 @@ class System:
         )
 
     def _start(self) -> None:
-        status_file = self.settings.data_dir / "gateway-status.json"
-        self._process("gateway", *HOTHOUSE, "--config", self._config, "gateway", "--status-file", status_file)
+        self._process("gateway", *GATEWAY, "--config", self._config)
         self._start_shards()
 
     def _start_shards(self) -> None:

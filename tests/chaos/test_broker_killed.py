@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,12 +16,13 @@ from edge.simulator.publisher import Publisher
 from edge.simulator.publisher import loop as publishing
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
-from edge.simulator.source import SimulatorSource
+from edge.simulator.simulator_source import SimulatorSource
 from edge.wire.samples import decode_samples
 from tests.chaos.system import wait_until
 from tests.chaos.traffic import SteadySite
 from tests.ci.record import balance
 from tests.conftest import require_program
+from tests.gateways import GATEWAY, broker_settings, gateway_environment
 from tests.patience import patience_s
 
 pytestmark = [pytest.mark.chaos, pytest.mark.broker, pytest.mark.timeout(600)]
@@ -86,16 +86,13 @@ class _Gateway:
     """A gateway process between broker and log, connected."""
 
     def __init__(self, broker: LocalBroker, log: Path) -> None:
-        self._status = log.with_name("status.json")
-        self._command = [
-            sys.executable, "-m", "edge.gateway", "--log", log, "--partitions", "1", "--host", broker.host,
-            "--port", broker.port, "--username", broker.username, "--password-file", broker.password_file,
-            "--status-file", self._status,
-        ]  # fmt: skip
+        self._status = log.with_name("gateway-status.json")
+        own = broker_settings(broker.address, password_file=broker.password_file)
+        self._settings = gateway_environment(data_dir=log.parent, mqtt=own, log={"partitions": 1})
 
     def __enter__(self) -> None:
         self._status.unlink(missing_ok=True)
-        self._process = subprocess.Popen([str(word) for word in self._command])
+        self._process = subprocess.Popen(GATEWAY, env=self._settings)
         try:
             wait_until(
                 lambda: self._status.exists() and b'"connected":true' in self._status.read_bytes(), "it is connected"

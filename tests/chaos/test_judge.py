@@ -89,7 +89,7 @@ def test_every_row_of_a_dirty_stream_is_the_judges(
     judged = _run("tests/chaos/judge.py", *files, "--step-s", str(step_s), "--lateness-s", str(lateness_s))
     assert ", 0 differ" in judged.stdout, judged.stdout
     judge = judge_lines(lines, step_s * 1000, lateness_s * 1000, 60_000)
-    late = sum(count for (reason, _), count in judge.letters.items() if reason == "late")
+    late = sum(count for (reason, _), count in judge.dead_letters.items() if reason == "late")
     assert (said["rows"], said["duplicates"], said["late"]) == (len(judge.rows), judge.duplicates, late)
     assert said["samples"] == judge.accepted + judge.duplicates + late + said["rejected"]
     assert min(said["rejected"], late, judge.duplicates) > 0

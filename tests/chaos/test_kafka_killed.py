@@ -13,7 +13,7 @@ import pytest
 
 from edge.log import LogError, NewRecord
 from edge.log.kafka.address import KafkaAddress
-from edge.log.kafka.log import KafkaLog
+from edge.log.kafka.kafka_log import KafkaLog
 from tests.chaos.servers import Servers
 from tests.ci.record import balance
 from tests.patience import budget_s, patience_s

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from edge.clock import ReplayedClock
-from edge.gateway.intake import Intake, Message
+from edge.gateway.record_builder import Message, RecordBuilder
 from edge.log.memory import MemoryLog
 from edge.simulator.publisher.disturb import Disturbance
 from edge.simulator.publisher.ledger import Ledger
-from edge.simulator.source import SimulatorSource
+from edge.simulator.simulator_source import SimulatorSource
 from edge.wire.reading import encode_message, sample_topic
 from services.config import Settings, StreamSettings
 from services.ingest.shard import Shard
@@ -43,7 +43,7 @@ class Small:
         self.log = MemoryLog(1)
         site = SteadySite("s", 2, 1000, seed=1)
         disturbance = Disturbance(dict.fromkeys(RATES, 0.05), 1, 20_000)
-        self.intake = Intake(clock := ReplayedClock(site.start_ms), 10_000)
+        self.builder = RecordBuilder(clock := ReplayedClock(site.start_ms), 10_000)
         notes = Ledger(messages_file=folder / "s.messages")
         for ts_ms, samples in SimulatorSource(site).samples(site.start_ms + 180_000):
             clock.advance(ts_ms)
@@ -54,16 +54,17 @@ class Small:
                 for kind, payload in sent:
                     notes.message(kind, topic, payload)
                     messages.append(Message(topic, payload))
-            self.log.append(self.intake.take(messages))
+            self.log.append(self.builder.take(messages))
         for _ in range(45):
             clock.advance(clock.now_ms() + 1000)
-            self.log.append(self.intake.take())
+            self.log.append(self.builder.take())
         notes.finish(complete=True)
 
     def settle(self) -> Account:
         """Let a shard read the log, and settle the account."""
         shard = Shard(
             self.settings, [0], self.log, NullSeries(), baseline_forecast, NoBoard(), ThreadPoolExecutor(1),
+            ThreadPoolExecutor(1),
             ThreadPoolExecutor(1), time.monotonic,
         )  # fmt: skip
         while shard.step():

@@ -17,19 +17,19 @@ from pathlib import Path
 import pytest
 
 from edge.clock import ReplayedClock, WallClock
-from edge.gateway import Gateway, GatewaySettings
-from edge.gateway.intake import Intake, Message
+from edge.gateway import Gateway, GatewayOptions
+from edge.gateway.record_builder import Message, RecordBuilder
 from edge.gateway.uplink.forward import LogTarget, Target, Uplink
-from edge.gateway.uplink.mqtt import MqttTarget
+from edge.gateway.uplink.mqtt_target import MqttTarget
 from edge.log import Log, LogError, NewRecord, Record, partition_of
-from edge.log.kafka.log import KafkaLog
+from edge.log.kafka.kafka_log import KafkaLog
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.broker import LocalBroker
 from edge.wire.reading import VOCABULARY, Sample, encode_message, sample_topic
 from edge.wire.samples import decode_samples
-from services.ingest.windows.origins import Origins
 from services.ingest.windows.partition_windows import PartitionWindows
+from services.ingest.windows.seen_origins import SeenOrigins
 from tests.broker.conftest import until
 from tests.chaos.judge import Judge, Key, Row, differences
 from tests.ci.record import balance
@@ -123,7 +123,7 @@ class World:
         self.judges = {site: Judge(STEP_MS, LATENESS_MS, IDLE_MS) for site in (SITE, NEIGHBOUR)}
         self._start()
         self.neighbour_clock = ReplayedClock(START_MS)
-        self.neighbour = Intake(self.neighbour_clock, STEP_MS)
+        self.neighbour = RecordBuilder(self.neighbour_clock, STEP_MS)
         mine, other = (published(site, self.hours, seed) for site, seed in ((SITE, 1), (NEIGHBOUR, 2)))
         back_ms, end_ms = OUTAGE_MS + round(self.hours * HOUR_MS), mine[-1][0] + 300_000
         while self.now_ms < end_ms:
@@ -168,7 +168,7 @@ class World:
         times = [ms for p in range(BUFFER_PARTITIONS) if (ms := self.buffer.last_receive_ms(p)) is not None]
         newest_ms = max(times, default=None)
         self.clock = ReplayedClock(newest_ms or START_MS)
-        self.intake = Intake(self.clock, STEP_MS, self.buffer.sites(), newest_ms)
+        self.builder = RecordBuilder(self.clock, STEP_MS, self.buffer.sites(), newest_ms)
         self.uplink = Uplink(self.buffer, self.link, clock_s=lambda: self.now_ms / 1000)
 
     def _crash(self) -> None:
@@ -178,7 +178,7 @@ class World:
 
     def _site_takes(self, messages: list[Message]) -> None:
         self.clock.advance(self.now_ms)
-        self.appended += len(self.buffer.append(self.intake.take(messages)))
+        self.appended += len(self.buffer.append(self.builder.take(messages)))
         self.judges[SITE].take(self.now_ms, messages)
 
     def _neighbour_takes(self, messages: list[Message]) -> None:
@@ -217,7 +217,7 @@ class Counted:
 
     rows: dict[Key, Row] = field(default_factory=dict)
     steps: list[tuple[object, ...]] = field(default_factory=list)  # byte for byte
-    letters: list[tuple[object, ...]] = field(default_factory=list)
+    dead_letters: list[tuple[object, ...]] = field(default_factory=list)
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -241,12 +241,12 @@ def count(records: Sequence[Record]) -> Counted:
                 for row in step.devices:
                     key = (f"{step.site}/{row.zone}", row.device, step.end_ms, row.metric)
                     counted.rows[key] = (row.n, row.mean, row.min, row.max, row.last)
-            counted.letters += [letter[2:] for letter in closed.dead_letters]
+            counted.dead_letters += [letter[2:] for letter in closed.dead_letters]
             counted.reasons.update((letter.reason, letter.topic) for letter in closed.dead_letters)
             counted.counts.update(accepted=closed.accepted, duplicates=closed.duplicates, late=closed.late)
             counted.counts.update(copied=closed.other_records.get("copied", 0))
     counted.steps.sort(key=lambda step: step[:2])
-    counted.letters.sort(key=repr)
+    counted.dead_letters.sort(key=repr)
     return counted
 
 
@@ -255,16 +255,16 @@ def judged(world: World) -> Counted:
     records = world.records()
     counted = count(records)
     expected: dict[Key, Row] = {}
-    letters: Counter[tuple[str, str]] = Counter()
+    dead_letters: Counter[tuple[str, str]] = Counter()
     for judge in world.judges.values():
         expected |= judge.rows
-        letters.update(judge.letters)
+        dead_letters.update(judge.dead_letters)
     with balance():
         assert differences(expected, counted.rows) == []
-        assert counted.reasons == letters
+        assert counted.reasons == dead_letters
         assert counted.counts["accepted"] == sum(judge.accepted for judge in world.judges.values())
         assert counted.counts["duplicates"] == sum(judge.duplicates for judge in world.judges.values())
-    origins = Origins()
+    origins = SeenOrigins()
     arrived = Counter(
         (sample.device, sample.zone, sample.seq)
         for record in records
@@ -288,7 +288,7 @@ def judged(world: World) -> Counted:
         f"\n{world.hours:g} h without uplink, {world.crashes} crashes, {world.refused} refusals: "
         f"{sent.total():,} samples, {len(first)} of the first 20 s; at most {world.most_buffered:,} records "
         f"buffered; {counted.counts['copied']:,} records came twice; {len(counted.rows):,} rows, "
-        f"{letters.total():,} letters; 0 lost, 0 counted twice"
+        f"{dead_letters.total():,} letters; 0 lost, 0 counted twice"
     )
     return counted
 
@@ -307,7 +307,7 @@ def test_a_13_hour_outage_leaves_no_trace(tmp_path: Path) -> None:
     disturbed, undisturbed = (judged(world) for world in made.values())
     with balance():
         assert disturbed.steps == undisturbed.steps
-        assert disturbed.letters == undisturbed.letters
+        assert disturbed.dead_letters == undisturbed.dead_letters
     assert disturbed.counts["copied"] > 1000
     assert undisturbed.counts["copied"] == 0
     assert made[True].most_buffered > 2 * 13 * 360  # samples and a tick, every 10 s
@@ -347,7 +347,7 @@ def test_an_outage_of_a_real_broker_leaves_no_trace(tmp_path: Path) -> None:
 @contextmanager
 def gateway_at(broker: LocalBroker, log: Log) -> Iterator[Gateway]:
     """A central gateway, connected."""
-    gateway = Gateway(GatewaySettings(broker=broker.address, client_id="test-central"), log, WallClock())
+    gateway = Gateway(GatewayOptions(broker=broker.address, client_id="test-central"), log, WallClock())
     with running(gateway):
         until(lambda: gateway.status().connected)
         yield gateway

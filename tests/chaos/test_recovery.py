@@ -14,15 +14,15 @@ import pytest
 
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.connection import MqttAddress
+from edge.recordings.importing import import_samples
 from edge.recordings.replay import RecordingSource
-from edge.recordings.warm import import_samples
 from edge.simulator.publisher import Publisher
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
 from edge.wire.reading import Sample
 from services.app import System
 from services.config import Settings, load_settings
-from services.demo.watch import Watch
+from services.demo.watch import DemoWatch
 from services.ingest.shard import Shard
 from services.messages import ForecastReply, ForecastRequest, ZoneForecast
 from services.store.history import History
@@ -51,7 +51,7 @@ def test_killed_parts_recover_and_the_history_is_bit_for_bit_that_of_an_undistur
     with System(
         settings, receive_clock="replayed", warm_up=lambda log: void(import_samples(source, log, warm_ms))
     ) as system:
-        watch = Watch(system.url)
+        watch = DemoWatch(system.url)
         assert watch.wait_until_ready(patience_s(90)), watch.problem
         ledger = Ledger()
         publisher = Publisher(source, address(system), ledger, Pace(1500 / patience_s(1)), with_clock=True)
@@ -134,12 +134,12 @@ def process_named(title: str) -> psutil.Process:
     raise AssertionError(f"no process {title}")
 
 
-def origins(watch: Watch) -> list[int]:
+def origins(watch: DemoWatch) -> list[int]:
     """The origins of all zones' forecasts."""
     return sorted(forecast["origin_ms"] for forecast in watch.look().forecasts.values())
 
 
-def moved(watch: Watch) -> bool:
+def moved(watch: DemoWatch) -> bool:
     """Whether every zone's forecast has moved on by two steps."""
     before = origins(watch)
     deadline_s = time.monotonic() + patience_s(20)
@@ -151,7 +151,7 @@ def moved(watch: Watch) -> bool:
     return False
 
 
-def quiet(watch: Watch) -> bool:
+def quiet(watch: DemoWatch) -> bool:
     """Whether no further sample is counted for a second."""
     before = watch.look().total("samples")
     time.sleep(1.0)

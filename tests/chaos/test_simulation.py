@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 from edge.clock import ReplayedClock
-from edge.gateway.intake import Intake, Message
+from edge.gateway.record_builder import Message, RecordBuilder
 from edge.log import Log, LogFullError
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
-from edge.wire.change import Alias, Calibration, Change, SettingsChange, encode_change
+from edge.wire.events import Alias, Calibration, Change, SettingsChange, encode_change
 from edge.wire.reading import Sample, encode_message, sample_topic
 from services.config import ForecastSettings, Settings, StreamSettings
 from services.ingest.shard import Shard
@@ -56,7 +56,7 @@ class World:
         self.broker: list[Message] = []
         self.published = self.crashes = 0
         self.calm = False
-        self.intake = self._gateway()
+        self.builder = self._gateway()
         self.shards: list[Shard] = []
         self.gateway_away_until_ms = 0
         self.devices = [
@@ -121,27 +121,27 @@ class World:
         zone = "_site" if isinstance(change, SettingsChange) else zone
         return f"hothouse/v1/{site}/{zone}/{device}/event", encode_change(change)
 
-    def _gateway(self) -> Intake:
+    def _gateway(self) -> RecordBuilder:
         times = [ms for p in range(PARTITIONS) if (ms := self.log.last_receive_ms(p)) is not None]
         newest_ms = max(times, default=None)
         clock = ReplayedClock(newest_ms or self.now_ms)
-        intake = Intake(clock, STEP_MS, self.log.sites(), newest_ms)
+        builder = RecordBuilder(clock, STEP_MS, self.log.sites(), newest_ms)
         self.clock = clock
-        return intake
+        return builder
 
     def _gateway_works(self) -> None:
         if self.now_ms < self.gateway_away_until_ms:
             return
         self.clock.advance(self.now_ms)
         batch = self.broker[: self.rng.randrange(1, 60)]
-        records = self.intake.take(batch)
+        records = self.builder.take(batch)
         fate = 1.0 if self.calm else self.rng.random()
         if fate < 0.02:
             return self._gateway_dies()  # before the append: the broker still has everything
         if fate < 0.04 and isinstance(self.log, MemoryLog):
             self.log.capacity = 0
             with pytest.raises(LogFullError):
-                self.log.append(records or self.intake.take())
+                self.log.append(records or self.builder.take())
             self.log.capacity = None
         self.log.append(records)
         self.judge.take(self.now_ms, batch)
@@ -153,7 +153,7 @@ class World:
     def _gateway_dies(self) -> None:
         self.crashes += 1
         self.gateway_away_until_ms = self.now_ms + self.rng.choice([0, 0, 20_000, 400_000])
-        self.intake = self._gateway()
+        self.builder = self._gateway()
 
     def _shards_work(self) -> None:
         while True:
@@ -207,12 +207,12 @@ class World:
             for table in tables for r in table.to_pylist()
         }  # fmt: skip
 
-    def letters(self) -> Counter[tuple[str, str]]:
+    def dead_letters(self) -> Counter[tuple[str, str]]:
         """Every dead letter by reason and topic."""
         found: Counter[tuple[str, str]] = Counter()
         for number in range(PARTITIONS):
-            with DeadLetters(self.settings.storage, number) as letters:
-                found.update((letter.reason, letter.topic) for letter in letters.newest(100_000))
+            with DeadLetters(self.settings.storage, number) as dead_letters:
+                found.update((letter.reason, letter.topic) for letter in dead_letters.newest(100_000))
         return found
 
 
@@ -238,7 +238,7 @@ def simulate(seed: int, folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch,
         world.run(minutes)
     expected = {key: _float32(row) for key, row in world.judge.rows.items()}
     assert differences(expected, world.rows()) == [], f"seed {seed}"
-    assert world.letters() == world.judge.letters, f"seed {seed}"
+    assert world.dead_letters() == world.judge.dead_letters, f"seed {seed}"
     stats: Counter[str] = Counter()
     for shard in world.shards:
         figures: dict[str, Any] = shard.stats()
@@ -251,7 +251,9 @@ SEEDS = range(*map(int, os.environ.get("HOTHOUSE_TEST_SEEDS", "0:3").split(":"))
 
 
 @pytest.mark.timeout(3600)
-def test_whatever_dies_rows_and_letters_are_those_of_the_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_dies_rows_and_dead_letters_are_those_of_the_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Crashes around every durable step, torn files, copies, disorder, a full log, other numbers of shards: 0 lost,
     0 counted twice.
     """
@@ -260,7 +262,8 @@ def test_whatever_dies_rows_and_letters_are_those_of_the_judge(tmp_path: Path, m
         world = simulate(seed, tmp_path / str(seed), MemoryLog(PARTITIONS), monkeypatch)
         total.update(
             seeds=1, crashes=world.crashes, published=world.published, rows=len(world.judge.rows),
-            accepted=world.judge.accepted, duplicates=world.judge.duplicates, letters=world.judge.letters.total(),
+            accepted=world.judge.accepted, duplicates=world.judge.duplicates,
+            dead_letters=world.judge.dead_letters.total(),
         )  # fmt: skip
     assert total["crashes"] > len(SEEDS)
     print("; ".join(f"{name} {count}" for name, count in total.items()))
@@ -277,4 +280,8 @@ def test_the_same_on_the_log_in_a_file(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_seed_tells_the_same_story_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but the seed decides: a failure can be looked at again."""
     one, two = (simulate(5, tmp_path / name, MemoryLog(PARTITIONS), monkeypatch) for name in ("one", "two"))
-    assert (one.crashes, one.judge.rows, one.judge.letters) == (two.crashes, two.judge.rows, two.judge.letters)
+    assert (one.crashes, one.judge.rows, one.judge.dead_letters) == (
+        two.crashes,
+        two.judge.rows,
+        two.judge.dead_letters,
+    )

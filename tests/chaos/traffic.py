@@ -14,7 +14,7 @@ from edge.simulator.publisher import Publisher
 from edge.simulator.publisher.disturb import Disturbance
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
-from edge.simulator.source import SimulatorSource
+from edge.simulator.simulator_source import SimulatorSource
 from edge.wire.reading import SITE_ZONE
 from tests.patience import patience_s
 

@@ -26,7 +26,7 @@ def whole() -> tuple[Published, Found]:
     ])  # fmt: skip
     found = Found(
         arrived=Counter({(TOPIC, BOOT, seq): 1 + (seq == 2) for seq in (1, 2, 3, 4)}),
-        refused=Counter([(TOPIC, b"{")]), late=Counter([(TOPIC, BOOT, 4)]), letters=Counter([(TOPIC, b"{")]),
+        refused=Counter([(TOPIC, b"{")]), late=Counter([(TOPIC, BOOT, 4)]), dead_letters=Counter([(TOPIC, b"{")]),
         rows={
             ("z", "climate", end_ms, metric): count
             for end_ms, count in ((300_000, 2), (600_000, 1)) for metric in ("air_temp_c", "rh_pct")
@@ -81,5 +81,5 @@ def test_a_late_copy_excuses_nothing() -> None:
 def test_nonsense_without_a_letter_is_lost() -> None:
     """What was refused must have its letter."""
     published, found = whole()
-    found.letters.clear()
+    found.dead_letters.clear()
     assert balance(published, found, STEP_MS)["lost"] == 1

@@ -4,10 +4,8 @@ a file, or on a real Kafka.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
-import urllib.request
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -16,19 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from influxdb_client import InfluxDBClient
 
-from edge.log.kafka.log import KafkaLog
+from edge.log.kafka.kafka_log import KafkaLog
 from edge.mqtt.connection import MqttAddress
+from edge.recordings.importing import import_samples
 from edge.recordings.replay import RecordingSource
-from edge.recordings.warm import import_samples
 from edge.simulator.publisher import Publisher
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
 from services.app import System
 from services.config import Settings, load_settings
-from services.demo.watch import Watch
+from services.demo.watch import DemoWatch
 from services.forecast_spec import forecast_spec
 from services.log import open_settings_log
 from services.store.history import History
@@ -119,7 +118,7 @@ def test_rows_and_forecasts_go_from_mosquitto_to_influxdb(
         import_samples(source, log, warm_ms)
 
     with System(settings, receive_clock="replayed", warm_up=warm_up) as system:
-        watch = Watch(system.url)
+        watch = DemoWatch(system.url)
         assert watch.wait_until_ready(patience_s(90)), watch.problem
         wait_until(lambda: bool(system.gateway_status.get("connected")), "the gateway is connected")
         feeding = threading.Thread(target=publisher.run, name="publisher", daemon=True)
@@ -153,13 +152,13 @@ def forget_session(address: MqttAddress, client_id: str) -> None:
     client.loop_stop()
 
 
-def origins(watch: Watch, site: str) -> list[int]:
+def origins(watch: DemoWatch, site: str) -> list[int]:
     """The origins of this site's forecasts; other sites may be on a shared broker."""
     found = watch.look().forecasts.items()
     return [forecast["origin_ms"] for (of_site, _), forecast in found if of_site == site]
 
 
-def sent_all(watch: Watch, last_ms: int) -> bool:
+def sent_all(watch: DemoWatch, last_ms: int) -> bool:
     """Whether the shards, by figures of after the last step, have sent all to InfluxDB, and nothing was lost."""
     shards = watch.look().shards
     series = [shard["series"] for shard in shards]
@@ -170,10 +169,10 @@ def sent_all(watch: Watch, last_ms: int) -> bool:
 
 def predict(url: str, site: str, zone: str) -> dict[str, Any]:
     """``GET /predict`` as any client asks."""
-    with urllib.request.urlopen(f"{url}/predict?site={site}&zone={zone}", timeout=patience_s(30)) as answer:
-        assert answer.status == 200
-        found: dict[str, Any] = json.load(answer)
-        return found
+    answer = httpx.get(f"{url}/predict", params={"site": site, "zone": zone}, timeout=patience_s(30))
+    assert answer.status_code == 200
+    found: dict[str, Any] = answer.json()
+    return found
 
 
 def flux(servers: Servers, measurement: str, site: str, more: str) -> list[Any]:

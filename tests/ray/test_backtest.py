@@ -5,10 +5,11 @@ import pytest
 
 from models.network.training import TrainingConfig
 from models.spec import Place
-from services.backtest import cluster, network
-from services.backtest.cluster import training_on_ray
-from services.backtest.network import Networks
-from services.backtest.replay import spec_of
+from services.backtest import ray_training as cluster
+from services.backtest import retraining as network
+from services.backtest.prequential import spec_of
+from services.backtest.ray_training import training_on_ray
+from services.backtest.retraining import Networks
 from services.backtest.table import read_table
 from tests.services.backtest.test_backtest import made_up
 

@@ -1,4 +1,4 @@
-"""The slow loop on Ray: history in, a model in the slot, with MLflow's record of how it came there."""
+"""The slow loop on Ray: history in, a model in the model pointer, with MLflow's record of how it came there."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from services.config import Settings
 from services.errors import PromotionRefusedError, TrainingError
 from services.forecast_spec import forecast_spec
 from services.learn.experts import TREES
-from services.learn.loop.actor import start_retrainer
-from services.learn.loop.replay import replay_training
+from services.learn.loop.retrainer_actor import start_retrainer
+from services.learn.loop.training_replay import replay_training
 from services.learn.promotion.registry import open_registry
-from services.messages import BOARD_ACTOR, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
+from services.messages import LIVE_STATE_ACTOR, MODEL_POINTER_ACTOR, RETRAINER_ACTOR, shard_actor
 from services.store.history import History
 from services.store.pointer import Pointed, Pointer, pointer_file
 from tests.patience import patience_s, until
@@ -59,7 +59,7 @@ class _Board:
 
 
 class _Slot:
-    """The slot without its file."""
+    """The model pointer without its file."""
 
     def __init__(self) -> None:
         self.champion: dict[str, Any] = {"generation": 1, "version": "online", "folder": ""}
@@ -78,7 +78,7 @@ class _Slot:
 @pytest.fixture(scope="module")
 def runtime() -> Iterator[None]:
     """A Ray runtime of two logical CPUs with stand-ins for shard, board and slot."""
-    stand_ins = {shard_actor(0): _Shard, BOARD_ACTOR: _Board, SLOT_ACTOR: _Slot}
+    stand_ins = {shard_actor(0): _Shard, LIVE_STATE_ACTOR: _Board, MODEL_POINTER_ACTOR: _Slot}
     with local_ray(namespace=NAMESPACE):
         handles = [ray.remote(num_cpus=0)(kind).options(name=name).remote() for name, kind in stand_ins.items()]
         yield
@@ -106,8 +106,8 @@ def _status(retrainer: Any) -> dict[str, Any]:
     return ray.get(retrainer.status.remote(), timeout=patience_s(30))
 
 
-def _slot() -> dict[str, Any]:
-    return ray.get(ray.get_actor(SLOT_ACTOR).get.remote(), timeout=patience_s(30))
+def _pointer() -> dict[str, Any]:
+    return ray.get(ray.get_actor(MODEL_POINTER_ACTOR).get.remote(), timeout=patience_s(30))
 
 
 def _networks(retrainer: Any) -> list[dict[str, Any]]:
@@ -128,11 +128,13 @@ def _run(retrainer: Any, reason: str) -> dict[str, Any]:
 
 
 def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Settings) -> None:
-    """A learnable history gives v1 in the slot with lineage; the next is judged against it; roll back and on."""
+    """A learnable history gives v1 in the model pointer with lineage; the next is judged against it; roll back and
+    on.
+    """
     status = _run(retrainer, "first")
     assert status["last_run"]["result"] == "promoted", status
-    until(lambda: _slot()["version"] == "v1", "v1 in the slot")
-    model = artefact.load(Path(_slot()["folder"]), forecast_spec(settings).hash)
+    until(lambda: _pointer()["version"] == "v1", "v1 in the model pointer")
+    model = artefact.load(Path(_pointer()["folder"]), forecast_spec(settings).hash)
     model.verify_golden()
     assert model.manifest["trained_on"]["log_offsets"] == {"0": 42}
     (row,) = _networks(retrainer)
@@ -159,16 +161,16 @@ def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Setti
     assert rows[0]["reason"]
     if status["last_run"]["result"] == "refused":
         ray.get(retrainer.promote.remote("v2"), timeout=patience_s(30))
-    assert _slot()["version"] == "v2"
+    assert _pointer()["version"] == "v2"
     assert ray.get(retrainer.rollback.remote(), timeout=patience_s(30)) == {"version": "v1", "before": "v2"}
-    assert _slot()["version"] == "v1"
+    assert _pointer()["version"] == "v1"
 
     def shown() -> tuple[list[str], dict[str, str]]:
-        events, models = ray.get(ray.get_actor(BOARD_ACTOR).seen.remote())
+        events, models = ray.get(ray.get_actor(LIVE_STATE_ACTOR).seen.remote())
         told = [event["kind"] for event in events if event["kind"] in ("swap", "error") and "trees" not in str(event)]
         return told, {model["version"]: model["stage"] for model in models if model["expert"] == "network"}
 
-    until(lambda: shown() == (["swap"] * 3, {"v1": "champion", "v2": "previous"}), "the board shows it", 10)
+    until(lambda: shown() == (["swap"] * 3, {"v1": "champion", "v2": "previous"}), "the live state shows it", 10)
 
 
 def test_a_recorded_training_gives_the_same_weights_again(retrainer: Any, settings: Settings) -> None:
@@ -204,17 +206,17 @@ def test_trees_are_trained_without_being_asked_for(retrainer: Any, settings: Set
     assert row["trained_on"]["zones"] == 2
 
     def told() -> list[dict[str, Any]]:
-        events, models = ray.get(ray.get_actor(BOARD_ACTOR).seen.remote())
+        events, models = ray.get(ray.get_actor(LIVE_STATE_ACTOR).seen.remote())
         assert {model["expert"] for model in models} <= {"network", "trees"}
         return [event for event in events if event["kind"] == "swap" and event["version"] == "trees-v1"]
 
-    assert until(told, "the board is told", 60)[0]["before"] == "online"
+    assert until(told, "the live state is told", 60)[0]["before"] == "online"
 
 
 def test_trees_are_taken_back_and_promoted_by_an_operator(retrainer: Any, settings: Settings) -> None:
     """The actor's orders reach the expert that they name, and no other one."""
     until(lambda: _trees(settings).folder, "trees are promoted", 280)
-    before = _slot()
+    before = _pointer()
     out = ray.get(retrainer.promote.remote("online", "trees"), timeout=patience_s(30))
     assert out == {"version": "online", "before": "trees-v1"}
     assert _trees(settings).version == "online"
@@ -222,7 +224,7 @@ def test_trees_are_taken_back_and_promoted_by_an_operator(retrainer: Any, settin
         "version": "trees-v1", "before": "online",
     }  # fmt: skip
     assert _trees(settings).version == "trees-v1"
-    assert _slot() == before
+    assert _pointer() == before
     with pytest.raises(PromotionRefusedError, match="'oracle' has no models; network and trees have"):
         ray.get(retrainer.rollback.remote("oracle"), timeout=patience_s(30))
 
@@ -236,7 +238,7 @@ def test_trees_are_replayed_byte_for_byte(retrainer: Any, settings: Settings) ->
 
 
 def test_torn_artefact_is_refused_and_the_champion_stays(retrainer: Any) -> None:
-    """Promoting a model whose weights were cut short is refused with the reason; the slot does not move."""
+    """Promoting a model whose weights were cut short is refused with the reason; the model pointer does not move."""
     rows = {row["version"]: row for row in ray.get(retrainer.models.remote(), timeout=patience_s(30))}
     weights = Path(rows["v2"]["folder"], "weights.safetensors")
     whole = weights.read_bytes()
@@ -246,7 +248,7 @@ def test_torn_artefact_is_refused_and_the_champion_stays(retrainer: Any) -> None
             ray.get(retrainer.promote.remote("v2"), timeout=patience_s(30))
     finally:
         weights.write_bytes(whole)
-    assert _slot()["version"] == "v1"
+    assert _pointer()["version"] == "v1"
 
 
 def test_torn_history_is_a_reported_failure(retrainer: Any, settings: Settings) -> None:
@@ -260,13 +262,13 @@ def test_torn_history_is_a_reported_failure(retrainer: Any, settings: Settings) 
         file.write_bytes(whole)
     assert status["last_run"]["result"] == "failed"
     assert "cannot be read" in status["last_error"]
-    assert _slot()["version"] == "v1"
+    assert _pointer()["version"] == "v1"
     assert len(_networks(retrainer)) == 2
 
 
 def test_killed_retrainer_comes_back_with_its_models(retrainer: Any) -> None:
     """After a kill the actor is restarted, knows its models and champion from MLflow, and swaps nothing."""
-    generation = _slot()["generation"]
+    generation = _pointer()["generation"]
     ray.kill(retrainer, no_restart=False)
 
     def back() -> bool:
@@ -278,4 +280,4 @@ def test_killed_retrainer_comes_back_with_its_models(retrainer: Any) -> None:
 
     until(back, "the retrainer is back", 60)
     assert len(_networks(retrainer)) == 2
-    assert _slot()["generation"] == generation
+    assert _pointer()["generation"] == generation

@@ -41,13 +41,13 @@ class Serving:
         self.http = httpx.Client(base_url=url, timeout=patience_s(30), trust_env=False)
 
     def champion(self, version: str, folder: Path) -> None:
-        """Set the slot as the retrainer does."""
+        """Set the model pointer as the retrainer does."""
         import ray
 
-        ray.get(self.actors.slot.set.remote(version, str(folder)), timeout=patience_s(60))
+        ray.get(self.actors.pointer.set.remote(version, str(folder)), timeout=patience_s(60))
 
     def swap_to(self, version: str, folder: Path) -> None:
-        """Set the slot, and wait until the replica serves it."""
+        """Set the model pointer, and wait until the replica serves it."""
         self.champion(version, folder)
         # One that Serve has replaced is reported for a while yet.
         until(lambda: version in [replica["version"] for replica in self.replicas()], f"{version} serves")
@@ -56,7 +56,7 @@ class Serving:
         """What the Forecaster replicas report."""
         import ray
 
-        return list(ray.get(self.actors.slot.status.remote(), timeout=patience_s(60))["replicas"].values())
+        return list(ray.get(self.actors.pointer.status.remote(), timeout=patience_s(60))["replicas"].values())
 
     def forecast(self) -> str:
         """Run the model as a shard does; the version that answered."""
@@ -92,7 +92,7 @@ def save_model(settings: Settings, name: str) -> Path:
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """One zone on a board, a Forecaster that follows the slot, the API; all ended afterwards."""
+    """One zone on a live state, a Forecaster that follows the model pointer, the API; all ended afterwards."""
     before = set(psutil.Process().children(recursive=True))
     data_dir = tmp_path_factory.mktemp("data")
     settings = load_settings(
@@ -106,7 +106,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         options = {"name": shard_actor(0), "namespace": namespace_of(settings), "num_cpus": 0}
         shard = ray.remote(FakeShard).options(**options).remote(settings)
         url = start_serving(settings)
-        ray.get(actors.board.publish.remote([zone_forecast()]), timeout=patience_s(60))
+        ray.get(actors.live_state.publish.remote([zone_forecast()]), timeout=patience_s(60))
         made = Serving(settings, url, actors, shard)
         until(lambda: made.http.get("/health/ready").status_code == 200, "the API is ready")
         yield made
@@ -181,7 +181,7 @@ def test_swaps_under_load_fail_no_request(serving: Serving) -> None:
 
 
 def test_a_swap_has_the_last_step_computed_again(serving: Serving) -> None:
-    """Shards are asked to refresh after a swap, and the board shows it as an event."""
+    """Shards are asked to refresh after a swap, and the live state shows it as an event."""
     import ray
 
     before = ray.get(serving.shard.count.remote(), timeout=patience_s(60))
@@ -250,7 +250,7 @@ def test_a_killed_controller_costs_no_request_and_stops_no_swap(serving: Serving
 
 
 def test_a_killed_forecaster_comes_back_with_the_champion(serving: Serving) -> None:
-    """After kill -9 of the replica, /predict answers on, and a new replica serves the slot's champion."""
+    """After kill -9 of the replica, /predict answers on, and a new replica serves the model pointer's champion."""
     serving.swap_to("v30", save_model(serving.settings, "v30"))
     for process in processes("ray::ServeReplica:hothouse:Forecaster"):
         process.kill()
@@ -265,16 +265,16 @@ def test_a_killed_forecaster_comes_back_with_the_champion(serving: Serving) -> N
     until(answers, "the new replica serves v30", 120)
 
 
-def test_a_killed_board_is_found_again(serving: Serving) -> None:
-    """After the board was killed, replicas still answer, and hear of what is published to the new one."""
+def test_a_killed_live_state_is_found_again(serving: Serving) -> None:
+    """After the live state was killed, replicas still answer, and hear of what is published to the new one."""
     import ray
 
-    ray.kill(serving.actors.board, no_restart=False)
+    ray.kill(serving.actors.live_state, no_restart=False)
     assert serving.http.get("/predict", params={"zone": "north-1"}).status_code == 200
 
     def heard_of() -> bool:
-        with suppress(ray.exceptions.RayError):  # also the board that is being killed may take it
-            ray.get(serving.actors.board.publish.remote([zone_forecast("after")]), timeout=patience_s(5))
+        with suppress(ray.exceptions.RayError):  # also the live state that is being killed may take it
+            ray.get(serving.actors.live_state.publish.remote([zone_forecast("after")]), timeout=patience_s(5))
         return serving.http.get("/predict?zone=after").status_code == 200
 
-    until(heard_of, "the new board takes forecasts, and the API hears of them")
+    until(heard_of, "the new live state takes forecasts, and the API hears of them")

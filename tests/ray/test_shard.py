@@ -18,11 +18,11 @@ from ray import serve
 
 from edge.log.sqlite import SqliteLog
 from services.config import Settings, load_settings
-from services.ingest.actor import THREADS, ShardActor, start_shard
+from services.ingest.shard_actor import THREADS, ShardActor, start_shard
 from services.installation import namespace_of
 from services.messages import (
-    BOARD_ACTOR,
     FORECASTER_DEPLOYMENT,
+    LIVE_STATE_ACTOR,
     ForecastReply,
     ForecastRequest,
     ZoneForecast,
@@ -38,7 +38,7 @@ STEPS = 60
 
 
 class RecordingBoard:
-    """Keeps what is published; says once that it lacks each zone's past, as the real board does."""
+    """Keeps what is published; says once that it lacks each zone's past, as the real live state does."""
 
     def __init__(self) -> None:
         self.newest: dict[tuple[str, str], ZoneForecast] = {}
@@ -89,18 +89,18 @@ class PidShard(ShardActor):
 
 @pytest.fixture(scope="module")
 def runtime() -> Iterator[Any]:
-    """Ray with a board and a Forecaster under their real names; the value is the board."""
+    """Ray with a live state and a Forecaster under their real names; the value is the live state."""
     folder = tempfile.mkdtemp(prefix="r-")  # short: Ray puts sockets in it
     try:
         with local_ray(namespace=NAMESPACE, _temp_dir=folder):
             options = {"namespace": NAMESPACE, "num_cpus": 0, "max_restarts": -1}
-            board = ray.remote(RecordingBoard).options(name=BOARD_ACTOR, **options).remote()
+            live_state = ray.remote(RecordingBoard).options(name=LIVE_STATE_ACTOR, **options).remote()
             serve.start(proxy_location="Disabled")
             deployment = serve.deployment(BaselineForecaster).options(
                 name=FORECASTER_DEPLOYMENT, ray_actor_options={"num_cpus": 0.1}
             )
             serve.run(deployment.bind(), name="hothouse", route_prefix=None)
-            yield board
+            yield live_state
             serve.shutdown()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -165,13 +165,13 @@ def test_a_killed_shard_recovers_and_the_history_is_the_same(runtime: Any, tmp_p
     assert len(histories[0]) == 2
 
 
-def _shown(board: Any, origin_ms: int) -> ZoneForecast | None:
-    newest = ask(board, "seen")["newest"].get(("demo", "z2"))
+def _shown(live_state: Any, origin_ms: int) -> ZoneForecast | None:
+    newest = ask(live_state, "seen")["newest"].get(("demo", "z2"))
     return newest if newest is not None and newest["origin_ms"] == origin_ms else None
 
 
-def test_a_restarted_board_is_told_everything_again(runtime: Any, tmp_path: Path) -> None:
-    """After the board died, forecasts and past of every zone come back without a new step."""
+def test_a_restarted_live_state_is_told_everything_again(runtime: Any, tmp_path: Path) -> None:
+    """After the live state died, forecasts and past of every zone come back without a new step."""
     zones = {("demo", "z1"), ("demo", "z2")}
     settings = installed(load_settings(data_dir=tmp_path, log={"partitions": 1}))
     log = SqliteLog(settings.log_path, 1)
@@ -179,7 +179,7 @@ def test_a_restarted_board_is_told_everything_again(runtime: Any, tmp_path: Path
     log.append(list(day(10)))
 
     def told(another_than: int) -> int:
-        """The board that knows all of it."""
+        """The live state that knows all of it."""
         seen = ask(runtime, "seen")
         whole = set(seen["newest"]) == set(seen["past"]) == zones and shard_actor(7) in seen["figures"]
         return int(seen["board"]) if whole and seen["board"] != another_than else 0

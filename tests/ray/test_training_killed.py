@@ -24,7 +24,7 @@ from ray.util import placement_group_table
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from models import artefact
-from models.network.progress import PROGRESS_FILE, Epoch, Progress, ProgressError
+from models.network.progress import PROGRESS_FILE, Epoch, ProgressError, TrainingProgress
 from services.config import Settings
 from services.forecast_spec import forecast_spec, place_of
 from services.learn.training.job import Job
@@ -123,7 +123,7 @@ def kept(job: Job) -> tuple[Epoch, ...]:
     found = []
     for path in Path(job.storage, "train", job.name).rglob(PROGRESS_FILE):
         try:
-            found.append(Progress.load(path.parent).history)
+            found.append(TrainingProgress.load(path.parent).history)
         except ProgressError:  # just being written, or removed
             continue
     return max(found, key=len, default=())

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from services.cli.root import app
 from services.config import load_settings
-from services.learn.training.options import TUNABLE
+from services.learn.training.network_options import TUNABLE
 from services.learn.training.tuning import read_windows, search, toml_of
 from tests.ray.runtime import local_ray
 from tests.services.learn.synthetic import small_settings, write_history

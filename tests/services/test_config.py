@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from edge.config import EdgeSettings, SettingsError, gateway_settings, stray_variables
+from edge.config import settings as edge_settings
 from services.cli.setup.settings_view import commented_toml, list_settings, unknown_variables
-from services.config import Settings, load_settings
+from services.config import MqttSettings, Settings, child_environment, load_settings
 from services.errors import ConfigError
-from services.log import gateway_options, uplink_options
 
 
 @pytest.fixture(autouse=True)
@@ -143,15 +145,101 @@ def test_the_commented_file_can_be_uncommented() -> None:
     assert settings.sites[0].timezone == "Europe/Amsterdam"
 
 
-def test_an_uplink_needs_a_file_as_buffer_and_no_other_reader() -> None:
-    """uplink.to with a log on Kafka is refused; `hothouse gateway` passes its settings on."""
+def test_an_uplink_needs_a_file_as_buffer() -> None:
+    """uplink.to with a log on Kafka is refused."""
     with pytest.raises(ConfigError, match="buffer"):
         load_settings(uplink={"to": "mqtt://a"}, log={"kind": "kafka"}, kafka={"servers": ["a:1"]})
-    settings = load_settings(uplink={"to": "mqtt://a", "username": "u", "password_file": "p"}, log={"max_mib": 5})
-    assert uplink_options(settings)[:2] == ["--uplink", "mqtt://a"]
-    assert uplink_options(settings)[-4:] == ["--uplink-username", "u", "--uplink-password-file", "p"]
-    assert uplink_options(load_settings()) == []
-    assert gateway_options(settings)[-4:] == ["--max-mib", "5.0", "--reserve-mib", "64.0"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("HOTHOUSE_MQTT", '{"password": "geheim"'),
+        ("HOTHOUSE_KAFKA__SERVERS", "geheim:9092"),
+        ("HOTHOUSE_FORECAST__HORIZONS_MIN", "5, 60"),
+    ],
+)
+def test_a_variable_that_is_no_json_is_an_error_of_ours(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the section and how lists are written, never what the variable holds."""
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError, match=variable.split("_")[1].lower()) as caught:
+        load_settings()
+    assert "JSON" in caught.value.hint
+    assert "geheim" not in caught.value.words
+    assert caught.value.exit_code == 2
+
+
+WHOLE = """
+data_dir = "data"
+[mqtt]
+host = "broker"
+port = 8883
+[gateway]
+decoders = ["plant"]
+[log]
+max_mib = 5
+[stream]
+step_s = 600
+[learn]
+epochs = 3
+[forecast]
+horizons_min = [10]
+[influx]
+url = "http://influx"
+[[sites]]
+name = "demo"
+"""
+
+
+def test_the_gateway_reads_the_same_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of the whole system gives the gateway alone the same values, and variables win in both; a name that is
+    no section of either is an error in both.
+    """
+    monkeypatch.setenv("HOTHOUSE_MQTT__PORT", "1884")
+    monkeypatch.setenv("HOTHOUSE_LEARN__EPOCHS", "4")
+    path = write(WHOLE)
+    whole, alone = load_settings(path), gateway_settings(path)
+    assert (alone.mqtt.port, alone.log.max_mib, whole.learn.epochs) == (1884, 5, 4)
+    assert alone.model_dump() == {name: whole.model_dump()[name] for name in EdgeSettings.model_fields}
+    wrong = write(WHOLE + "[mqtttt]\nport = 1\n")
+    with pytest.raises(ConfigError, match="mqtttt is not a setting"):
+        load_settings(wrong)
+    with pytest.raises(SettingsError, match="mqtttt is not a setting"):
+        gateway_settings(wrong)
+
+
+def test_the_gateway_knows_the_sections_that_it_leaves_unread() -> None:
+    """They are those of the whole system that are not its own: a new one is added to its list."""
+    assert set(edge_settings._SYSTEM_SECTIONS) == set(Settings.model_fields) - set(EdgeSettings.model_fields)
+
+
+def test_a_child_has_exactly_the_settings_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a variable of ours, in any letters, nor a file where it starts changes one; no secret is handed on."""
+    write(WHOLE).rename("hothouse.toml")
+    for name, value in (("HOTHOUSE_MQTT__PORT", "7"), ("hothouse_mqtt__host", "x"), ("HOTHOUSE_INFLUX__TOKEN", "t0k")):
+        monkeypatch.setenv(name, value)
+    settings = Settings(data_dir=Path("/elsewhere"), mqtt={"username": "ü", "password_file": "p"}).model_copy(
+        update={"mqtt": MqttSettings(host="broker", port=1885, password_file=Path("p"))}
+    )
+    given = child_environment(settings)
+    assert "t0k" not in repr(given)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            patch.delenv(name)
+        for name, value in given.items():
+            patch.setenv(name, value)
+        theirs = gateway_settings()
+    assert theirs.mqtt == settings.mqtt
+    assert theirs.model_dump() == settings.model_dump(include=set(EdgeSettings.model_fields))
+
+
+def test_a_variable_of_no_section_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One underscore too few, or a slip of the pen: what the gateway warns of; what the system reads is none."""
+    for name in ("HOTHOUSE_MQTT_HOST", "HOTHOUSE_GATEWAYS__CLOCK", "HOTHOUSE_LEARN__EPOCHS", "HOTHOUSE_DATA_DIR"):
+        monkeypatch.setenv(name, "1")
+    assert stray_variables() == ["HOTHOUSE_GATEWAYS__CLOCK", "HOTHOUSE_MQTT_HOST"]
 
 
 def test_a_kind_of_model_that_replicas_cannot_ask_is_refused() -> None:

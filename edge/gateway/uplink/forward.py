@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 from edge.log.contract import Log, LogError, LogTruncatedError, NewRecord, Origin, Record
 from edge.log.sqlite import SqliteLog
-from edge.mqtt.link import delay_s
+from edge.timing import Backoff, Periodic
 
 __all__ = ["LogTarget", "Target", "Uplink", "Waiting"]
 
@@ -113,7 +113,6 @@ class Uplink:
         self._taken: deque[_Taken] = deque()
         self._turns = deque(self._next)
         self._batch: _Batch | None = None
-        self._jitter = random.SystemRandom()
 
     def step(self) -> bool:
         """Carry one batch; False when nothing is left. After a ``LogError`` it goes on where nothing can be missing."""
@@ -164,23 +163,22 @@ class Uplink:
 
     def run(self, stop: threading.Event) -> None:
         """Carry until ``stop``; what fails is tried again with back-off and jitter, and never given up."""
-        attempt = 0
-        trim_s = self._clock_s() + _TRIM_S
+        backoff = Backoff(jitter=random.SystemRandom().random)
+        trim = Periodic(_TRIM_S, self._clock_s())
         while not stop.is_set():
             try:
                 more = self.step()
-                if self._clock_s() >= trim_s:
-                    trim_s = self._clock_s() + _TRIM_S
+                if trim.due(self._clock_s()):
                     self.trim()
             except LogError as error:
-                attempt += 1
                 self.errors += 1
                 if str(error) != self.last_error:
                     _logger.warning("the uplink fails and tries again: %s", error)
                 self.last_error = str(error)
-                stop.wait(delay_s(attempt, self._jitter.random()))
+                stop.wait(backoff.next_s())
                 continue
-            attempt, self.last_error = 0, ""
+            backoff.reset()
+            self.last_error = ""
             if not more:
                 stop.wait(_POLL_S)
         self._leave()

@@ -12,12 +12,12 @@ from kafka import errors as kafka_errors
 from edge.log.kafka.address import KafkaAddress
 from edge.log.kafka.topics import MAX_RECORD_BYTES
 
-__all__ = ["FETCH_WAIT_MS", "Clients"]
+__all__ = ["FETCH_WAIT_MS", "KafkaClients"]
 
 FETCH_WAIT_MS = 50
 
 
-class Clients:
+class KafkaClients:
     """At most one of each kind; the caller's lock guards them."""
 
     def __init__(self, address: KafkaAddress) -> None:

@@ -12,10 +12,11 @@ from kafka import errors as kafka_errors
 
 from edge.log.contract import LogError, LogTruncatedError, Record
 from edge.log.kafka.address import KafkaAddress
-from edge.log.kafka.clients import FETCH_WAIT_MS, Clients
+from edge.log.kafka.clients import FETCH_WAIT_MS, KafkaClients
 from edge.log.kafka.record import decode_record
+from edge.timing import Periodic
 
-__all__ = ["Reader"]
+__all__ = ["KafkaReader"]
 
 _POLL_RECORDS = 500
 _BUFFER_RECORDS = 1000
@@ -28,14 +29,14 @@ class _Place:
 
     next: int
     fetched: deque[Any] = field(default_factory=deque)
-    looked_s: float = 0.0
+    look: Periodic = field(default_factory=lambda: Periodic(_LOOK_S))
     paused: bool = False
 
 
-class Reader:
+class KafkaReader:
     """Reading of any number of partitions, over one consumer; the caller's lock guards it."""
 
-    def __init__(self, address: KafkaAddress, clients: Clients) -> None:
+    def __init__(self, address: KafkaAddress, clients: KafkaClients) -> None:
         self._address, self._clients = address, clients
         self._places: dict[int, _Place] = {}
 
@@ -87,10 +88,10 @@ class Reader:
             place.paused = False
         self._poll(0)
         now_s = time.monotonic()
-        due = now_s - place.looked_s >= _LOOK_S or known_end > place.next
+        due = place.look.is_due(now_s) or known_end > place.next
         if place.fetched or not due:
             return
-        place.looked_s = now_s
+        place.look.restart(now_s)
         end = int(self._clients.scout.end_offsets([at])[at])
         while not place.fetched and place.next < end:
             if time.monotonic() > now_s + self._address.timeout_s:

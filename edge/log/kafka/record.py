@@ -13,7 +13,7 @@ import msgspec
 from edge.log.contract import NewRecord, Origin, Record, RecordKind
 from edge.wire.reading import Refusal
 
-__all__ = ["FOREIGN_RECORD", "HEADER", "Header", "decode_header", "decode_record", "encode_header"]
+__all__ = ["FOREIGN_RECORD", "HEADER", "KafkaHeader", "decode_header", "decode_record", "encode_header"]
 
 FOREIGN_RECORD = "foreign_record"
 """The reason under which a record is refused that somebody else wrote into our topic."""
@@ -22,7 +22,7 @@ HEADER = "hothouse-2"
 _HEADER_1 = "hothouse-1"
 
 
-class Header(NamedTuple):
+class KafkaHeader(NamedTuple):
     """What a record is; ``batch`` and ``place`` name it among those of one append."""
 
     kind: RecordKind
@@ -43,17 +43,17 @@ def encode_header(new: NewRecord, receive_ms: int, batch: str, place: int) -> by
     return f"{new.kind} {receive_ms} {batch} {place} {origin} {new.topic}".encode()
 
 
-def decode_header(record: Any) -> Header | None:
+def decode_header(record: Any) -> KafkaHeader | None:
     """The header of a record as kafka-python gives it; None where somebody else wrote it."""
     for name, value in record.headers:
         if name == HEADER:
             kind, receive_ms, batch, place, origin, topic = value.decode().split(" ", 5)
             log, _, number = origin.rpartition(":")
             found = Origin(log, int(number)) if log else None
-            return Header(cast(RecordKind, kind), int(receive_ms), batch, int(place), found, topic)
+            return KafkaHeader(cast(RecordKind, kind), int(receive_ms), batch, int(place), found, topic)
         if name == _HEADER_1:
             kind, receive_ms, batch, place, topic = value.decode().split(" ", 4)
-            return Header(cast(RecordKind, kind), int(receive_ms), batch, int(place), None, topic)
+            return KafkaHeader(cast(RecordKind, kind), int(receive_ms), batch, int(place), None, topic)
     return None
 
 

@@ -14,7 +14,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from edge.log.kafka.address import KafkaAddress
 from edge.log.kafka.record import decode_record
-from edge.log.kafka.topics import Facts, read_range
+from edge.log.kafka.topics import TopicFacts, read_range
 
 __all__ = ["SiteTimes"]
 
@@ -39,7 +39,7 @@ class _Partition:
 class SiteTimes:
     """Newest receive times by partition; the caller's lock guards it."""
 
-    def __init__(self, address: KafkaAddress, facts: Facts) -> None:
+    def __init__(self, address: KafkaAddress, facts: TopicFacts) -> None:
         self._address, self._facts = address, facts
         self._partitions: dict[int, _Partition] = {}
 

@@ -17,7 +17,7 @@ from kafka import errors as kafka_errors
 from edge.log.contract import LogError, LogFormatError
 from edge.log.kafka.address import KafkaAddress
 
-__all__ = ["MAX_RECORD_BYTES", "Facts", "make_topics", "read_range"]
+__all__ = ["MAX_RECORD_BYTES", "TopicFacts", "make_topics", "read_range"]
 
 MAX_RECORD_BYTES = 8 * 1024 * 1024
 
@@ -26,7 +26,7 @@ _MIGRATED = 1
 """Of this format we read every record. What we write it cannot read, so the format of the topic rises."""
 
 
-class Facts:
+class TopicFacts:
     """The facts in ``TOPIC.meta``; the caller's lock guards it."""
 
     def __init__(self, address: KafkaAddress) -> None:
@@ -51,7 +51,7 @@ class Facts:
         self._known.update(facts)
 
 
-def make_topics(address: KafkaAddress, partitions: int, facts: Facts, consumer: KafkaConsumer) -> None:
+def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consumer: KafkaConsumer) -> None:
     """Create what is not there, and check that what is there is a log with ``partitions``.
 
     Raises ``LogFormatError`` where it is another's topic, or a log of another format or number of partitions.

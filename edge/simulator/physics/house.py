@@ -27,10 +27,10 @@ from edge.simulator.physics.anatomy import (
     steady_conductances,
     view_factors,
 )
-from edge.simulator.physics.network import Network
+from edge.simulator.physics.exchange_network import ExchangeNetwork
 from edge.simulator.physics.optics import optics_of
 from edge.simulator.physics.weather import Outside
-from edge.simulator.zones import ZoneConfig, as_arrays
+from edge.simulator.zone_config import ZoneConfig, as_arrays
 from models.psychrometrics import saturation_vapour_pressure_pa
 
 __all__ = ["Actuators", "House"]
@@ -97,7 +97,7 @@ class House:
         x[[Node.CO2_AIR, Node.CO2_TOP]] = fluxes.co2_mg_m3(outside.co2_ppm, inside_c)
         self.x = x
         self.capacity = capacities(self.shell, self.crop, self.lamps)
-        self._network = Network(len(Node), FREE, LINKS, EVAPORATIONS)
+        self._network = ExchangeNetwork(len(Node), FREE, LINKS, EVAPORATIONS)
         self._steady = steady_conductances(self.shell, self.crop, self.lamps)
         self._share_below = self.shell.below_screens_m / self.shell.height_m
         self._light = self._light_with(np.zeros((2, count)))

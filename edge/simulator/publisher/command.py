@@ -14,14 +14,14 @@ from zoneinfo import ZoneInfoNotFoundError
 from edge.mqtt.connection import MqttAddress
 from edge.recordings.recording import RecordingError
 from edge.recordings.replay import RecordingSource
-from edge.recordings.source import SampleSource
+from edge.recordings.sample_source import SampleSource
 from edge.simulator.faults import FAULT_KINDS
 from edge.simulator.faulty import FaultySource, parse_fault
 from edge.simulator.publisher import Publisher
 from edge.simulator.publisher.disturb import KINDS, Disturbance, parse_rates
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
-from edge.simulator.source import SimulatorSource
+from edge.simulator.simulator_source import SimulatorSource
 
 __all__ = ["main"]
 
@@ -89,7 +89,7 @@ def _source(given: argparse.Namespace) -> SampleSource:
             given.folder, given.mapping, given.site, given.timezone, given.latitude, given.longitude,
             boot_seed=given.boot_seed,
         )  # fmt: skip
-    from edge.simulator.site import SimulatedSite  # a replay needs none of the physics
+    from edge.simulator.simulated_site import SimulatedSite  # a replay needs none of the physics
 
     start_ms = time.time_ns() // 60_000_000_000 * 60_000 if given.start_ms is None else given.start_ms
     site = SimulatedSite(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 
-from edge.recordings.source import new_boot
+from edge.recordings.sample_source import new_boot
 from edge.wire.reading import FUTURE_TOLERANCE_MS, Sample, encode_message
 
 __all__ = ["KINDS", "Disturbance", "parse_rates"]

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+from edge.timing import Periodic
 from edge.wire.reading import Sample
 
 __all__ = ["Ledger"]
@@ -33,7 +34,7 @@ class Ledger:
         self._ids: IO[str] | None = ids_file.open("w", encoding="utf-8") if ids_file else None
         self._messages: IO[bytes] | None = messages_file.open("wb") if messages_file else None
         self._lock = threading.Lock()
-        self._saved_s = 0.0
+        self._save_times = Periodic(SAVE_EVERY_S)
         self._counts: Counter[str] = Counter()
         self._disturbances: Counter[str] = Counter()
         self._first_ms: int | None = None
@@ -145,11 +146,10 @@ class Ledger:
 
     def save_if_due(self) -> None:
         """Write the files if the last time is a second ago."""
-        if time.monotonic() - self._saved_s >= SAVE_EVERY_S:
+        if self._save_times.due(time.monotonic()):
             self._save()
 
     def _save(self) -> None:
-        self._saved_s = time.monotonic()
         for file in (self._ids, self._messages):
             if file is not None:
                 file.flush()

@@ -20,19 +20,22 @@ from dataclasses import dataclass
 
 from edge.clock import CLOCK_TOPIC, encode_clock
 from edge.mqtt.connection import MqttAddress
-from edge.recordings.source import SampleSource, new_boot
+from edge.recordings.sample_source import SampleSource, new_boot
 from edge.simulator.publisher.disturb import Disturbance
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.link import Link, LinkError
 from edge.simulator.publisher.pace import Pace
+from edge.timing import Backoff
 from edge.wire.reading import Sample, encode_message, sample_topic
 
 __all__ = ["Publisher"]
 
 KEPT_S = 60.0
 KEPT_MESSAGES = 20_000
-BACK_OFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+FIRST_RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
 DRAIN_AFTER_STOP_S = 2.0
+LOOK_S = 0.1
+"""How often a wait looks whether to stop, and whether the link is there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +72,8 @@ class Publisher:
         self._unsent = 0  # how many of the newest kept messages wait to be sent on this link
         self._link: Link | None = None
         self._acks = threading.Condition()
-        self._stopped = threading.Event()
+        # Not an event: a signal handler that sets one waits for ever if it has interrupted who holds the event's lock.
+        self._stop_asked = False
 
     def run(self) -> None:
         """Publish everything, wait for the acknowledgements, and close the ledger."""
@@ -77,7 +81,7 @@ class Publisher:
             pending = next(self._instants, None)
             for link in self._links():
                 self._unsent = len(self._kept)
-                while link.is_alive and not self._stopped.is_set():
+                while link.is_alive and not self._stop_asked:
                     self._send_kept(link)
                     if pending is None:
                         break
@@ -94,21 +98,23 @@ class Publisher:
             raise
 
     def stop(self) -> None:
-        """Publish nothing more; :meth:`run` returns once what was sent is acknowledged, at the latest after 2 s."""
-        self._stopped.set()
+        """Publish nothing more; :meth:`run` returns once what was sent is acknowledged, at the latest after 2 s.
+
+        May be called from a signal handler or another thread.
+        """
+        self._stop_asked = True
 
     def _links(self) -> Iterator[Link]:
         """One connection after the other, with back-off, until stopped; each is closed before the next."""
-        failures = 0
-        while not self._stopped.is_set():
+        backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
+        while not self._stop_asked:
             try:
                 link = self._open_link(self._address, self._client_id, self._acked)
             except LinkError as error:
                 self._ledger.error(str(error))
-                self._rest(time.monotonic() + BACK_OFF_S[min(failures, len(BACK_OFF_S) - 1)])
-                failures += 1
+                self._rest(time.monotonic() + backoff.next_s())
                 continue
-            failures = 0
+            backoff.reset()
             self._ledger.connected(link.protocol)
             if self._with_clock:
                 self._pace.restart()
@@ -153,11 +159,11 @@ class Publisher:
     def _has_room(self, link: Link) -> bool:
         with self._acks:
             while len(self._unacked) >= link.window:
-                if not link.is_alive or self._stopped.is_set():
+                if not link.is_alive or self._stop_asked:
                     return False
                 self._acks.wait(0.2)
                 self._ledger.save_if_due()
-        return link.is_alive and not self._stopped.is_set()
+        return link.is_alive and not self._stop_asked
 
     def _forget_old(self) -> None:
         oldest_s = time.monotonic() - KEPT_S
@@ -181,13 +187,14 @@ class Publisher:
     def _wait_until_due(self, link: Link, ts_ms: int) -> bool:
         due_s = self._pace.due_s(ts_ms, time.monotonic())
         self._rest(due_s, link)
-        return link.is_alive and not self._stopped.is_set()
+        return link.is_alive and not self._stop_asked
 
     def _rest(self, until_s: float, link: Link | None = None) -> None:
         self._ledger.save_if_due()
         while (left_s := until_s - time.monotonic()) > 0 and (link is None or link.is_alive):
-            if self._stopped.wait(min(left_s, 0.25)):
+            if self._stop_asked:
                 return
+            time.sleep(min(left_s, LOOK_S))
             self._ledger.save_if_due()
 
     def _drain(self, link: Link) -> None:
@@ -195,7 +202,7 @@ class Publisher:
         stopped_s: float | None = None
         with self._acks:
             while self._unacked and link.is_alive:
-                if self._stopped.is_set():
+                if self._stop_asked:
                     stopped_s = stopped_s or time.monotonic()
                     if time.monotonic() - stopped_s > DRAIN_AFTER_STOP_S:
                         return

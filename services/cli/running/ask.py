@@ -99,7 +99,7 @@ def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_jso
 def timeline(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_json: AsJson = False) -> None:
     """Show what the learning loop did, oldest first: drifts that may start a training, trainings and why, swaps.
 
-    The system keeps the newest 200 events, and none over a restart of its board.
+    The system keeps the newest 200 events, and none over a restart of its live state.
     """
     events = _client(ctx, url, key_file).get("/status")["events"]
     if as_json:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.error
-import urllib.parse
-import urllib.request
+import ssl
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from services.config import Settings
 from services.errors import ConfigError, HothouseError
 from services.key_file import read_key
+
+if TYPE_CHECKING:
+    import httpx  # `hothouse --help` must not pay for it
 
 __all__ = ["Client", "connect"]
 
@@ -22,13 +24,6 @@ KEY_HINT = (
 )
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the key is for the address that was named."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Nothing to ask instead; the answer becomes an error."""
-
-
 class Client:
     """Calls one running Hothouse. ``key`` is sent as a bearer token."""
 
@@ -36,56 +31,61 @@ class Client:
         self.url = url.rstrip("/")
         self._key = key
         self._timeout_s = timeout_s
-        # No proxy: the address is ours, and a proxy of the environment would not know loopback.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stay)
 
     def get(self, path: str, **query: str) -> Any:
         """The JSON answer of a GET; raises :class:`HothouseError` with the sentence of a problem answer."""
-        return self._call("GET", f"{path}?{urllib.parse.urlencode(query)}" if query else path, None)
+        return self._call("GET", path, params=query)
 
     def post(self, path: str, body: Any = None) -> Any:
         """The JSON answer of a POST; raises as :meth:`get`."""
-        return self._call("POST", path, json.dumps(body if body is not None else {}).encode())
+        return self._call("POST", path, json=body if body is not None else {})
 
-    def _call(self, method: str, path: str, body: bytes | None) -> Any:
-        headers = {"Accept": "application/json"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
+    @cached_property
+    def _http(self) -> httpx.Client:
+        import httpx
+
+        headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
+        # No proxy: the address is ours, and a proxy of the environment would not know loopback. No redirect: the key
+        # is for the address that was named. The certificates are the system's, where a CA of the house is installed.
+        return httpx.Client(
+            headers=headers, timeout=self._timeout_s, trust_env=False, follow_redirects=False,
+            verify=ssl.create_default_context(),
+        )  # fmt: skip
+
+    def _call(self, method: str, path: str, **content: Any) -> Any:
+        import httpx
+
         try:
-            request = urllib.request.Request(f"{self.url}{path}", body, headers, method=method)  # noqa: S310
-            with self._opener.open(request, timeout=self._timeout_s) as answer:
-                content = answer.read()
-        except urllib.error.HTTPError as error:
-            raise _problem(error) from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
+            answer = self._http.request(method, f"{self.url}{path}", **content)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
             raise HothouseError(
-                f"nothing answers at {self.url} ({reason})", "Start it with `hothouse up`, or name it with --url."
+                f"nothing answers at {self.url} ({error})", "Start it with `hothouse up`, or name it with --url."
             ) from error
+        if not answer.is_success:
+            raise _problem(answer)
         try:
-            return json.loads(content) if content else None
+            return json.loads(answer.content) if answer.content else None
         except ValueError as error:
             raise HothouseError(
                 f"{self.url}{path} did not answer with JSON", "Is it a Hothouse? Check --url."
             ) from error
 
 
-def _problem(error: urllib.error.HTTPError) -> HothouseError:
+def _problem(answer: httpx.Response) -> HothouseError:
     """An RFC 9457 problem as our error; any other body is only counted as its status."""
-    elsewhere = error.headers.get("Location")
-    if 300 <= error.code < 400 and elsewhere:
+    elsewhere = answer.headers.get("Location")
+    if answer.is_redirect and elsewhere:
         return HothouseError(
-            f"{error.url} sends to {elsewhere}", "Name that address with --url, if it is the right one."
+            f"{answer.url} sends to {elsewhere}", "Name that address with --url, if it is the right one."
         )
     try:
-        content = json.loads(error.read())
+        content = json.loads(answer.content)
         detail = str(content.get("detail") or content.get("title") or "")
     except (ValueError, AttributeError):
         detail = ""
     return HothouseError(
-        detail or f"the server answered {error.code} {error.reason}", KEY_HINT if error.code in (401, 403) else ""
+        detail or f"the server answered {answer.status_code} {answer.reason_phrase}",
+        KEY_HINT if answer.status_code in (401, 403) else "",
     )
 
 

@@ -13,6 +13,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from services.observe.duration import in_words
+
 __all__ = ["component_table", "forecast_view", "model_view", "zones_view"]
 
 UNITS = {"air_temp_c": "air °C", "rh_pct": "humidity %", "co2_ppm": "CO₂ ppm", "vpd_kpa": "VPD kPa"}
@@ -39,16 +41,12 @@ def _zone_table(answer: Mapping[str, Any], *, show_header: bool) -> Table:
     table.add_column("p50 (p10-p90)", min_width=13)
     table.add_column("now", justify="right", min_width=5)
     for minutes in SHOWN_MIN:
-        table.add_column(f"in {_span(minutes)}", justify="right", min_width=BAND_WIDTH)
+        table.add_column(f"in {in_words(60 * minutes)}", justify="right", min_width=BAND_WIDTH)
     for target, points in answer["forecasts"].items():
         by_horizon = {point["horizon_min"]: point for point in points}
         bands = (_band(by_horizon.get(minutes), target) for minutes in SHOWN_MIN)
         table.add_row(UNITS.get(target, target), _number(answer["now"].get(target), target), *bands)
     return table
-
-
-def _span(minutes: int) -> str:
-    return f"{minutes // 60} h" if minutes >= 60 else f"{minutes} min"
 
 
 def _number(value: float | None, target: str) -> str:
@@ -70,7 +68,7 @@ def model_view(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
         made = datetime.fromtimestamp(row["created_ms"] / 1000, UTC)
         span = f"{str(trained.get('from', '?'))[:10]} to {str(trained.get('to', '?'))[:10]}"
         errors = "   ".join(
-            f"{UNITS[target]} {_span(minutes)}: {_mae(row['held_back_mae'], target, minutes)}"
+            f"{UNITS[target]} {in_words(60 * minutes)}: {_mae(row['held_back_mae'], target, minutes)}"
             for target, minutes in MAE_SHOWN
         )
         reason = f"forced: {row['reason']}" if row["forced"] else row["reason"]
@@ -100,7 +98,7 @@ def zones_view(zones: Sequence[Mapping[str, Any]]) -> RenderableType:
     """
     alike: dict[tuple[str, ...], list[str]] = {}
     for one in zones:
-        lines = [f"in {_span(minutes):<8}{_shares(one['weights'], minutes)}" for minutes in SHOWN_MIN]
+        lines = [f"in {in_words(60 * minutes):<8}{_shares(one['weights'], minutes)}" for minutes in SHOWN_MIN]
         serving = ", ".join(f"{expert} {version}" for expert, version in one["serving"].items())
         alike.setdefault((serving, *lines), []).append(f"{one['site']}/{one['zone']}")
     parts: list[RenderableType] = [

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Check", "State"]
+__all__ = ["Check", "CheckState"]
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """How a check went; ``warn`` means that Hothouse runs, but not as well as it could."""
 
     OK = "ok"
@@ -21,6 +21,6 @@ class Check:
     """One line of the report."""
 
     name: str
-    state: State
+    state: CheckState
     found: str
     advice: str = ""

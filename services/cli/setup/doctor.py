@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from services.cli.base import CLUSTER_MODULES
-from services.cli.setup.check import Check, State
+from services.cli.setup.check import Check, CheckState
 from services.cli.setup.doctor_servers import (
     check_broker,
     check_influx,
@@ -38,7 +38,7 @@ def examine(settings: Settings) -> list[Check]:
     """Run every check, in the order in which a person would mend things; takes at most some seconds a server."""
     checks: list[Callable[[Settings], Check | None]] = [
         _configuration, _python, _packages, _cluster_part, _memory, _data_folder, check_units, _clock, _port,
-        check_broker, check_kafka, check_uplink, _ingress, check_ray, check_influx, check_mlflow,
+        check_broker, check_kafka, check_uplink, _decoders, _ingress, check_ray, check_influx, check_mlflow,
     ]  # fmt: skip
     return [found for check in checks if (found := check(settings)) is not None]
 
@@ -61,17 +61,21 @@ def _configuration(settings: Settings) -> Check:
         if path is not None and not path.is_file()
     ]
     if missing:
-        return Check(name, State.FAIL, f"{', '.join(missing)}: no such file", "Make the file, or unset the setting.")
+        return Check(
+            name, CheckState.FAIL, f"{', '.join(missing)}: no such file", "Make the file, or unset the setting."
+        )
     if unknown := unknown_variables():
-        return Check(name, State.WARN, f"{', '.join(unknown)} is no setting", "`hothouse config` lists every setting.")
-    return Check(name, State.OK, "every setting is valid")
+        return Check(
+            name, CheckState.WARN, f"{', '.join(unknown)} is no setting", "`hothouse config` lists every setting."
+        )
+    return Check(name, CheckState.OK, "every setting is valid")
 
 
 def _python(_: Settings) -> Check:
     found = ".".join(str(part) for part in sys.version_info[:3])
     if not (3, 11) <= sys.version_info[:2] < (3, 14):
-        return Check("Python", State.FAIL, found, "Use Python 3.11, 3.12 or 3.13.")
-    return Check("Python", State.OK, found)
+        return Check("Python", CheckState.FAIL, found, "Use Python 3.11, 3.12 or 3.13.")
+    return Check("Python", CheckState.OK, found)
 
 
 def _packages(_: Settings) -> Check:
@@ -79,7 +83,7 @@ def _packages(_: Settings) -> Check:
     try:
         wanted = metadata.requires("hothouse") or []
     except metadata.PackageNotFoundError:
-        return Check(name, State.WARN, "hothouse itself is not installed", "pip install -e . in its folder.")
+        return Check(name, CheckState.WARN, "hothouse itself is not installed", "pip install -e . in its folder.")
     wrong = []
     for requirement in wanted:
         package, lowest, highest, optional = _parse(requirement)
@@ -92,8 +96,10 @@ def _packages(_: Settings) -> Check:
         if _numbers(version) < _numbers(lowest) or (highest and _numbers(version) >= _numbers(highest)):
             wrong.append(f"{package} {version} (wanted {lowest} or newer{f', below {highest}' if highest else ''})")
     if wrong:
-        return Check(name, State.FAIL, "; ".join(wrong), "Install the tested set: pip install -r requirements.lock")
-    return Check(name, State.OK, "all versions fit")
+        return Check(
+            name, CheckState.FAIL, "; ".join(wrong), "Install the tested set: pip install -r requirements.lock"
+        )
+    return Check(name, CheckState.OK, "all versions fit")
 
 
 def _parse(requirement: str) -> tuple[str, str, str, bool]:
@@ -127,16 +133,29 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+def _decoders(settings: Settings) -> Check | None:
+    names = settings.gateway.decoders
+    if not names or settings.mqtt.gateway == "elsewhere":
+        return None
+    from edge.gateway.decoders import DecoderError, load_decoders  # `hothouse --help` must not pay for the gateway
+
+    try:
+        load_decoders(names)
+    except DecoderError as error:
+        return Check("decoders", CheckState.FAIL, str(error), "docs/decoders.md says what a decoder is.")
+    return Check("decoders", CheckState.OK, ", ".join(names))
+
+
 def _cluster_part(_: Settings) -> Check:
     missing = [name for name in CLUSTER_MODULES if importlib.util.find_spec(name) is None]
     if missing:
         return Check(
             "cluster part",
-            State.WARN,
+            CheckState.WARN,
             f"edge install: without {', '.join(missing)}",
             "Enough for simulate, replay and gateway. For the rest: pip install 'hothouse[cluster]'",
         )
-    return Check("cluster part", State.OK, f"Ray {metadata.version('ray')}, torch {metadata.version('torch')}")
+    return Check("cluster part", CheckState.OK, f"Ray {metadata.version('ray')}, torch {metadata.version('torch')}")
 
 
 def _memory(_: Settings) -> Check | None:
@@ -148,10 +167,10 @@ def _memory(_: Settings) -> Check | None:
     cores = len(os.sched_getaffinity(0))
     found = f"{free:.1f} GiB free, {cores} {'core' if cores == 1 else 'cores'}"
     if free < 2:
-        return Check("memory", State.FAIL, found, "The whole system needs about 3 GiB; close other programs.")
+        return Check("memory", CheckState.FAIL, found, "The whole system needs about 3 GiB; close other programs.")
     if free < 4 or cores < 2:
-        return Check("memory", State.WARN, found, "4 GiB and 2 cores leave room for retraining.")
-    return Check("memory", State.OK, found)
+        return Check("memory", CheckState.WARN, found, "4 GiB and 2 cores leave room for retraining.")
+    return Check("memory", CheckState.OK, found)
 
 
 def _data_folder(settings: Settings) -> Check:
@@ -163,31 +182,31 @@ def _data_folder(settings: Settings) -> Check:
             pass
     except OSError as error:
         return Check(
-            name, State.FAIL, f"{existing} cannot be written: {error.strerror}", "Set data_dir to another folder."
+            name, CheckState.FAIL, f"{existing} cannot be written: {error.strerror}", "Set data_dir to another folder."
         )
     free = shutil.disk_usage(existing).free / GIB
     found = f"{folder}, {free:.1f} GiB free"
     if free < 0.5:
-        return Check(name, State.FAIL, found, "Make room, or set data_dir to another disk.")
+        return Check(name, CheckState.FAIL, found, "Make room, or set data_dir to another disk.")
     if free < 5:
-        return Check(name, State.WARN, found, "Log and history grow; 5 GiB or more is comfortable.")
-    return Check(name, State.OK, found)
+        return Check(name, CheckState.WARN, found, "Log and history grow; 5 GiB or more is comfortable.")
+    return Check(name, CheckState.OK, found)
 
 
 def _clock(_: Settings) -> Check:
     now = datetime.now(UTC)
     found = f"{now:%Y-%m-%d %H:%M:%S} UTC"
     if not 2025 <= now.year < 2100:
-        return Check("clock", State.FAIL, found, "Set it: samples from the future or from long ago are refused.")
+        return Check("clock", CheckState.FAIL, found, "Set it: samples from the future or from long ago are refused.")
     if Path("/run/systemd/timesync").is_dir() and not Path("/run/systemd/timesync/synchronized").exists():
-        return Check("clock", State.WARN, f"{found}, not synchronised", "Switch NTP on: timedatectl set-ntp true")
-    return Check("clock", State.OK, found)
+        return Check("clock", CheckState.WARN, f"{found}, not synchronised", "Switch NTP on: timedatectl set-ntp true")
+    return Check("clock", CheckState.OK, found)
 
 
 def _port(settings: Settings) -> Check:
     host, port = settings.api.host, settings.api.port
     if port == 0:
-        return Check("port", State.OK, "a free one is chosen")
+        return Check("port", CheckState.OK, "a free one is chosen")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -195,14 +214,14 @@ def _port(settings: Settings) -> Check:
             probe.bind((host, port))
         except OSError as error:
             if _is_ours(settings):
-                return Check("port", State.OK, f"{host}:{port} is in use by the Hothouse that runs here")
+                return Check("port", CheckState.OK, f"{host}:{port} is in use by the Hothouse that runs here")
             return Check(
                 "port",
-                State.FAIL,
+                CheckState.FAIL,
                 f"{host}:{port}: {error.strerror}",
                 "Stop what uses it, or set api.host and api.port.",
             )
-    return Check("port", State.OK, f"{host}:{port} is free")
+    return Check("port", CheckState.OK, f"{host}:{port} is free")
 
 
 def _is_ours(settings: Settings) -> bool:
@@ -220,7 +239,10 @@ def _ingress(_: Settings) -> Check | None:
 
     ingress = probe_ingress()
     if ingress.kind == "haproxy":
-        return Check("HTTP ingress", State.OK, f"HAProxy ({ingress.binary})")
+        return Check("HTTP ingress", CheckState.OK, f"HAProxy ({ingress.binary})")
     return Check(
-        "HTTP ingress", State.WARN, f"Serve's own proxy: {ingress.reason}", "/predict answers slower than with HAProxy."
+        "HTTP ingress",
+        CheckState.WARN,
+        f"Serve's own proxy: {ingress.reason}",
+        "/predict answers slower than with HAProxy.",
     )

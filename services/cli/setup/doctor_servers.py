@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
-import urllib.error
+import ssl
 import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from services.cli.setup.check import Check, State
+from services.cli.setup.check import Check, CheckState
 from services.config import MqttSettings, Settings, UplinkSettings
 from services.errors import HothouseError
 from services.log import kafka_options, log_address
@@ -30,10 +28,10 @@ def check_broker(settings: Settings) -> Check:
     mqtt = settings.mqtt
     if not mqtt.host:
         if found := shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin"):
-            return Check("MQTT broker", State.OK, f"a local Mosquitto will be started ({found})")
+            return Check("MQTT broker", CheckState.OK, f"a local Mosquitto will be started ({found})")
         return Check(
             "MQTT broker",
-            State.WARN,
+            CheckState.WARN,
             "the embedded broker will be started (MQTT 3.1.1, keeps nothing over a restart)",
             "For more than a trial install Mosquitto, or set mqtt.host.",
         )
@@ -41,10 +39,14 @@ def check_broker(settings: Settings) -> Check:
     try:
         answer = _mqtt_connect(_mqtt_address(mqtt.host, mqtt.port, mqtt), v5=False)
     except (OSError, ValueError) as error:
-        return Check("MQTT broker", State.FAIL, f"{where}: {error}", "Check mqtt.host, mqtt.port and mqtt.tls_ca_file.")
+        return Check(
+            "MQTT broker", CheckState.FAIL, f"{where}: {error}", "Check mqtt.host, mqtt.port and mqtt.tls_ca_file."
+        )
     if answer != "Success":
-        return Check("MQTT broker", State.FAIL, f"{where}: {answer}", "Check mqtt.username and mqtt.password_file.")
-    return Check("MQTT broker", State.OK, f"{where} answers")
+        return Check(
+            "MQTT broker", CheckState.FAIL, f"{where}: {answer}", "Check mqtt.username and mqtt.password_file."
+        )
+    return Check("MQTT broker", CheckState.OK, f"{where} answers")
 
 
 def check_kafka(settings: Settings) -> Check | None:
@@ -61,8 +63,8 @@ def check_uplink(settings: Settings) -> Check | None:
     if not uplink.to:
         return None
     advice = "Check the settings that begin with uplink."
-    from edge.gateway.uplink.open import mqtt_address
-    from edge.log.open import is_kafka
+    from edge.gateway.uplink.open_uplink import mqtt_address
+    from edge.log.open_log import is_kafka
 
     if is_kafka(uplink.to):
         login = {"username": uplink.username, "mechanism": uplink.mechanism, "tls_ca": uplink.tls_ca_file}
@@ -72,10 +74,10 @@ def check_uplink(settings: Settings) -> Check | None:
         address = mqtt_address(uplink.to, tls_ca=uplink.tls_ca_file)
         answer = _mqtt_connect(_mqtt_address(address.host, address.port, uplink), v5=True)
     except (OSError, ValueError) as error:
-        return Check("uplink", State.FAIL, f"{uplink.to}: {error}", advice)
+        return Check("uplink", CheckState.FAIL, f"{uplink.to}: {error}", advice)
     if answer != "Success":
-        return Check("uplink", State.FAIL, f"{uplink.to}: {answer}", f"{advice} It must speak MQTT 5.")
-    return Check("uplink", State.OK, f"{uplink.to} answers")
+        return Check("uplink", CheckState.FAIL, f"{uplink.to}: {answer}", f"{advice} It must speak MQTT 5.")
+    return Check("uplink", CheckState.OK, f"{uplink.to} answers")
 
 
 def _ask_kafka(name: str, where: str, topic: str, options: Callable[[], dict[str, Any]], settings: str) -> Check:
@@ -85,14 +87,14 @@ def _ask_kafka(name: str, where: str, topic: str, options: Callable[[], dict[str
 
         from edge.log.kafka.address import kafka_address
     except ModuleNotFoundError:
-        return Check(name, State.FAIL, "kafka-python is not installed", "pip install 'hothouse[kafka]'")
+        return Check(name, CheckState.FAIL, "kafka-python is not installed", "pip install 'hothouse[kafka]'")
     try:
         admin = KafkaAdminClient(**kafka_address(where, timeout_s=TIMEOUT_S, **options()).options())
         there = topic in admin.list_topics()
         admin.close()
     except (KafkaError, OSError, ValueError, HothouseError) as error:
-        return Check(name, State.FAIL, f"{where}: {error}", f"Check the settings that begin with {settings}")
-    return Check(name, State.OK, f"{where} answers; the topic {'is there' if there else 'will be created'}")
+        return Check(name, CheckState.FAIL, f"{where}: {error}", f"Check the settings that begin with {settings}")
+    return Check(name, CheckState.OK, f"{where} answers; the topic {'is there' if there else 'will be created'}")
 
 
 def _password(login: MqttSettings | UplinkSettings) -> str:
@@ -130,10 +132,10 @@ def check_ray(settings: Settings) -> Check | None:
     target = urllib.parse.urlsplit(address if "://" in address else f"ray://{address}")
     try:
         with socket.create_connection((target.hostname or "", target.port or 6379), TIMEOUT_S):
-            return Check("Ray cluster", State.OK, f"{address} answers")
+            return Check("Ray cluster", CheckState.OK, f"{address} answers")
     except (OSError, ValueError) as error:
         return Check(
-            "Ray cluster", State.FAIL, f"{address}: {error}", "Check ray.address, or empty it for a local runtime."
+            "Ray cluster", CheckState.FAIL, f"{address}: {error}", "Check ray.address, or empty it for a local runtime."
         )
 
 
@@ -147,15 +149,17 @@ def check_influx(settings: Settings) -> Check | None:
         token = influx.token_file.read_text().strip()
     query = f'from(bucket: "{influx.bucket}") |> range(start: -1m) |> limit(n: 1)'
     status, reason = _http(
-        f"{influx.url.rstrip('/')}/api/v2/query?{urllib.parse.urlencode({'org': influx.org})}",
-        json.dumps({"query": query}).encode(),
-        {"Authorization": f"Token {token}", "Content-Type": "application/json"},
-    )
+        "POST", f"{influx.url.rstrip('/')}/api/v2/query", params={"org": influx.org}, json={"query": query},
+        headers={"Authorization": f"Token {token}"},
+    )  # fmt: skip
     if status == 200:
-        return Check("InfluxDB", State.OK, f"{influx.url} answers a query of {influx.bucket}")
+        return Check("InfluxDB", CheckState.OK, f"{influx.url} answers a query of {influx.bucket}")
     advice = "Check HOTHOUSE_INFLUX__TOKEN or influx.token_file." if status in (401, 403) else ""
     return Check(
-        "InfluxDB", State.FAIL, f"{influx.url}: {reason}", advice or "Check influx.url, influx.org and influx.bucket."
+        "InfluxDB",
+        CheckState.FAIL,
+        f"{influx.url}: {reason}",
+        advice or "Check influx.url, influx.org and influx.bucket.",
     )
 
 
@@ -164,19 +168,22 @@ def check_mlflow(settings: Settings) -> Check | None:
     uri = settings.learn.mlflow_uri
     if not uri.startswith(("http://", "https://")):
         return None
-    status, reason = _http(f"{uri.rstrip('/')}/health")
+    status, reason = _http("GET", f"{uri.rstrip('/')}/health")
     if status == 200:
-        return Check("MLflow", State.OK, f"{uri} answers")
-    return Check("MLflow", State.FAIL, f"{uri}: {reason}", "Check learn.mlflow_uri, or empty it for a local registry.")
+        return Check("MLflow", CheckState.OK, f"{uri} answers")
+    return Check(
+        "MLflow", CheckState.FAIL, f"{uri}: {reason}", "Check learn.mlflow_uri, or empty it for a local registry."
+    )
 
 
-def _http(url: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, str]:
+def _http(method: str, url: str, **content: Any) -> tuple[int, str]:
     """Status and reason of one request; status 0 when nobody answers."""
+    import httpx  # `hothouse --help` must not pay for it
+
     try:
-        request = urllib.request.Request(url, body, headers or {})  # noqa: S310
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
-            return int(answer.status), ""
-    except urllib.error.HTTPError as error:
-        return error.code, f"{error.code} {error.reason}"
-    except (OSError, ValueError) as error:
-        return 0, str(getattr(error, "reason", error))
+        answer = httpx.request(
+            method, url, timeout=TIMEOUT_S, follow_redirects=True, verify=ssl.create_default_context(), **content
+        )
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+        return 0, str(error)
+    return answer.status_code, "" if answer.is_success else f"{answer.status_code} {answer.reason_phrase}"

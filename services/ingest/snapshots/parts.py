@@ -95,10 +95,10 @@ class Parts(TypedDict):
     waiting: list[dict[str, Any]]  # origins (services.ingest.forecasting) that wait for their forecast
     rings: RingsState
     past: RingsState
-    forecaster: dict[str, Any]  # see models.online.forecaster
+    forecaster: dict[str, Any]  # see models.online.online_forecaster
     bases: dict[str, BasisState]  # by site
     scores: dict[str, _Array]  # see models.evaluation.scoring
-    watch: dict[str, Any]  # see services.ingest.watch
+    watch: dict[str, Any]  # see services.ingest.signal_watch
 
 
 @dataclass(frozen=True, slots=True)

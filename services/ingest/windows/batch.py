@@ -18,7 +18,7 @@ from edge.log import Record
 from edge.wire.payloads import PayloadColumns
 from edge.wire.samples import ENCODING, SampleColumns, decode_head
 from services.ingest.windows.grid import Grid
-from services.ingest.windows.heads import Heads
+from services.ingest.windows.headers import HeaderTable
 from services.ingest.windows.open_rows import LOW_BITS, DeviceKey, Names, OpenSamples
 
 __all__ = ["Run", "RunSamples", "in_columns", "take_runs"]
@@ -59,7 +59,7 @@ class RunSamples(NamedTuple):
         return [*zip(record.tolist(), (samples - self.starts[record]).tolist(), strict=True)]
 
 
-def take_runs(records: Sequence[Record], runs: Sequence[Run], heads: Heads) -> list[RunSamples]:
+def take_runs(records: Sequence[Record], runs: Sequence[Run], heads: HeaderTable) -> list[RunSamples]:
     """The samples of all runs, which cover ``records`` in their order; their names get numbers.
 
     Raises ``msgspec.DecodeError`` where a payload is torn, holds no sample or is of an older version, without saying
@@ -125,7 +125,7 @@ class _Numbers:
     Raises ``msgspec.DecodeError``, before any name has a number, where a head cannot be decoded or does not fit.
     """
 
-    def __init__(self, columns: PayloadColumns, heads: Heads) -> None:
+    def __init__(self, columns: PayloadColumns, heads: HeaderTable) -> None:
         self._columns, self._heads = columns, heads
         self._ends = np.cumsum(columns.counts)
         high = columns.seq >> LOW_BITS  # few devices have any; these bits count as part of the device

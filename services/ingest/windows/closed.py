@@ -42,7 +42,7 @@ class Feed:
     def __init__(self) -> None:
         self.closed = Closed()
         self._steps: list[tuple[int, SiteStep]] = []
-        self._letters: list[tuple[int, DeadLetter]] = []
+        self._dead_letters: list[tuple[int, DeadLetter]] = []
 
     def step(self, at: int, step: SiteStep) -> None:
         """A step that the record at place ``at`` closed."""
@@ -52,11 +52,11 @@ class Feed:
         """A dead letter; ``item`` tells those of a record apart."""
         at, record = place
         where = record.partition, record.offset, item, record.receive_ms
-        self._letters.append((at, DeadLetter(*where, topic, reason, detail, payload[:_PAYLOAD_BYTES])))
+        self._dead_letters.append((at, DeadLetter(*where, topic, reason, detail, payload[:_PAYLOAD_BYTES])))
 
     def notice_item(self, place: Place) -> int:
         """The item of the next letter that a record's closing brings: -1, -2 and so on."""
-        return -1 - sum(at == place[0] and letter.item < 0 for at, letter in self._letters)
+        return -1 - sum(at == place[0] and letter.item < 0 for at, letter in self._dead_letters)
 
     def corrupt(self, place: Place, detail: str) -> None:
         """A record that cannot be decoded."""
@@ -83,5 +83,5 @@ class Feed:
     def result(self) -> Closed:
         """All of it, in order."""
         self.closed.steps = [step for _, step in sorted(self._steps, key=itemgetter(0))]
-        self.closed.dead_letters = [letter for _, letter in sorted(self._letters, key=itemgetter(0))]
+        self.closed.dead_letters = [letter for _, letter in sorted(self._dead_letters, key=itemgetter(0))]
         return self.closed

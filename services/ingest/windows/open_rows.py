@@ -32,7 +32,9 @@ _SPARE_NAMES = 2000
 
 
 DeviceKey = bytes | tuple[bytes, int]
-"""A device as :attr:`edge.wire.samples.Head.devices` has it, with the upper bits of ``seq`` where they are not zero."""
+"""A device as :attr:`edge.wire.samples.SampleHeader.devices` has it, with the upper bits of ``seq`` where they are
+not zero.
+"""
 
 
 class Counted(NamedTuple):

@@ -22,11 +22,11 @@ from edge.log import Record
 from edge.wire.reading import SITE_ZONE, Metric
 from services.ingest.windows.batch import Run, in_columns, take_runs
 from services.ingest.windows.closed import Closed, Feed, Place
-from services.ingest.windows.heads import Heads
-from services.ingest.windows.origins import Origins
-from services.ingest.windows.site_settings import SiteSettings
+from services.ingest.windows.headers import HeaderTable
+from services.ingest.windows.seen_origins import SeenOrigins
+from services.ingest.windows.site_rules import SiteRules
 from services.ingest.windows.site_windows import GAP_MS, SiteWindows
-from services.ingest.windows.zones import Zones
+from services.ingest.windows.site_zones import Zones
 
 __all__ = ["GAP_MS", "Closed", "PartitionWindows"]
 
@@ -50,8 +50,8 @@ class PartitionWindows:
         self._vocabulary = vocabulary
         self._primary = primary or {}
         self._sites: dict[str, SiteWindows] = {}
-        self._origins: dict[str, Origins] = {}  # of a site
-        self._heads = Heads()
+        self._origins: dict[str, SeenOrigins] = {}  # of a site
+        self._heads = HeaderTable()
 
     def feed(self, records: Sequence[Record]) -> Closed:
         """Take the next records of the partition, in order; what they close comes back in closing order.
@@ -147,7 +147,7 @@ class PartitionWindows:
         origins = [record.origin for _, record in places if record.origin is not None]
         if not origins:
             return places
-        seen = self._origins.setdefault(site, Origins())
+        seen = self._origins.setdefault(site, SeenOrigins())
         if len(origins) == len(places) and seen.are_next(origins):
             return places
         kept = [place for place in places if (origin := place[1].origin) is None or seen.is_new(origin)]
@@ -164,7 +164,7 @@ class PartitionWindows:
             "origins": {site: self._origins[site].state() for site in sorted(self._origins)},
         }
 
-    def begin_with(self, state: Mapping[str, Any]) -> list[SiteSettings]:
+    def begin_with(self, state: Mapping[str, Any]) -> list[SiteRules]:
         """Begin with the settings that sites had in :meth:`state`, and with nothing else of it; gives them."""
         self._heads.forget()
         self._sites = {name: self._new_site(name) for name in state["sites"]}
@@ -177,7 +177,7 @@ class PartitionWindows:
         sites = {name: self._new_site(name) for name in state["sites"]}
         for name, site in sites.items():
             site.load(state["sites"][name])
-        self._origins = {site: Origins(seen) for site, seen in state["origins"].items()}
+        self._origins = {site: SeenOrigins(seen) for site, seen in state["origins"].items()}
         self._sites = sites
         self._heads.forget()
 

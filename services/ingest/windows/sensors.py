@@ -18,7 +18,7 @@ import numpy.typing as npt
 from edge.wire.payloads import ranges
 from edge.wire.reading import SITE_ZONE, Metric, base_metric
 from services.ingest.windows.open_rows import Names, OpenSamples
-from services.ingest.windows.site_settings import Curve, SiteSettings, calibrated
+from services.ingest.windows.site_rules import Curve, SiteRules, calibrated
 from services.ingest.windows.units import Units
 from services.store.rows import DeviceRows
 
@@ -36,7 +36,7 @@ _MAX_LAYOUTS = 100_000
 class Sensors:
     """The sensors of a site. ``primary``: metric -> device whose value is the zone's, where the zone has it."""
 
-    def __init__(self, vocabulary: Mapping[str, Metric], primary: Mapping[str, str], settings: SiteSettings) -> None:
+    def __init__(self, vocabulary: Mapping[str, Metric], primary: Mapping[str, str], settings: SiteRules) -> None:
         self._vocabulary, self._primary, self._settings = vocabulary, primary, settings
         self._metrics = _Metrics(vocabulary)
         self._zones: dict[str, int] = {}

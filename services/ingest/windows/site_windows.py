@@ -10,14 +10,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edge.wire.change import Retirement, decode_change
+from edge.wire.events import Retirement, decode_change
 from edge.wire.reading import SITE_ZONE, Metric, parse_topic, sample_topic
 from services.ingest.windows.batch import RunSamples
 from services.ingest.windows.closed import Feed, Place
 from services.ingest.windows.open_rows import Names, OpenRow, OpenSamples
 from services.ingest.windows.sensors import Sensors
-from services.ingest.windows.site_settings import SiteSettings
-from services.ingest.windows.zones import Zones
+from services.ingest.windows.site_rules import SiteRules
+from services.ingest.windows.site_zones import Zones
 from services.store.rows import SiteStep
 
 __all__ = ["GAP_MS", "SiteWindows"]
@@ -37,7 +37,7 @@ class SiteWindows:
         self, name: str, initial_ms: tuple[int, int, int], vocabulary: Mapping[str, Metric], primary: Mapping[str, str]
     ) -> None:
         self.name = name
-        self.settings = SiteSettings(*initial_ms)
+        self.settings = SiteRules(*initial_ms)
         self.closed_ms: int | None = None  # every step that ends here or before is closed
         self.names = Names()
         self.begun = False  # whether any sample or change came

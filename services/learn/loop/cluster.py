@@ -15,17 +15,17 @@ import ray
 
 from models.spec import Place
 from services.config import Settings
-from services.errors import ArtefactError, HothouseError, TrainingError
+from services.errors import HothouseError, ModelFilesError, TrainingError
 from services.forecast_spec import forecast_spec, place_of
 from services.installation import namespace_of
 from services.learn.experts import EXPERTS, NETWORK, Expert, expert_for, learn_settings
-from services.learn.loop.triggers import News
+from services.learn.loop.triggers import NewData
 from services.learn.promotion.measure import Comparison, Measurer
-from services.learn.records import Candidate, ModelRow, Order
+from services.learn.records import Candidate, ModelRow, TrainingRequest
 from services.learn.training import dataset
 from services.learn.training.job import Job
 from services.learn.training.task import run_job
-from services.messages import BOARD_ACTOR, DRIFTS, RETRAINER_ACTOR, SLOT_ACTOR, shard_actor
+from services.messages import DRIFTS, LIVE_STATE_ACTOR, MODEL_POINTER_ACTOR, RETRAINER_ACTOR, shard_actor
 from services.store.history import History
 from services.store.pointer import Pointer, pointer_file
 
@@ -45,7 +45,7 @@ DAY_MS = 86_400_000
 
 
 class Shown:
-    """What the board is shown of the models of all experts."""
+    """What the live state is shown of the models of all experts."""
 
     def __init__(self) -> None:
         self._models: dict[str, list[ModelRow]] = {}
@@ -105,7 +105,7 @@ class RayCluster:
         except (ray.exceptions.RayError, ValueError) as error:
             raise TrainingError("a shard does not answer: it is being restarted") from error
 
-    def news(self, since_ms: int) -> News:
+    def news(self, since_ms: int) -> NewData:
         """The newest drift after ``since_ms`` that is wide enough, and the rows of zones that were ever closed."""
         shards = self._shards()
         wide = self._settings.learn.retrain_on_drift
@@ -118,7 +118,7 @@ class RayCluster:
         newest = max(drifts, key=lambda event: event["at_ms"], default=None)
         words = f"{newest['kind']} at {newest['site']}: {newest['words']}" if newest and wide != "never" else ""
         days = (self.newest_ms() - since_ms) / DAY_MS if since_ms and self._settings.learn.retrain_days else 0.0
-        return News(drift=words, rows=sum(stats["zone_rows"] for stats in shards), days=days)
+        return NewData(drift=words, rows=sum(stats["zone_rows"] for stats in shards), days=days)
 
     def history_days(self) -> float:
         """Length of the history in days; 0 where :meth:`history_span` has none."""
@@ -142,7 +142,7 @@ class RayCluster:
                     time.sleep(0.5)
         return offsets
 
-    def train(self, order: Order, cancelled: threading.Event) -> Candidate:
+    def train(self, order: TrainingRequest, cancelled: threading.Event) -> Candidate:
         """Run the job in a process of its own, which ends with it: torch and Ray Data do not stay in memory here."""
         job = self._job(order)
         gpu = 1 if job.use_gpu and job.workers == 0 else 0
@@ -225,35 +225,35 @@ class RayCluster:
             self._measurer = None
 
     def serving(self) -> str:
-        """The version that the slot names now; for an expert that answers in the shards, the pointer on the storage."""
+        """The version that the model pointer names now; for an expert that answers in the shards, a file."""
         if self._expert is NETWORK:
-            return str(ray.get(self._actor(SLOT_ACTOR).get.remote(), timeout=CALL_TIMEOUT_S)["version"])
+            return str(ray.get(self._actor(MODEL_POINTER_ACTOR).get.remote(), timeout=CALL_TIMEOUT_S)["version"])
         return self._pointer.read().version
 
     def serve(self, version: str, folder: str) -> None:
         """Have the replicas, or the shards, load and serve a version."""
         if self._expert is NETWORK:
-            ray.get(self._actor(SLOT_ACTOR).set.remote(version, folder), timeout=CALL_TIMEOUT_S)
+            ray.get(self._actor(MODEL_POINTER_ACTOR).set.remote(version, folder), timeout=CALL_TIMEOUT_S)
         else:
             self._pointer.move(version, folder)
 
     def expect_network(self) -> None:
         """Have the replicas import what a network needs."""
         if self._expert is NETWORK:
-            ray.get(self._actor(SLOT_ACTOR).expect_network.remote(), timeout=CALL_TIMEOUT_S)
+            ray.get(self._actor(MODEL_POINTER_ACTOR).expect_network.remote(), timeout=CALL_TIMEOUT_S)
 
     def event(self, event: dict[str, Any]) -> None:
-        """Show an event on the board."""
-        ray.get(self._actor(BOARD_ACTOR).put_event.remote(event), timeout=CALL_TIMEOUT_S)
+        """Show an event on the live state."""
+        ray.get(self._actor(LIVE_STATE_ACTOR).put_event.remote(event), timeout=CALL_TIMEOUT_S)
 
     def show(self, models: list[ModelRow], status: dict[str, Any]) -> None:
-        """Show the models and the status on the board."""
-        board, all_models = self._actor(BOARD_ACTOR), self._shown.models(self._expert, models)
+        """Show the models and the status on the live state."""
+        live_state, all_models = self._actor(LIVE_STATE_ACTOR), self._shown.models(self._expert, models)
         component = RETRAINER_ACTOR if self._expert is NETWORK else f"{RETRAINER_ACTOR}-{self._expert.name}"
-        calls = [board.set_models.remote(all_models), board.put_stats.remote(component, status)]
+        calls = [live_state.set_models.remote(all_models), live_state.put_stats.remote(component, status)]
         ray.get(calls, timeout=CALL_TIMEOUT_S)
 
-    def _job(self, order: Order) -> Job:
+    def _job(self, order: TrainingRequest) -> Job:
         learn = self._settings.learn
         newest = dataset.newest_ms(self._history.files())
         if newest is None:
@@ -293,7 +293,7 @@ class RayCluster:
 def _copy_artefact(folder: Path, to: Path) -> None:
     """Copy the files that an artefact has; plain ones of a sane size only.
 
-    Raises :class:`TrainingError` where there is none, :class:`ArtefactError` where it is torn.
+    Raises :class:`TrainingError` where there is none, :class:`ModelFilesError` where it is torn.
     """
     if not (folder / ARTEFACT_FILES[0]).is_file():
         raise TrainingError(f"{folder} holds no model: it has no {ARTEFACT_FILES[0]}")
@@ -302,10 +302,10 @@ def _copy_artefact(folder: Path, to: Path) -> None:
         try:
             found = (folder / name).lstat()
             if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
-                raise ArtefactError(f"{name} is not a plain file of at most {MOST_BYTES // 1_000_000} MB")
+                raise ModelFilesError(f"{name} is not a plain file of at most {MOST_BYTES // 1_000_000} MB")
             shutil.copyfile(folder / name, to / name, follow_symlinks=False)
         except (OSError, ValueError) as error:
-            raise ArtefactError(f"{name} cannot be read: {error}") from error
+            raise ModelFilesError(f"{name} cannot be read: {error}") from error
 
 
 def this_runtime() -> dict[str, Any]:

@@ -3,8 +3,8 @@
 Three threads. One waits for a trigger, has a challenger trained and judged on held-back rows, and registers it. One
 has it compared with the champion on live rows, promotes it when it may, and takes a champion back that turns out worse
 (:mod:`services.learn.promotion.shadow`). One follows the ``champion`` alias wherever it was moved from, and hands it to
-the slot (:mod:`services.learn.promotion.champion`). So a model reaches the replicas on one way only, and MLflow's
-record is the only state: a retrainer that is started again goes on from it.
+the model pointer (:mod:`services.learn.promotion.champion`). So a model reaches the replicas on one way only, and
+MLflow's record is the only state: a retrainer that is started again goes on from it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from edge.timing import Backoff, Periodic
 from services.config import LearnSettings
-from services.errors import ArtefactError, HothouseError, RegistryError, RegistryRefusedError, TrainingError
-from services.learn.loop.lookout import Lookout
+from services.errors import HothouseError, ModelFilesError, RegistryError, RegistryRefusedError, TrainingError
+from services.learn.learning_status import LearningStatus, StatusSink
+from services.learn.loop.drift_feed import DriftFeed
 from services.learn.loop.schedule import Cron, Every, Schedule
-from services.learn.loop.triggers import NOTHING_NEW, News, Trigger, Triggers
-from services.learn.promotion.champion import Champion, Slot
-from services.learn.promotion.places import Wait, wait_of
-from services.learn.promotion.proving import Prover, Proving
+from services.learn.loop.triggers import NOTHING_NEW, NewData, Trigger, Triggers
+from services.learn.promotion.champion import ChampionAlias, ServingPointer
+from services.learn.promotion.live_comparison import LiveComparison, ModelComparer
 from services.learn.promotion.pruning import Pruner
 from services.learn.promotion.registry import Registry
 from services.learn.promotion.shadow import Shadows
-from services.learn.records import Candidate, ModelRow, Order, refused_candidate
-from services.learn.standing import Shown, Standing
+from services.learn.promotion.shadow_capacity import TrainingWait, wait_of
+from services.learn.records import Candidate, ModelRow, TrainingRequest, refused_candidate
 from services.messages import ONLINE_VERSION
+from services.observe.duration import in_words
 
 __all__ = ["Cluster", "Retrainer"]
 
@@ -41,18 +43,18 @@ REGISTER_S, LONGEST_REGISTER_S = 2.0, 60.0
 """How soon an MLflow that is away is asked again to take or promote what was trained; longer and longer pauses."""
 PRUNE_S = 60.0
 SHOW_S = 2.0
-"""The board keeps nothing over its restart, so it is told again this often."""
+"""The live state keeps nothing over its restart, so it is told again this often."""
 
 _log = logging.getLogger(__name__)
 
 
-class Cluster(Prover, Slot, Shown, Protocol):
+class Cluster(ModelComparer, ServingPointer, StatusSink, Protocol):
     """What the retrainer needs of the running system; every method may raise, and none may hang."""
 
     def history_days(self) -> float:
         """Length of the history on the storage, in days; 0 without any. Reads files: not to be asked all the time."""
 
-    def news(self, since_ms: int) -> News:
+    def news(self, since_ms: int) -> NewData:
         """What drifted in rows that end after ``since_ms``, and how many days of rows there are since; ``rows``: all
         that were ever closed.
         """
@@ -60,7 +62,7 @@ class Cluster(Prover, Slot, Shown, Protocol):
     def flush(self) -> dict[str, int]:
         """Have every shard write its rows to the history; the log offset that each partition's rows reach."""
 
-    def train(self, order: Order, cancelled: threading.Event) -> Candidate:
+    def train(self, order: TrainingRequest, cancelled: threading.Event) -> Candidate:
         """Train, evaluate and judge a challenger; its artefact is whole and verified when this returns.
 
         Raises :class:`TrainingError` when there is no usable challenger, or soon after ``cancelled`` is set.
@@ -69,7 +71,7 @@ class Cluster(Prover, Slot, Shown, Protocol):
     def adopt(self, folder: str) -> Candidate:
         """A copy of an artefact that was made elsewhere, not judged yet.
 
-        Raises :class:`ArtefactError` where it cannot serve.
+        Raises :class:`ModelFilesError` where it cannot serve.
         """
 
 
@@ -89,20 +91,19 @@ class Retrainer:
         self._cluster = cluster
         self._wall_ms = wall_ms
         self._monotonic_s = monotonic_s
-        self._standing = Standing(cluster, registry.list, wall_ms, self._next_training)
-        self._champion = Champion(registry, cluster, self._standing)
-        self._proving = Proving(settings, registry, cluster, monotonic_s)
-        self._shadows = Shadows(registry, self._proving, self._champion, self._standing, settings.shadows)
+        self._learning_status = LearningStatus(cluster, registry.list, wall_ms, self._next_training)
+        self._champion = ChampionAlias(registry, cluster, self._learning_status)
+        self._comparison = LiveComparison(settings, registry, cluster, monotonic_s)
+        self._shadows = Shadows(registry, self._comparison, self._champion, self._learning_status, settings.shadows)
         self._stopping = threading.Event()
-        self._shown_s = float("-inf")
-        self._looked_s = float("-inf")
+        self._shows, self._looks = Periodic(SHOW_S), Periodic(LOOK_S)
         self._pruner = Pruner(registry, settings.keep_models, cluster.serving, wall_ms)
-        self._pruned_s = monotonic_s()
+        self._prunes = Periodic(PRUNE_S, monotonic_s())
         self._triggers = Triggers(
             self._schedule(), settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows,
             settings.rest, settings.retrain_days,
         )  # fmt: skip
-        self._lookout = Lookout(cluster.news)
+        self._drift_feed = DriftFeed(cluster.news)
         self._drift = ""  # the newest that was told
         work: dict[str, tuple[float, Callable[[], None]]] = {
             "schedule": (POLL_S, self.retrain_if_due),
@@ -134,7 +135,7 @@ class Retrainer:
         return {"accepted": True, "reason": reason}
 
     def promote(self, version: str) -> dict[str, Any]:
-        """Make a version champion and tell the slot.
+        """Make a version champion and tell the model pointer.
 
         Raises :class:`PromotionRefusedError` or :class:`RegistryError`.
         """
@@ -148,19 +149,19 @@ class Retrainer:
     def submit(self, folder: str) -> dict[str, Any]:
         """Register an artefact that was made elsewhere; live rows judge it, whatever it says of itself.
 
-        Raises :class:`ArtefactError` where it cannot serve; the registry names the reason then, too.
+        Raises :class:`ModelFilesError` where it cannot serve; the registry names the reason then, too.
         """
         now_ms = self._wall_ms()
         try:
             candidate = self._cluster.adopt(folder)
-        except ArtefactError as error:
+        except ModelFilesError as error:
             refused = refused_candidate(f"{folder} cannot serve: {error.message}")
             version = self._registry.register(refused, now_ms)
-            self._standing.tell("refused", version=version, reason=refused["reason"])
+            self._learning_status.tell("refused", version=version, reason=refused["reason"])
             raise
         champion = self._registry.champion()
         newest_ms = int(candidate["trained_on"]["to_ms"])
-        shadow = self._proving.begin(champion, newest_ms, newest_ms)
+        shadow = self._comparison.begin(champion, newest_ms, newest_ms)
         version = self._shadows.register(candidate, now_ms, champion, shadow)
         return {"accepted": True, "version": version, "against": champion}
 
@@ -170,7 +171,7 @@ class Retrainer:
 
     def status(self) -> dict[str, Any]:
         """What runs, what ran, what comes, and how often; JSON-able."""
-        return self._standing.status()
+        return self._learning_status.status()
 
     def watch(self) -> None:
         """Follow the ``champion`` alias once."""
@@ -187,8 +188,7 @@ class Retrainer:
         trigger = trigger or self._scheduled(now_s)
         if trigger is not None:
             self._retrain(trigger)
-        elif now_s >= self._pruned_s + PRUNE_S:
-            self._pruned_s = now_s
+        elif self._prunes.due(now_s):
             self._prune()
 
     def _prune(self) -> None:
@@ -197,10 +197,10 @@ class Retrainer:
             removed = self._pruner.turn()
         except Exception as error:
             message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
-            self._standing.errors["pruning"] = f"files of old models could not be removed: {message}"
+            self._learning_status.errors["pruning"] = f"files of old models could not be removed: {message}"
             _log.warning("files of old models could not be removed", exc_info=True)
             return
-        self._standing.errors.pop("pruning", None)
+        self._learning_status.errors.pop("pruning", None)
         for version in removed:
             _log.info("the files of %s were pruned", version)
 
@@ -218,29 +218,28 @@ class Retrainer:
         due_s = self._triggers.next_due_s(now_s)
         from_now_s = None if due_s is None else due_s - now_s
         words = self._triggers.next_words
-        wait = self._wait(self._standing.models)
-        newest_ms = self._proving.newest_ms
+        wait = self._wait(self._learning_status.models)
+        newest_ms = self._comparison.newest_ms
         if wait is None or wait.is_over(newest_ms, urgent=False):
             timed = from_now_s is not None and self._triggers.has_model  # a first one waits for rows, not for a time
-            return from_now_s, f"{_span(from_now_s or 0)}: {words}" if timed else words
+            return from_now_s, f"{_from_now(from_now_s or 0)}: {words}" if timed else words
         if from_now_s is None or not newest_ms:
             return None, f"{words}; and none begins before: {wait.why}"
         from_now_s = max(from_now_s, (wait.until_ms - newest_ms) / 1000)  # where rows come as fast as time goes by
-        return from_now_s, f"{_span(from_now_s)}: {wait.why}; {words}"
+        return from_now_s, f"{_from_now(from_now_s)}: {wait.why}; {words}"
 
-    def _wait(self, models: list[ModelRow]) -> Wait | None:
+    def _wait(self, models: list[ModelRow]) -> TrainingWait | None:
         return wait_of(models, self._settings.shadows)
 
     def _may_begin(self, trigger: Trigger, models: list[ModelRow]) -> bool:
         wait = self._wait(models)
-        return wait is None or wait.is_over(self._proving.newest_ms, urgent=trigger.kind == "drift")
+        return wait is None or wait.is_over(self._comparison.newest_ms, urgent=trigger.kind == "drift")
 
     def _scheduled(self, now_s: float) -> Trigger | None:
         """What starts by itself now; shards, history and registry are looked at only when they decide, not often."""
-        if self._triggers.running or now_s < self._looked_s + LOOK_S:
+        if self._triggers.running or not self._looks.due(now_s):
             return None
-        self._looked_s = now_s
-        models = self._standing.models
+        models = self._learning_status.models
         self._see_models(models, now_s)
         news = self._news(now_s)
         trigger = self._triggers.due(now_s, float("inf"), news)
@@ -251,7 +250,7 @@ class Retrainer:
         if trigger is not None and not self._triggers.has_model:
             self._see_models(self._registry.list(), now_s)
             trigger = self._triggers.due(now_s, days, news)
-        self._standing.errors.pop("schedule", None)
+        self._learning_status.errors.pop("schedule", None)
         if trigger is not None and not self._may_begin(trigger, self._registry.list()):
             return None  # another was registered since the models were last shown
         return trigger
@@ -262,7 +261,7 @@ class Retrainer:
             self._triggers.has_model = True
             self._triggers.goes_on(now_s, now_s - (self._wall_ms() - models[0]["created_ms"]) / 1000)
 
-    def _news(self, now_s: float) -> News:
+    def _news(self, now_s: float) -> NewData:
         """What the newest model does not know of; nothing while there is no model, while nobody wants to know, or
         while a shard is away: the schedule goes on.
         """
@@ -272,27 +271,27 @@ class Retrainer:
         if not self._triggers.has_model:
             return NOTHING_NEW
         try:
-            news = self._lookout.look(now_s, self._known_to_ms())
+            news = self._drift_feed.look(now_s, self._known_to_ms())
         except TrainingError as error:
-            self._standing.errors["news"] = error.message
+            self._learning_status.errors["news"] = error.message
             return NOTHING_NEW
-        self._standing.errors.pop("news", None)
+        self._learning_status.errors.pop("news", None)
         if news.drift and news.drift != self._drift:
-            self._standing.tell("drift", message=news.drift)
+            self._learning_status.tell("drift", message=news.drift)
             self._drift = news.drift
         return news
 
     def _known_to_ms(self) -> int:
         """The newest row, of any site, that any training here knew, its held-back rows too."""
-        return max((int(row["trained_on"].get("known_to_ms") or 0) for row in self._standing.models), default=0)
+        return max((int(row["trained_on"].get("known_to_ms") or 0) for row in self._learning_status.models), default=0)
 
     def _retrain(self, trigger: Trigger) -> None:
-        standing, started_ms = self._standing, self._wall_ms()
+        learning_status, started_ms = self._learning_status, self._wall_ms()
         run: dict[str, Any] = {"kind": trigger.kind, "reason": trigger.reason, "started_ms": started_ms}
         self._triggers.started(self._monotonic_s(), trigger.kind)
         self._champion.expect_network()
-        standing.running = run
-        standing.show()
+        learning_status.running = run
+        learning_status.show()
         try:
             candidate, champion = self._train(trigger, started_ms)
             self._triggers.trained(self._monotonic_s())
@@ -302,28 +301,28 @@ class Retrainer:
             run |= {"version": version, "verdict": candidate["reason"], **candidate["trained_on"]}
             self._decide(version, candidate, champion, run)
             for name in ("training", "schedule"):  # what the schedule could not read has been read
-                standing.errors.pop(name, None)
+                learning_status.errors.pop(name, None)
         except Exception as error:  # whatever went wrong, the champion stays and the next slot tries again
             if not self._stopping.is_set():
                 self._fail(run, error)
         finally:
-            standing.running = None
+            learning_status.running = None
             self._triggers.ended(self._monotonic_s())  # first: who sees that it ended may ask for the next one
-            standing.last_run = run | {"ended_ms": self._wall_ms()}
-            standing.show()
+            learning_status.last_run = run | {"ended_ms": self._wall_ms()}
+            learning_status.show()
 
     def _train(self, trigger: Trigger, started_ms: int) -> tuple[Candidate, str]:
         """A challenger, and the champion that it was measured against."""
         offsets = self._cluster.flush()
         champion = self._registry.champion()
-        # The first network has no rival in service: what was held back is enough, and the watch can take it back.
+        # The first network has no reference in service: what was held back is enough, and the watch can take it back.
         shadow = bool(self._settings.shadow_hours) and champion != ONLINE_VERSION and not self._settings.force_promote
-        order = Order(
+        order = TrainingRequest(
             champion=champion, champion_folder=self._champion.folder(champion), log_offsets=offsets,
-            started_ms=started_ms, level=self._proving.level(self._registry.list(), champion), shadow=shadow,
+            started_ms=started_ms, level=self._comparison.level(self._registry.list(), champion), shadow=shadow,
             all_rows=shadow and trigger.kind == "drift",
         )  # fmt: skip
-        self._lookout.training_began()  # not before: what drifted is still new where shards or MLflow were away
+        self._drift_feed.training_began()  # not before: what drifted is still new where shards or MLflow were away
         candidate = self._cluster.train(order, self._stopping)
         candidate["params"] |= {"trigger": trigger.kind, "trigger_reason": trigger.reason}
         candidate["forced"] = self._settings.force_promote and not candidate["passed"]
@@ -338,20 +337,19 @@ class Retrainer:
 
         Raises :class:`RegistryError` when that is over, or all ends, and at once where MLflow refuses.
         """
-        began_s, pause_s = self._monotonic_s(), REGISTER_S
+        began_s, backoff = self._monotonic_s(), Backoff(REGISTER_S, LONGEST_REGISTER_S)
         while True:
             try:
                 return work()
             except RegistryRefusedError:
                 raise
             except RegistryError as error:
-                self._standing.errors["training"] = f"a trained challenger waits for MLflow: {error.message}"
-                if self._monotonic_s() - began_s > self._settings.timeout_s or self._stopping.wait(pause_s):
+                self._learning_status.errors["training"] = f"a trained challenger waits for MLflow: {error.message}"
+                if self._monotonic_s() - began_s > self._settings.timeout_s or self._stopping.wait(backoff.next_s()):
                     raise
-                pause_s = min(2 * pause_s, LONGEST_REGISTER_S)
 
     def _decide(self, version: str, candidate: Candidate, judged_against: str, run: dict[str, Any]) -> None:
-        standing, counts = self._standing, self._standing.counts
+        learning_status, counts = self._learning_status, self._learning_status.counts
         counts.retrains += 1
         seconds = round((run["trained_ms"] - run["started_ms"]) / 1000, 1)
         told = {
@@ -361,7 +359,7 @@ class Retrainer:
             "reason": candidate["reason"],
             "seconds": seconds,
         }
-        standing.tell("retrain", **told, rows=candidate["trained_on"].get("rows"))
+        learning_status.tell("retrain", **told, rows=candidate["trained_on"].get("rows"))
         if candidate["shadow"]:
             run["result"] = "in shadow"
             return
@@ -372,7 +370,7 @@ class Retrainer:
         if refusal:
             run |= {"result": "refused", "verdict": refusal}
             counts.refused += 1
-            standing.tell("refused", **told | {"reason": refusal})
+            learning_status.tell("refused", **told | {"reason": refusal})
         else:
             run["result"] = "forced" if candidate["forced"] else "promoted"
             counts.forced += candidate["forced"]
@@ -382,16 +380,15 @@ class Retrainer:
         if not isinstance(error, HothouseError):
             _log.exception("a retraining failed")
         run |= {"result": "failed", "error": message}
-        self._standing.counts.failed += 1
-        self._standing.errors["training"] = message
-        self._standing.tell("error", message=message, trigger=run["reason"])
+        self._learning_status.counts.failed += 1
+        self._learning_status.errors["training"] = message
+        self._learning_status.tell("error", message=message, trigger=run["reason"])
 
     def _follow(self) -> None:
         self._champion.follow()
-        if self._monotonic_s() - self._shown_s >= SHOW_S:
-            self._shown_s = self._monotonic_s()
-            self._standing.show()
-            if self._standing.models:  # an operator may promote any of them at any time
+        if self._shows.due(self._monotonic_s()):
+            self._learning_status.show()
+            if self._learning_status.models:  # an operator may promote any of them at any time
                 self._champion.expect_network()
 
     def _every(self, seconds: float, work: Callable[[], None], name: str) -> None:
@@ -400,17 +397,13 @@ class Retrainer:
                 work()
             except Exception as error:  # a thread that died would stop the learning without a word
                 message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
-                if message != self._standing.errors.get(name):  # it comes again with every turn
+                if message != self._learning_status.errors.get(name):  # it comes again with every turn
                     _log.warning("the retrainer's loop: %s", message, exc_info=True)
-                self._standing.errors[name] = message
+                self._learning_status.errors[name] = message
             else:
                 if name != "schedule":  # its errors stay until the schedule could look again
-                    self._standing.errors.pop(name, None)
+                    self._learning_status.errors.pop(name, None)
 
 
-def _span(seconds: float) -> str:
-    if seconds <= 0:
-        return "now"
-    return (
-        f"in {seconds / 3600:.1f} h" if seconds >= 3600 else f"in {seconds / 60:.0f} min" if seconds >= 60 else "soon"
-    )
+def _from_now(seconds: float) -> str:
+    return f"in {in_words(seconds)}" if seconds > 0 else "now"

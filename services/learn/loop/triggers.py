@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from services.learn.loop.schedule import Schedule
 
-__all__ = ["NOTHING_NEW", "News", "Trigger", "Triggers"]
+__all__ = ["NOTHING_NEW", "NewData", "Trigger", "Triggers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class NewData:
     """What happened since the newest model: the words of a drift, empty without one, how many rows were closed, and how
     many days of the stream they are.
     """
@@ -32,7 +32,7 @@ class News:
     days: float = 0.0
 
 
-NOTHING_NEW = News()
+NOTHING_NEW = NewData()
 
 
 class Triggers:
@@ -52,7 +52,7 @@ class Triggers:
     >>> triggers.has_model = True
     >>> triggers.due(59, history_days=10), triggers.due(60, history_days=10).kind
     (None, 'schedule')
-    >>> triggers.due(59, history_days=10, news=News(drift="rh_pct errors are twice as large")).kind
+    >>> triggers.due(59, history_days=10, news=NewData(drift="rh_pct errors are twice as large")).kind
     'drift'
     """
 
@@ -95,7 +95,7 @@ class Triggers:
             self._schedule.goes_on(now_s, newest_s)
             self._scheduled_from_s = now_s + self._cool_down_s
 
-    def due(self, now_s: float, history_days: float, news: News = NOTHING_NEW) -> Trigger | None:
+    def due(self, now_s: float, history_days: float, news: NewData = NOTHING_NEW) -> Trigger | None:
         """What would start a retraining now; calling it changes nothing."""
         if self._running:
             return None

@@ -1,7 +1,7 @@
 """Step 16 of the way of a reading: the ``champion`` alias, who moves it and who follows it.
 
 The alias in the registry says what should serve. It is moved here, or in MLflow's page; in both cases it is followed
-here, and here only, to the slot and so to the replicas.
+here, and here only, to the model pointer and so to the replicas.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import threading
 from contextlib import suppress
 from typing import Protocol
 
-from services.errors import ArtefactError, PromotionRefusedError, RegistryError
+from services.errors import ModelFilesError, PromotionRefusedError, RegistryError
+from services.learn.learning_status import LearningStatus
 from services.learn.promotion.registry import Registry
 from services.learn.records import Shadow
-from services.learn.standing import Standing
 from services.messages import ONLINE_VERSION
 
-__all__ = ["Champion", "Slot"]
+__all__ = ["ChampionAlias", "ServingPointer"]
 
 
 _log = logging.getLogger(__name__)
 
 
-class Slot(Protocol):
+class ServingPointer(Protocol):
     """What tells the replicas what to serve; both methods may raise, and none may hang."""
 
     def serving(self) -> str:
-        """The version that the slot names now."""
+        """The version that the model pointer names now."""
 
     def serve(self, version: str, folder: str) -> None:
         """Have the replicas load and serve a version."""
@@ -36,19 +36,19 @@ class Slot(Protocol):
         """Have the replicas prepare for a network."""
 
 
-class Champion:
+class ChampionAlias:
     """Moves and follows the alias; one thread at a time does either, so that nothing moves between check and move."""
 
-    def __init__(self, registry: Registry, slot: Slot, standing: Standing) -> None:
-        self._registry, self._slot, self._standing = registry, slot, standing
+    def __init__(self, registry: Registry, pointer: ServingPointer, learning_status: LearningStatus) -> None:
+        self._registry, self._pointer, self._learning_status = registry, pointer, learning_status
         self._lock = threading.RLock()
-        self._told: str | None = None  # what the slot was last told; None: not known yet
+        self._told: str | None = None  # what the model pointer was last told; None: not known yet
         self._broken: str | None = None  # champion whose files cannot serve: reported once
         self._expected = False
         self._why: dict[str, str] = {}  # version -> why it was made champion here
 
     def promote(self, version: str, why: str) -> str:
-        """Make a version champion and tell the slot; the version before.
+        """Make a version champion and tell the model pointer; the version before.
 
         Raises :class:`PromotionRefusedError` or :class:`RegistryError`.
         """
@@ -83,7 +83,7 @@ class Champion:
         """Have the replicas prepare for a first network; once, and it is no matter if that fails."""
         if not self._expected:
             with suppress(Exception):
-                self._slot.expect_network()
+                self._pointer.expect_network()
                 self._expected = True
 
     def rollback(self) -> tuple[str, str]:
@@ -116,8 +116,8 @@ class Champion:
                 to = ONLINE_VERSION
                 self._registry.promote(to)
             self._why[to] = f"back from {version}. {reason}"
-            self._standing.counts.rollbacks += 1
-            self._standing.tell("rollback", version=to, before=version, reason=reason)
+            self._learning_status.counts.rollbacks += 1
+            self._learning_status.tell("rollback", version=to, before=version, reason=reason)
             self.follow()
             self._registry.watch(version, None)
             if to != ONLINE_VERSION:
@@ -132,7 +132,7 @@ class Champion:
                     self._swap(version)
                 else:
                     self._broken = None
-                    self._standing.errors.pop("champion", None)
+                    self._learning_status.errors.pop("champion", None)
             except RegistryError as error:
                 self._report_registry(error.words)
             else:
@@ -144,15 +144,15 @@ class Champion:
             return ""
         try:
             return str(self._registry.folder(version))
-        except ArtefactError as error:
-            self._standing.tell("error", version=version, message=f"{version} can be no rival: {error.message}")
+        except ModelFilesError as error:
+            self._learning_status.tell("error", version=version, message=f"{version} can be no rival: {error.message}")
             return ""
 
     def _swap(self, version: str) -> None:
-        standing = self._standing
+        learning_status = self._learning_status
         try:
             if self._told is None:
-                self._told = standing.serving = self._slot.serving()  # a start is no swap
+                self._told = learning_status.serving = self._pointer.serving()  # a start is no swap
                 if version == self._told:
                     return
             # A move in MLflow's page leaves `previous` as it was, and so does a promotion that MLflow cut short.
@@ -161,31 +161,31 @@ class Champion:
             folder = "" if version == ONLINE_VERSION else str(self._registry.servable(version))
             if folder and version not in self._why:  # somebody moved the alias in MLflow
                 self._registry.watch(version, _due(self._told))
-            self._slot.serve(version, folder)
-        except ArtefactError as error:
+            self._pointer.serve(version, folder)
+        except ModelFilesError as error:
             if version != self._broken:
                 message = f"{version} cannot serve, {self._told} stays: {error.message}"
-                self._broken, standing.errors["champion"] = version, message
-                standing.tell("error", version=version, message=message)
+                self._broken, learning_status.errors["champion"] = version, message
+                learning_status.tell("error", version=version, message=message)
             return
         except RegistryError:
             raise
-        except Exception as error:  # a slot that restarts is told at the next look
-            standing.errors["champion"] = f"the slot was not told of {version}: {error}"
+        except Exception as error:  # a model pointer that restarts is told at the next look
+            learning_status.errors["champion"] = f"the model pointer was not told of {version}: {error}"
             return
         before, self._told, self._broken = self._told, version, None
-        standing.errors.pop("champion", None)
-        standing.serving = version
-        standing.counts.swaps += 1
+        learning_status.errors.pop("champion", None)
+        learning_status.serving = version
+        learning_status.counts.swaps += 1
         reason = self._why.pop(version, "champion alias moved in MLflow")
-        standing.tell("swap", version=version, before=before, reason=reason)
+        learning_status.tell("swap", version=version, before=before, reason=reason)
 
     def _report_registry(self, problem: str) -> None:
-        standing = self._standing
-        if bool(problem) != bool(standing.registry_error):
+        learning_status = self._learning_status
+        if bool(problem) != bool(learning_status.registry_error):
             message = f"{problem}; {self._told or 'the last champion'} stays" if problem else "MLflow answers again"
-            standing.tell("error" if problem else "registry", message=message)
-        standing.registry_error = problem
+            learning_status.tell("error" if problem else "registry", message=message)
+        learning_status.registry_error = problem
 
 
 def _due(against: str) -> Shadow:

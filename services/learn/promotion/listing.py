@@ -14,7 +14,7 @@ from services.errors import PromotionRefusedError
 from services.learn.experts import Expert, number_of
 from services.learn.records import ModelRow, row_of
 
-__all__ = ["Listing", "State"]
+__all__ = ["Listing", "RegistryState"]
 
 PAGE = 500
 AGAIN_S = 600.0
@@ -22,7 +22,7 @@ AGAIN_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RegistryState:
     """What one small request says of a registered model; versions that come or go change it, and so do aliases."""
 
     aliases: dict[str, str]  # alias -> number of its version
@@ -39,20 +39,20 @@ class Listing:
         self._expert, self._model, self._monotonic_s = expert, expert.registered, monotonic_s
         self._lock = threading.Lock()
         self._written = 0  # how often somebody called forget
-        self._known: tuple[int, State, float, list[ModelRow]] | None = None  # written, state, when, rows
+        self._known: tuple[int, RegistryState, float, list[ModelRow]] | None = None  # written, state, when, rows
 
     def forget(self) -> None:
         """Something was written: the next listing is read anew."""
         with self._lock:
             self._written += 1
 
-    def now(self, client: MlflowClient) -> State:
+    def now(self, client: MlflowClient) -> RegistryState:
         """What holds of the model now."""
         found = client.search_registered_models(f"name='{self._model}'")
         if not found:
             raise PromotionRefusedError(f"the registered model {self._model} is not in MLflow any more")
         aliases = {name: str(version) for name, version in found[0].aliases.items()}
-        return State(aliases, int(found[0].last_updated_timestamp or 0))
+        return RegistryState(aliases, int(found[0].last_updated_timestamp or 0))
 
     def rows(self, client: MlflowClient) -> list[ModelRow]:
         """All models, newest first."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from models.spec import ForecastSpec, Place
-from services.errors import ArtefactError
+from services.errors import ModelFilesError
 from services.learn.training import dataset
 from services.messages import F32
 
@@ -64,7 +64,7 @@ class Measurer:
         """A verdict as ``{promote, reason, evidence}``.
 
         The climatology stands in for ``theirs`` where that cannot be loaded, and the name says so. Raises
-        :class:`ArtefactError` where ``mine`` cannot.
+        :class:`ModelFilesError` where ``mine`` cannot.
         """
         from models.evaluation.errors import evaluate
         from models.evaluation.gate import judge, judge_worse
@@ -79,9 +79,9 @@ class Measurer:
             try:
                 second = self._load(asked.theirs, asked.spec)
                 if takes_of(second.kind) != takes:
-                    raise ArtefactError(f"it takes {takes_of(second.kind)}")
+                    raise ModelFilesError(f"it takes {takes_of(second.kind)}")
                 theirs = second.model.answer
-            except ArtefactError:  # of another schema, since settings changed, or damaged: it can be no rival
+            except ModelFilesError:  # of another schema, since settings changed, or damaged: it can be no rival
                 name = f"the climatology ({asked.theirs_name} cannot be loaded)"
         whole = dataset.describe(asked.files, asked.after_ms, asked.to_ms)
         cases = cases_of(whole, asked.files, asked.spec, asked.places, takes)
@@ -95,7 +95,7 @@ class Measurer:
         return {"promote": verdict.promote, "reason": verdict.reason, "evidence": verdict.evidence}
 
     def examine(self, folder: str, spec: ForecastSpec) -> dict[str, Any]:
-        """The manifest of an artefact that can serve; raises :class:`ArtefactError` where it cannot, and why."""
+        """The manifest of an artefact that can serve; raises :class:`ModelFilesError` where it cannot, and why."""
         return dict(self._load(folder, spec).manifest)
 
     def _load(self, folder: str, spec: ForecastSpec) -> artefact.Artefact:
@@ -106,7 +106,7 @@ class Measurer:
                 model = artefact.load(Path(folder), spec.hash)
                 model.verify_golden()
             except (artefact.ArtefactError, OSError, ValueError, RuntimeError, IndexError, TypeError) as error:
-                raise ArtefactError(str(error)) from error
+                raise ModelFilesError(str(error)) from error
             if len(self._models) >= KEPT_MODELS:
                 self._models.clear()
             self._models[folder] = model

@@ -32,7 +32,7 @@ class Models(Protocol):
 
 def in_use(rows: Sequence[ModelRow], serving: str) -> set[str]:
     """The versions that somebody may load: with an alias, in shadow, under watch, the rival of one that is, or
-    ``serving``, which the slot names.
+    ``serving``, which the model pointer names.
     """
     used = {serving} | {row["version"] for row in rows if row["aliases"]}
     for row in rows:
@@ -45,8 +45,10 @@ def in_use(rows: Sequence[ModelRow], serving: str) -> set[str]:
 class Pruner:
     """Keeps the files of models in use and of the ``keep`` newest that have any; 0 keeps all.
 
-    ``serving`` gives the version that the slot names, and raises where the slot is away: then nothing is removed.
-    Called where no training runs: one may begin with the weights of a model that was champion when it began.
+
+    ``serving`` gives the version that the model pointer names, and raises where the model pointer is away: then nothing
+    is removed. Called where no training runs: one may begin with the weights of a model that was champion when it
+    began.
     """
 
     def __init__(self, models: Models, keep: int, serving: Callable[[], str], wall_ms: Callable[[], int]) -> None:

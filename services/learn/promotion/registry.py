@@ -23,7 +23,7 @@ from typing import Any, cast
 
 from models.families import UnknownFamilyError, takes_of
 from services.config import Settings
-from services.errors import ArtefactError, PromotionRefusedError
+from services.errors import ModelFilesError, PromotionRefusedError
 from services.forecast_spec import forecast_spec
 from services.learn.experts import NETWORK, Expert
 from services.learn.records import Candidate, ModelRow, Pruned, Shadow, tags_of
@@ -174,7 +174,7 @@ class Registry:
         return self._name(version) if version else ONLINE_VERSION
 
     def folder(self, version: str) -> Path:
-        """The artefact of a version, its files checked; :class:`ArtefactError` when it is torn, pruned or gone."""
+        """The artefact of a version, its files checked; :class:`ModelFilesError` when it is torn, pruned or gone."""
         with self._mlflow() as client:
             tags = client.get_model_version(self._model, self.expert.number(version)).tags
         _check_kept(tags)
@@ -183,29 +183,29 @@ class Registry:
         return folder
 
     def servable(self, version: str) -> Path:
-        """:meth:`folder` of a version that was made for the rows of now; raises :class:`ArtefactError` for others."""
+        """:meth:`folder` of a version that was made for the rows of now; raises :class:`ModelFilesError` for others."""
         folder = self.folder(version)
         manifest = json.loads((folder / MANIFEST).read_bytes())
         made_for, kind = manifest.get("schema_hash"), manifest.get("kind", NETWORK.name)
         if made_for != self._schema_hash:
-            raise ArtefactError(
+            raise ModelFilesError(
                 f"it was made for schema {made_for}, rows now have {self._schema_hash}",
                 "Train a model for these settings, or set step, targets, horizons and look-back as they were.",
             )
         try:
             takes = takes_of(kind)
         except UnknownFamilyError as error:
-            raise ArtefactError(
+            raise ModelFilesError(
                 str(error), "Another version of Hothouse made it; train one with this version."
             ) from error
         if takes != self.expert.takes:
-            raise ArtefactError(
+            raise ModelFilesError(
                 f"a model of kind {kind} takes {takes}, the {self.expert.name} takes {self.expert.takes}"
             )
         return folder
 
     def candidate(self, version: str) -> Candidate:
-        """What was recorded of a version; raises :class:`ArtefactError` when MLflow has lost its copy."""
+        """What was recorded of a version; raises :class:`ModelFilesError` when MLflow has lost its copy."""
         with self._mlflow() as client:
             run_id = client.get_model_version(self._model, self.expert.number(version)).run_id
             with tempfile.TemporaryDirectory() as folder:
@@ -213,7 +213,7 @@ class Registry:
                     kept = Path(client.download_artifacts(run_id, CANDIDATE, folder))
                     return cast(Candidate, json.loads(kept.read_bytes()))
                 except (OSError, ValueError) as error:
-                    raise ArtefactError(f"the record of {version} cannot be read: {error}") from error
+                    raise ModelFilesError(f"the record of {version} cannot be read: {error}") from error
 
     def promote(self, version: str) -> None:
         """Make ``version`` champion and the one before it ``previous``; ``online`` takes the champion away.
@@ -293,7 +293,7 @@ class Registry:
     def _check(self, version: str) -> None:
         try:
             self.servable(version)
-        except ArtefactError as error:
+        except ModelFilesError as error:
             raise PromotionRefusedError(f"{version} cannot serve: {error.message}", error.hint) from error
 
     @contextmanager
@@ -336,7 +336,7 @@ def open_registry(settings: Settings, expert: Expert = NETWORK) -> Registry:
 
 
 def check_files(folder: Path, weights_sha256: str) -> None:
-    """Whether an artefact is whole, without loading it; raises :class:`ArtefactError`.
+    """Whether an artefact is whole, without loading it; raises :class:`ModelFilesError`.
 
     This finds what a disk or a copy does to files. Whether the model reproduces its golden output is checked when it
     is saved and again by every replica before it swaps.
@@ -346,9 +346,9 @@ def check_files(folder: Path, weights_sha256: str) -> None:
         with (folder / WEIGHTS).open("rb") as weights:
             found = hashlib.file_digest(weights, "sha256").hexdigest()
     except (OSError, ValueError) as error:
-        raise ArtefactError(f"the artefact in {folder} cannot be read: {error}") from error
+        raise ModelFilesError(f"the artefact in {folder} cannot be read: {error}") from error
     if found != weights_sha256:
-        raise ArtefactError(f"the weights in {folder} are not those that were registered (SHA-256 {found[:12]}...)")
+        raise ModelFilesError(f"the weights in {folder} are not those that were registered (SHA-256 {found[:12]}...)")
 
 
 def _pruned_words(tags: Mapping[str, str]) -> str:
@@ -361,7 +361,9 @@ def _pruned_words(tags: Mapping[str, str]) -> str:
 
 def _check_kept(tags: Mapping[str, str]) -> None:
     if words := _pruned_words(tags):
-        raise ArtefactError(words, "`hothouse retrain` trains another one; its recipe and figures are still recorded.")
+        raise ModelFilesError(
+            words, "`hothouse retrain` trains another one; its recipe and figures are still recorded."
+        )
 
 
 def _metrics(candidate: Candidate, at_ms: int) -> Iterator[Metric]:

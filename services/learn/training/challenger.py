@@ -27,9 +27,9 @@ from services.learn.training import dataset
 from services.learn.training.dataset import DataRange
 from services.learn.training.examples import EVALUATED_ORIGINS, cases_of, origins_after, spread, zone_places
 from services.learn.training.job import Job
-from services.learn.training.options import network_options, training_config
+from services.learn.training.network_options import network_options, training_config
 from services.learn.training.recipe import recipe_of
-from services.learn.training.rival import Rival, rival_of
+from services.learn.training.reference_model import ReferenceModel, reference_model_of
 from services.messages import I64
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class _Work:
         job, whole = self.job, self.whole
         return whole if cut_ms == whole.to_ms else dataset.describe(job.files, job.after_ms, cut_ms)
 
-    def fit(self, cut_ms: int, rival: Rival) -> tuple[Model, FitResult | None]:
+    def fit(self, cut_ms: int, reference: ReferenceModel) -> tuple[Model, FitResult | None]:
         """A model that knows nothing after ``cut_ms``, and how Ray Train came to it."""
         job = self.job
         if self.by_ray:
@@ -79,14 +79,14 @@ class _Work:
 
             trained_on = self.until(cut_ms)
             fitted = train(
-                dataset.read(job.files, job.spec.channels, trained_on), _plan(job, trained_on, cut_ms, rival)
+                dataset.read(job.files, job.spec.channels, trained_on), _plan(job, trained_on, cut_ms, reference)
             )
             return self.family.load(job.spec, network_options(job.learn), fitted.state), fitted
         origins = self.cases.origins(job.spec.steps_per_day)
         origins = spread(origins[self.cases.times(origins) < cut_ms], job.learn.max_windows)
         try:
             settings = job.learn.model_dump()
-            return self.family.fit(self.cases, origins, settings, cut_ms=cut_ms, start=rival.start), None
+            return self.family.fit(self.cases, origins, settings, cut_ms=cut_ms, start=reference.start), None
         except (ValueError, GrowerError) as error:
             raise TrainingError(str(error), getattr(error, "hint", "")) from error
 
@@ -103,18 +103,18 @@ def learn(job: Job) -> dict[str, Any]:
     """
     work = _Work(job)
     whole, (trained_on, cut_ms) = work.whole, _trained_on(work)
-    rival = rival_of(job, cut_ms, work.options)
-    model, by_ray = work.fit(cut_ms, rival)
+    reference = reference_model_of(job, cut_ms, work.options)
+    model, by_ray = work.fit(cut_ms, reference)
     origins = _compared_on(work, cut_ms)
-    compared = spread(origins[work.cases.times(origins) >= rival.from_ms], EVALUATED_ORIGINS)
-    challenger, champion = (evaluate(predict, work.cases, compared) for predict in (model.answer, rival.predict))
-    verdict = judge(challenger, champion, rival.name, job.level, job.margin)
+    compared = spread(origins[work.cases.times(origins) >= reference.from_ms], EVALUATED_ORIGINS)
+    challenger, champion = (evaluate(predict, work.cases, compared) for predict in (model.answer, reference.predict))
+    verdict = judge(challenger, champion, reference.name, job.level, job.margin)
     if verdict.evidence.get("missing"):
         raise TrainingError(verdict.reason)
     reason = ALL_ROWS if job.all_rows else verdict.reason
     shadow = job.shadow and (job.all_rows or not _hopeless(verdict, job.margin))
     if work.family.refits and not job.all_rows:
-        (model, by_ray), trained_on, reason = work.fit(whole.to_ms, rival), whole, f"{reason} {TWIN}"
+        (model, by_ray), trained_on, reason = work.fit(whole.to_ms, reference), whole, f"{reason} {TWIN}"
 
     lineage = {**trained_on.as_dict(), "held_back_until": whole.as_dict()["to"], "known_to_ms": whole.to_ms}
     errors = _table(challenger, champion, job.spec)
@@ -129,15 +129,15 @@ def learn(job: Job) -> dict[str, Any]:
         "params": {
             "kind": job.kind, "seed": job.learn.seed, "epochs": job.learn.epochs, "max_windows": job.learn.max_windows,
             "workers": job.workers, "use_gpu": job.use_gpu, "schema_hash": job.spec.hash,
-            "champion": job.champion, "measured_against": rival.name, "warm_start": rival.start is not None,
+            "champion": job.champion, "measured_against": reference.name, "warm_start": reference.start is not None,
         },
         "held_back_mae": errors,
         "curves": {} if by_ray is None else _curves(by_ray),
-        "recipe": recipe_of(job, whole.rows, _started_from(rival), _not_replayable(job, by_ray)),
+        "recipe": recipe_of(job, whole.rows, _started_from(reference), _not_replayable(job, by_ray)),
         "evidence": {} if job.all_rows else verdict.evidence,
         "shadow": shadow,
         "passed": verdict.promote and not shadow,
-        "reason": f"{reason} {rival.note}".strip(),
+        "reason": f"{reason} {reference.note}".strip(),
         "forced": False,
     }  # fmt: skip
 
@@ -157,12 +157,14 @@ def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
             f"the history of its range is another now: {was} rows then, {now} now ({', '.join(changed[:3])})"
         )
     _, cut_ms = _trained_on(work)
-    rival = Rival("", _nothing, cut_ms)
+    reference = ReferenceModel("", _nothing, cut_ms)
     if started_from:
-        rival = rival_of(job, cut_ms, work.options)
-        if _started_from(rival) != started_from:
-            raise TrainingError(f"it began with the weights of {job.champion}, which are not there now. {rival.note}")
-    model, _ = work.fit(whole.to_ms if work.family.refits else cut_ms, rival)
+        reference = reference_model_of(job, cut_ms, work.options)
+        if _started_from(reference) != started_from:
+            raise TrainingError(
+                f"it began with the weights of {job.champion}, which are not there now. {reference.note}"
+            )
+    model, _ = work.fit(whole.to_ms if work.family.refits else cut_ms, reference)
     return artefact.digest(model.arrays())
 
 
@@ -170,8 +172,8 @@ def _nothing(inputs: Any) -> Any:
     raise AssertionError("a training that is run again is compared with nothing")
 
 
-def _started_from(rival: Rival) -> str:
-    return "" if rival.start is None else artefact.digest(rival.start.arrays())
+def _started_from(reference: ReferenceModel) -> str:
+    return "" if reference.start is None else artefact.digest(reference.start.arrays())
 
 
 def _trained_on(work: _Work) -> tuple[DataRange, int]:
@@ -190,7 +192,7 @@ def _not_replayable(job: Job, fitted: FitResult | None) -> str:
     return "it went on from a checkpoint, or with fewer workers than were planned" if resumed else ""
 
 
-def _plan(job: Job, found: DataRange, cut_ms: int, rival: Rival) -> TrainPlan:
+def _plan(job: Job, found: DataRange, cut_ms: int, reference: ReferenceModel) -> TrainPlan:
     from services.learn.training.trainer import TrainPlan
 
     return TrainPlan(
@@ -203,7 +205,7 @@ def _plan(job: Job, found: DataRange, cut_ms: int, rival: Rival) -> TrainPlan:
         shares=dataset.share_out(found.rows, job.workers),
         workers=job.workers,
         use_gpu=job.use_gpu,
-        initial_state=None if rival.start is None else rival.start.arrays(),
+        initial_state=None if reference.start is None else reference.start.arrays(),
         min_workers=job.learn.min_workers,
         sharded=job.learn.sharded,
     )
@@ -220,7 +222,7 @@ def _compared_on(work: _Work, cut_ms: int) -> I64:
 
 
 def _hopeless(verdict: Verdict, margin: float) -> bool:
-    """Whether the held-back rows show that it is worse than a rival: live rows need not be waited for."""
+    """Whether the held-back rows show that it is worse than a reference: live rows need not be waited for."""
     lowers: Mapping[str, float | None] = verdict.evidence.get("mae_ratio_lower", {})
     return any(lower is not None and lower >= 1 - min(margin, 0) for lower in lowers.values())
 

@@ -16,7 +16,7 @@ from models.spec import ForecastSpec, Place
 from services.config import LearnSettings
 from services.errors import TrainingError
 from services.learn.training.job import Job
-from services.learn.training.options import TUNABLE
+from services.learn.training.network_options import TUNABLE
 
 __all__ = ["differing_versions", "job_of", "recipe_of"]
 

@@ -30,7 +30,7 @@ def run_job(job: Job) -> dict[str, Any]:
     """
     os.nice(NICE if job.kind == "network" else NICEST)  # it gives way to forecasts and requests
     from services.learn.training.challenger import learn
-    from services.learn.training.reservations import release_reservations
+    from services.learn.training.placement_groups import release_reservations
 
     release_reservations(Path(job.storage, TRAININGS))
     return learn(job)

@@ -28,13 +28,13 @@ import torch
 from torch import nn
 
 from models.features.windows import WindowSet
-from models.network.progress import PROGRESS_FILE, Progress, ProgressError
+from models.network.progress import PROGRESS_FILE, ProgressError, TrainingProgress
 from models.network.sharding import shard
 from models.network.training import FitResult, TrainingConfig, fit
 from models.spec import ForecastSpec, Place
 from services.errors import TrainingError
 from services.learn.training.dataset import collect
-from services.learn.training.reservations import note_reservation
+from services.learn.training.placement_groups import note_reservation
 
 __all__ = ["EpochClock", "TrainPlan", "train"]
 
@@ -124,7 +124,7 @@ def _loop(config: dict[str, Any]) -> FitResult:
     settings = replace(plan.config, max_windows=-(-plan.config.max_windows // world))
     clock = EpochClock()
 
-    def keep(progress: Progress) -> None:
+    def keep(progress: TrainingProgress) -> None:
         _keep(progress, plan, rank)
         clock.tick()
 
@@ -153,7 +153,7 @@ class EpochClock:
         self._last = now
 
 
-def _keep(progress: Progress, plan: TrainPlan, rank: int) -> None:
+def _keep(progress: TrainingProgress, plan: TrainPlan, rank: int) -> None:
     """Make an epoch's end durable and known."""
     epoch = asdict(progress.history[-1])
     if not plan.workers:  # Ray keeps no checkpoint then
@@ -171,18 +171,18 @@ def _keep(progress: Progress, plan: TrainPlan, rank: int) -> None:
         )  # fmt: skip
 
 
-def _resume(plan: TrainPlan) -> Progress | None:
+def _resume(plan: TrainPlan) -> TrainingProgress | None:
     """Where a training of this name stopped; ``None`` where it begins, or where what it kept cannot be read."""
     try:
         if not plan.workers:
             folder = _run_folder(plan)
             folder.mkdir(parents=True, exist_ok=True)
-            return Progress.load(folder) if (folder / PROGRESS_FILE).exists() else None
+            return TrainingProgress.load(folder) if (folder / PROGRESS_FILE).exists() else None
         checkpoint = ray.train.get_checkpoint()
         if checkpoint is None:
             return None
         with checkpoint.as_directory() as copied:
-            return Progress.load(Path(copied))
+            return TrainingProgress.load(Path(copied))
     except ProgressError:
         _log.warning("%s begins anew: what it had kept cannot be read", plan.name, exc_info=True)
         return None

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from models.features.windows import Split, split
-from models.network.progress import Progress
+from models.network.progress import TrainingProgress
 from models.network.quantile import QuantileNetwork
 from models.network.training import TrainingConfig, WindowSet, evaluate, fit
 from services.config import LearnSettings, Settings
 from services.errors import TrainingError
 from services.forecast_spec import forecast_spec, place_of
 from services.learn.training import dataset
-from services.learn.training.options import NETWORK, TUNABLE, training_config
+from services.learn.training.network_options import NETWORK, TUNABLE, training_config
 from services.messages import I64
 from services.store.history import History
 
@@ -165,7 +165,7 @@ def _trial(given: dict[str, Any], windows: WindowSet, tail: Tail, config: Traini
     os.nice(10)  # as a retraining: it gives way to forecasts and requests
     torch.set_num_threads(1)
 
-    def report(progress: Progress) -> None:
+    def report(progress: TrainingProgress) -> None:
         network = QuantileNetwork(windows.spec, **{name: given[name] for name in NETWORK})
         network.load_arrays(progress.state)
         network.eval()

@@ -21,10 +21,10 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 
 
 def create_app(state: ApiState) -> FastAPI:
-    """All routes over ``state``, which follows the board while the application runs."""
+    """All routes over ``state``, which follows the live state while the application runs."""
 
     @asynccontextmanager
-    async def follow_the_board(_: FastAPI) -> AsyncIterator[None]:
+    async def follow_the_live_state(_: FastAPI) -> AsyncIterator[None]:
         await state.start()
         try:
             yield
@@ -36,7 +36,7 @@ def create_app(state: ApiState) -> FastAPI:
         version=_version(),
         summary="Probabilistic climate forecasts for greenhouses, that keep learning.",
         description="Errors are problem details (RFC 9457, application/problem+json).",
-        lifespan=follow_the_board,
+        lifespan=follow_the_live_state,
         docs_url=None,  # FastAPI's pages load scripts from elsewhere; /openapi.json is there for any viewer
         redoc_url=None,
     )

@@ -18,19 +18,19 @@ from services.config import Settings
 from services.errors import HothouseError
 from services.installation import namespace_of
 from services.messages import (
-    BOARD_ACTOR,
     F32,
+    LIVE_STATE_ACTOR,
+    MODEL_POINTER_ACTOR,
     RETRAINER_ACTOR,
-    SLOT_ACTOR,
     ForecastReply,
     ForecastRequest,
     ZoneMixture,
     shard_actor,
 )
 from services.serve.api.problems import ProblemError
-from services.serve.api.what_if import Window
-from services.serve.board import Changes, Past
-from services.serve.slot import SlotStatus
+from services.serve.api.what_if import WhatIfWindow
+from services.serve.live_state import LiveStateChanges, ZonePast
+from services.serve.model_pointer import ModelPointerStatus
 
 __all__ = ["Backend", "RayBackend", "shard_of"]
 
@@ -52,13 +52,13 @@ def shard_of(site: str, settings: Settings) -> str:
 class Backend(Protocol):
     """The system behind the API. Everything raises a 503 problem where the part that is asked is away."""
 
-    async def changes(self, seen_version: int) -> Changes:
-        """Wait a few seconds for the board's next change."""
+    async def changes(self, seen_version: int) -> LiveStateChanges:
+        """Wait a few seconds for the live state's next change."""
 
-    async def past(self, site: str, zone: str) -> Past:
+    async def past(self, site: str, zone: str) -> ZonePast:
         """The past 48 h of a zone."""
 
-    async def window(self, site: str, zone: str) -> Window:
+    async def window(self, site: str, zone: str) -> WhatIfWindow:
         """A zone's newest forecast and look-back; raises a 404 problem where its shard does not know it."""
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
@@ -70,7 +70,7 @@ class Backend(Protocol):
     async def forecast(self, request: ForecastRequest) -> ForecastReply:
         """Run the champion."""
 
-    async def slot(self) -> SlotStatus:
+    async def pointer(self) -> ModelPointerStatus:
         """Champion and replicas."""
 
     async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
@@ -101,17 +101,21 @@ class RayBackend:
         except ProblemError as error:  # GET /predict needs neither
             _log.warning("%s", error)
 
-    async def changes(self, seen_version: int) -> Changes:
+    async def changes(self, seen_version: int) -> LiveStateChanges:
         """See :class:`Backend`."""
-        return await _within(self._actor(BOARD_ACTOR).wait.remote(seen_version, POLL_S), POLL_S + ANSWER_S, "the board")
+        return await _within(
+            self._actor(LIVE_STATE_ACTOR).wait.remote(seen_version, POLL_S), POLL_S + ANSWER_S, "the live state"
+        )
 
-    async def past(self, site: str, zone: str) -> Past:
+    async def past(self, site: str, zone: str) -> ZonePast:
         """See :class:`Backend`."""
-        return await _within(self._actor(BOARD_ACTOR).past.remote(site, zone), ANSWER_S, "the board")
+        return await _within(self._actor(LIVE_STATE_ACTOR).past.remote(site, zone), ANSWER_S, "the live state")
 
-    async def window(self, site: str, zone: str) -> Window:
+    async def window(self, site: str, zone: str) -> WhatIfWindow:
         """See :class:`Backend`."""
-        found: Window | None = await _within(self._shard(site).window.remote(site, zone), ANSWER_S, "the zone's shard")
+        found: WhatIfWindow | None = await _within(
+            self._shard(site).window.remote(site, zone), ANSWER_S, "the zone's shard"
+        )
         if found is None:
             raise ProblemError(404, f"the shard of {site} has no window of {zone} yet")
         return found
@@ -136,9 +140,9 @@ class RayBackend:
         """See :class:`Backend`."""
         return await _within(self._forecaster.forecast.remote(request), ORDER_S, "the Forecaster")
 
-    async def slot(self) -> SlotStatus:
+    async def pointer(self) -> ModelPointerStatus:
         """See :class:`Backend`."""
-        return await _within(self._actor(SLOT_ACTOR).status.remote(), ANSWER_S, "the model slot")
+        return await _within(self._actor(MODEL_POINTER_ACTOR).status.remote(), ANSWER_S, "the model pointer")
 
     async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
         """See :class:`Backend`."""

@@ -75,14 +75,14 @@ def operate_routes(state: ApiState) -> APIRouter:
         """Everything that the parts report: readiness, figures, champion and replicas, models, events, errors."""
         state.keys.require_reader(authorization)
         try:
-            slot: Any = await backend.slot()
+            pointer: Any = await backend.pointer()
         except ProblemError as error:
-            slot = {"error": error.detail}
+            pointer = {"error": error.detail}
         return {
             "health": state.readiness(),
-            "slot": slot,
+            "slot": pointer,
             "components": view.stats,
-            "errors": summarise_errors(view.stats, slot),
+            "errors": summarise_errors(view.stats, pointer),
             "models": view.models,
             "events": view.events,
         }

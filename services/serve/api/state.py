@@ -1,4 +1,4 @@
-"""What the routes of one API replica share: its view of the board, the rest of the system, keys and schema."""
+"""What the routes of one API replica share: its view of the live state, the rest of the system, keys and schema."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from services.observe.health import Readiness, awaited, component_errors, readin
 from services.serve.api.auth import Keys
 from services.serve.api.backend import POLL_S, Backend
 from services.serve.api.problems import ProblemError
-from services.serve.board import Changes
 from services.serve.follow import follow
+from services.serve.live_state import LiveStateChanges
 from services.serve.view import View
 
 __all__ = ["ApiState", "Authorization"]
@@ -24,7 +24,7 @@ Authorization = Annotated[str | None, Header(description="Bearer KEY, where a ke
 
 
 class ApiState:
-    """Follows the board between :meth:`start` and :meth:`stop`."""
+    """Follows the live state between :meth:`start` and :meth:`stop`."""
 
     def __init__(
         self, backend: Backend, keys: Keys, spec: ForecastSpec, stale_after_s: float,
@@ -40,9 +40,9 @@ class ApiState:
         self._follower: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to follow the board."""
+        """Begin to follow the live state."""
         self._follower = asyncio.create_task(
-            follow(lambda: self.backend.changes(self.view.version), self._take, "board"), name="follow the board"
+            follow(lambda: self.backend.changes(self.view.version), self._take, "board"), name="follow the live state"
         )
 
     async def stop(self) -> None:
@@ -51,9 +51,9 @@ class ApiState:
             self._follower.cancel()
 
     def check_health(self) -> None:
-        """Raises when this replica no longer follows the board: it would answer with old forecasts for ever."""
+        """Raises when this replica no longer follows the live state: it would answer with old forecasts for ever."""
         if self._follower is not None and self._follower.done():
-            raise RuntimeError(f"the replica no longer follows the board: {self._follower!r}")
+            raise RuntimeError(f"the replica no longer follows the live state: {self._follower!r}")
 
     def readiness(self) -> Readiness:
         """Whether this replica can answer: once a zone has a usable forecast and the log is read to its end.
@@ -79,9 +79,9 @@ class ApiState:
 
     @property
     def quiet_s(self) -> float:
-        """Seconds since the board last answered."""
+        """Seconds since the live state last answered."""
         return self._clock_s() - self._heard_s
 
-    async def _take(self, changes: Changes) -> None:
+    async def _take(self, changes: LiveStateChanges) -> None:
         self._heard_s = self._clock_s()
         self.view.take(changes)

@@ -20,10 +20,10 @@ from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import RowIn
 from services.store.rows import SiteStep
 
-__all__ = ["Window", "apply_changes", "forecast_request", "moved", "what_if_answer", "window_of_rows"]
+__all__ = ["WhatIfWindow", "apply_changes", "forecast_request", "moved", "what_if_answer", "window_of_rows"]
 
 
-class Window(TypedDict):
+class WhatIfWindow(TypedDict):
     """A zone's newest forecast with its look-back, as its shard keeps it (``ShardActor.window``)."""
 
     values: F32  # [L, C], newest row last

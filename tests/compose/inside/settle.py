@@ -69,7 +69,7 @@ class Found:
     arrived: Counter[Id] = field(default_factory=Counter)
     refused: Counter[Message] = field(default_factory=Counter)
     late: Counter[Id] = field(default_factory=Counter)
-    letters: Counter[Message] = field(default_factory=Counter)
+    dead_letters: Counter[Message] = field(default_factory=Counter)
     rows: dict[Place, int] = field(default_factory=dict)
 
 
@@ -99,7 +99,7 @@ def balance(published: Published, found: Found, step_ms: int) -> dict[str, int]:
             surplus = found.rows.get(place, 0) - expected[place]
             lost[place[:3]] = max(lost[place[:3]], -surplus)
             twice[place[:3]] = max(twice[place[:3]], surplus)
-    unanswered = sum(not found.letters[message] for message in nonsense)
+    unanswered = sum(not found.dead_letters[message] for message in nonsense)
     return {
         "published": len(samples) + len(nonsense), "samples": len(samples), "nonsense": len(nonsense),
         "in_log": len(samples) - never_came + sum(message in found.refused for message in nonsense),
@@ -121,7 +121,7 @@ def main() -> None:
         published = Published.read(lines)
     found = Found()
     _read_log(found, _records(settings, open_settings_log(settings)))
-    _read_letters(found, settings)
+    _read_dead_letters(found, settings)
     table = History(settings.storage, (), settings.stream.step_s).read(kind="devices")
     found.rows = {(r["zone"], r["device"], r["end_ms"], r["metric"]): r["count"] for r in table.to_pylist()}
     ledger = balance(published, found, settings.stream.step_s * 1000)
@@ -157,7 +157,7 @@ def _read_log(into: Found, records: Iterable[Record]) -> None:
             into.refused.update((refusal.topic, refusal.payload) for refusal in decoder.decode(record.payload))
 
 
-def _read_letters(into: Found, settings: Settings) -> None:
+def _read_dead_letters(into: Found, settings: Settings) -> None:
     for partition in range(settings.log.partitions):
         with DeadLetters(settings.storage, partition) as kept:
             for letter in kept.newest(1_000_000):
@@ -166,7 +166,7 @@ def _read_letters(into: Found, settings: Settings) -> None:
                     assert named is not None
                     into.late[letter.topic, named[1].decode(), int(named[2])] += 1
                 else:
-                    into.letters[letter.topic, letter.payload] += 1
+                    into.dead_letters[letter.topic, letter.payload] += 1
 
 
 def _compared(settings: Settings) -> dict[str, int]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,13 +13,17 @@ from typing import Any
 import pytest
 
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, encode_clock
-from edge.gateway import Gateway, GatewaySettings, command, loop
+from edge.config import EdgeSettings
+from edge.gateway import Gateway, GatewayOptions, command, loop
 from edge.log import Log, NewRecord, partition_of
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.connection import MqttAddress
 from edge.wire.reading import Sample, encode_message, sample_topic
 from edge.wire.samples import decode_samples
+from services.cli.setup.settings_view import list_settings
+from services.config import Settings
+from tests.gateways import GATEWAY, gateway_environment
 from tests.patience import patience_s, until
 from tests.running import running_gateway
 
@@ -53,7 +56,7 @@ def _sample(seq: int, ts_ms: int = NOW) -> tuple[str, bytes]:
 
 
 def _gateway(log: Log, clock: ReceiveClock | None = None, **changes: Any) -> Gateway:
-    settings = GatewaySettings(**{"broker": NOBODY, "retry_s": 0.02, **changes})
+    settings = GatewayOptions(**{"broker": NOBODY, "retry_s": 0.02, **changes})
     return Gateway(settings, log, clock or ReplayedClock(NOW))
 
 
@@ -107,7 +110,7 @@ def test_stopping_with_a_full_log_acknowledges_nothing(monkeypatch: pytest.Monke
     """A gateway that is stopped while its log is full leaves at once, however long it would have waited before it
     tries again; the broker keeps what it had sent.
     """
-    monkeypatch.setattr(loop, "delay_s", lambda attempt, jitter: FOR_EVER_S)
+    monkeypatch.setattr(loop, "_FIRST_RETRY_S", FOR_EVER_S)
     log, client = MemoryLog(capacity=0), Client()
     gateway = _gateway(log, retry_s=FOR_EVER_S)
     with running_gateway(gateway):
@@ -218,29 +221,42 @@ def test_the_status_file_is_whole_whenever_it_is_read(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _command(*arguments: object, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "edge.gateway", *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=patience_s(60),
+        [*GATEWAY, *map(str, arguments)], cwd=ROOT, env=environment or gateway_environment(),
+        capture_output=True, text=True, timeout=patience_s(60),
     )  # fmt: skip
 
 
+def _refusal(*arguments: object, environment: Mapping[str, str] | None = None) -> str:
+    """What a gateway says that does not start: one sentence, without a traceback, with exit code 2."""
+    result = _command(*arguments, environment=environment)
+    assert result.returncode == 2, result
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
 def test_the_command_shows_an_example() -> None:
-    """--help explains every option and shows how to call it."""
+    """--help explains the options and shows how to call it."""
     result = _command("--help")
     assert result.returncode == 0
-    assert "example: python -m edge.gateway --log" in result.stdout
+    assert "example: python -m edge.gateway --config hothouse.toml" in result.stdout
 
 
-def test_a_wrong_argument_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
-    """A log of other partitions and a password file that is not there are named, without a traceback."""
+def test_a_wrong_setting_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+    """A log of other partitions, a file that is not there, a decoder that nobody has: named, and the gateway ends."""
     SqliteLog(tmp_path / "log.sqlite", 2).close()
-    other = _command("--log", str(tmp_path / "log.sqlite"))
-    missing = _command("--log", str(tmp_path / "x.sqlite"), "--password-file", str(tmp_path / "no"))
-    assert (other.returncode, missing.returncode) == (2, 2)
-    assert "created with 2 partitions" in other.stderr
-    assert "cannot read a file" in missing.stderr
-    assert "Traceback" not in other.stderr + missing.stderr
+    no = tmp_path / "no"
+    for settings, said in (
+        ({}, "created with 2 partitions"),
+        ({"log": {"partitions": 2}, "mqtt": {"password_file": no}}, "mqtt.password_file cannot be read"),
+        ({"log": {"partitions": 2}, "mqtt": {"tls_ca_file": no}}, "mqtt.tls_ca_file cannot be read"),
+        ({"log": {"partitions": 2}, "uplink": {"to": "mqtt://a", "password_file": no}}, "uplink.password_file cannot"),
+        ({"gateway": {"decoders": ["sparkplug"]}}, "'sparkplug', which no installed package offers"),
+    ):
+        assert said in _refusal(environment=gateway_environment(data_dir=tmp_path, **settings))
+    wrong = {**gateway_environment(data_dir=tmp_path), "HOTHOUSE_MQTT__PORT": "0"}
+    assert "mqtt.port is '0': should be greater than or equal to 1" in _refusal(environment=wrong)
 
 
 @pytest.mark.parametrize(
@@ -253,17 +269,32 @@ def test_a_wrong_argument_is_one_sentence_and_exit_code_2(tmp_path: Path) -> Non
 )
 def test_an_uplink_that_cannot_be_is_refused(tmp_path: Path, uplink: str, said: str) -> None:
     """Its own broker, or an address that is none, is one sentence and exit code 2."""
-    result = _command("--log", str(tmp_path / "log.sqlite"), "--uplink", uplink)
-    assert result.returncode == 2
-    assert said in result.stderr
-    assert "Traceback" not in result.stderr
+    assert said in _refusal(environment=gateway_environment(data_dir=tmp_path, uplink={"to": uplink}))
 
 
-def test_how_long_a_batch_lingers_is_an_option(tmp_path: Path) -> None:
-    """``--linger-ms`` is how long a gateway waits for more messages; 20 ms by default, beyond a second is refused."""
-    log = ["--log", str(tmp_path / "log.sqlite")]
-    for options, linger_s in ([], 0.02), (["--linger-ms", "2.5"], 0.0025), (["--linger-ms", "0"], 0.0):
-        assert command._settings(command._parser("x").parse_args(log + options)).linger_s == linger_s
-    refused = _command(*log, "--linger-ms", "1001")
-    assert refused.returncode == 2
-    assert "--linger-ms 1001: give 0 to 1000" in refused.stderr
+def test_a_former_option_names_its_setting(tmp_path: Path) -> None:
+    """Each option of before is refused with the setting that took its place, which there is; any other is unknown."""
+    names = {view.name for view in list_settings(Settings())}
+    assert set(command.FORMER_OPTIONS.values()) <= names
+    said = _refusal("--log", tmp_path / "log.sqlite", "--host", "broker")
+    assert "--log is the setting data_dir now" in said
+    assert "HOTHOUSE_DATA_DIR" in said
+    assert "--uplink-password-file is the setting uplink.password_file now" in _refusal("--uplink-password-file=x")
+    assert "unrecognized arguments: --nonsense" in _refusal("--nonsense")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_become_what_the_gateway_works_with(tmp_path: Path) -> None:
+    """Broker, login, waiting time and status file are those of the settings; a log in a file has the status beside."""
+    (tmp_path / "password").write_text("geheim\n")
+    settings = EdgeSettings(
+        data_dir=tmp_path, stream={"step_s": 60},
+        mqtt={"host": "broker", "port": 8883, "username": "u", "password_file": tmp_path / "password",
+              "version": "3.1.1", "share": "house", "linger_ms": 2.5},
+    )  # fmt: skip
+    made = command._options(settings)
+    assert made.broker == MqttAddress(host="broker", port=8883, username="u", password="geheim", v5=False)
+    assert (made.share, made.linger_s, made.step_s) == ("house", 0.0025, 60)
+    assert made.status_file == tmp_path / "gateway-status.json"
+    assert command._options(EdgeSettings()).broker == MqttAddress()
+    assert command._options(EdgeSettings()).linger_s == 0.02

@@ -2,41 +2,96 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
+from collections.abc import Iterator
 from dataclasses import fields, replace
 
+import httpx
 import pytest
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
 
 from edge.gateway import GatewayStatus
-from edge.gateway.metrics import METRICS, MetricsServer, exposition
+from edge.gateway.metrics import METRICS, MetricsServer
 from tests.patience import patience_s
 
 STATUS = GatewayStatus(
-    pid=1, updated_ms=7, connected=True, connects=2, messages=30, samples=25, refused=5, records=4, queued=3,
-    dropped_qos0=0, relayed=0, last_error="", oldest_unsent_s=1.5,
+    pid=1, updated_ms=7500, connected=True, connects=2, messages=30, samples=25, refused=5, records=4, queued=3,
+    dropped_qos0=0, relayed=0, last_error="", bytes_free=4096, oldest_unsent_s=1.5,
 )  # fmt: skip
 
 
-def test_every_figure_is_shown() -> None:
-    """Each number of the status is a metric with its meaning; what fails shows as one."""
-    text = exposition(STATUS)
+class Told:
+    """A gateway's status that a test changes."""
+
+    def __init__(self) -> None:
+        self.status = STATUS
+
+    def __call__(self) -> GatewayStatus:
+        return self.status
+
+
+@pytest.fixture
+def told() -> Told:
+    """What the gateway tells."""
+    return Told()
+
+
+@pytest.fixture
+def url(told: Told) -> Iterator[str]:
+    """Where it is answered."""
+    server = MetricsServer("127.0.0.1", 0, told)
+    yield f"http://127.0.0.1:{server.port}/metrics"
+    server.close()
+
+
+def scraped(url: str) -> dict[str, float]:
+    """What Prometheus reads there."""
+    answer = httpx.get(url, timeout=patience_s(30), trust_env=False)
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    return {sample.name: sample.value for one in text_string_to_metric_families(answer.text) for sample in one.samples}
+
+
+def test_every_figure_is_shown(url: str) -> None:
+    """Each number of the status is one metric."""
+    found = scraped(url)
     assert set(METRICS) == {field.name for field in fields(STATUS)} - {"pid", "last_error"}
-    assert "\nhothouse_gateway_samples_total 25\n" in text
-    assert "\nhothouse_gateway_connected 1\n" in text
-    assert text.count("# TYPE ") == text.count("# HELP ") == len(METRICS) + 1
-    assert text.endswith("hothouse_gateway_failing 0\n")
-    assert exposition(replace(STATUS, last_error="no broker")).endswith("hothouse_gateway_failing 1\n")
+    assert len(found) == len(METRICS) + 1
+    assert (found["hothouse_gateway_samples_total"], found["hothouse_gateway_connected"]) == (25, 1)
 
 
-def test_metrics_are_answered_and_nothing_else() -> None:
-    """GET /metrics gives the figures of now; any other path is 404."""
-    server = MetricsServer("127.0.0.1", 0, lambda: STATUS)
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=patience_s(30)) as answer:
-            assert answer.read().decode() == exposition(STATUS)
-            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=patience_s(30))
-    finally:
-        server.close()
+def test_names_and_units_follow_the_conventions(url: str) -> None:
+    """Times are seconds, sizes bytes, names end in the unit; a counter's ends in ``_total``, no other's."""
+    found = scraped(url)
+    assert found["hothouse_gateway_oldest_unsent_seconds"] == 1.5
+    assert found["hothouse_gateway_updated_timestamp_seconds"] == 7.5
+    assert found["hothouse_gateway_free_bytes"] == 4096
+    assert not [name for name in found if name.endswith(("_s", "_ms"))]
+    counters = [field for field, (kind, _) in METRICS.items() if kind == "counter"]
+    assert sorted(name for name in found if name.endswith("_total")) == sorted(
+        f"hothouse_gateway_{field}_total" for field in counters
+    )
+
+
+def test_the_figures_are_those_of_the_scrape(url: str, told: Told) -> None:
+    """Each scrape asks anew; what fails shows as one."""
+    before = scraped(url)
+    told.status = replace(STATUS, samples=26, last_error="no broker")
+    after = scraped(url)
+    changed = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+    assert changed == {"hothouse_gateway_samples_total": (25, 26), "hothouse_gateway_failing": (0, 1)}
+
+
+def test_openmetrics_is_answered_where_it_is_asked_for(url: str) -> None:
+    """A Prometheus that prefers OpenMetrics gets it, by its own strict rules."""
+    asked = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    answer = httpx.get(url, headers=asked, timeout=patience_s(30), trust_env=False)
+    families = {one.name: one.type for one in openmetrics.text_string_to_metric_families(answer.text)}
+    assert families["hothouse_gateway_samples"] == "counter"
+    assert families["hothouse_gateway_oldest_unsent_seconds"] == "gauge"
+
+
+def test_a_taken_port_is_an_error(url: str) -> None:
+    """Whoever starts a second gateway on the port hears of it."""
+    with pytest.raises(OSError, match="in use"):
+        MetricsServer("127.0.0.1", int(url.rsplit(":")[-1].split("/")[0]), lambda: STATUS)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from edge.gateway.inbox import Inbox, Incoming
-from edge.gateway.intake import Message
+from edge.gateway.record_builder import Message
 from tests.patience import patience_s, until
 
 FOR_EVER_S = 3600.0

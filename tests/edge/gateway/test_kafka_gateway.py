@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from edge.clock import WallClock
-from edge.gateway import Gateway, GatewaySettings
+from edge.gateway import Gateway, GatewayOptions
 from edge.log import Record
-from edge.log.kafka.log import KafkaLog
+from edge.log.kafka.kafka_log import KafkaLog
 from edge.mqtt.connection import MqttAddress
 from edge.wire.reading import Refusal, Sample, encode_message, sample_topic
 from edge.wire.samples import decode_samples
@@ -53,7 +53,7 @@ def direct(log: KafkaLog) -> str:
 def running(log: KafkaLog) -> Iterator[Gateway]:
     """A gateway without a broker that reads the direct topic, until its writer has done all that it will."""
     address = replace(log.address, topic=direct(log), group=direct(log))
-    gateway = Gateway(GatewaySettings(broker=MqttAddress(port=1), direct=address), log, WallClock())
+    gateway = Gateway(GatewayOptions(broker=MqttAddress(port=1), direct=address), log, WallClock())
     with running_gateway(gateway):
         yield gateway
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.clock import ReplayedClock
-from edge.gateway import Gateway, GatewaySettings
-from edge.gateway.intake import Intake, Message
+from edge.gateway import Gateway, GatewayOptions
 from edge.gateway.other_topics import MAX_TOPICS
+from edge.gateway.record_builder import Message, RecordBuilder
 from edge.log import NewRecord
 from edge.log.memory import MemoryLog
 from edge.mqtt.connection import MqttAddress
@@ -31,7 +31,7 @@ def refusals(records: list[NewRecord]) -> list[Refusal]:
 def gateway(topics: str | None = None, share: str = "") -> Gateway:
     """A gateway that is not connected."""
     said = {} if topics is None else {"topics": topics}
-    settings = GatewaySettings(broker=MqttAddress(port=1), share=share, **said)
+    settings = GatewayOptions(broker=MqttAddress(port=1), share=share, **said)
     return Gateway(settings, MemoryLog(), ReplayedClock(NOW))
 
 
@@ -57,37 +57,37 @@ def test_the_gateway_asks_for_all_topics_of_ours(
 def test_a_topic_that_nothing_reads_is_counted_with_one_letter_an_hour() -> None:
     """The first message of an hour is shown; how many more came is said when the hour is over."""
     clock = ReplayedClock(NOW)
-    intake = Intake(clock, STEP_MS)
+    builder = RecordBuilder(clock, STEP_MS)
     wrong = Message("hothouse/demo/z1/climate/sample", b"{}")
-    (first,) = refusals(intake.take([wrong, wrong, wrong]))
+    (first,) = refusals(builder.take([wrong, wrong, wrong]))
     assert (first.reason, first.topic, first.payload, first.samples) == ("unknown_topic", wrong.topic, b"{}", 1)
     assert "hothouse/v1/{site}/{zone}/{device}/sample" in first.detail
-    assert intake.take([wrong]) == []
-    assert (intake.messages, intake.refused, intake.other_topics) == (4, 4, 4)
+    assert builder.take([wrong]) == []
+    assert (builder.messages, builder.refused, builder.other_topics) == (4, 4, 4)
     clock.advance(NOW + HOUR_MS)
-    (rest,) = refusals(intake.take())
+    (rest,) = refusals(builder.take())
     assert (rest.topic, rest.samples) == (wrong.topic, 3)
-    assert [r.samples for r in refusals(intake.take([wrong]))] == [1]
+    assert [r.samples for r in refusals(builder.take([wrong]))] == [1]
 
 
 def test_what_gateways_say_of_themselves_is_no_message() -> None:
     """Presence stands under hothouse/ too, and is neither counted nor refused."""
-    intake = Intake(ReplayedClock(NOW), STEP_MS)
-    assert intake.take([Message("hothouse/presence/hothouse-gateway", b'{"online":true}')]) == []
-    assert (intake.messages, intake.refused, intake.other_topics) == (0, 0, 0)
+    builder = RecordBuilder(ReplayedClock(NOW), STEP_MS)
+    assert builder.take([Message("hothouse/presence/hothouse-gateway", b'{"online":true}')]) == []
+    assert (builder.messages, builder.refused, builder.other_topics) == (0, 0, 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3 * MAX_TOPICS), st.integers(0, HOUR_MS)), max_size=600))
 def test_a_flood_of_topics_is_counted_and_its_letters_are_few(messages: list[tuple[int, int]]) -> None:
     """However many topics and messages come, an hour brings a bounded number of letters, and none is uncounted."""
     clock = ReplayedClock(NOW)
-    intake = Intake(clock, STEP_MS)
+    builder = RecordBuilder(clock, STEP_MS)
     found = []
     for number, later_ms in messages:
         clock.advance(clock.now_ms() + later_ms // 50)
-        found += refusals(intake.take([Message(f"hothouse/zigbee/{number}", b"1")]))
+        found += refusals(builder.take([Message(f"hothouse/zigbee/{number}", b"1")]))
     hours = (clock.now_ms() - NOW) // HOUR_MS + 1
     clock.advance(clock.now_ms() + HOUR_MS)
-    found += refusals(intake.take())
-    assert sum(refusal.samples for refusal in found) == len(messages) == intake.refused
+    found += refusals(builder.take())
+    assert sum(refusal.samples for refusal in found) == len(messages) == builder.refused
     assert len(found) <= hours * (2 * MAX_TOPICS + 1)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.gateway.uplink.forward import LogTarget, Uplink
-from edge.gateway.uplink.open import mqtt_address, open_target
+from edge.gateway.uplink.open_uplink import mqtt_address, open_target
 from edge.log import LogError, LogFullError, NewRecord, Origin, partition_of
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog

@@ -17,14 +17,15 @@ import pytest
 from edge.log import LogError, LogFormatError, NewRecord, Origin, partition_of
 from edge.log.kafka import times as kafka_times
 from edge.log.kafka.address import KafkaAddress, kafka_address
-from edge.log.kafka.log import KafkaLog
+from edge.log.kafka.kafka_log import KafkaLog
 from edge.log.kafka.record import FOREIGN_RECORD
 from edge.wire.reading import Refusal
 from edge.wire.samples import decode_samples
-from services.ingest.windows.origins import Origins
+from services.ingest.windows.seen_origins import SeenOrigins
 from tests.broker.conftest import ROOT, until
 from tests.broker.test_uplink import CRASHING, NOW, RECORDS, filled, status
 from tests.conftest import require_env
+from tests.gateways import GATEWAY, gateway_environment
 from tests.kafka_logs import kafka_logs
 from tests.patience import budget_s, patience_s
 
@@ -239,20 +240,19 @@ def test_times_of_sites_stand_beside_the_records(log: KafkaLog, monkeypatch: pyt
 @pytest.mark.kafka
 def test_a_killed_uplink_into_kafka_counts_nothing_twice(log: KafkaLog, tmp_path: Path) -> None:
     """SIGKILL after Kafka has acknowledged a batch: it comes twice, each record is new once, with its own time."""
-    filled(tmp_path / "buffer.sqlite")
+    filled(tmp_path / "log.sqlite")
     where = f"kafka://{log.address.servers[0]}/{log.address.topic}"
-    options = ["--log", tmp_path / "buffer.sqlite", "--port", 1, "--status-file", tmp_path / "status.json"]
-    given = [str(part) for part in [*options, "--uplink", where, "--uplink-partitions", 2]]
-    with subprocess.Popen([sys.executable, "-c", CRASHING, *given], cwd=ROOT) as crashing, ended(crashing):
+    settings = gateway_environment(data_dir=tmp_path, mqtt={"port": 1}, uplink={"to": where, "partitions": 2})
+    with subprocess.Popen([sys.executable, "-c", CRASHING], cwd=ROOT, env=settings) as crashing, ended(crashing):
         assert crashing.wait(patience_s(60)) == -signal.SIGKILL
     partition = partition_of("demo", 2)
-    (tmp_path / "status.json").unlink(missing_ok=True)
-    with subprocess.Popen([sys.executable, "-m", "edge.gateway", *given], cwd=ROOT) as going, ended(going):
+    (tmp_path / "gateway-status.json").unlink(missing_ok=True)
+    with subprocess.Popen(GATEWAY, cwd=ROOT, env=settings) as going, ended(going):
         # Not by Kafka's offset: the killed one may have written some ticks more than the records.
-        until(lambda: status(tmp_path / "status.json").get("uplinked", 0) >= RECORDS * 6 // 5)
+        until(lambda: status(tmp_path).get("uplinked", 0) >= RECORDS * 6 // 5)
         going.terminate()
         assert going.wait(patience_s(60)) == 0
-    origins = Origins()
+    origins = SeenOrigins()
     records = _all(log, partition)
     once = [r for r in records if r.origin is not None and origins.is_new(r.origin)]
     assert len(records) - len(once) >= RECORDS * 6 // 5

@@ -10,7 +10,7 @@ from kafka import TopicPartition
 
 from edge.log.contract import LogError
 from edge.log.kafka.address import KafkaAddress
-from edge.log.kafka.reader import Reader
+from edge.log.kafka.reader import KafkaReader
 
 
 class Consumer:
@@ -63,7 +63,7 @@ def test_a_consumer_that_gives_nothing_is_replaced() -> None:
     """Records are there and none comes: the error says so, and the next read is made with a new consumer."""
     clients = Clients()
     address = KafkaAddress(servers=("nowhere:9092",), topic="hothouse", timeout_s=0.05)
-    reader = Reader(address, clients)  # type: ignore[arg-type]
+    reader = KafkaReader(address, clients)  # type: ignore[arg-type]
     for made in (1, 2):
         with pytest.raises(LogError, match="gives nothing from offset 40"):
             reader.read(0, 40, 10, 100)
@@ -74,7 +74,7 @@ def test_records_at_their_end_do_not_block_a_resumed_partition() -> None:
     """The consumer's slot is free before it is asked; records that are not at their end stay in it."""
     clients = Clients()
     address = KafkaAddress(servers=("nowhere:9092",), topic="hothouse", timeout_s=5.0)
-    reader, consumer = Reader(address, clients), clients.reader  # type: ignore[arg-type]
+    reader, consumer = KafkaReader(address, clients), clients.reader  # type: ignore[arg-type]
     foreign = SimpleNamespace(topic="hothouse", partition=0, offset=40, timestamp=7, key=b"", value=b"", headers=())
     seen: list[Any] = []
 

@@ -11,7 +11,7 @@ import pytest
 
 from edge.log import LogError, NewRecord
 from edge.log.kafka.address import KafkaAddress, Mechanism
-from edge.log.kafka.log import KafkaLog
+from edge.log.kafka.kafka_log import KafkaLog
 from services.runtime.ports import free_port
 from tests.chaos.servers import Servers
 from tests.conftest import require_program

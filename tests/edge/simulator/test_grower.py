@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge.simulator.grower import Grower
-from edge.simulator.zones import ZoneConfig, default_zones
+from edge.simulator.zone_config import ZoneConfig, default_zones
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000

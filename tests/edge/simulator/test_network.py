@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from edge.simulator.physics.network import Network
+from edge.simulator.physics.exchange_network import ExchangeNetwork
 
 
 def cool(step_s: float, steps: int, conductance: float) -> float:
     """Temperature of one body of 1,000 J/K that starts at 100 and cools to 0 over a conductance."""
-    network = Network(2, 1, [(0, 1)], [(0, 0)])
+    network = ExchangeNetwork(2, 1, [(0, 1)], [(0, 0)])
     x = np.array([[100.0], [0.0]])
     none = np.zeros((1, 1))
     for _ in range(steps):
@@ -30,7 +30,7 @@ def test_long_steps_are_stable():
 
 def test_what_leaves_a_node_arrives_at_another():
     """Between free nodes heat, and vapour with its latent heat, are conserved whatever the step."""
-    network = Network(3, 3, [(0, 1)], [(0, 2)])
+    network = ExchangeNetwork(3, 3, [(0, 1)], [(0, 2)])
     x, capacity = np.array([[50.0], [10.0], [500.0]]), np.array([[100.0], [300.0], [7.0]])
     change = network.step(
         x, network.differences(x), np.array([[25.0]]), np.array([[0.4]]), np.array([[2000.0]]), np.array([[110.0]]),

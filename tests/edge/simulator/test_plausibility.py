@@ -10,7 +10,7 @@ from edge.simulator.physics import fluxes
 from edge.simulator.physics.anatomy import Node
 from edge.simulator.physics.house import Actuators, House
 from edge.simulator.physics.weather import Outside, SyntheticWeather
-from edge.simulator.zones import NO_LAMPS, Crop, Shell, ZoneConfig, default_zones
+from edge.simulator.zone_config import NO_LAMPS, Crop, Shell, ZoneConfig, default_zones
 
 DAY_MS = 86_400_000
 FEBRUARY_MS = 1_643_673_600_000

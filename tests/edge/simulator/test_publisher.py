@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.link import LinkError
 from edge.simulator.publisher.pace import Pace
 from edge.wire.reading import Sample, decode
-from tests.edge.recordings.test_warm import START_MS, ListSource
+from tests.edge.recordings.test_importing import START_MS, ListSource
+from tests.patience import patience_s
 from tests.patience import until as wait_for
 from tests.running import running
 
@@ -168,9 +170,25 @@ def test_nothing_is_lost_when_a_broker_dies(breaks: list[int], lost: int) -> Non
     assert status["complete"]
 
 
+def test_a_signal_stops_the_publisher_at_any_instant() -> None:
+    """A signal handler may interrupt who holds the lock of an event; to stop takes none, so it cannot wait for ever."""
+    publisher = Publisher(source(), NOWHERE, Ledger(), Pace(0), open_link=FakeBroker().open)
+    with ExitStack() as held:
+        for part in vars(publisher).values():
+            if isinstance(part, threading.Event):
+                held.enter_context(part._cond)  # type: ignore[attr-defined]
+            elif isinstance(part, threading.Condition):
+                held.enter_context(part)
+        handler = threading.Thread(target=publisher.stop, daemon=True)
+        handler.start()
+        handler.join(patience_s(2))
+        assert not handler.is_alive()
+    publisher.run()
+
+
 def test_an_absent_broker_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Publishing begins when the broker comes; until then the ledger says why it does not."""
-    monkeypatch.setattr(publishing, "BACK_OFF_S", (0.001,))
+    monkeypatch.setattr(publishing, "FIRST_RETRY_S", 0.001)
     broker = FakeBroker(refusals=3)
     status = publish(broker)
     assert samples_of(broker.received) == EXPECTED

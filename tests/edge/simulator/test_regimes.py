@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge.simulator.site import SimulatedSite
+from edge.simulator.simulated_site import SimulatedSite
 
 START_MS = 1_646_092_800_000  # 2022-03-01T00:00Z
 DAY_MS = 86_400_000

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from edge.simulator.site import WEATHER_METRICS, SimulatedSite
+from edge.simulator.simulated_site import WEATHER_METRICS, SimulatedSite
 from edge.wire.reading import SITE_ZONE, VOCABULARY
 from tests.patience import core_slowness
 

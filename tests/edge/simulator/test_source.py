@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from edge.recordings.source import CLIMATE, CONTROL, WEATHER, device_of, new_boot
-from edge.simulator.site import SimulatedSite
-from edge.simulator.source import SimulatorSource
+from edge.recordings.sample_source import CLIMATE, CONTROL, WEATHER, device_of, new_boot
+from edge.simulator.simulated_site import SimulatedSite
+from edge.simulator.simulator_source import SimulatorSource
 from edge.wire.reading import VOCABULARY, Sample, decode, encode_message, sample_topic
 
 START_MS = 1_643_673_600_000

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.clock import ReplayedClock
-from edge.gateway import Gateway, GatewaySettings
-from edge.gateway.intake import Intake, Message
+from edge.gateway import Gateway, GatewayOptions
+from edge.gateway.record_builder import Message, RecordBuilder
 from edge.log import NewRecord, Origin
 from edge.log.memory import MemoryLog
 from edge.mqtt.connection import MqttAddress
-from edge.wire.decoder import HothouseDecoder, Taken
+from edge.wire.decoder import DecodedMessage, HothouseDecoder
 from edge.wire.envelope import UNKNOWN_SITE, decode_envelope, encode_envelope
 from edge.wire.reading import Refusal, Sample, encode_message, sample_topic
 from edge.wire.samples import decode_samples, encode_samples
@@ -34,23 +34,23 @@ class Celsius:
 
     prefix = "plant/"
 
-    def take(self, topic: str, payload: bytes, receive_ms: int) -> Taken:
+    def take(self, topic: str, payload: bytes, receive_ms: int) -> DecodedMessage:
         """The number, or a refusal."""
         site = topic.split("/")[1]
         try:
             values = {"air_temp_c": float(payload)}
         except ValueError as error:
-            return Taken(site, refusals=[Refusal("malformed", topic, str(error), payload)])
-        return Taken(site, [Sample(site, "z1", "plain", BOOT, receive_ms, receive_ms, values)])
+            return DecodedMessage(site, refusals=[Refusal("malformed", topic, str(error), payload)])
+        return DecodedMessage(site, [Sample(site, "z1", "plain", BOOT, receive_ms, receive_ms, values)])
 
 
 def test_another_wire_format_is_one_more_decoder() -> None:
-    """The gateway subscribes to its topics, the intake asks it by prefix; our own topics stay ours."""
+    """The gateway subscribes to its topics, the record builder asks it by prefix; our own topics stay ours."""
     decoders = (HothouseDecoder(), Celsius())
-    gateway = Gateway(GatewaySettings(broker=MqttAddress(port=1)), MemoryLog(), ReplayedClock(NOW), decoders=decoders)
+    gateway = Gateway(GatewayOptions(broker=MqttAddress(port=1)), MemoryLog(), ReplayedClock(NOW), decoders=decoders)
     assert gateway._link._topics == ["hothouse/#", "plant/#"]
-    intake = Intake(ReplayedClock(NOW), STEP_MS, decoders=decoders)
-    records = intake.take([
+    builder = RecordBuilder(ReplayedClock(NOW), STEP_MS, decoders=decoders)
+    records = builder.take([
         Message("plant/demo/t", b"21.5"), Message("plant/demo/t", b"warm"),
         Message(sample_topic("demo", "z1", "climate"), encode_message([sample()])), Message("other/demo", b"1"),
     ])  # fmt: skip
@@ -85,21 +85,21 @@ def test_an_envelope_gives_the_record_back(record: NewRecord) -> None:
 def test_a_record_of_another_gateway_is_appended_as_it_is(record: NewRecord) -> None:
     """With its own receive time, not ours; it makes no site known, so that we never tick for it."""
     clock = ReplayedClock(NOW + 50_000_000)
-    intake = Intake(clock, STEP_MS)
-    assert intake.take([Message(*encode_envelope(record))]) == [record]
-    assert intake.relayed == 1
+    builder = RecordBuilder(clock, STEP_MS)
+    assert builder.take([Message(*encode_envelope(record))]) == [record]
+    assert builder.relayed == 1
     clock.advance(NOW + 60_000_000)
-    assert intake.take() == []
+    assert builder.take() == []
 
 
 def test_a_site_that_gets_a_gateway_of_its_own_is_ticked_for_there() -> None:
     """As soon as its samples come through an uplink our ticks end: they would close its rows while it is cut off."""
     clock = ReplayedClock(NOW)
-    intake = Intake(clock, STEP_MS, ["demo", "other"])
+    builder = RecordBuilder(clock, STEP_MS, ["demo", "other"])
     relayed = NewRecord("demo", "samples", NOW, encode_samples([sample()]), "", ORIGIN)
-    intake.take([Message(*encode_envelope(relayed))])
+    builder.take([Message(*encode_envelope(relayed))])
     clock.advance(NOW + STEP_MS)
-    assert [(r.site, r.kind) for r in intake.take()] == [("other", "tick")]
+    assert [(r.site, r.kind) for r in builder.take()] == [("other", "tick")]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_site_that_gets_a_gateway_of_its_own_is_ticked_for_there() -> None:
 )
 def test_what_no_gateway_of_ours_sent_is_refused(record: NewRecord) -> None:
     """Torn, of another site than its topic says, of no known kind: a dead letter, never a record."""
-    (refused,) = Intake(ReplayedClock(NOW), STEP_MS).take([Message(*encode_envelope(record))])
+    (refused,) = RecordBuilder(ReplayedClock(NOW), STEP_MS).take([Message(*encode_envelope(record))])
     assert refused.kind == "refused"
     (refusal,) = msgspec.msgpack.decode(refused.payload, type=list[Refusal])
     assert refusal.reason == "malformed"
@@ -136,6 +136,6 @@ def test_no_bytes_stop_the_decoder(payload: bytes) -> None:
 def test_ticks_begin_now_when_a_record_of_another_gateway_is_ahead() -> None:
     """A site's gateway whose clock is days ahead does not silence the ticks for our own sites after a restart."""
     clock = ReplayedClock(NOW)
-    intake = Intake(clock, STEP_MS, ["demo"], newest_ms=NOW + 86_400_000)
+    builder = RecordBuilder(clock, STEP_MS, ["demo"], newest_ms=NOW + 86_400_000)
     clock.advance(NOW + STEP_MS)
-    assert [r.kind for r in intake.take()] == ["tick"]
+    assert [r.kind for r in builder.take()] == ["tick"]

@@ -23,12 +23,14 @@ def errors(model=0.5, climatology=0.8, persistence=1.0, naive=1.0, n=40, apart_m
     )  # fmt: skip
 
 
-def days_of(ratios, rival=1.0):
+def days_of(ratios, reference=1.0):
     """A model and its rival, hour by hour, a ratio of errors a day."""
     n = 24 * len(ratios)
     level = np.repeat(np.asarray(ratios, dtype=np.float32), 24)[:, None, None]
     model = errors(n=n, climatology=9.0, persistence=9.0, naive=9.0)
-    return replace(model, model=model.model / 0.5 * rival * level), errors(rival, n=n, persistence=9.0, naive=9.0)
+    return replace(model, model=model.model / 0.5 * reference * level), errors(
+        reference, n=n, persistence=9.0, naive=9.0
+    )
 
 
 def test_a_better_challenger_is_promoted_with_evidence():
@@ -167,6 +169,6 @@ def test_a_tolerance_lets_a_challenger_in_that_is_no_better():
     worse = judge(errors(0.82, climatology=2.0), errors(0.8), "v3", margin=-0.01)
     assert not worse.promote
     assert "does not beat v3" in worse.reason
-    for rival in ({"climatology": 0.8}, {"persistence": 0.8}, {"naive": 0.8}):
-        assert not judge(errors(0.8, **({"climatology": 2.0} | rival)), errors(0.8), "v3", margin=-0.01).promote
+    for reference in ({"climatology": 0.8}, {"persistence": 0.8}, {"naive": 0.8}):
+        assert not judge(errors(0.8, **({"climatology": 2.0} | reference)), errors(0.8), "v3", margin=-0.01).promote
     assert not judge(errors(0.8), errors(0.8), "the climatology", margin=-0.01).promote

@@ -13,7 +13,7 @@ import torch
 from torch import distributed, multiprocessing, nn
 
 from models.features.windows import split
-from models.network.progress import Progress
+from models.network.progress import TrainingProgress
 from models.network.quantile import QuantileNetwork, to_tensors
 from models.network.sharding import shard, whole
 from models.network.training import TrainingConfig, WindowSet, fit, pinball
@@ -98,12 +98,12 @@ def _train(rank: int, folder: Path, kind: str) -> dict[str, Any]:
     origins = split(windows, 0.2).train
     mine = origins[rank::WORLD]
     options: Any = {"wrap": WRAPS[kind], "steps_per_epoch": 5}
-    kept: list[Progress] = []
+    kept: list[TrainingProgress] = []
     result = fit(windows, mine, CONFIG, on_epoch=kept.append, **options)
     own = folder / f"progress-{rank}"
     own.mkdir()
     kept[0].save(own)
-    rest = fit(windows, mine, CONFIG, progress=Progress.load(own), **options)
+    rest = fit(windows, mine, CONFIG, progress=TrainingProgress.load(own), **options)
     assert rest.history[1:] == result.history[1:]
     assert all(np.array_equal(rest.state[name], array) for name, array in result.state.items())
     return {**result.state, "loss": np.array([epoch.loss for epoch in result.history])}

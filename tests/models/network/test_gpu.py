@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.network.progress import Progress
+from models.network.progress import TrainingProgress
 from models.network.quantile import QuantileNetwork
 from models.network.training import TrainingConfig, fit, split
 from tests.models.worlds import SPEC, window_set
@@ -39,9 +39,9 @@ def test_a_training_that_was_stopped_goes_on(tmp_path: Path) -> None:
     """From a file, moments and all: the losses go on from where they were."""
     windows = window_set(4)
     origins = split(windows, 0.2).train
-    kept: list[Progress] = []
+    kept: list[TrainingProgress] = []
     whole = fit(windows, origins, CONFIG, device="cuda", on_epoch=kept.append)
     kept[0].save(tmp_path)
-    rest = fit(windows, origins, CONFIG, device="cuda", progress=Progress.load(tmp_path))
+    rest = fit(windows, origins, CONFIG, device="cuda", progress=TrainingProgress.load(tmp_path))
     assert [epoch.number for epoch in rest.history] == [1, 2, 3]
     assert rest.history[-1].loss == pytest.approx(whole.history[-1].loss, rel=0.05)

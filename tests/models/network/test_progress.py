@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.network.progress import PROGRESS_FILE, Progress, ProgressError
+from models.network.progress import PROGRESS_FILE, ProgressError, TrainingProgress
 from models.network.training import FitResult, TrainingConfig, WindowSet, fit, split
 from tests.models.worlds import window_set
 
@@ -28,7 +28,7 @@ def windows() -> WindowSet:
 def killed_after(windows: WindowSet, config: TrainingConfig, epoch: int, folder: Path) -> None:
     """Train until the end of an epoch, keeping the progress of each."""
 
-    def keep(progress: Progress) -> None:
+    def keep(progress: TrainingProgress) -> None:
         progress.save(folder)
         if progress.history[-1].number == epoch:
             raise _KilledError
@@ -55,7 +55,7 @@ def test_a_training_that_was_stopped_ends_in_the_same_weights(
     killed_after(windows, config, epoch, tmp_path)
     seen: list[int] = []
     rest = fit(
-        windows, origins, config, progress=Progress.load(tmp_path),
+        windows, origins, config, progress=TrainingProgress.load(tmp_path),
         on_epoch=lambda progress: seen.append(progress.history[-1].number),
     )  # fmt: skip
     assert same(whole, rest)
@@ -69,7 +69,7 @@ def test_what_is_kept_decides(windows: WindowSet, tmp_path: Path) -> None:
     origins = split(windows, 0.2).train
     whole = fit(windows, origins, CONFIG)
     killed_after(windows, CONFIG, 2, tmp_path)
-    progress = Progress.load(tmp_path)
+    progress = TrainingProgress.load(tmp_path)
     zero = {name: np.zeros_like(array) for name, array in progress.moments.items() if not name.endswith("/step")}
     fresh = np.random.default_rng(1).bit_generator.state
     for changed in (replace(progress, moments={**progress.moments, **zero}), replace(progress, numpy_random=fresh)):
@@ -79,14 +79,14 @@ def test_what_is_kept_decides(windows: WindowSet, tmp_path: Path) -> None:
 def test_a_torn_file_is_named(windows: WindowSet, tmp_path: Path) -> None:
     """A file that is missing, cut or of another kind is an error of its own that names it."""
     with pytest.raises(ProgressError, match=PROGRESS_FILE):
-        Progress.load(tmp_path)
+        TrainingProgress.load(tmp_path)
     killed_after(windows, CONFIG, 1, tmp_path)
     path = tmp_path / PROGRESS_FILE
     content = path.read_bytes()
     for torn in (content[:-7], content[:5], b""):
         path.write_bytes(torn)
         with pytest.raises(ProgressError, match=PROGRESS_FILE):
-            Progress.load(tmp_path)
+            TrainingProgress.load(tmp_path)
 
 
 def test_a_crash_while_it_is_kept_leaves_the_one_before(
@@ -94,7 +94,7 @@ def test_a_crash_while_it_is_kept_leaves_the_one_before(
 ) -> None:
     """Until the rename the file is the one before; what was half written is in nobody's way."""
     killed_after(windows, CONFIG, 1, tmp_path)
-    before = Progress.load(tmp_path)
+    before = TrainingProgress.load(tmp_path)
 
     def crash(self: Path, target: Path) -> Path:
         raise _KilledError
@@ -103,6 +103,6 @@ def test_a_crash_while_it_is_kept_leaves_the_one_before(
         patch.setattr(Path, "replace", crash)
         with pytest.raises(_KilledError):
             replace(before, history=()).save(tmp_path)
-    assert Progress.load(tmp_path).history == before.history
+    assert TrainingProgress.load(tmp_path).history == before.history
     before.save(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [PROGRESS_FILE]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from models.online.forecaster import OnlineForecaster
+from models.online.online_forecaster import OnlineForecaster
 from tests.models.worlds import SPEC, rows
 
 DAY = SPEC.steps_per_day

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.online.forecaster import OnlineForecaster
+from models.online.online_forecaster import OnlineForecaster
 from models.online.prior import ANSWERS, Prior, read_table
 from models.spec import ForecastSpec
 from tests.models.online.online_worlds import DAY, SPEC, forecaster, rows, run, same, sun

@@ -3,7 +3,7 @@
 import numpy as np
 
 from models.features.regressors import CLIP, Features, feature_channels
-from models.online.forecaster import OnlineForecaster
+from models.online.online_forecaster import OnlineForecaster
 from models.online.ridge import PooledRidge
 from models.spec import ForecastSpec
 from tests.models.online.online_worlds import DAY, SPEC, forecaster, rows, run, sun

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from models.online.forecaster import Example
+from models.online.online_forecaster import Example
 from models.trees.forest import Forest
 from models.trees.grower import HISTORY_DAYS, OPTIONS, Grower, GrowerError, _fit, _forest, _library
 from tests.models.worlds import SPEC

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from services.learn.trees import grower as trees
+from services.learn.trees import tree_grower as trees
 from typer.testing import CliRunner
 
 from edge.log.memory import MemoryLog
+from edge.recordings.importing import import_samples
 from edge.recordings.replay import RecordingSource
-from edge.recordings.warm import import_samples
 from edge.wire.reading import VOCABULARY
 from models.network.training import TrainingConfig
-from services.backtest import network
-from services.backtest.replay import Options, replay
+from services.backtest import retraining as network
+from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.report import predictions, scores, write
 from services.backtest.table import read_table, sun_sine
 from services.cli import app
@@ -27,7 +27,7 @@ from services.ingest.windows.partition_windows import PartitionWindows
 RECORDING = Path(__file__).parents[2] / "data" / "lettuce_2022"
 DAY_MS = 86_400_000
 PLACE = {"latitude": 52.0, "longitude": 4.5, "timezone": "Europe/Amsterdam"}
-OPTIONS = Options(warmup_ms=2 * DAY_MS, every_ms=3_600_000, network=False, **PLACE)
+OPTIONS = BacktestOptions(warmup_ms=2 * DAY_MS, every_ms=3_600_000, network=False, **PLACE)
 
 
 def hourly(day, hour):
@@ -102,7 +102,7 @@ def test_a_zones_first_days_are_no_worse_than_repeating_what_was():
     """From the second hour on, three real zones: less error than the better of persistence and naive, and intervals
     that hold about four fifths and all have a width.
     """
-    forecasts = replay(table := read_table(RECORDING), Options(warmup_ms=3_600_000, until_ms=3 * DAY_MS))
+    forecasts = replay(table := read_table(RECORDING), BacktestOptions(warmup_ms=3_600_000, until_ms=3 * DAY_MS))
     found = scores(table, forecasts)
     of_base = (1 - found["skill"]).tolist()
     assert len(found) == 18
@@ -157,7 +157,7 @@ def test_trees_and_network_see_no_future_either(tmp_path, monkeypatch):
     monkeypatch.setattr(network, "CONFIG", TrainingConfig(epochs=1, hidden=8))
     table = read_table(made_up(tmp_path / "r", days=14, step_min=30))
     rows = round(12.3 * 48)
-    options = Options(warmup_ms=5 * DAY_MS, every_ms=3_600_000, network=True, **PLACE)
+    options = BacktestOptions(warmup_ms=5 * DAY_MS, every_ms=3_600_000, network=True, **PLACE)
     before, after = replay(table, options), replay(shortened(table, rows), options)
     assert np.isfinite(before.frozen).any()
     old = before.origin_ms < table.start_ms + rows * table.step_ms

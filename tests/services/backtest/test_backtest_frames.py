@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from services.learn.trees import grower as trees
+from services.learn.trees import tree_grower as trees
 
 from services.backtest.frames import backtest, options_of, table_of_frames
-from services.backtest.replay import Options
+from services.backtest.prequential import BacktestOptions
 from services.backtest.table import read_table
 from services.errors import ConfigError, HothouseError
 from tests.services.backtest.test_backtest import made_up
@@ -135,7 +135,7 @@ def test_a_frame_in_another_unit_is_to_be_converted(zones):
 def test_options_are_what_people_write():
     """Durations with their unit; what is no duration, no time zone or half a place is one sentence."""
     made = options_of("30min", "14d", None, None, None, None, False)
-    assert made == Options()
+    assert made == BacktestOptions()
     assert options_of("90min", "36h", "3d", None, None, None, True).every_ms == 5_400_000
     for wrong in ("often", "30", "0d", "-1h", "30s", ""):
         with pytest.raises(ConfigError, match=r"every .* is no duration"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from services.cli import app
 from services.cli.base import need_cluster
 from services.cli.running import ask
 from services.errors import ConfigError
+from tests.conftest import require_program
 
 ORIGIN_MS = 1_646_092_800_000
 FORECAST = {
@@ -63,7 +65,7 @@ class FakeHothouse:
                 "slot": {"champion": {"version": "v3"}},
                 "components": {
                     "shard-0": {"accepted": 7, "rejected": {"malformed": 2}},
-                    "retrainer": {"next_training": "in 3.0 h: after the verdict on v2"},
+                    "retrainer": {"next_training": "in 3 h: after the verdict on v2"},
                     "retrainer-trees": {"next_training": "with 5 days of new rows"},
                 },
                 "errors": ["retrainer: no history"], "models": [MODEL], "events": [],
@@ -157,7 +159,7 @@ def test_every_command_explains_itself(command: list[str]) -> None:
 
 def test_help_stays_light() -> None:
     """`hothouse --help` loads none of the heavy libraries, so it answers at once and on the bare install."""
-    heavy = {"ray", "torch", "mlflow", "numpy", "pandas", "pyarrow", "fastapi", "paho", "amqtt"}
+    heavy = {"ray", "torch", "mlflow", "numpy", "pandas", "pyarrow", "fastapi", "httpx", "paho", "amqtt"}
     code = f"import sys, services.cli\nfound = {heavy} & set(sys.modules)\nassert not found, found"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -180,8 +182,8 @@ def test_dead_letters_are_counted_and_listed(tmp_path: Path) -> None:
     from services.store.rows import DeadLetter
 
     letter = DeadLetter(0, 7, 0, 1_646_092_800_000, "hothouse/v1/s/z/d/sample", "malformed", "why [bold]", b"\xff{")
-    with DeadLetters(tmp_path / "storage", 0) as letters:
-        letters.put([letter, letter._replace(offset=9), letter._replace(offset=8, reason="late")])
+    with DeadLetters(tmp_path / "storage", 0) as dead_letters:
+        dead_letters.put([letter, letter._replace(offset=9), letter._replace(offset=8, reason="late")])
     asked = ["--data-dir", str(tmp_path), "deadletters"]
     (first, second) = json.loads(hothouse(*asked, "--json").output)
     assert (first["reason"], first["count"], second["reason"], second["offset"]) == ("malformed", 2, "late", 8)
@@ -250,7 +252,7 @@ def test_status_says_what_serves_and_what_failed(running: FakeHothouse) -> None:
     assert result.exit_code == 0, result.output
     for part in ("ready; 1 of 1 zones; model v3", "accepted 7", "rejected.malformed 2", "retrainer: no history"):
         assert part in result.output
-    assert "next training in 3.0 h: after the verdict on v2" in result.output.splitlines()
+    assert "next training in 3 h: after the verdict on v2" in result.output.splitlines()
     assert "next training of trees with 5 days of new rows" in result.output.splitlines()
 
 
@@ -387,6 +389,52 @@ def test_a_key_follows_no_redirect(fake: FakeHothouse, tmp_path: Path) -> None:
     assert [path for _, path, _ in fake.asked] == ["/status"]
 
 
+def test_the_systems_certificates_are_trusted(
+    fake: FakeHothouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind TLS a system is asked where its CA is among those of the machine, and nowhere else."""
+    openssl = require_program("openssl")
+    made = [
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=house",
+        "-keyout",
+        "key",
+        "-out",
+        "ca",
+    ]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([openssl, "req", *made, *names], cwd=tmp_path, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "ca", tmp_path / "key")
+    fake.server.socket = context.wrap_socket(fake.server.socket, server_side=True)
+    where = fake.url.replace("http:", "https:")
+    unknown = hothouse("--url", where, "status")
+    assert (unknown.exit_code, "CERTIFICATE_VERIFY_FAILED" in unknown.stderr, fake.asked) == (1, True, [])
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca"))
+    assert hothouse("--url", where, "status").exit_code == 0
+
+
+def test_no_proxy_of_the_environment_is_asked(running: FakeHothouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address is asked itself, whatever proxy the environment names for the world outside."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert hothouse("retrain").exit_code == 0
+    assert running.asked == [("POST", "/models/retrain", "Bearer the-key")]
+
+
+def test_an_answer_that_is_no_json_is_one_sentence(running: FakeHothouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What answers there is something else: that, and the setting to look at, is all that is said."""
+    monkeypatch.setattr("json.dumps", lambda content: "<html>")
+    result = hothouse("status")
+    assert (result.exit_code, "did not answer with JSON" in result.stderr, "--url" in result.stderr) == (1, True, True)
+
+
 def test_help_shows_how_to_ask_a_system_elsewhere() -> None:
     """`hothouse --help` names both options, with an example."""
     shown = " ".join(hothouse("--help").output.split())
@@ -479,7 +527,7 @@ def test_an_unknown_error_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) ->
     def broken(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("services.cli.setup.house.list_settings", broken)
+    monkeypatch.setattr("services.cli.setup.commands.list_settings", broken)
     result = hothouse("config")
     assert result.exit_code == 1
     assert "RuntimeError: boom" in result.stderr

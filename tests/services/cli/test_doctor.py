@@ -9,11 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from edge.wire.reading import VOCABULARY, Sample
+from services.app import System
 from services.cli import app
 from services.cli.setup import doctor, doctor_servers
-from services.cli.setup.check import Check, State
+from services.cli.setup.check import Check, CheckState
 from services.cli.setup.doctor import examine
 from services.config import load_settings
+from services.errors import ConfigError
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.store.deadletters import DeadLetters
 from tests.conftest import require_env
@@ -35,7 +37,7 @@ def test_a_healthy_machine_has_nothing_failing() -> None:
     """With default settings and a free port no check that does not depend on the machine's load fails."""
     checks = examine(load_settings(api={"port": 0}))
     assert [
-        check for check in checks if check.state is State.FAIL and check.name not in ("memory", "data folder")
+        check for check in checks if check.state is CheckState.FAIL and check.name not in ("memory", "data folder")
     ] == []
     assert {"configuration", "Python", "packages", "data folder", "clock", "port", "MQTT broker"} <= {
         c.name for c in checks
@@ -54,14 +56,14 @@ def test_a_port_in_use_is_found() -> None:
         server.bind(("127.0.0.1", 0))
         server.listen()
         check = check_of("port", api={"port": server.getsockname()[1]})
-    assert check.state is State.FAIL
+    assert check.state is CheckState.FAIL
     assert "api.port" in check.advice
 
 
 def test_a_missing_secret_file_is_found() -> None:
     """A setting that names a file which is not there fails by name."""
     check = check_of("configuration", mqtt={"password_file": "gone"})
-    assert check.state is State.FAIL
+    assert check.state is CheckState.FAIL
     assert "mqtt.password_file = gone" in check.found
 
 
@@ -69,15 +71,28 @@ def test_a_misspelt_variable_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> No
     """A variable that is no setting does not stop the start, but is shown."""
     monkeypatch.setenv("HOTHOUSE_STREM__STEP_S", "60")
     check = check_of("configuration")
-    assert check.state is State.WARN
+    assert check.state is CheckState.WARN
     assert "HOTHOUSE_STREM__STEP_S" in check.found
+
+
+def test_a_decoder_that_is_not_installed_is_found(tmp_path: Path) -> None:
+    """It fails here as at the start, which stops before anything runs; a gateway elsewhere has packages of its own."""
+    check = check_of("decoders", gateway={"decoders": ["plant"]})
+    assert check.state is CheckState.FAIL
+    assert "'plant', which no installed package offers" in check.found
+    settings = load_settings(data_dir=tmp_path / "data", gateway={"decoders": ["plant"]})
+    with pytest.raises(ConfigError, match="'plant', which no installed package offers"), System(settings):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    elsewhere = load_settings(mqtt={"gateway": "elsewhere"}, gateway={"decoders": ["plant"]})
+    assert doctor._decoders(elsewhere) is None
 
 
 def test_a_data_folder_that_cannot_be_made_fails(tmp_path: Path) -> None:
     """A data folder below something that is no folder fails with the reason."""
     (tmp_path / "file").write_text("")
     check = check_of("data folder", data_dir=tmp_path / "file" / "data")
-    assert check.state is State.FAIL
+    assert check.state is CheckState.FAIL
     assert "data_dir" in check.advice
 
 
@@ -90,10 +105,10 @@ def test_a_sensor_of_another_unit_is_named_until_it_is_mended(tmp_path: Path) ->
     for partition, samples in enumerate(rows.values()):
         windows = PartitionWindows(STEP, 0, 60_000, VOCABULARY)
         found = windows.feed([record(n, [each]) for n, each in enumerate(samples)])
-        with DeadLetters(settings.storage, partition) as letters:
-            letters.put(found.dead_letters)
+        with DeadLetters(settings.storage, partition) as dead_letters:
+            dead_letters.put(found.dead_letters)
     check = check_of("units")
-    assert check.state is State.WARN
+    assert check.state is CheckState.WARN
     assert check.found == "z1/climate rh_pct looks like a share (0.62 to 0.62): send percent"
     assert "hothouse change" in check.advice
 
@@ -115,7 +130,7 @@ def wet(zone: str, number: int, rh_pct: float) -> Sample:
 def test_a_server_that_is_away_fails(name: str, settings: dict[str, object]) -> None:
     """A configured server that does not answer fails, with its address and the setting to look at."""
     check = check_of(name, **settings)
-    assert check.state is State.FAIL
+    assert check.state is CheckState.FAIL
     assert "127.0.0.1:1" in check.found
     assert check.advice.startswith("Check ")
 
@@ -131,13 +146,13 @@ def test_a_server_that_says_nothing_does_not_hang(monkeypatch: pytest.MonkeyPatc
             ("MQTT broker", {"mqtt": {"host": "127.0.0.1", "port": port}}),
             ("InfluxDB", {"influx": {"url": f"http://127.0.0.1:{port}"}}),
         ):
-            assert check_of(name, **settings).state is State.FAIL
+            assert check_of(name, **settings).state is CheckState.FAIL
 
 
 def test_what_is_in_brackets_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The name of an extra is no markup: what to do is to be copied as it stands."""
-    check = Check("cluster part", State.WARN, "without ray", "pip install 'hothouse[cluster]'")
-    monkeypatch.setattr("services.cli.setup.house.examine", lambda settings: [check])
+    check = Check("cluster part", CheckState.WARN, "without ray", "pip install 'hothouse[cluster]'")
+    monkeypatch.setattr("services.cli.setup.commands.examine", lambda settings: [check])
     shown = CliRunner().invoke(app, ["doctor"]).output
     assert "[cluster]" in shown
 
@@ -146,7 +161,7 @@ def test_an_old_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version out of its range fails, naming package, version and range."""
     monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["numpy>=999", 'nosuchpackage>=1; extra == "cluster"'])
     check = check_of("packages")
-    assert check.state is State.FAIL
+    assert check.state is CheckState.FAIL
     assert "numpy" in check.found
     assert "999" in check.found
     assert "nosuchpackage" not in check.found
@@ -162,7 +177,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_real_broker_answers(patient: None) -> None:
     """A Mosquitto that runs is found by the check."""
     host, _, port = require_env("HOTHOUSE_TEST_MQTT").rpartition(":")
-    assert check_of("MQTT broker", mqtt={"host": host, "port": int(port)}).state is State.OK
+    assert check_of("MQTT broker", mqtt={"host": host, "port": int(port)}).state is CheckState.OK
 
 
 @pytest.mark.influx
@@ -175,10 +190,10 @@ def test_a_real_influxdb_answers_and_a_wrong_token_fails(patient: None, monkeypa
         "bucket": require_env("HOTHOUSE_TEST_INFLUXDB_BUCKET"),
     }
     monkeypatch.setenv("HOTHOUSE_INFLUX__TOKEN", require_env("HOTHOUSE_TEST_INFLUXDB_TOKEN"))
-    assert check_of("InfluxDB", influx=influx).state is State.OK
+    assert check_of("InfluxDB", influx=influx).state is CheckState.OK
     monkeypatch.setenv("HOTHOUSE_INFLUX__TOKEN", "somebody:else")
     wrong = check_of("InfluxDB", influx=influx)
-    assert (wrong.state, "TOKEN" in wrong.advice) == (State.FAIL, True)
+    assert (wrong.state, "TOKEN" in wrong.advice) == (CheckState.FAIL, True)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +202,7 @@ def test_a_real_influxdb_answers_and_a_wrong_token_fails(patient: None, monkeypa
 def test_an_uplink_that_does_not_answer_is_found(to: str, advice: str) -> None:
     """A central side that is away, or an address that is none, fails with the settings to look at."""
     check = check_of("uplink", uplink={"to": to})
-    assert check.state is State.FAIL
+    assert check.state is CheckState.FAIL
     assert to in check.found
     assert advice in check.advice
 
@@ -196,4 +211,4 @@ def test_an_uplink_that_does_not_answer_is_found(to: str, advice: str) -> None:
 def test_an_uplink_that_answers_is_fine(patient: None) -> None:
     """A central broker that lets us in passes."""
     check = check_of("uplink", uplink={"to": f"mqtt://{require_env('HOTHOUSE_TEST_MQTT')}"})
-    assert check.state is State.OK, check
+    assert check.state is CheckState.OK, check

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 
 from services.cli.running.tables import component_table, forecast_view, model_view
 from services.demo.summary import checks, print_summary
-from services.demo.view import Progress, headless_line, live_view
+from services.demo.terminal_view import DemoProgress, headless_line, live_view
 from services.demo.watch import Seen
 
 HORIZONS_MIN = (5, 30, 60, 120, 180, 360, 720, 1440)
@@ -114,7 +114,7 @@ def test_the_demos_live_view_fits() -> None:
     events = [{"kind": "refused", "version": "v12", "reason": REASON, "time_ms": 1_646_092_800_000}]
     shard = {"accepted": 1_234_567, "zone_rows": 123_456, "forecasts": 12_345, "origin_ms": 1_646_092_800_000}
     seen = Seen(components={"shard-0": shard}, events=events, forecasts={("demo", ZONE): forecast()})
-    progress = Progress()
+    progress = DemoProgress()
     progress.probe = {"sent": 3600, "failed": 0, "p99_ms": 12.3}
     text = shown(live_view(seen, progress))
     assert text.count("1234 (1111-1358)") == 3

@@ -109,15 +109,15 @@ def records(step: int) -> Iterator[NewRecord]:
 
 def after(folder: Path, steps: range, open_shard: Callable[..., Shard] = Shard) -> tuple[Shard, Kept, SqliteLog]:
     """A shard started on ``folder`` that takes what comes within ``steps``, a step at a time."""
-    settings, board = settings_of(folder), Kept()
+    settings, live_state = settings_of(folder), Kept()
     log = SqliteLog(folder / "log.sqlite", 1)
     clock = iter(range(10**9))
-    shard = _open(open_shard, settings, log, board, lambda: next(clock) * 1e-6)
+    shard = _open(open_shard, settings, log, live_state, lambda: next(clock) * 1e-6)
     _drain(shard)
     for step in steps:
         log.append(list(records(step)))
         _drain(shard)
-    return shard, board, log
+    return shard, live_state, log
 
 
 def digests(forecasts: Sequence[ZoneForecast]) -> dict[str, str]:
@@ -129,12 +129,12 @@ def digests(forecasts: Sequence[ZoneForecast]) -> dict[str, str]:
     return said
 
 
-def _open(open_shard: Callable[..., Shard], settings: Settings, log: SqliteLog, board: Kept, clock: Any) -> Shard:
+def _open(open_shard: Callable[..., Shard], settings: Settings, log: SqliteLog, live_state: Kept, clock: Any) -> Shard:
     def answer(request: ForecastRequest) -> ForecastReply:
         return ForecastReply(version=ONLINE_VERSION, quantiles=request["baseline"])
 
     executors = [AtOnce() for _ in range(Shard.__init__.__code__.co_varnames.index("clock_s") - 7)]
-    return open_shard(settings, [0], log, NullSeries(), answer, board, *executors, clock)
+    return open_shard(settings, [0], log, NullSeries(), answer, live_state, *executors, clock)
 
 
 def _drain(shard: Shard) -> None:
@@ -160,10 +160,10 @@ def _make(folder: Path) -> None:
                     one = tarfile.TarInfo(str(path.relative_to(there)))
                     one.size = path.stat().st_size
                     tar.addfile(one, io.BytesIO(path.read_bytes()))
-        _, board, log = after(there, range(POWER_CUT, END))
+        _, live_state, log = after(there, range(POWER_CUT, END))
         log.close()
-    (folder / "expected.json").write_text(json.dumps(digests(board.forecasts), indent=1) + "\n")
-    print(len(board.forecasts), "forecasts")
+    (folder / "expected.json").write_text(json.dumps(digests(live_state.forecasts), indent=1) + "\n")
+    print(len(live_state.forecasts), "forecasts")
     print(np.__version__)
 
 

@@ -20,11 +20,11 @@ from typing import Any
 import msgspec
 
 from edge.clock import ReplayedClock
-from edge.gateway.intake import Intake, Message
+from edge.gateway.record_builder import Message, RecordBuilder
 from edge.log import Log, NewRecord, Record
 from edge.log.sqlite import SqliteLog
-from edge.wire.change import Alias, Calibration, SettingsChange, encode_change
 from edge.wire.envelope import encode_envelope
+from edge.wire.events import Alias, Calibration, SettingsChange, encode_change
 from edge.wire.reading import VOCABULARY, Sample, encode_message, sample_topic
 from edge.wire.samples import ENCODING, encode_samples
 from services.ingest.windows.partition_windows import PartitionWindows
@@ -55,7 +55,7 @@ def made_of(log: Log, records_a_read: int) -> dict[str, Any]:
     """What this version makes of the log: a sha256 a row of a site, counts, and a sha256 of all dead letters."""
     rows: dict[str, str] = {}
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    letters = []
+    dead_letters = []
     for partition in range(log.partitions):
         windows = PartitionWindows(STEP_MS, LATENESS_MS, IDLE_MS, VOCABULARY, PRIMARY)
         for records in _reads(log, partition, records_a_read):
@@ -64,8 +64,8 @@ def made_of(log: Log, records_a_read: int) -> dict[str, Any]:
             counts["samples"].update(accepted=closed.accepted, duplicates=closed.duplicates, late=closed.late)
             for name in ("rejected", "values_refused", "other_records"):
                 counts[name].update(getattr(closed, name))
-            letters += [repr(tuple(letter)) for letter in closed.dead_letters]
-    return {"rows": rows, "counts": counts, "letters": len(letters), "letters_sha256": _sha256(letters)}
+            dead_letters += [repr(tuple(letter)) for letter in closed.dead_letters]
+    return {"rows": rows, "counts": counts, "letters": len(dead_letters), "letters_sha256": _sha256(dead_letters)}
 
 
 def _reads(log: Log, partition: int, limit: int) -> Iterator[list[Record]]:
@@ -96,7 +96,7 @@ class _Story:
         self.rng = random.Random(2)
         self.clock = ReplayedClock(T0)
         self.log, self.buffer = SqliteLog(folder / "log.sqlite", PARTITIONS), SqliteLog(folder / "buffer.sqlite", 1)
-        self.central, self.site = Intake(self.clock, STEP_MS), Intake(self.clock, STEP_MS)
+        self.central, self.site = RecordBuilder(self.clock, STEP_MS), RecordBuilder(self.clock, STEP_MS)
         self.sent, self.seq = 0, 0
         self.waiting: list[tuple[int, Message]] = []  # receive time, message
         self.held: defaultdict[str, list[Sample]] = defaultdict(list)  # a device that sends several at once

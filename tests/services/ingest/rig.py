@@ -1,4 +1,4 @@
-"""A shard with stand-ins for the Forecaster, the board and the clock, and a day of records for it."""
+"""A shard with stand-ins for the Forecaster, the live state and the clock, and a day of records for it."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Rig:
     def __init__(self, folder: Path, log: MemoryLog, **stream: Any) -> None:
         site = SiteSettings(name="demo", timezone="Europe/Amsterdam")
         self.settings = Settings(data_dir=folder, sites=(site,), stream=StreamSettings(**stream))
-        self.log, self.forecaster, self.board = log, FakeForecaster(), FakeBoard()
+        self.log, self.forecaster, self.live_state = log, FakeForecaster(), FakeBoard()
         self.executor: Executor = Inline()
         self.merger: Executor = Inline()
         self.saver: Executor = Inline()
@@ -132,7 +132,7 @@ class Rig:
 
     def shard(self, failpoint: Callable[[str], None] = lambda name: None) -> Shard:
         return Shard(
-            self.settings, range(self.log.partitions), self.log, NullSeries(), self.forecaster, self.board,
+            self.settings, range(self.log.partitions), self.log, NullSeries(), self.forecaster, self.live_state,
             self.executor, self.merger, self.saver, self.clock, failpoint,
         )  # fmt: skip
 
@@ -148,11 +148,11 @@ class Rig:
         files = [p for kind in kinds for p in sorted((root / kind).rglob("*.parquet"))]
         return {str(p.relative_to(root)): p.read_bytes() for p in files}
 
-    def letters(self) -> list[Any]:
+    def dead_letters(self) -> list[Any]:
         found = []
         for number in range(self.log.partitions):
-            with DeadLetters(self.settings.storage, number) as letters:
-                found += letters.newest(1000)
+            with DeadLetters(self.settings.storage, number) as dead_letters:
+                found += dead_letters.newest(1000)
         return found
 
 

@@ -25,11 +25,11 @@ def unpacked(folder: Path) -> Path:
 
 def test_a_folder_of_the_first_release_goes_on_as_that_release_would_have(tmp_path: Path) -> None:
     """Every forecast after the upgrade is, digit for digit, the one that the release before made from there."""
-    shard, board, log = after(unpacked(tmp_path), range(POWER_CUT, END))
+    shard, live_state, log = after(unpacked(tmp_path), range(POWER_CUT, END))
     repaired = shard.stats()["repaired"]
     shard.close()
     log.close()
-    assert digests(board.forecasts) == json.loads((DATA / "expected.json").read_text())
+    assert digests(live_state.forecasts) == json.loads((DATA / "expected.json").read_text())
     assert repaired == ""
     assert not list((tmp_path / "storage" / "snapshots").glob("*.tmp"))
 
@@ -71,11 +71,11 @@ def expected(upgraded: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 def later(folder: Path) -> tuple[dict[str, float], str]:
     """The medians of an hour ahead that are forecast after a restart, and what the shard says that it repaired."""
-    shard, board, log = after(folder, LATER)
+    shard, live_state, log = after(folder, LATER)
     repaired: str = shard.stats()["repaired"]
     shard.close()
     log.close()
-    said = {f"{f['zone']} {f['origin']}": f["forecasts"]["air_temp_c"][1]["p50"] for f in board.forecasts}
+    said = {f"{f['zone']} {f['origin']}": f["forecasts"]["air_temp_c"][1]["p50"] for f in live_state.forecasts}
     return said, repaired
 
 

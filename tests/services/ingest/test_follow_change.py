@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from edge.log import NewRecord
-from edge.wire.change import SettingsChange, encode_change
+from edge.wire.events import SettingsChange, encode_change
 from edge.wire.reading import SITE_ZONE
 from services.config import Settings
 from services.errors import ConfigError

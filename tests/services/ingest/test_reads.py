@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edge.log import Origin, Record
-from edge.wire.change import Alias, Calibration, Change, Retirement, SettingsChange, encode_change
+from edge.wire.events import Alias, Calibration, Change, Retirement, SettingsChange, encode_change
 from edge.wire.reading import SITE_ZONE, VOCABULARY, Refusal, Sample
 from edge.wire.samples import SampleColumns, encode_samples
-from services.ingest.windows import heads, open_rows
+from services.ingest.windows import headers as heads
+from services.ingest.windows import open_rows
 from services.ingest.windows import partition_windows as windows
 from services.ingest.windows.batch import RunSamples, take_runs
 from services.ingest.windows.partition_windows import Closed, PartitionWindows
@@ -103,8 +104,14 @@ def content(closed: Sequence[Closed], of_partition: PartitionWindows) -> list[An
         {name: sum(getattr(one, kind).get(name, 0) for one in closed) for one in closed for name in getattr(one, kind)}
         for kind in ("rejected", "values_refused", "other_records")
     ]
-    letters = [letter for one in closed for letter in one.dead_letters]
-    return [steps, counts, named, letters, msgspec.msgpack.encode(of_partition.state(), enc_hook=np.ndarray.tobytes)]
+    dead_letters = [letter for one in closed for letter in one.dead_letters]
+    return [
+        steps,
+        counts,
+        named,
+        dead_letters,
+        msgspec.msgpack.encode(of_partition.state(), enc_hook=np.ndarray.tobytes),
+    ]
 
 
 @pytest.mark.parametrize("small", [False, True])

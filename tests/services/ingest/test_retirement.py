@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edge.mqtt.publish import PublishError
-from edge.wire.change import Retirement, decode_change
+from edge.wire.events import Retirement, decode_change
 from edge.wire.reading import parse_topic
 from services.ingest.retirement import AGAIN_S, Retirements
 from services.ingest.shard import SilentZone

@@ -40,7 +40,7 @@ def test_the_log_becomes_history_and_every_sample_is_accounted_for(tmp_path: Pat
     table = History(rig.settings.storage, shard.spec.channels).read()
     assert len(table) == 78
     assert table["out_temp_c"].to_numpy()[:3].tolist() == [4.0, 5.0, 6.0]
-    assert {(d.reason) for d in rig.letters()} == {"late", "malformed"}
+    assert {(d.reason) for d in rig.dead_letters()} == {"late", "malformed"}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Rig:
 def test_a_kill_at_any_durable_moment_changes_no_bit(tmp_path: Path, undisturbed: Rig, moment: str, nth: int) -> None:
     """After a crash at a named moment, the next shard leaves the same files, counts and dead letters."""
     rig = Rig(tmp_path, MemoryLog(1), snapshot_s=0.5)
-    rig.clock = Clock(tick_s=0.6)  # a snapshot each round, though the state is large
+    rig.clock = Clock(tick_s=6.0)  # a snapshot each round, whatever waits
     left, seen = list(day()), 0
 
     def crash(name: str) -> None:
@@ -80,7 +80,7 @@ def test_a_kill_at_any_durable_moment_changes_no_bit(tmp_path: Path, undisturbed
     shard.close()
     assert crashes == 1
     assert rig.content() == undisturbed.content()
-    assert rig.letters() == undisturbed.letters()
+    assert rig.dead_letters() == undisturbed.dead_letters()
     counted = ("samples", "accepted", "duplicates", "late", "rejected", "zone_rows", "device_rows", "steps")
     both = [other.shard().stats() for other in (rig, undisturbed)]
     assert [both[0][name] for name in counted] == [both[1][name] for name in counted]
@@ -189,7 +189,7 @@ def test_other_horizons_replay_the_log(tmp_path: Path) -> None:
     again.close()
     assert rig.content() == before
     assert again.stats()["zone_rows"] == 18
-    assert rig.board.published[-1]["forecasts"]["rh_pct"][-1]["horizon_min"] == 60
+    assert rig.live_state.published[-1]["forecasts"]["rh_pct"][-1]["horizon_min"] == 60
 
 
 def test_a_new_shard_reads_a_truncated_log_from_where_it_begins(
@@ -264,13 +264,13 @@ def test_sites_of_all_partitions_are_served(tmp_path: Path) -> None:
     shard.flush()
     assert shard.stats()["sites"] == ["alpha", "beta", "demo"]
     assert set(History(rig.settings.storage, forecast_spec(rig.settings).channels).sites()) == {"alpha", "beta", "demo"}
-    assert {f["site"] for f in rig.board.published} == {"alpha", "beta", "demo"}
+    assert {f["site"] for f in rig.live_state.published} == {"alpha", "beta", "demo"}
     assert shard.past("beta", "z1", 48) is not None
     assert shard.past("beta", "z9", 48) is None
 
 
 def test_a_shard_process_never_imports_torch() -> None:
     """A shard stays small: nothing on its way imports torch or MLflow."""
-    code = "import services.ingest.actor, sys; print([m for m in ('torch', 'mlflow') if m in sys.modules])"
+    code = "import services.ingest.shard_actor, sys; print([m for m in ('torch', 'mlflow') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -16,7 +16,7 @@ import pytest
 
 from edge.log.memory import MemoryLog
 from models.features.inputs import day_bins, targets_of
-from models.online.forecaster import OnlineForecaster
+from models.online.online_forecaster import OnlineForecaster
 from models.spec import Place
 from services.config import load_settings
 from services.ingest.shard import Shard
@@ -138,7 +138,7 @@ def test_each_closed_step_is_forecast_published_and_kept(tmp_path: Path) -> None
         rig.log.append([record])
         shard.step()
         shard.step()
-    published = rig.board.published
+    published = rig.live_state.published
     assert [f["origin_ms"] for f in published if f["zone"] == "z1"] == [T0 + n * STEP for n in range(11)]
     newest = published[-1]
     assert newest["model_version"] == ONLINE_VERSION
@@ -162,7 +162,7 @@ def test_a_missing_input_degrades_the_forecast_and_says_why(tmp_path: Path) -> N
         rig.log.append(new_records([[sample(T0 + n * STEP, n, **values)]]))
         shard.step()
         shard.step()
-    newest = rig.board.published[-1]
+    newest = rig.live_state.published[-1]
     assert newest["degraded"] == ["rh_pct: last reading 30 min before the origin", "co2_ppm: no reading yet"]
     assert "co2_ppm" not in newest["forecasts"]
 
@@ -184,7 +184,7 @@ def test_a_slow_forecaster_never_holds_the_stream_up(tmp_path: Path) -> None:
     assert len(rig.forecaster.requests) == 2
     batch = sorted(set(rig.forecaster.requests[1]["origin_ms"].tolist()))
     assert batch == [T0 + n * STEP for n in range(7, 19)]
-    assert rig.board.past == [("demo", "z1"), ("demo", "z2")]  # steps 1 to 6 were left out of what was published
+    assert rig.live_state.past == [("demo", "z1"), ("demo", "z2")]  # steps 1 to 6 were left out of what was published
 
 
 def test_a_forecaster_that_is_away_is_counted_and_tried_again(tmp_path: Path) -> None:
@@ -193,14 +193,14 @@ def test_a_forecaster_that_is_away_is_counted_and_tried_again(tmp_path: Path) ->
     rig.forecaster.away = True
     shard = rig.shard()
     rig.drain(shard)
-    assert (shard.stats()["zone_rows"], rig.board.published) == (18, [])
+    assert (shard.stats()["zone_rows"], rig.live_state.published) == (18, [])
     assert shard.stats()["forecast_failures"] == 1
     assert "away" in shard.stats()["last_error"]
     rig.forecaster.away = False
     rig.clock.now_s += 1
     rig.drain(shard)
     assert shard.stats()["last_error"] == ""
-    assert rig.board.published[-1]["origin_ms"] == T0 + 8 * STEP
+    assert rig.live_state.published[-1]["origin_ms"] == T0 + 8 * STEP
 
 
 def test_refresh_computes_the_last_step_again(tmp_path: Path) -> None:
@@ -208,11 +208,11 @@ def test_refresh_computes_the_last_step_again(tmp_path: Path) -> None:
     rig = Rig(tmp_path, filled(list(day(10))))
     shard = rig.shard()
     rig.drain(shard)
-    before = rig.board.published[-1]
+    before = rig.live_state.published[-1]
     rig.forecaster.version = "v2"
     shard.refresh()
     rig.drain(shard)
-    after = rig.board.published[-1]
+    after = rig.live_state.published[-1]
     assert (before["origin_ms"], before["model_version"]) == (after["origin_ms"], ONLINE_VERSION)
     assert after["model_version"] == "v2"
 
@@ -223,9 +223,9 @@ def test_a_restarted_shard_shows_the_last_step_at_once(tmp_path: Path) -> None:
     shard = rig.shard()
     rig.drain(shard)
     shard.close()
-    rig.board.published.clear()
+    rig.live_state.published.clear()
     rig.drain(rig.shard())
-    assert {f["origin_ms"] for f in rig.board.published} == {T0 + 8 * STEP}
+    assert {f["origin_ms"] for f in rig.live_state.published} == {T0 + 8 * STEP}
 
 
 def test_a_backlog_is_forecast_for_its_newest_step_only(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_backlog_is_forecast_for_its_newest_step_only(tmp_path: Path) -> None:
     for request in rig.forecaster.requests:
         assert len(request["sites"]) == len(ZONES)
     rig.drain(shard)
-    assert rig.board.published[-1]["origin_ms"] == T0 + 898 * STEP
+    assert rig.live_state.published[-1]["origin_ms"] == T0 + 898 * STEP
 
 
 def test_what_waits_at_a_snapshot_is_forecast_and_scored_after_a_crash(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_what_waits_at_a_snapshot_is_forecast_and_scored_after_a_crash(tmp_path:
                 held.release()
                 shard.step()
         scores.append(shard.stats()["scores"])
-        origins.append({f["origin_ms"] for f in rig.board.published})
+        origins.append({f["origin_ms"] for f in rig.live_state.published})
     assert origins[0] == origins[1] == {T0 + n * hour for n in range(59)}
     assert scores[0] == scores[1]
     assert scores[0][0]["rh_pct"][360]["n"] == 59 - 24
@@ -298,7 +298,9 @@ def test_a_slow_merge_holds_up_no_forecast(tmp_path: Path, monkeypatch: pytest.M
 
     def forecast(shard: Shard, hour: int) -> bool:
         shard.step()
-        return bool(rig.board.published) and rig.board.published[-1]["origin_ms"] == T0 + (12 * hour - 1) * STEP
+        return (
+            bool(rig.live_state.published) and rig.live_state.published[-1]["origin_ms"] == T0 + (12 * hour - 1) * STEP
+        )
 
     with ThreadPoolExecutor(1) as rig.executor, ThreadPoolExecutor(1) as rig.merger:
         shard = rig.shard()
@@ -326,7 +328,7 @@ def test_rows_are_sent_only_to_a_network(tmp_path: Path) -> None:
     rig.drain(shard)
     assert rig.forecaster.asked_again == 1
     assert rig.forecaster.requests[-1]["values"].shape[1] == shard.spec.lookback_steps
-    assert rig.board.published[-1]["model_version"] == "v3"
+    assert rig.live_state.published[-1]["model_version"] == "v3"
     rig.forecaster.version = ONLINE_VERSION
     for record in records[20:]:
         rig.log.append([record])
@@ -345,7 +347,7 @@ def test_a_window_is_what_the_forecast_was_made_from(tmp_path: Path) -> None:
     assert window is not None
     assert window["origin_ms"] == T0 + 28 * STEP
     np.testing.assert_array_equal(window["values"], request["values"][-1])
-    shown = [point["p50"] for point in rig.board.published[-1]["forecasts"]["air_temp_c"]]
+    shown = [point["p50"] for point in rig.live_state.published[-1]["forecasts"]["air_temp_c"]]
     np.testing.assert_allclose(window["quantiles"][:, 0, 1], shown, atol=1e-4)
     now = targets_of(request["values"][-1:, -1], shard.spec)
     baseline = shard.baseline("demo", "z2", window["origin_ms"], now)
@@ -418,13 +420,13 @@ def test_a_sensor_of_another_unit_degrades_the_forecast_also_after_a_restart(tmp
             shard.close()
             shard = rig.shard()
     words = "z1/climate rh_pct looks like a share (0.7 to 0.7): send percent"
-    told = {f["origin_ms"]: words in f["degraded"] for f in rig.board.published}
+    told = {f["origin_ms"]: words in f["degraded"] for f in rig.live_state.published}
     assert [told[T0 + n * STEP] for n in range(23)] == [n >= 12 for n in range(23)]
-    assert rig.board.published[-1]["now"]["rh_pct"] is None
+    assert rig.live_state.published[-1]["now"]["rh_pct"] is None
     stats = shard.stats()
     assert (stats["sensor_faults"], stats["sensor_faults_now"]) == ({"unit": 1}, 1)
     assert [(event["kind"], event["words"]) for event in stats["events"]] == [("unit", words)]
     shard.close()
-    assert [(letter.reason, letter.topic) for letter in rig.letters()] == [
+    assert [(letter.reason, letter.topic) for letter in rig.dead_letters()] == [
         ("unit", "hothouse/v1/demo/z1/climate/sample")
     ]

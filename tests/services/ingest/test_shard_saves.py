@@ -62,7 +62,7 @@ def test_samples_are_taken_while_a_snapshot_is_written_and_rows_wait_for_it(tmp_
     again = Rig(tmp_path / "a", rig.log)
     restarted = again.shard()
     again.drain(restarted)
-    newest = [{f["zone"]: f for f in one.board.published} for one in (other, again)]
+    newest = [{f["zone"]: f for f in one.live_state.published} for one in (other, again)]
     assert newest[0] == newest[1]
 
 

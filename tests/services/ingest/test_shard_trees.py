@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from models.families import FAMILIES
-from models.online.forecaster import EXPERTS
+from models.online.online_forecaster import EXPERTS
 from services.errors import HistoryError
 from services.ingest.shard import Shard
 from services.ingest.snapshots.snapshot import Snapshots
@@ -187,10 +187,10 @@ def test_trees_that_could_not_be_loaded_are_tried_again(trees: Trees, monkeypatc
     load, tries = TreesInUse._load, list[float]()
 
     def away(*_: Any) -> Any:
-        from services.errors import ArtefactError
+        from services.errors import ModelFilesError
 
         tries.append(trees.rig.clock.now_s)
-        raise ArtefactError("the storage is away")
+        raise ModelFilesError("the storage is away")
 
     monkeypatch.setattr(TreesInUse, "_load", away)
     trees.point("trees-v1")

@@ -43,7 +43,7 @@ def feed(rig: Rig, shard: Shard, *records: NewRecord) -> None:
 
 
 def shown(rig: Rig, after: int = 0) -> set[str]:
-    return {forecast["zone"] for forecast in rig.board.published[after:]}
+    return {forecast["zone"] for forecast in rig.live_state.published[after:]}
 
 
 def test_a_retired_zone_is_forecast_no_more(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_retired_zone_is_forecast_no_more(tmp_path: Path) -> None:
     shard = rig.shard()
     feed(rig, shard, *(batch(n, "z1", "typo") for n in range(30)), retire("typo", 30, version=7))
     feed(rig, shard, *(batch(n, "z1") for n in range(30, 34)))
-    before = len(rig.board.published)
+    before = len(rig.live_state.published)
     feed(rig, shard, *(batch(n, "z1") for n in range(34, 40)))
     shard.refresh()
     rig.drain(shard)
@@ -61,7 +61,7 @@ def test_a_retired_zone_is_forecast_no_more(tmp_path: Path) -> None:
     assert figures["zones"] == ["demo/z1"]
     assert figures["left"] == [{"site": "demo", "zone": "typo", "left_ms": T0 + 29 * STEP}]
     shard.close()
-    content, before = rig.content(), len(rig.board.published)
+    content, before = rig.content(), len(rig.live_state.published)
     again = rig.shard()
     rig.drain(again)
     assert shown(rig, before) == {"z1"}
@@ -85,13 +85,13 @@ def test_the_last_zone_takes_its_forecast_with_it(tmp_path: Path) -> None:
     assert "demo" in shard.stats()["stream_ms"]
     feed(rig, shard, retire(SITE_ZONE, 31, until_ms=T0 + 30 * STEP))
     assert shard.silent() == []
-    before = len(rig.board.published)
+    before = len(rig.live_state.published)
     shard.refresh()
     rig.drain(shard)
     shard.close()
     shard = rig.shard()
     rig.drain(shard)
-    assert len(rig.board.published) == before
+    assert len(rig.live_state.published) == before
     figures = shard.stats()
     assert figures["zones"] == figures["sites"] == []
     assert figures["stream_ms"] == figures["watermark_ms"] == {}
@@ -122,7 +122,7 @@ def test_a_zone_that_is_back_goes_on(tmp_path: Path, away: int) -> None:
     feed(rig, shard, *(batch(n, "z1", "z2") for n in range(began + 3, began + 14)))
     assert shard.stats()["zones"] == ["demo/z1", "demo/z2"]
     assert shard.stats()["left"] == []
-    newest = [forecast for forecast in rig.board.published if forecast["zone"] == "z2"][-1]
+    newest = [forecast for forecast in rig.live_state.published if forecast["zone"] == "z2"][-1]
     assert newest["origin_ms"] == T0 + (began + 12) * STEP
     assert all(np.isfinite(point["p50"]) for point in newest["forecasts"]["air_temp_c"])
     after = shard._partitions[0].scores.table(index)["air_temp_c"]
@@ -149,7 +149,7 @@ def test_a_forecast_in_flight_of_a_zone_that_leaves_is_not_shown(tmp_path: Path)
     rig.drain(shard)
     rig.log.append([retire("typo", 31, version=7), batch(31, "z1"), batch(32, "z1")])
     rig.drain(shard)
-    before = len(rig.board.published)
+    before = len(rig.live_state.published)
     while held.waiting:
         held.release()
         rig.drain(shard)

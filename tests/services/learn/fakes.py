@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from services.errors import ArtefactError, TrainingError
+from services.errors import ModelFilesError, TrainingError
 from services.learn.loop.retrainer import Retrainer
-from services.learn.loop.triggers import News
-from services.learn.records import Candidate, ModelRow, Order
+from services.learn.loop.triggers import NewData
+from services.learn.records import Candidate, ModelRow, TrainingRequest
 from tests.services.learn.synthetic import make_candidate
 
 __all__ = ["Clock", "FakeCluster", "Make"]
@@ -26,7 +26,7 @@ class FakeCluster:
         self.folder, self.kind = folder, "network"
         self.days = 10.0
         self.results: list[bool | str | Exception] = []  # passed? or "shadow"
-        self.orders: list[Order] = []
+        self.orders: list[TrainingRequest] = []
         self.verdicts: list[bool | Exception] = []
         self.compared: list[tuple[str, str, str, int, float, bool]] = []
         self.now_ms = 500
@@ -36,13 +36,13 @@ class FakeCluster:
         self.served: list[tuple[str, str]] = []
         self.events: list[dict[str, Any]] = []
         self.shown: tuple[list[ModelRow], dict[str, Any]] = ([], {})
-        self.slot = "online"
+        self.pointer = "online"
         self.drifts: list[tuple[int, str]] = []  # (row end, words)
         self.rows = 100
 
-    def news(self, since_ms: int) -> News:
+    def news(self, since_ms: int) -> NewData:
         words = [said for at_ms, said in self.drifts if at_ms > since_ms]
-        return News(drift=words[-1] if words else "", rows=self.rows)
+        return NewData(drift=words[-1] if words else "", rows=self.rows)
 
     def history_days(self) -> float:
         return self.days
@@ -50,7 +50,7 @@ class FakeCluster:
     def flush(self) -> dict[str, int]:
         return {"0": 17}
 
-    def train(self, order: Order, cancelled: threading.Event) -> Candidate:
+    def train(self, order: TrainingRequest, cancelled: threading.Event) -> Candidate:
         self.orders.append(order)
         result = self.results.pop(0)
         if isinstance(result, Exception):
@@ -63,7 +63,7 @@ class FakeCluster:
 
     def adopt(self, folder: str) -> Candidate:
         if folder == "torn":
-            raise ArtefactError("the weights are torn")
+            raise ModelFilesError("the weights are torn")
         if folder == "typo":
             raise TrainingError("typo holds no model")
         return make_candidate(self.folder / folder, shadow=True, kind=self.kind)
@@ -87,10 +87,10 @@ class FakeCluster:
         self.rests += 1
 
     def serving(self) -> str:
-        return self.slot
+        return self.pointer
 
     def serve(self, version: str, folder: str) -> None:
-        self.slot = version
+        self.pointer = version
         self.served.append((version, folder))
 
     def expect_network(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edge.gateway import GatewayStatus
 from edge.log.memory import MemoryLog
-from services.learn.standing import Counts
+from services.learn.learning_status import LearningCounts
 from services.observe.metrics import COUNTERS, PARTS, prometheus_text
 from tests.services.ingest.rig import Rig
 
@@ -18,7 +18,7 @@ def _lines(stats: dict[str, dict[str, object]]) -> list[str]:
 
 def test_every_counter_is_reported_by_a_component(tmp_path: Path) -> None:
     """No name in the list is one that nothing reports: it would hide that the real figure is shown as a gauge."""
-    reported = {field.name for field in fields(GatewayStatus)} | {field.name for field in fields(Counts)}
+    reported = {field.name for field in fields(GatewayStatus)} | {field.name for field in fields(LearningCounts)}
     reported |= {"restarts"}  # of the gateway's process, by who started it
     figures = Rig(tmp_path, MemoryLog(1)).shard().stats()
     reported |= {*figures, *(f"{part}_{name}" for part in PARTS for name in figures[part])}

@@ -1,13 +1,14 @@
-"""Ctrl-C during an import waits for its end."""
+"""Signals at a moment that can take them."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 
 import pytest
 
-from services.runtime.interrupts import deferred_interrupts
+from services.runtime.interrupts import await_signal, deferred_interrupts
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -69,3 +70,24 @@ def test_another_thread_may_use_it() -> None:
     thread.start()
     thread.join()
     assert done == [True]
+
+
+def test_a_signal_within_the_handler_of_another_is_waited_for() -> None:
+    """However quickly signals come: with a second one at every line of the first one's handler none hangs."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def second(*_: object) -> object:
+        signal.raise_signal(signal.SIGTERM)
+        return second
+
+    traced = sys.gettrace()
+    try:
+        wait = await_signal()
+        sys.settrace(second)  # calls it at every line, but not at its own nor at those of what it interrupts
+        signal.raise_signal(signal.SIGINT)
+        sys.settrace(traced)
+        assert wait() in (signal.SIGINT, signal.SIGTERM)
+    finally:
+        sys.settrace(traced)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -68,10 +68,26 @@ def test_what_it_says_goes_to_its_log_file(tmp_path: Path) -> None:
         child.stop()
 
 
+def test_a_child_has_the_environment_that_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That alone, also when it is started again; without one it has ours."""
+    monkeypatch.setenv("OF_THE_PARENT", "1")
+    command = [
+        sys.executable,
+        "-c",
+        "import os; print(sorted(n for n in os.environ if n.startswith('OF_')), flush=True)",
+    ]
+    for environment, said in (({"OF_THE_CHILD": "1"}, "['OF_THE_CHILD']"), (None, "['OF_THE_PARENT']")):
+        log = tmp_path / said
+        child = ChildProcess("teller", command, log, environment)
+        child.start()
+        assert until(lambda log=log, said=said: log.read_text().splitlines()[:2] == [said, said])
+        child.stop()
+
+
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     """SIGKILL of the supervising process, which has threads, ends the child: no orphan goes on reading and writing."""
     child = (
-        "from edge.lifeline import when_stdin_ends; import os, time\n"
+        "from edge.parent_watch import when_stdin_ends; import os, time\n"
         "when_stdin_ends(lambda: os._exit(0)); print(os.getpid(), flush=True); time.sleep(600)"
     )
     parent = (

@@ -1,4 +1,4 @@
-"""A system that is not there: the Backend of the API tests, over a real Board."""
+"""A system that is not there: the Backend of the API tests, over a real LiveState."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from models.spec import ForecastSpec
 from services.messages import F32, ForecastReply, ForecastRequest, ZoneForecast, ZoneMixture
 from services.serve.api.problems import ProblemError
-from services.serve.api.what_if import Window
-from services.serve.board import Board, Changes, Past
-from services.serve.slot import ReplicaReport, SlotStatus
+from services.serve.api.what_if import WhatIfWindow
+from services.serve.live_state import LiveState, LiveStateChanges, ZonePast
+from services.serve.model_pointer import ModelPointerStatus, ReplicaReport
 
 __all__ = ["ISSUED", "ORIGIN_MS", "SPEC", "FakeBackend", "zone_forecast"]
 
@@ -48,24 +48,24 @@ def zone_forecast(
 
 
 class FakeBackend:
-    """Answers from a board in this process; ``orders`` holds what the retrainer was told."""
+    """Answers from a live state in this process; ``orders`` holds what the retrainer was told."""
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
+    def __init__(self, live_state: LiveState) -> None:
+        self.live_state = live_state
         self.orders: list[tuple[str, ...]] = []
         self.refusal: str = ""
         self.replicas: dict[str, ReplicaReport] = {}
         self.requests: list[ForecastRequest] = []
         self.values: F32 = np.full((SPEC.lookback_steps, len(SPEC.channels)), 20, np.float32)
 
-    async def changes(self, seen_version: int) -> Changes:
-        return await self.board.wait(seen_version, 1.0)
+    async def changes(self, seen_version: int) -> LiveStateChanges:
+        return await self.live_state.wait(seen_version, 1.0)
 
-    async def past(self, site: str, zone: str) -> Past:
-        return await self.board.past(site, zone)
+    async def past(self, site: str, zone: str) -> ZonePast:
+        return await self.live_state.past(site, zone)
 
-    async def window(self, site: str, zone: str) -> Window:
-        return Window(values=self.values, origin_ms=ORIGIN_MS, quantiles=ISSUED)
+    async def window(self, site: str, zone: str) -> WhatIfWindow:
+        return WhatIfWindow(values=self.values, origin_ms=ORIGIN_MS, quantiles=ISSUED)
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
         await asyncio.sleep(0)
@@ -81,8 +81,8 @@ class FakeBackend:
         self.requests.append(request)
         return ForecastReply(version="v9", quantiles=request["baseline"] + np.float32([-1, 0, 1]))
 
-    async def slot(self) -> SlotStatus:
-        return SlotStatus(champion={"generation": 1, "version": "online", "folder": ""}, replicas=self.replicas)
+    async def pointer(self) -> ModelPointerStatus:
+        return ModelPointerStatus(champion={"generation": 1, "version": "online", "folder": ""}, replicas=self.replicas)
 
     async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
         if self.refusal:

@@ -1,4 +1,4 @@
-"""The HTTP application over a board in this process: contracts, problems, keys, limits."""
+"""The HTTP application over a live state in this process: contracts, problems, keys, limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from services.serve.api.app import MAX_BODY_BYTES, create_app
 from services.serve.api.auth import Keys
 from services.serve.api.schemas import ExpertName
 from services.serve.api.state import ApiState
-from services.serve.board import Board
+from services.serve.live_state import LiveState
 from services.store.rows import SiteStep
 from tests.services.serve.fakes import ISSUED, ORIGIN_MS, SPEC, FakeBackend, zone_forecast
 
@@ -30,8 +30,8 @@ class System:
     """A client, and what stands behind it."""
 
     def __init__(self, keys: Keys, *, published: bool = True) -> None:
-        self.board = Board(1000, lambda: ORIGIN_MS)
-        self.backend = FakeBackend(self.board)
+        self.live_state = LiveState(1000, lambda: ORIGIN_MS)
+        self.backend = FakeBackend(self.live_state)
         self.state = ApiState(self.backend, keys, SPEC, stale_after_s=1800)
         self.client = TestClient(create_app(self.state), raise_server_exceptions=False)
         if published:
@@ -41,11 +41,11 @@ class System:
         """Publish two zones, and let the view take them as its follower would."""
 
         async def run() -> None:
-            await self.board.publish([zone_forecast("north-1"), zone_forecast("north-2")])
-            await self.board.put_past("demo", "north-1", [ORIGIN_MS], {"air_temp_c": [18.0]})
-            await self.board.put_stats("shard-0", {"accepted": 12, "rejected": {"malformed": 2}, "last_error": ""})
-            await self.board.set_models([{"version": "v1"}])
-            await self.state._take(await self.board.wait(0, 0))
+            await self.live_state.publish([zone_forecast("north-1"), zone_forecast("north-2")])
+            await self.live_state.put_past("demo", "north-1", [ORIGIN_MS], {"air_temp_c": [18.0]})
+            await self.live_state.put_stats("shard-0", {"accepted": 12, "rejected": {"malformed": 2}, "last_error": ""})
+            await self.live_state.set_models([{"version": "v1"}])
+            await self.state._take(await self.live_state.wait(0, 0))
 
         asyncio.run(run())
 
@@ -294,10 +294,10 @@ class Readiness:
         async def run() -> None:
             self.now_s += wall_s
             if origin_ms is not None:
-                await self.system.board.publish([zone_forecast(origin_ms=origin_ms)])
+                await self.system.live_state.publish([zone_forecast(origin_ms=origin_ms)])
             shard = {"samples": 12, "accepted": 12, "zone_rows": 0, "behind": False, "stream_ms": {"demo": stream_ms}}
-            await self.system.board.put_stats("shard-0", {**shard, **figures})
-            await self.system.state._take(await self.system.board.wait(self.system.state.view.version, 0))
+            await self.system.live_state.put_stats("shard-0", {**shard, **figures})
+            await self.system.state._take(await self.system.live_state.wait(self.system.state.view.version, 0))
 
         asyncio.run(run())
 
@@ -318,7 +318,7 @@ def test_ready_only_after_a_first_forecast() -> None:
     row = {"site": "demo", "end_ms": ORIGIN_MS + 60_000, "closes_ms": ORIGIN_MS + 90_000}
     one.show(ORIGIN_MS, first_rows=[row])
     assert one.ready()[1].endswith(
-        "12 samples came; the first row, of demo, closes in 1 min 30 s of the stream, at 2022-03-01 00:01:30 UTC"
+        "12 samples came; the first row, of demo, closes in 1.5 min of the stream, at 2022-03-01 00:01:30 UTC"
     )
     one.show(ORIGIN_MS)
     assert "of weather stations alone" in one.ready()[1]
@@ -346,7 +346,7 @@ def test_ready_comes_once_whatever_the_log_holds() -> None:
     for second in range(0, 400, 10):
         one.show(live_ms + second * 1000, wall_s=10.0)
         assert one.ready()[0] == 200, second
-    assert_problem(one.system.client.get("/predict?zone=north-1"), 503, "the newest reading is 12.0 h old")
+    assert_problem(one.system.client.get("/predict?zone=north-1"), 503, "the newest reading is 12 h old")
     one.show(live_ms + 400_000, live_ms + 300_000)
     assert one.ready()[0] == 200
     one.show(live_ms + 2 * hour_ms, behind=True, backlog=7000)  # a backlog that a restarted shard reads
@@ -391,9 +391,9 @@ def test_a_zone_that_left_is_nowhere(system: System) -> None:
     left = [{"site": "demo", "zone": "north-1", "left_ms": ORIGIN_MS}]
 
     async def show(figures: dict[str, Any], *forecasts: Any) -> None:
-        await system.board.put_stats("shard-0", figures)
-        await system.board.publish(forecasts)
-        await system.state._take(await system.board.wait(system.state.view.version, 0))
+        await system.live_state.put_stats("shard-0", figures)
+        await system.live_state.publish(forecasts)
+        await system.state._take(await system.live_state.wait(system.state.view.version, 0))
 
     def zones() -> list[str]:
         return [zone["zone"] for zone in system.client.get("/zones").json()["zones"]]
@@ -416,10 +416,12 @@ def test_whatever_fails_is_in_status_and_named_by_readiness(system: System) -> N
     """Errors of parts, parts of parts and replicas stand in /status; /health/ready names the components, no words."""
 
     async def fail() -> None:
-        await system.board.put_stats("shard-0", {"last_error": "", "series": {"last_error": "ConnectionError: away"}})
-        await system.board.put_stats("retrainer", {"last_error": "", "registry_error": "MLflow does not answer"})
-        await system.board.put_stats("gateway", {"error": "not connected to the broker: refused"})
-        await system.state._take(await system.board.wait(0, 0))
+        await system.live_state.put_stats(
+            "shard-0", {"last_error": "", "series": {"last_error": "ConnectionError: away"}}
+        )
+        await system.live_state.put_stats("retrainer", {"last_error": "", "registry_error": "MLflow does not answer"})
+        await system.live_state.put_stats("gateway", {"error": "not connected to the broker: refused"})
+        await system.state._take(await system.live_state.wait(0, 0))
 
     asyncio.run(fail())
     system.backend.replicas = {"a1": {"generation": 2, "version": "v1", "error": "golden output differs"}}
@@ -449,11 +451,11 @@ def test_zones_models_and_history(system: System) -> None:
     assert system.client.get("/history?zone=north-1").json()["end_ms"] == [ORIGIN_MS]
 
 
-def test_the_application_follows_the_board() -> None:
+def test_the_application_follows_the_live_state() -> None:
     """While it runs, the application takes what is published without being asked."""
     system = System(Keys("op-key"), published=False)
     with system.client as client:
-        client.portal.call(system.board.publish, [zone_forecast("late")])  # type: ignore[union-attr]
+        client.portal.call(system.live_state.publish, [zone_forecast("late")])  # type: ignore[union-attr]
         for _ in range(100):
             if client.get("/predict?zone=late").status_code == 200:
                 break

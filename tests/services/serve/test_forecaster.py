@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from models.spec import Place
-from services.errors import ArtefactError
-from services.messages import ASK_AGAIN, F32, I64, Champion, ForecastRequest
+from services.errors import ModelFilesError
+from services.messages import ASK_AGAIN, F32, I64, ForecastRequest, ServedModel
 from services.serve.forecaster import Forecaster, warm_up
-from services.serve.slot import ModelSlot
+from services.serve.model_pointer import ModelPointer
 from tests.patience import patience_s
 from tests.services.serve.fakes import ORIGIN_MS, SPEC
 
@@ -33,20 +33,20 @@ class Constant:
 
 
 class Link:
-    """The slot in this process; ``announced`` holds what others were told."""
+    """The model pointer in this process; ``announced`` holds what others were told."""
 
     def __init__(self, path: Path) -> None:
-        self.slot = ModelSlot(path / "slot.json")
+        self.pointer = ModelPointer(path / "slot.json")
         self.announced: list[tuple[str, str, bool]] = []
         self.told = asyncio.Event()
 
-    async def wait(self, seen_generation: int) -> Champion:
-        return await self.slot.wait(seen_generation, 0.5)
+    async def wait(self, seen_generation: int) -> ServedModel:
+        return await self.pointer.wait(seen_generation, 0.5)
 
     async def report(self, generation: int, version: str, error: str) -> bool:
-        return await self.slot.report("replica", generation, version, error)
+        return await self.pointer.report("replica", generation, version, error)
 
-    async def announce(self, champion: Champion, error: str, first: bool) -> None:
+    async def announce(self, champion: ServedModel, error: str, first: bool) -> None:
         self.announced.append((champion["version"], error, first))
         self.told.set()
 
@@ -78,7 +78,7 @@ def request(examples: int = 2) -> ForecastRequest:
 def load(folder: str, schema_hash: str) -> Constant:
     """``folder`` is the number that the model answers."""
     if folder == "corrupt":
-        raise ArtefactError("golden output differs")
+        raise ModelFilesError("golden output differs")
     return Constant(float(folder))
 
 
@@ -97,11 +97,11 @@ def test_the_climatology_answers_with_the_baseline(tmp_path: Path) -> None:
 
 
 def test_a_champion_of_before_the_start_is_served_from_the_first_request(tmp_path: Path) -> None:
-    """A replica that starts serves the slot's champion, not the climatology first."""
+    """A replica that starts serves the model pointer's champion, not the climatology first."""
 
     async def run() -> None:
         link = Link(tmp_path)
-        await link.slot.set("v4", "4")
+        await link.pointer.set("v4", "4")
         replica = Forecaster(SPEC, lambda _: Place(), load, link)
         await replica.start()
         assert (await replica.forecast(request()))["version"] == "v4"
@@ -120,7 +120,7 @@ def test_a_network_asks_for_rows_that_a_request_did_without(tmp_path: Path) -> N
         without = ForecastRequest(**{**request(), "values": request()["values"][:, :0]})
         assert (await replica.forecast(without))["version"] == "online"
         await link.news()
-        await link.slot.set("v1", "1")
+        await link.pointer.set("v1", "1")
         await link.news()
         assert (await replica.forecast(without))["version"] == ASK_AGAIN
         assert (await replica.forecast(request()))["version"] == "v1"
@@ -129,7 +129,7 @@ def test_a_network_asks_for_rows_that_a_request_did_without(tmp_path: Path) -> N
     asyncio.run(run())
 
 
-def test_follows_the_slot(tmp_path: Path) -> None:
+def test_follows_the_pointer(tmp_path: Path) -> None:
     """A new champion serves as soon as it is loaded, and others are told once."""
 
     async def run() -> None:
@@ -137,11 +137,11 @@ def test_follows_the_slot(tmp_path: Path) -> None:
         replica = Forecaster(SPEC, lambda _: Place(), load, link)
         await replica.start()
         await link.news()
-        await link.slot.set("v1", "1")
+        await link.pointer.set("v1", "1")
         assert await link.news() == ("v1", "", True)
         reply = await replica.forecast(request())
         assert (reply["version"], reply["quantiles"].max()) == ("v1", 1)
-        assert (await link.slot.status())["replicas"]["replica"]["version"] == "v1"
+        assert (await link.pointer.status())["replicas"]["replica"]["version"] == "v1"
         await replica.stop()
 
     asyncio.run(run())
@@ -155,12 +155,12 @@ def test_a_corrupt_artefact_leaves_the_old_model(tmp_path: Path) -> None:
         replica = Forecaster(SPEC, lambda _: Place(), load, link)
         await replica.start()
         await link.news()
-        await link.slot.set("v1", "1")
+        await link.pointer.set("v1", "1")
         await link.news()
-        await link.slot.set("v2", "corrupt")
+        await link.pointer.set("v2", "corrupt")
         assert await link.news() == ("v2", "golden output differs", False)
         assert (await replica.forecast(request()))["version"] == "v1"
-        report = (await link.slot.status())["replicas"]["replica"]
+        report = (await link.pointer.status())["replicas"]["replica"]
         assert (report["version"], report["error"]) == ("v1", "golden output differs")
         replica.check_health()
         await replica.stop()
@@ -179,11 +179,11 @@ def test_a_champion_that_failed_is_tried_again(tmp_path: Path) -> None:
             nonlocal tries
             tries += 1
             if away:
-                raise ArtefactError("the storage is away")
+                raise ModelFilesError("the storage is away")
             return load(folder, schema_hash)
 
         replica = Forecaster(SPEC, lambda _: Place(), unreliable, link, clock)
-        champion = await link.slot.set("v1", "1")
+        champion = await link.pointer.set("v1", "1")
         await replica._take(champion)
         assert link.announced == [("v1", "the storage is away", False)]
         for seconds, expected in ((0, 1), (4.9, 1), (0.1, 2), (5, 2), (5, 3), (19, 3), (1, 4)):
@@ -224,7 +224,7 @@ def test_requests_are_answered_while_a_model_loads(tmp_path: Path) -> None:
         replica = Forecaster(SPEC, lambda _: Place(), slowly, link)
         await replica.start()
         await link.news()
-        await link.slot.set("v1", "1")
+        await link.pointer.set("v1", "1")
         try:
             assert await asyncio.to_thread(begun.wait, patience_s(60))
             assert (await replica.forecast(request()))["version"] == "online"
@@ -238,7 +238,7 @@ def test_requests_are_answered_while_a_model_loads(tmp_path: Path) -> None:
 
 
 def test_health_fails_when_the_follower_has_ended(tmp_path: Path) -> None:
-    """A replica that no longer follows the slot is unhealthy, so that Serve replaces it."""
+    """A replica that no longer follows the model pointer is unhealthy, so that Serve replaces it."""
 
     async def run() -> None:
         replica = Forecaster(SPEC, lambda _: Place(), load, Link(tmp_path))
@@ -273,5 +273,5 @@ def test_warming_up_finds_a_model_that_answers_nonsense(answer: Any) -> None:
         def predict(self, values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32) -> F32:
             return answer  # type: ignore[no-any-return]
 
-    with pytest.raises(ArtefactError):
+    with pytest.raises(ModelFilesError):
         warm_up(Wrong(0), SPEC)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.serve.api.problems import ProblemError
-from services.serve.board import Changes
+from services.serve.live_state import LiveStateChanges
 from services.serve.view import View
 from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
 
@@ -28,17 +28,17 @@ def view_of(*forecasts: Any) -> tuple[View, Clock]:
     """A view that knows these forecasts."""
     clock = Clock()
     view = View(stale_after_s=1800, quiet_after_s=660, clock_s=clock)
-    view.take(Changes(version=1, forecasts=list(forecasts)))
+    view.take(LiveStateChanges(version=1, forecasts=list(forecasts)))
     return view, clock
 
 
-def stats(site_ms: int) -> Changes:
+def stats(site_ms: int) -> LiveStateChanges:
     """A shard's figures that say how far the stream has got."""
-    return Changes(version=2, stats={"shard-0": {"stream_ms": {"demo": site_ms}}})
+    return LiveStateChanges(version=2, stats={"shard-0": {"stream_ms": {"demo": site_ms}}})
 
 
 def test_the_body_is_the_forecast_as_json() -> None:
-    """A fresh forecast is answered exactly as the board has it."""
+    """A fresh forecast is answered exactly as the live state has it."""
     view, _ = view_of(zone_forecast())
     assert json.loads(view.body(KEY)) == json.loads(json.dumps(zone_forecast()))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from services.errors import ArtefactError
+from services.errors import ModelFilesError
 from services.store.forests import Forests
 from tests.models.worlds import SPEC
 from tests.services.forests import keep_as_before, small_forest
@@ -48,7 +48,7 @@ def test_damage_is_named(tmp_path: Path, file: str, content: bytes | None, says:
     name = kept(tmp_path)
     path = tmp_path / "models" / "forests" / name / file
     path.unlink() if content is None else path.write_bytes(content)
-    with pytest.raises(ArtefactError, match=says) as raised:
+    with pytest.raises(ModelFilesError, match=says) as raised:
         Forests(tmp_path).load(name, SPEC, 2)
     assert name in str(raised.value)
 
@@ -56,5 +56,5 @@ def test_damage_is_named(tmp_path: Path, file: str, content: bytes | None, says:
 def test_trees_of_other_regressors_are_refused(tmp_path: Path) -> None:
     """Their tests would look at other columns."""
     name = kept(tmp_path)
-    with pytest.raises(ArtefactError, match="other regressors"):
+    with pytest.raises(ModelFilesError, match="other regressors"):
         Forests(tmp_path).load(name, SPEC, 3)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.errors import ArtefactError
+from services.errors import ModelFilesError
 from services.store.pointer import NOWHERE, Pointed, Pointer, pointer_file
 
 
@@ -28,7 +28,7 @@ def test_a_move_is_seen_by_whoever_reads(tmp_path: Path) -> None:
     assert Pointer(path).move("online", "") == Pointed(3, "online", "")
 
 
-def test_the_networks_pointer_is_the_slot_of_before(tmp_path: Path) -> None:
+def test_the_networks_pointer_is_the_pointer_of_before(tmp_path: Path) -> None:
     """A data folder of an earlier release serves on with the network that it had."""
     (tmp_path / "slot.json").write_text('{"generation": 4, "version": "v3", "folder": "/models/v3"}')
     assert Pointer(pointer_file(tmp_path, "network")).read() == Pointed(4, "v3", "/models/v3")
@@ -49,5 +49,5 @@ def test_a_damaged_pointer_is_an_error(tmp_path: Path, content: str) -> None:
     pointer = Pointer(pointer_file(tmp_path, "trees"))
     pointer.path.write_text(content)
     for act in (pointer.read, lambda: pointer.move("trees-v1", "a")):
-        with pytest.raises(ArtefactError, match=r"slot-trees\.json cannot be read"):
+        with pytest.raises(ModelFilesError, match=r"slot-trees\.json cannot be read"):
             act()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.log import Record
-from edge.wire.change import Alias, Calibration, Change, SettingsChange, encode_change
+from edge.wire.events import Alias, Calibration, Change, SettingsChange, encode_change
 from edge.wire.reading import SITE_ZONE, VOCABULARY, Sample
 from services.ingest.windows.partition_windows import Closed, PartitionWindows
 from services.store.rows import SiteStep

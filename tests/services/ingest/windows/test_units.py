@@ -143,8 +143,8 @@ def test_silence_repeats_no_letter() -> None:
     """Rows that ticks close after a sensor was mended say nothing new."""
     into = windows()
     rows = [two_sensors(n) if n < 20 else row(n, ("z1", "climate", {"rh_pct": 69.0})) for n in range(21)]
-    letters = feed(rows, into).dead_letters
-    assert [letter.reason for letter in letters] == ["unit", "unit"]
+    dead_letters = feed(rows, into).dead_letters
+    assert [letter.reason for letter in dead_letters] == ["unit", "unit"]
     end_ms = T0 + 40 * STEP
     assert into.feed([tick(100 + n, end_ms + n * 30_000) for n in range(10)]).dead_letters == []
 
@@ -173,9 +173,9 @@ def test_what_is_found_does_not_depend_on_order_reads_or_restarts(rng: random.Ra
     second.load(first.state())
     parts = [before, *(second.feed([each]) for each in shuffled[cut:])]
     steps = [step for closed in parts for step in closed.steps]
-    letters = [letter for closed in parts for letter in closed.dead_letters]
-    assert letters == expected.dead_letters
-    assert len(letters) == 2
+    dead_letters = [letter for closed in parts for letter in closed.dead_letters]
+    assert dead_letters == expected.dead_letters
+    assert len(dead_letters) == 2
     for mine, theirs in zip(steps, expected.steps, strict=True):
         assert (mine.end_ms, mine.units, mine.values.tobytes()) == (
             theirs.end_ms,

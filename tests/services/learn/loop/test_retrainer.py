@@ -13,13 +13,13 @@ from mlflow.exceptions import MlflowException, get_error_code
 
 from services.errors import HistoryError, TrainingError
 from services.learn.promotion.registry import Registry
-from services.learn.records import Candidate, Order
+from services.learn.records import Candidate, TrainingRequest
 from tests.patience import patience_s, until
 from tests.services.learn.fakes import Clock, FakeCluster, Make
 
 
 def test_challenger_that_passed_is_promoted_and_served(make: Make, cluster: FakeCluster) -> None:
-    """A passed challenger becomes champion, the slot is told once, and lineage holds the flushed offsets."""
+    """A passed challenger becomes champion, the model pointer is told once, and lineage holds the flushed offsets."""
     retrainer = make()
     cluster.results = [True]
     retrainer.watch()
@@ -40,7 +40,7 @@ def test_refused_challenger_leaves_the_champion(make: Make, cluster: FakeCluster
     retrainer.retrain_if_due()
     clock.now_s += 100
     retrainer.retrain_if_due()
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"
     assert cluster.kinds() == ["retrain", "swap", "retrain", "refused"]
     assert "worse than persistence" in cluster.events[-1]["reason"]
     assert [order.champion_folder for order in cluster.orders] == ["", str(cluster.folder / "run1")]
@@ -52,7 +52,7 @@ def test_force_promote_promotes_and_says_so(make: Make, cluster: FakeCluster) ->
     retrainer = make(force_promote=True)
     cluster.results = [False]
     retrainer.retrain_if_due()
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"
     assert retrainer.status()["forced"] == 1
     row = retrainer.models()[0]
     assert (row["forced"], row["passed"], row["stage"]) == (True, False, "champion")
@@ -72,7 +72,7 @@ def test_failed_training_is_an_event_and_the_next_slot_tries_again(
     assert cluster.served == []
     clock.now_s += 100
     retrainer.retrain_if_due()
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"
     assert retrainer.status()["last_error"] == ""
 
 
@@ -114,16 +114,16 @@ def test_rollback_during_a_training_stands(
     for _ in range(2):
         retrainer.retrain_if_due()
         clock.now_s += 100
-    assert cluster.slot == "v2"
+    assert cluster.pointer == "v2"
     whole = cluster.train
 
-    def meanwhile(order: Order, cancelled: threading.Event) -> Candidate:
+    def meanwhile(order: TrainingRequest, cancelled: threading.Event) -> Candidate:
         retrainer.rollback()
         return whole(order, cancelled)
 
     monkeypatch.setattr(cluster, "train", meanwhile)
     retrainer.retrain_if_due()
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"
     assert cluster.kinds()[-2:] == ["retrain", "refused"]
     assert cluster.events[-1]["reason"] == "the champion changed meanwhile, from v2 to v1"
     status = retrainer.status()
@@ -137,7 +137,7 @@ def test_torn_artefact_is_not_promoted_even_when_forced(
     retrainer = make(force_promote=True)
     whole = cluster.train
 
-    def torn(order: Order, cancelled: threading.Event) -> Candidate:
+    def torn(order: TrainingRequest, cancelled: threading.Event) -> Candidate:
         candidate = whole(order, cancelled)
         Path(candidate["folder"], "weights.safetensors").write_bytes(b"torn")
         return candidate
@@ -186,7 +186,9 @@ def test_a_cron_expression_in_place_of_the_interval(make: Make, cluster: FakeClu
 
 
 def test_restarted_retrainer_goes_on_from_mlflow(make: Make, cluster: FakeCluster, clock: Clock) -> None:
-    """A retrainer that is started again swaps nothing, warm-starts from the champion and waits for its slot."""
+    """A retrainer that is started again swaps nothing, warm-starts from the champion and waits for its model
+    pointer.
+    """
     cluster.results = [True, True]
     make().retrain_if_due()
     again = make()
@@ -219,7 +221,7 @@ def test_registry_is_left_alone_until_there_is_history(
     cluster.results = [True]
     retrainer.trigger("now")
     retrainer.retrain_if_due()
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"
 
 
 def test_failing_look_is_an_error_until_one_succeeds(make: Make, cluster: FakeCluster, clock: Clock) -> None:
@@ -331,6 +333,6 @@ def test_threads_run_and_stop(make: Make, cluster: FakeCluster, clock: Clock) ->
     retrainer.start()
     begun = set(threading.enumerate()) - before
     assert len(begun) == 3
-    until(lambda: cluster.slot == "v1")
+    until(lambda: cluster.pointer == "v1")
     retrainer.stop(patience_s(30))
     assert not [thread for thread in begun if thread.is_alive()]

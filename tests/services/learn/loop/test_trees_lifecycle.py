@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from models import artefact
-from models.online.forecaster import OnlineForecaster
+from models.online.online_forecaster import OnlineForecaster
 from models.trees.family import Trees
 from models.trees.forest import Forest
 from services.config import Settings
-from services.errors import ArtefactError, PromotionRefusedError
+from services.errors import ModelFilesError, PromotionRefusedError
 from services.ingest.figures import Failures
 from services.ingest.trees import TreesInUse
 from services.learn.experts import TREES
@@ -26,7 +26,7 @@ from services.learn.loop.cluster import RayCluster
 from services.learn.loop.retrainer import Retrainer
 from services.learn.promotion.measure import Measurer
 from services.learn.promotion.registry import Registry
-from services.learn.records import Candidate, ModelRow, Order
+from services.learn.records import Candidate, ModelRow, TrainingRequest
 from services.learn.training.challenger import learn, train_again
 from services.learn.training.recipe import job_of
 from tests.services.learn.fakes import Clock
@@ -43,7 +43,7 @@ class Here(RayCluster):
         super().__init__(settings, TREES)
         self.measurer = Measurer()
         self.events: list[dict[str, Any]] = []
-        self.orders: list[Order] = []
+        self.orders: list[TrainingRequest] = []
 
     def _shards(self) -> list[dict[str, Any]]:
         return [{"behind": False, "events": [], "zone_rows": 100}]
@@ -51,7 +51,7 @@ class Here(RayCluster):
     def flush(self) -> dict[str, int]:
         return {"0": 17}
 
-    def train(self, order: Order, cancelled: threading.Event) -> Candidate:
+    def train(self, order: TrainingRequest, cancelled: threading.Event) -> Candidate:
         self.orders.append(order)
         return cast(Candidate, learn(self._job(order)))
 
@@ -103,7 +103,7 @@ class World:
             self.clock.now_s += 200
             self.retrainer.watch()
             self.retrainer.prove()
-            self.retrainer._standing.show()
+            self.retrainer._learning_status.show()
             self.retrainer.retrain_if_due()
 
     def used(self) -> str:
@@ -238,7 +238,7 @@ def test_a_version_of_another_expert_is_none(world: World) -> None:
     """``v1`` is a network's: the trees know of no such version, and take no network that is submitted."""
     with pytest.raises(PromotionRefusedError, match="'v1' is not a model version"):
         world.retrainer.promote("v1")
-    with pytest.raises(ArtefactError, match="cannot be read"):
+    with pytest.raises(ModelFilesError, match="cannot be read"):
         world.retrainer.submit(str(_copy_of_nothing(world.settings.storage / "elsewhere")))
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.learn.loop.schedule import Every
-from services.learn.loop.triggers import News, Triggers
+from services.learn.loop.triggers import NewData, Triggers
 
 
 def _triggers(every_s: float = 60, cool_down_s: float = 5, has_model: bool = True) -> Triggers:
@@ -66,7 +66,7 @@ def test_the_schedule_goes_on_after_a_restart() -> None:
     assert triggers.next_due_s(5) == 40
     triggers.goes_on(38, 30)
     assert triggers.next_due_s(38) == 43  # a slot of soon after the restart neither
-    assert triggers.due(38, history_days=9, news=News(drift="it drifts")) is not None
+    assert triggers.due(38, history_days=9, news=NewData(drift="it drifts")) is not None
 
 
 def test_cool_down_holds_the_schedule_but_not_the_operator() -> None:
@@ -94,7 +94,7 @@ def test_drift_and_volume_rest_ten_times_as_long_as_a_training_took() -> None:
     """Where drift follows drift, at most one eleventh of the time is spent on trainings; the schedule does not rest."""
     triggers = Triggers(Every(1000, now_s=0), cool_down_s=5, min_days=2, now_s=0, rows=100)
     triggers.has_model = True
-    news = [News(drift="rh_pct errors are twice as large"), News(rows=100)]
+    news = [NewData(drift="rh_pct errors are twice as large"), NewData(rows=100)]
     triggers.started(10, "schedule")
     triggers.ended(40)
     assert [triggers.due(339, 9, new) for new in news] == [None, None]
@@ -135,8 +135,8 @@ def test_waiting_after_a_training_is_no_work_to_rest_from() -> None:
     triggers.started(0, "schedule")
     triggers.trained(20)
     triggers.ended(500)
-    assert triggers.due(699, 10, News(drift="it drifts")) is None
-    assert triggers.due(700, 10, News(drift="it drifts")) is not None
+    assert triggers.due(699, 10, NewData(drift="it drifts")) is None
+    assert triggers.due(700, 10, NewData(drift="it drifts")) is not None
 
 
 def test_days_of_the_stream_are_a_schedule() -> None:
@@ -148,10 +148,12 @@ def test_days_of_the_stream_are_a_schedule() -> None:
     assert first.kind == "first"
     triggers.has_model = True
     assert triggers.next_words == "with 5 days of new rows"
-    assert triggers.due(1e6, history_days=9, news=News(days=4.9)) is None
-    due = triggers.due(0, history_days=9, news=News(days=5.1))
+    assert triggers.due(1e6, history_days=9, news=NewData(days=4.9)) is None
+    due = triggers.due(0, history_days=9, news=NewData(days=5.1))
     assert due is not None
     assert (due.kind, due.reason) == ("schedule", "5.1 days of new rows")
     triggers.started(0, "schedule")
     triggers.ended(1)
-    assert triggers.due(1, history_days=9, news=News(days=5.1)) is not None, "it rests from no work: it is a schedule"
+    assert triggers.due(1, history_days=9, news=NewData(days=5.1)) is not None, (
+        "it rests from no work: it is a schedule"
+    )

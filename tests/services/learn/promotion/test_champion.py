@@ -29,7 +29,7 @@ def twice_away(monkeypatch: pytest.MonkeyPatch, registry: Registry, method: str)
 
 
 def test_alias_moved_in_mlflow_is_followed(make: Make, cluster: FakeCluster, tmp_path: Path) -> None:
-    """A champion set with MLflow's own means reaches the slot; a torn one does not, and is reported once."""
+    """A champion set with MLflow's own means reaches the model pointer; a torn one does not, and is reported once."""
     from mlflow import MlflowClient
 
     client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.sqlite'}")
@@ -40,13 +40,13 @@ def test_alias_moved_in_mlflow_is_followed(make: Make, cluster: FakeCluster, tmp
         retrainer.retrain_if_due()
     client.set_registered_model_alias("hothouse", "champion", "1")
     retrainer.watch()
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"
     assert cluster.events[-1]["reason"] == "champion alias moved in MLflow"
     (tmp_path / "run2" / "weights.safetensors").unlink()
     client.set_registered_model_alias("hothouse", "champion", "2")
     for _ in range(3):
         retrainer.watch()
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"
     assert cluster.kinds().count("error") == 1
     assert "v2 cannot serve, v1 stays" in cluster.events[-1]["message"]
     assert "v2 cannot serve" in retrainer.status()["last_error"]
@@ -72,18 +72,18 @@ def test_a_move_in_mlflow_keeps_what_served_as_previous(make: Make, cluster: Fak
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"schema_hash": "other"}))
     client.set_registered_model_alias("hothouse", "champion", "4")
     retrainer.watch()
-    assert cluster.slot == "v2"
+    assert cluster.pointer == "v2"
     assert "v4 cannot serve, v2 stays: it was made for schema other" in cluster.events[-1]["message"]
     assert retrainer.rollback() == {"version": "v2", "before": "v4"}
-    assert (cluster.slot, retrainer.status()["last_error"]) == ("v2", "")
+    assert (cluster.pointer, retrainer.status()["last_error"]) == ("v2", "")
 
 
 def test_a_registry_that_lost_what_serves_stops_no_swap(make: Make, cluster: FakeCluster) -> None:
-    """The slot names a version that MLflow no longer has: the next promotion reaches it all the same."""
-    cluster.slot, cluster.results = "v9", [True]
+    """The model pointer names a version that MLflow no longer has: the next promotion reaches it all the same."""
+    cluster.pointer, cluster.results = "v9", [True]
     retrainer = make()
     retrainer.retrain_if_due()
-    assert (cluster.slot, retrainer.status()["last_error"]) == ("v1", "")
+    assert (cluster.pointer, retrainer.status()["last_error"]) == ("v1", "")
 
 
 def test_a_promotion_that_mlflow_cuts_short_is_completed(
@@ -102,14 +102,14 @@ def test_a_promotion_that_mlflow_cuts_short_is_completed(
     retrainer.retrain_if_due()
     for _ in range(2):
         retrainer.watch()
-    assert (registry.champion(), cluster.slot, tried[0]) == ("v3", "v3", "v2")
+    assert (registry.champion(), cluster.pointer, tried[0]) == ("v3", "v3", "v2")
     swap = next(event for event in reversed(cluster.events) if event["kind"] == "swap")
     assert swap["version"] == "v3"
     assert "moved in MLflow" not in swap["reason"]
     assert retrainer.rollback() == {"version": "v2", "before": "v3"}
 
 
-def test_rollback_and_promote_reach_the_slot_at_once(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+def test_rollback_and_promote_reach_the_pointer_at_once(make: Make, cluster: FakeCluster, clock: Clock) -> None:
     """An operator's rollback and promotion are served when the call returns; a second wish is refused in words."""
     retrainer = make()
     cluster.results = [True, True]
@@ -119,7 +119,7 @@ def test_rollback_and_promote_reach_the_slot_at_once(make: Make, cluster: FakeCl
     clock.now_s += 100
     retrainer.retrain_if_due()
     assert retrainer.rollback() == {"version": "v1", "before": "v2"}
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"
     assert retrainer.promote("online") == {"version": "online", "before": "v1"}
     assert cluster.served[-1] == ("online", "")
     retrainer.trigger("now")
@@ -147,7 +147,7 @@ def test_mlflow_away_keeps_the_champion_and_is_reported_once(
     retrainer.watch()
     assert cluster.kinds()[before:] == ["error", "registry"]
     assert retrainer.status()["registry_error"] == ""
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"
 
 
 @pytest.mark.parametrize("cut_short", [False, True])
@@ -171,7 +171,7 @@ def test_a_training_outlasts_an_mlflow_that_is_away_at_its_end(
     retrainer.retrain_if_due()
     assert "waits for MLflow" in waited[1]
     assert [row["version"] for row in registry.list()] == ["v1"]
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"
     assert retrainer.status()["last_error"] == ""
 
 
@@ -183,7 +183,7 @@ def test_a_promotion_outlasts_an_mlflow_that_is_away(
     cluster.results = [True]
     retrainer.retrain_if_due()
     assert tried == ["v1"] * 3
-    assert (cluster.slot, len(cluster.orders)) == ("v1", 1)
+    assert (cluster.pointer, len(cluster.orders)) == ("v1", 1)
     assert retrainer.status()["last_error"] == ""
 
 
@@ -206,4 +206,4 @@ def test_a_training_waits_no_longer_for_mlflow_than_one_may_take(
     assert "MLflow does not answer" in retrainer.status()["last_error"]
     retrainer.trigger("operator")
     retrainer.retrain_if_due()
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"

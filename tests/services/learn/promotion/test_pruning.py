@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from typer.testing import CliRunner
 
 from services.cli import app
-from services.errors import ArtefactError, PromotionRefusedError, RegistryError
+from services.errors import ModelFilesError, PromotionRefusedError, RegistryError
 from services.learn.promotion.pruning import GRACE_MS, Pruner
 from services.learn.promotion.registry import Registry
 from services.learn.records import ModelRow, Pruned, Shadow
@@ -99,7 +99,7 @@ def test_a_pruned_model_cannot_serve_again(registry: Registry, tmp_path: Path) -
         ) as caught:
             registry.promote("v1")
         assert "hothouse retrain" in caught.value.hint
-        with pytest.raises(ArtefactError, match=r"learn\.keep_models"):
+        with pytest.raises(ModelFilesError, match=r"learn\.keep_models"):
             registry.folder("v1")
         pruning.turn()
     MlflowClient(registry._uri).set_registered_model_alias("hothouse", "previous", "1")
@@ -108,7 +108,7 @@ def test_a_pruned_model_cannot_serve_again(registry: Registry, tmp_path: Path) -
 
 
 def test_models_in_use_keep_their_files() -> None:
-    """Champion, previous, any alias, what is in shadow or watched, its rival, and what the slot names."""
+    """Champion, previous, any alias, what is in shadow or watched, its rival, and what the model pointer names."""
     models = Kept(9)
     for version, alias in (("v1", "champion"), ("v2", "previous"), ("v3", "ours")):
         models.rows[version]["aliases"] = [alias]
@@ -170,10 +170,12 @@ def test_a_folder_elsewhere_is_left_alone(registry: Registry, tmp_path: Path) ->
     assert (elsewhere / "weights.safetensors").exists()
 
 
-def test_the_retrainer_prunes_and_goes_on_without_its_slot(make: Make, cluster: FakeCluster, clock: Clock) -> None:
-    """Between trainings old files go; a slot that does not answer stops that, says why, and stops nothing else."""
+def test_the_retrainer_prunes_and_goes_on_without_its_pointer(make: Make, cluster: FakeCluster, clock: Clock) -> None:
+    """Between trainings old files go; a model pointer that does not answer stops that, says why, and stops nothing
+    else.
+    """
     now_ms, away, whole = [1_000_000], [True], cluster.serving
-    cluster.serving = lambda: _no_slot() if away[0] and len(cluster.orders) == 3 else whole()  # type: ignore[method-assign]
+    cluster.serving = lambda: _no_pointer() if away[0] and len(cluster.orders) == 3 else whole()  # type: ignore[method-assign]
     retrainer = make(wall_ms=lambda: now_ms[0], keep_models=1, retrain_every_s=1000)
     cluster.folder = cluster.folder / "storage" / "models"
     cluster.results = [True, False, False]
@@ -188,7 +190,7 @@ def test_the_retrainer_prunes_and_goes_on_without_its_slot(make: Make, cluster: 
         retrainer.retrain_if_due()
         retrainer.watch()
     turn()
-    assert "could not be removed: ConnectionError: the slot is away" in retrainer.status()["last_error"]
+    assert "could not be removed: ConnectionError: the model pointer is away" in retrainer.status()["last_error"]
     away[0] = False
     turn()
     turn()
@@ -196,8 +198,8 @@ def test_the_retrainer_prunes_and_goes_on_without_its_slot(make: Make, cluster: 
     assert retrainer.status()["last_error"] == ""
 
 
-def _no_slot() -> str:
-    raise ConnectionError("the slot is away")
+def _no_pointer() -> str:
+    raise ConnectionError("the model pointer is away")
 
 
 @pytest.fixture
@@ -214,7 +216,7 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return "the digest"
 
     monkeypatch.setattr("services.runtime.ray_runtime.RayRuntime", no_runtime)
-    monkeypatch.setattr("services.learn.loop.replay.replay_training", run_again)
+    monkeypatch.setattr("services.learn.loop.training_replay.replay_training", run_again)
     monkeypatch.setattr("services.learn.training.recipe.job_of", lambda recipe: _Job(recipe["champion"]))
     return ran
 

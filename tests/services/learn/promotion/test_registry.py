@@ -13,7 +13,7 @@ import requests
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException, RestException, get_error_code
 
-from services.errors import ArtefactError, PromotionRefusedError, RegistryError
+from services.errors import ModelFilesError, PromotionRefusedError, RegistryError
 from services.learn.promotion.registry import Registry
 from tests.services.learn.synthetic import SCHEMA, make_candidate
 
@@ -96,7 +96,7 @@ def test_damaged_artefact_is_never_promoted(registry: Registry, tmp_path: Path, 
         (tmp_path / "a" / "manifest.json").write_text('{"name": ')
     with pytest.raises(PromotionRefusedError, match="v1 cannot serve"):
         registry.promote(version)
-    with pytest.raises(ArtefactError):
+    with pytest.raises(ModelFilesError):
         registry.folder(version)
     assert registry.champion() == "online"
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from services.errors import ArtefactError, PromotionRefusedError, RegistryError, TrainingError
+from services.errors import ModelFilesError, PromotionRefusedError, RegistryError, TrainingError
 from services.learn.loop.retrainer import Retrainer
-from services.learn.promotion.proving import PATIENCE
+from services.learn.promotion.live_comparison import PATIENCE
 from services.learn.promotion.registry import Registry
 from tests.services.learn.fakes import Clock, FakeCluster, Make
 
@@ -53,7 +53,7 @@ def test_a_challenger_waits_in_shadow(retrainer: Retrainer, cluster: FakeCluster
     assert [(row["version"], row["stage"]) for row in rows] == [("v2", "shadow"), ("v1", "champion")]
     assert cluster.events[-2]["kind"] == "shadow"
     assert "Compared with v1 on live rows until 1970-01-01 06:00 UTC" in cluster.events[-2]["reason"]
-    assert (cluster.slot, retrainer.status()["last_run"]["result"]) == ("v1", "in shadow")
+    assert (cluster.pointer, retrainer.status()["last_run"]["result"]) == ("v1", "in shadow")
     cluster.now_ms = 6 * HOUR_MS + 499
     clock.now_s += 1000
     retrainer.prove()
@@ -70,7 +70,7 @@ def test_a_challenger_that_wins_in_shadow_is_promoted(
     cluster.verdicts = [True]
     retrainer.prove()
     assert cluster.compared == [("run2", "run1", "v1", 400, 0.1, False)]
-    assert cluster.slot == "v2"
+    assert cluster.pointer == "v2"
     assert cluster.events[-1] | {"time_ms": 0} == {
         "time_ms": 0, "kind": "swap", "version": "v2", "before": "v1", "reason": "In shadow: Words.",
     }  # fmt: skip
@@ -84,7 +84,7 @@ def test_a_challenger_that_loses_in_shadow_is_refused(retrainer: Retrainer, clus
     later(cluster, clock, 6)
     cluster.verdicts = [False, False]
     retrainer.prove()
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"
     assert cluster.kinds()[-1] == "refused"
     assert (retrainer.models()[0]["stage"], retrainer.models()[0]["reason"]) == ("refused", "In shadow: Words.")
     cluster.results = ["shadow"]
@@ -104,7 +104,7 @@ def test_a_shadow_outlives_its_retrainer(retrainer: Retrainer, make: Make, clust
     cluster.verdicts = [True]
     again.prove()
     again.watch()
-    assert cluster.slot == "v2"
+    assert cluster.pointer == "v2"
 
 
 def test_a_promotion_meanwhile_ends_the_shadow(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
@@ -114,7 +114,7 @@ def test_a_promotion_meanwhile_ends_the_shadow(retrainer: Retrainer, cluster: Fa
     retrainer.prove()
     assert cluster.compared == []
     assert "the champion changed meanwhile, from v1 to online" in retrainer.models()[0]["reason"]
-    assert cluster.slot == "online"
+    assert cluster.pointer == "online"
 
 
 def test_an_operator_may_promote_what_is_in_shadow(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
@@ -223,13 +223,13 @@ def test_the_status_says_when_the_next_training_can_begin(
     two_places.prove()
     status = two_places.status()
     assert status["next_training"] == (
-        "in 2.0 h: with the rows of 1970-01-01 03:00 UTC, when v2 has been in shadow for half of its time; a drift "
+        "in 2 h: with the rows of 1970-01-01 03:00 UTC, when v2 has been in shadow for half of its time; a drift "
         "need not wait; every 100 s"
     )
     assert status["next_due_s"] == 2 * 3600
     turn(two_places, cluster, clock, 2)
     assert two_places.status()["next_training"] == (
-        "in 3.0 h: after the verdict on v2, which comes with the rows of 1970-01-01 06:00 UTC: v2 and v3 are in "
+        "in 3 h: after the verdict on v2, which comes with the rows of 1970-01-01 06:00 UTC: v2 and v3 are in "
         "shadow, and learn.shadows is 2; every 100 s"
     )
     cluster.verdicts = [True]
@@ -244,18 +244,20 @@ def test_torn_challenger_is_refused(retrainer: Retrainer, cluster: FakeCluster, 
     later(cluster, clock, 6)
     retrainer.prove()
     row = retrainer.models()[0]
-    assert (row["stage"], cluster.slot) == ("refused", "v1")
+    assert (row["stage"], cluster.pointer) == ("refused", "v1")
     assert "v2 cannot serve: the weights in" in row["reason"]
 
 
-def test_a_champion_that_cannot_be_loaded_is_no_rival(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
+def test_a_champion_that_cannot_be_loaded_is_no_reference(
+    retrainer: Retrainer, cluster: FakeCluster, clock: Clock
+) -> None:
     """The climatology stands in for it, and the name says so."""
     (cluster.folder / "run1" / "manifest.json").unlink()
     later(cluster, clock, 6)
     cluster.verdicts = [True]
     retrainer.prove()
     assert cluster.compared[0][1:3] == ("", "the climatology (v1 cannot be loaded)")
-    assert cluster.slot == "v2"
+    assert cluster.pointer == "v2"
 
 
 def compare_in_vain(retrainer: Retrainer, cluster: FakeCluster, clock: Clock) -> None:
@@ -273,7 +275,7 @@ def test_a_lost_process_is_tried_again(retrainer: Retrainer, cluster: FakeCluste
     later(cluster, clock, 6)
     compare_in_vain(retrainer, cluster, clock)
     row = retrainer.models()[0]
-    assert (row["stage"], cluster.slot) == ("refused", "v1")
+    assert (row["stage"], cluster.pointer) == ("refused", "v1")
     assert "could not be compared with what serves: lost" in row["reason"]
 
 
@@ -304,7 +306,7 @@ def test_a_champion_that_is_worse_goes_by_itself(retrainer: Retrainer, cluster: 
     later(cluster, clock, 2)
     cluster.verdicts = [True]
     retrainer.prove()
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"
     assert cluster.compared[0][:2] == ("run2", "run1")
     assert cluster.kinds()[-2:] == ["rollback", "swap"]
     rows = {row["version"]: row for row in retrainer.models()}
@@ -325,7 +327,7 @@ def test_what_an_operator_goes_back_to_is_not_watched(retrainer: Retrainer, clus
     for _ in range(3):
         later(cluster, clock, 2)
         retrainer.prove()
-    assert (cluster.slot, cluster.compared) == ("v1", [])
+    assert (cluster.pointer, cluster.compared) == ("v1", [])
 
 
 def test_a_verdict_outlives_an_mlflow_that_is_away(
@@ -340,7 +342,7 @@ def test_a_verdict_outlives_an_mlflow_that_is_away(
             with pytest.raises(RegistryError):
                 retrainer.prove()
     retrainer.prove()
-    assert (cluster.slot, retrainer.models()[0]["passed"]) == ("v2", True)
+    assert (cluster.pointer, retrainer.models()[0]["passed"]) == ("v2", True)
     clock.now_s += 1000
     retrainer.prove()
     later(cluster, clock, 2)
@@ -350,7 +352,7 @@ def test_a_verdict_outlives_an_mlflow_that_is_away(
             with pytest.raises(RegistryError):
                 retrainer.prove()
     retrainer.prove()
-    assert (cluster.slot, retrainer.models()[0]["stage"]) == ("v1", "withdrawn")
+    assert (cluster.pointer, retrainer.models()[0]["stage"]) == ("v1", "withdrawn")
     assert len(cluster.compared) == 2
 
 
@@ -369,7 +371,7 @@ def test_a_watch_that_was_not_begun_is_begun_by_the_next_retrainer(
     later(cluster, clock, 2)
     cluster.verdicts = [True]
     again.prove()
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"
 
 
 def test_a_champion_that_cannot_be_compared_is_watched_no_longer(
@@ -379,7 +381,7 @@ def test_a_champion_that_cannot_be_compared_is_watched_no_longer(
     promoted(retrainer, cluster, clock)
     later(cluster, clock, 2)
     compare_in_vain(retrainer, cluster, clock)
-    assert (cluster.slot, retrainer.models()[0]["watch"]) == ("v2", None)
+    assert (cluster.pointer, retrainer.models()[0]["watch"]) == ("v2", None)
     assert "could not be compared with v1: lost" in cluster.events[-1]["reason"]
 
 
@@ -391,13 +393,13 @@ def test_a_champion_whose_files_are_damaged_goes_by_itself(
     (cluster.folder / "run2" / "weights.safetensors").write_bytes(b"torn")
     later(cluster, clock, 2)
     for _ in range(PATIENCE - 1):
-        with pytest.raises(ArtefactError):
+        with pytest.raises(ModelFilesError):
             retrainer.prove()
-        assert cluster.slot == "v2"
+        assert cluster.pointer == "v2"
         clock.now_s += 1000
     retrainer.prove()
     row = next(row for row in retrainer.models() if row["version"] == "v2")
-    assert (cluster.slot, row["stage"]) == ("v1", "withdrawn")
+    assert (cluster.pointer, row["stage"]) == ("v1", "withdrawn")
     assert row["reason"].startswith("It cannot serve: the weights in")
 
 
@@ -411,7 +413,7 @@ def test_a_champion_that_is_no_worse_stays(retrainer: Retrainer, cluster: FakeCl
     assert [round(level, 6) for *_, level, _ in cluster.compared] == [0.025, round(0.05 / 6, 6), round(0.05 / 12, 6),
                                                                       round(0.05 / 20, 6)]  # fmt: skip
     assert cluster.kinds()[-1] == "watched"
-    assert cluster.slot == "v2"
+    assert cluster.pointer == "v2"
     assert retrainer.models()[0]["watch"] is None
 
 
@@ -422,7 +424,7 @@ def test_going_back_to_what_cannot_serve(retrainer: Retrainer, cluster: FakeClus
     later(cluster, clock, 2)
     cluster.verdicts = [True]
     retrainer.prove()
-    assert cluster.slot == "online"
+    assert cluster.pointer == "online"
 
 
 def test_a_drift_is_trained_on_all_rows(make: Make, cluster: FakeCluster, clock: Clock) -> None:
@@ -430,7 +432,7 @@ def test_a_drift_is_trained_on_all_rows(make: Make, cluster: FakeCluster, clock:
     for hours, expected in ((6, True), (0, False)):
         retrainer = make(shadow_hours=hours, retrain_every_s=0)
         cluster.results = [True]
-        cluster.slot = retrainer.models()[0]["version"] if retrainer.models() else "online"
+        cluster.pointer = retrainer.models()[0]["version"] if retrainer.models() else "online"
         retrainer.trigger("first")
         retrainer.retrain_if_due()
         retrainer.watch()
@@ -466,7 +468,7 @@ def test_submitted_models_are_judged_like_others(make: Make, cluster: FakeCluste
     cluster.results = [True]
     retrainer.retrain_if_due()
     assert retrainer.submit("made") == {"accepted": True, "version": "v2", "against": "v1"}
-    with pytest.raises(ArtefactError, match="torn"):
+    with pytest.raises(ModelFilesError, match="torn"):
         retrainer.submit("torn")
     with pytest.raises(TrainingError, match="holds no model"):
         retrainer.submit("typo")
@@ -478,4 +480,4 @@ def test_submitted_models_are_judged_like_others(make: Make, cluster: FakeCluste
     cluster.verdicts = [False, False]  # of the watch of v1, and of the shadow
     retrainer.prove()
     assert retrainer.models()[1]["stage"] == "refused"
-    assert cluster.slot == "v1"
+    assert cluster.pointer == "v1"

@@ -70,7 +70,7 @@ def after(job: Job, candidate: dict[str, Any], **changes: Any) -> Job:
 
 
 def test_champion_lends_its_weights(job: Job, plans: list[TrainPlan]) -> None:
-    """On the same cut the champion is the rival and the start; the climatology's candidate has neither note."""
+    """On the same cut the champion is the reference and the start; the climatology's candidate has neither note."""
     first = challenger.learn(job)
     assert plans[0].initial_state is None
     assert first["params"]["measured_against"] == "the climatology"

@@ -10,7 +10,7 @@ import pytest
 from models import artefact
 from models.families import FAMILIES
 from models.spec import Place
-from services.errors import ArtefactError, TrainingError
+from services.errors import ModelFilesError, TrainingError
 from services.forecast_spec import forecast_spec
 from services.learn.experts import NETWORK, TREES, expert_for
 from services.learn.promotion.registry import Registry
@@ -82,7 +82,7 @@ def test_a_model_of_the_other_place_cannot_be_promoted(job: Job, empty_mlflow: b
     (tmp_path / "mlflow.sqlite").write_bytes(empty_mlflow)
     registry = Registry(f"sqlite:///{tmp_path / 'mlflow.sqlite'}", Path(job.storage), job.spec.hash, TREES)
     version = registry.register(candidate, created_ms=1)
-    with pytest.raises(ArtefactError, match="of kind ridge takes windows, the trees takes examples"):
+    with pytest.raises(ModelFilesError, match="of kind ridge takes windows, the trees takes examples"):
         registry.servable(version)
 
 

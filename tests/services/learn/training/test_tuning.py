@@ -15,7 +15,7 @@ from services.config import LearnSettings
 from services.errors import TrainingError
 from services.forecast_spec import forecast_spec
 from services.learn.training.job import Job
-from services.learn.training.options import NETWORK, TUNABLE, network_options, training_config
+from services.learn.training.network_options import NETWORK, TUNABLE, network_options, training_config
 from services.learn.training.recipe import job_of, recipe_of
 from services.learn.training.tuning import read_windows, score, tail_of
 from tests.services.learn.synthetic import small_settings, write_history

@@ -1,0 +1,29 @@
+"""The settings of what runs at a site: one TOML file plus the environment, for the gateway and the whole system."""
+
+from __future__ import annotations
+
+from edge.config.log_location import kafka_options, log_address, read_secret
+from edge.config.sections import (
+    GatewaySettings,
+    KafkaSettings,
+    LogSettings,
+    MqttSettings,
+    Section,
+    StreamSettings,
+    UplinkSettings,
+)
+from edge.config.settings import (
+    EdgeSettings,
+    SettingsError,
+    child_environment,
+    environment,
+    gateway_settings,
+    read_settings,
+    stray_variables,
+)
+
+__all__ = [
+    "EdgeSettings", "GatewaySettings", "KafkaSettings", "LogSettings", "MqttSettings", "Section", "SettingsError",
+    "StreamSettings", "UplinkSettings", "child_environment", "environment", "gateway_settings", "kafka_options",
+    "log_address", "read_secret", "read_settings", "stray_variables",
+]  # fmt: skip

@@ -1,0 +1,37 @@
+"""Where the log is that the settings name, and how to log in there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from edge.config.settings import EdgeSettings, SettingsError
+
+__all__ = ["kafka_options", "log_address", "read_secret"]
+
+
+def log_address(settings: EdgeSettings) -> str:
+    """The file, or ``kafka://servers/topic``."""
+    if settings.log.kind == "kafka":
+        return f"kafka://{','.join(settings.kafka.servers)}/{settings.kafka.topic}"
+    return str(settings.log_path)
+
+
+def kafka_options(settings: EdgeSettings) -> dict[str, Any]:
+    """The fields of ``KafkaAddress`` that are set; empty where the log is a file. Raises :class:`SettingsError`."""
+    if settings.log.kind != "kafka":
+        return {}
+    kafka = settings.kafka
+    return {
+        "username": kafka.username, "password": read_secret(kafka.password_file, "kafka.password_file"),
+        "mechanism": kafka.mechanism, "tls_ca": kafka.tls_ca_file, "replication": kafka.replication,
+        "retention_h": kafka.retention_h, "group": kafka.group,
+    }  # fmt: skip
+
+
+def read_secret(path: Path | None, setting: str) -> str:
+    """What a file holds that a setting names; empty without one. Raises :class:`SettingsError`, naming the setting."""
+    try:
+        return path.read_text().strip() if path else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{setting} cannot be read: {error}", "Make the file, or unset it.") from error

@@ -1,0 +1,139 @@
+"""The sections that the gateway needs: names, types, defaults, and what is allowed. The others are in ``services``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+__all__ = [
+    "GatewaySettings", "KafkaSettings", "LogSettings", "MqttSettings", "Section", "StreamSettings", "UplinkSettings",
+]  # fmt: skip
+
+
+class Section(BaseModel):
+    """A table of the configuration file: frozen, and a name that is no setting is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class MqttSettings(Section):
+    """Where samples come from."""
+
+    host: str = Field(
+        "", description="Broker to connect to; empty: `hothouse up` starts a local one, a gateway alone asks loopback."
+    )
+    port: int = Field(1883, ge=1, le=65535, description="Port of that broker.")
+    username: str = Field("", description="User name, if the broker wants one.")
+    password_file: Path | None = Field(None, description="File that holds the password.")
+    tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
+    version: Literal["5", "3.1.1"] = Field("5", description="MQTT version that the gateway tries first.")
+    client_id: str = Field("hothouse-gateway", description="Names the gateway's persistent session.")
+    share: str = Field(
+        "", description="Gateways with the same name split the messages among them; each needs its own client id."
+    )
+    topics: str = Field(
+        "hothouse/#",
+        description="Asked for besides what is read: messages on a wrong topic are counted. Empty: nothing is.",
+    )
+    linger_ms: float = Field(
+        20, ge=0, le=1000, description="Milliseconds the gateway waits for more messages: records are fewer and larger."
+    )
+    gateway: Literal["here", "elsewhere"] = Field(
+        "here", description="Run a gateway beside the rest; elsewhere: one that runs by itself fills the log."
+    )
+
+
+class LogSettings(Section):
+    """The durable log between edge and core."""
+
+    kind: Literal["sqlite", "kafka"] = Field("sqlite", description="A file in the data folder, or Kafka.")
+    partitions: int = Field(4, ge=1, le=1024, description="Fixed when the log is created.")
+    max_mib: float = Field(
+        0, ge=0, description="The gateway acknowledges nothing while the file holds this much; 0: no limit."
+    )
+    reserve_mib: float = Field(
+        64, ge=0, description="The gateway acknowledges nothing while the file's disk has less than this left."
+    )
+    keep_days: int = Field(
+        0, ge=0, description="Records older than this leave the file once rows and snapshots hold them; 0: for ever."
+    )
+
+
+class KafkaSettings(Section):
+    """Kafka, where log.kind names it."""
+
+    servers: tuple[str, ...] = Field((), description="Bootstrap servers, each host:port.")
+    topic: str = Field(
+        "hothouse",
+        pattern=r"^[A-Za-z0-9._-]{1,200}$",
+        description="Topic of the log; facts about it are in TOPIC.meta.",
+    )
+    direct_topic: str = Field("", description="Topic that sites write samples to themselves; empty: none.")
+    group: str = Field("hothouse", description="Consumer group whose offsets show how far the shards are.")
+    username: str = Field("", description="User name (SASL), if the servers want one.")
+    password_file: Path | None = Field(None, description="File that holds the password.")
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "SCRAM-SHA-512", description="SASL mechanism."
+    )
+    tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
+    replication: int = Field(
+        -1, ge=-1, le=9, description="Copies of a topic that is created; -1: the servers' default."
+    )
+    retention_h: int = Field(720, ge=0, description="Hours that a topic that is created keeps records; 0: for ever.")
+
+
+class UplinkSettings(Section):
+    """A site's gateway sends its log on to a central one (`hothouse gateway`); off while to is empty."""
+
+    to: str = Field("", description="kafka://host:port[,host:port]/topic, or mqtt://host[:port] of a central broker.")
+    username: str = Field("", description="User name, if they want one.")
+    password_file: Path | None = Field(None, description="File that holds the password.")
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "SCRAM-SHA-512", description="SASL mechanism, for Kafka."
+    )
+    tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
+    partitions: int = Field(4, ge=1, le=1024, description="Partitions of the central log, for Kafka.")
+
+
+class GatewaySettings(Section):
+    """The gateway's process, beside the others or alone."""
+
+    decoders: tuple[str, ...] = Field(
+        (), description="Decoders of installed packages, by name, for devices that send another format than Hothouse's."
+    )
+    clock: Literal["wall", "replayed"] = Field(
+        "wall", description="Where receive times come from; replayed: from the clock messages of a fast simulation."
+    )
+    status_file: Path | None = Field(
+        None, description="JSON, replaced every second; none: gateway-status.json beside a log in a file."
+    )
+    metrics_port: int = Field(
+        0, ge=0, le=65535, description="Port that answers GET /metrics for Prometheus; 0: none does."
+    )
+    metrics_host: str = Field("127.0.0.1", description="Address of that port.")
+
+
+class StreamSettings(Section):
+    """How samples become rows."""
+
+    step_s: int = Field(300, ge=10, le=3600, description="Length of a row in seconds; must divide a day.")
+    lateness_s: int = Field(30, ge=0, le=3600, description="How long a row waits for samples that are out of order.")
+    idle_s: int = Field(
+        0, ge=0, le=3600, description="A silent site's rows close this long after; 0: 3/10 of a step, at most 60 s."
+    )
+    shards: int = Field(1, ge=1, le=64, description="Ray actors that share the log's partitions.")
+    ring_hours: int = Field(26, ge=26, le=336, description="Rows with all channels kept in memory a zone.")
+    snapshot_s: float = Field(5.0, gt=0, le=3600, description="Seconds between snapshots of a shard.")
+    retire_days: float = Field(
+        7, ge=0, le=3650, description="A zone leaves after so many days of the stream's time without a sample, and is "
+        "back with its next; 0: never by itself.",
+    )  # fmt: skip
+
+    @field_validator("step_s")
+    @classmethod
+    def _divides_a_day(cls, value: int) -> int:
+        if 86_400 % value:
+            raise ValueError("must divide a day (86400 s) evenly, such as 60, 300, 600 or 900")
+        return value

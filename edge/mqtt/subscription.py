@@ -1,0 +1,200 @@
+"""Step 2 of the way of a reading: keeps one persistent subscription alive.
+
+Connects with MQTT 5, or with 3.1.1 where the broker has no 5; connects again with back-off and jitter for as long
+as it is tended. The broker keeps what arrives meanwhile, because session and subscription outlive a connection.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from paho.mqtt import client as paho
+from paho.mqtt.reasoncodes import ReasonCode
+
+from edge.mqtt.connection import MqttAddress, is_refused_version, new_subscriber, open_connection
+from edge.mqtt.subscriber import Published, Subscriber
+from edge.timing import Backoff
+
+__all__ = ["OFFLINE", "ONLINE", "Subscription"]
+
+ONLINE, OFFLINE = b'{"online":true}', b'{"online":false}'
+"""What the presence topic holds."""
+
+_logger = logging.getLogger(__name__)
+_ANSWER_S = 4.0
+_UNANSWERED = 2  # connections that end instead of an answer: once may be chance
+_FAILURE = 0x80  # MQTT reason codes from here on say that something failed
+
+
+class Subscription:
+    """A subscription to ``topics`` with QoS 1 whose messages are acknowledged by hand.
+
+    ``on_message`` is called in the network thread with the client to acknowledge on; it must not block. ``gather_s`` is
+    how long the network thread lets messages gather before it reads them.
+    Call :meth:`tend` a few times a second, always from the same thread. ``presence_topic`` holds, retained, whether
+    we are connected; the broker itself says when we are lost. ``otherwise`` is subscribed to where the broker refuses
+    ``topics``, or ends the connection at the question; a session that has both keeps ``topics`` alone.
+    """
+
+    def __init__(
+        self,
+        address: MqttAddress,
+        client_id: str,
+        topics: Sequence[str],
+        on_message: Callable[[Subscriber, Published], None],
+        *,
+        receive_maximum: int,
+        session_expiry_s: int,
+        gather_s: float = 0.0,
+        keepalive_s: int = 30,
+        presence_topic: str = "",
+        otherwise: Sequence[str] = (),
+    ) -> None:
+        self.connected = False
+        self.connects = 0
+        self.last_error = ""
+        self._address = address
+        self._client_id = client_id
+        self._topics = topics
+        self._otherwise = otherwise
+        self._refused = False  # the broker does not give us ``topics``
+        self._asked = False  # and has not answered yet
+        self._unanswered = 0  # so many times in a row
+        self._on_message = on_message
+        self._receive_maximum = receive_maximum
+        self._session_expiry_s = session_expiry_s
+        self._gather_s = gather_s
+        self._keepalive_s = keepalive_s
+        self._presence_topic = presence_topic
+        self._backoff = Backoff(jitter=random.SystemRandom().random)
+        self._client: paho.Client | None = None
+        self._lost = threading.Event()
+        self._v5 = address.v5
+        self._started_s = 0.0
+        self._next_s = 0.0
+
+    def tend(self, now_s: float) -> None:
+        """Connect if that is due; ``now_s`` is a monotonic time."""
+        waiting = self._client is not None and not self.connected and not self._lost.is_set()
+        if waiting and now_s > self._started_s + _ANSWER_S:
+            self._fail(f"the broker at {self._address.host}:{self._address.port} does not answer")
+            self._v5 = not self._v5  # it may have waited for more of a packet that it does not understand
+        if self._client is not None and self._lost.is_set():
+            self._drop()
+            self._next_s = now_s + self._backoff.next_s()
+        if self._client is None and now_s >= self._next_s:
+            self._started_s = now_s
+            self._connect()
+
+    def close(self) -> None:
+        """Send what is queued, acknowledgements above all, and leave; the broker keeps the session."""
+        if self.connected:
+            self._say(OFFLINE)
+        self._drop()
+
+    def publish(self, topic: str, payload: bytes, qos: int) -> bool:
+        """Send a message, from any thread, and wait for nothing; ``False`` where there is no connection to send it on.
+
+        It is lost where the connection ends before the broker has it.
+        """
+        client = self._client
+        if client is None or not self.connected:
+            return False
+        return client.publish(topic, payload, qos).rc == paho.MQTT_ERR_SUCCESS
+
+    def _connect(self) -> None:
+        self._lost.clear()
+        will = (self._presence_topic, OFFLINE) if self._presence_topic else None
+        client = new_subscriber(self._address, self._client_id, v5=self._v5, will=will)
+        client.gather_s = self._gather_s
+        client.connect_timeout = 2.0
+        client.on_connect = self._connected
+        client.on_subscribe = self._subscribed
+        client.on_disconnect = self._disconnected
+        client.on_published = lambda message: self._on_message(client, message)
+        self._client = client
+        try:
+            open_connection(
+                client,
+                self._address,
+                keepalive_s=self._keepalive_s,
+                session_expiry_s=self._session_expiry_s,
+                receive_maximum=self._receive_maximum,
+            )
+        except (OSError, ValueError) as error:  # ValueError: TLS or host name make no sense to the socket library
+            self._fail(f"no broker at {self._address.host}:{self._address.port}: {error}")
+
+    def _drop(self) -> None:
+        if self._client is not None:
+            self._client.on_disconnect = None
+            self._client.disconnect()
+            self._client.loop_stop()
+            self._client = None
+        self.connected = False
+
+    def _fail(self, reason: str) -> None:
+        if reason != self.last_error:
+            _logger.warning("%s; trying again", reason)
+        self.last_error = reason
+        self.connected = False
+        self._lost.set()
+
+    def _connected(self, client: paho.Client, _: Any, flags: Any, reason: ReasonCode, properties: Any) -> None:
+        if is_refused_version(reason) and self._v5:
+            self._v5 = False
+            self._backoff.reset()
+            self._lost.set()
+        elif reason.is_failure:
+            self._fail(f"the broker at {self._address.host}:{self._address.port} refuses us: {reason}")
+        else:
+            self._asked = True
+            client.subscribe([(topic, 1) for topic in self._wanted()])
+
+    def _subscribed(self, client: paho.Client, _: Any, mid: int, reasons: list[ReasonCode], properties: Any) -> None:
+        self._asked, self._unanswered = False, 0
+        if any(reason.value >= _FAILURE for reason in reasons):
+            asked = ", ".join(self._wanted())
+            if self._do_without():
+                self._lost.set()
+            else:
+                self._fail(f"the broker refuses the subscription to {asked}: {reasons[0]}")
+            return
+        if self._otherwise and not self._refused:
+            # From a time when they were all we asked for: a message that two subscriptions fit may come twice.
+            left = [topic for topic in self._otherwise if topic not in self._topics]
+            if left:
+                client.unsubscribe(left)
+        self._backoff.reset()
+        self.connects += 1
+        self.last_error = ""
+        self.connected = True
+        self._say(ONLINE)
+
+    def _wanted(self) -> Sequence[str]:
+        return self._otherwise if self._refused else self._topics
+
+    def _do_without(self) -> bool:
+        """Ask for ``otherwise`` from now on, if that is something else."""
+        if self._refused or not self._otherwise:
+            return False
+        self._refused = True
+        self._backoff.reset()
+        asked, rest = ", ".join(self._topics), ", ".join(self._otherwise)
+        _logger.warning("the broker does not let us read %s, so that only %s is read", asked, rest)
+        return True
+
+    def _say(self, presence: bytes) -> None:
+        if self._presence_topic and self._client is not None:
+            self._client.publish(self._presence_topic, presence, qos=1, retain=True)
+
+    def _disconnected(self, client: paho.Client, _: Any, flags: Any, reason: ReasonCode, properties: Any) -> None:
+        self._unanswered += self._asked
+        self._asked = False
+        if self._unanswered >= _UNANSWERED:
+            self._do_without()
+        if not self._lost.is_set():
+            self._fail(f"the connection to {self._address.host}:{self._address.port} was lost: {reason}")

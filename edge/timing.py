@@ -1,0 +1,70 @@
+"""How long to wait before something is tried again, and when it is time for what is done now and then.
+
+Both are told the time, or nothing: who uses them waits, by whatever wakes it up. Neither is a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["Backoff", "Periodic"]
+
+
+class Backoff:
+    """The pauses between tries of what fails: each twice as long as the one before, from ``first_s`` to ``longest_s``.
+
+    ``jitter`` gives numbers in 0 ... 1; each shortens its pause, to a half of it at 0. With one, the many clients of a
+    server that is back do not come all at once (AWS Architecture Blog, "Exponential Backoff and Jitter": equal jitter).
+
+    >>> backoff = Backoff(0.2, 1.0)
+    >>> [backoff.next_s() for _ in range(4)]
+    [0.2, 0.4, 0.8, 1.0]
+    >>> backoff.reset()
+    >>> backoff.next_s()
+    0.2
+    """
+
+    def __init__(
+        self, first_s: float = 0.2, longest_s: float = 15.0, jitter: Callable[[], float] | None = None
+    ) -> None:
+        self._first_s, self._longest_s, self._jitter = min(first_s, longest_s), longest_s, jitter
+        self._pause_s = self._first_s
+
+    def next_s(self) -> float:
+        """Seconds to wait after one more failure."""
+        pause_s = self._pause_s
+        self._pause_s = min(2 * pause_s, self._longest_s)
+        return pause_s if self._jitter is None else pause_s * (0.5 + self._jitter() / 2)
+
+    def reset(self) -> None:
+        """It works again: the next failure is a first one."""
+        self._pause_s = self._first_s
+
+
+class Periodic:
+    """What is done every ``every_s`` seconds, when somebody looks: at the first look, or so long after ``since_s``.
+
+    Looks that come late move all that follow: between two times lie at least ``every_s`` seconds.
+
+    >>> report = Periodic(10)
+    >>> [report.due(now_s) for now_s in (3, 12, 13, 22, 23)]
+    [True, False, True, False, True]
+    """
+
+    def __init__(self, every_s: float, since_s: float = float("-inf")) -> None:
+        self._every_s, self._since_s = every_s, since_s
+
+    def due(self, now_s: float) -> bool:
+        """Whether it is time; if so, who asks does it now."""
+        if not self.is_due(now_s):
+            return False
+        self.restart(now_s)
+        return True
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether it is time, for who may not do it now; who does, calls :meth:`restart`."""
+        return now_s - self._since_s >= self._every_s
+
+    def restart(self, now_s: float) -> None:
+        """It was done now."""
+        self._since_s = now_s

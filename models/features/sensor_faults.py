@@ -1,0 +1,328 @@
+"""Step 5 of the way of a reading: sensors that are stuck, spike, are off or fall silent, found while rows come.
+
+Only what changes continuously is checked: actuators and setpoints may stand still or jump as they like. Each zone's
+channels are held against how they behaved at this hour of day in the last weeks: how far they moved in a step, how far
+they were from the site's other zones, how long they stayed the same, how long they were silent. What goes well beyond
+all of that is a fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from models.zone_arrays import ZoneArrays
+
+__all__ = ["LEAST", "SensorFault", "SensorFaults"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+_Array = npt.NDArray[Any]
+
+Kind = Literal["stuck", "spike", "offset", "drop_out"]
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+
+LEAST = {
+    "air_temp_c": 1.0, "rh_pct": 4.0, "co2_ppm": 50.0, "leaf_temp_c": 1.5, "soil_temp_c": 0.7,
+    "out_temp_c": 1.5, "out_rh_pct": 6.0,
+}  # fmt: skip
+"""The channels that are checked, and departures too small to be called a fault, in their units."""
+
+_SITE_WIDE = ("out_temp_c", "out_rh_pct")
+
+LEARN_MS = 3 * 86_400_000
+"""No fault is called in a channel's first days; no offset until twice that."""
+
+MEMORY_DAYS = 14.0
+"""How slowly the largest move, the range and the longest stand are forgotten."""
+
+MOVE = 2.0
+"""A spike moves this many times further in a step than anything around this hour of day did."""
+
+SETTLE_STEPS = 3
+"""A level that is still there after as many steps was no spike."""
+
+RANGE = 1.0
+"""An offset lies this share of the usual range beyond it, or half of that where it began with a jump ..."""
+
+OFFSET_MS = 3_600_000
+"""... for so long; or for two steps where it began with a jump."""
+
+GIVE_UP_MS = 2 * 86_400_000
+"""An offset that lasts longer is the new normal: a sensor that was moved, a greenhouse that is run otherwise."""
+
+STUCK = 2.0
+"""A stuck channel stands still for this many times longer than it ever did ..."""
+
+STUCK_MS = 5_400_000
+"""... and for this long at least."""
+
+SATURATED_PCT = 99.0
+"""Humidity may stand still from here on."""
+
+SILENT_MS = 1_800_000
+"""A drop-out lasts this long at least, and twice the longest usual gap."""
+
+GONE_MS = 86_400_000
+"""A channel that was silent for longer comes back to another world, and is first watched for as long again."""
+
+_HOURS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class SensorFault:
+    """A fault of zone ``zone``'s ``channel`` that lasts; ``size`` is the value it is stuck at, the last departure of a
+    spike or an offset, in the channel's unit.
+    """
+
+    zone: int
+    channel: str
+    kind: Kind
+    since_step: int
+    size: float
+
+    def words(self, since: str, unit: str = "") -> str:
+        """One line for people; ``since`` is ``since_step`` as they write times.
+
+        >>> SensorFault(0, "rh_pct", "stuck", 7, 71.3).words("02:10")
+        'rh_pct: stuck at 71.3 since 02:10'
+        >>> SensorFault(0, "air_temp_c", "offset", 7, -4.21).words("02:10", "degC")
+        'air_temp_c: 4.2 degC below its usual range since 02:10'
+        """
+        unit = f" {unit}" if unit else ""
+        side = "above" if self.size > 0 else "below"
+        said = {
+            "stuck": f"stuck at {self.size:.6g}{unit}",
+            "spike": f"spikes, last {abs(self.size):.1f}{unit} {side} its level",
+            "offset": f"{abs(self.size):.1f}{unit} {side} its usual range",
+            "drop_out": "silent",
+        }
+        return f"{self.channel}: {said[self.kind]} since {since}"
+
+
+class SensorFaults:
+    """Watches the checked channels of many zones, vectorised over them; about 5 KB a zone, the same work each step.
+
+    Call :meth:`learn` once a step with the rows of one site's zones: three or more are each other's neighbours.
+    """
+
+    def __init__(self, channels: Sequence[str], step_ms: int, capacity: int = 16) -> None:
+        self.channels = tuple(name for name in LEAST if name in channels)
+        self._columns = [channels.index(name) for name in self.channels]
+        self._least = np.array([LEAST[name] for name in self.channels], dtype=np.float32)
+        self._site_wide = np.array([name in _SITE_WIDE for name in self.channels])
+        self._top = np.array([SATURATED_PCT if "rh" in name else np.inf for name in self.channels], dtype=np.float32)
+
+        def steps(ms: int) -> int:
+            return max(round(ms / step_ms), 2)
+
+        self._learn, self._offset, self._give_up = steps(LEARN_MS), steps(OFFSET_MS), steps(GIVE_UP_MS)
+        self._stuck, self._silent, self._gone = steps(STUCK_MS), steps(SILENT_MS), steps(GONE_MS)
+        day = 86_400_000 / step_ms
+        self._forget = np.float32(1 - np.exp(-_HOURS / (MEMORY_DAYS * day)))  # at each step of an hour of day
+        self._slow = np.float32(1 - np.exp(-1 / (MEMORY_DAYS * day)))
+        k = len(self.channels)
+        count, number, when = ((k,), np.int32, 0), ((k,), np.float32, np.nan), ((k,), np.int64, -1)
+        by_hour = ((_HOURS, k), np.float32, np.nan)
+        self._zones = ZoneArrays(
+            capacity,
+            seen=count, heard=when, gap=((k,), np.float32, 0.0),
+            value=number, value_since=when, stood=((k,), np.float32, 0.0), low=number, high=number,
+            level=number, level_step=when, jumping=count, settled=when, move=by_hour,
+            beside_above=by_hour, beside_below=by_hour, own_above=by_hour, own_below=by_hour,
+            outside=count, inside=count,
+            kind=((k,), np.int8, 0), since=when, last=when, size=number,
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self._zones)
+
+    def add_zones(self, count: int = 1) -> int:
+        """Make room for more zones and return the index of the first."""
+        return self._zones.add(count)
+
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        self._zones.prepare(zones)
+
+    def state_dict(self) -> dict[str, _Array]:
+        """Everything that was learned; copies."""
+        return self._zones.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, _Array]) -> None:
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        self._zones.load_state_dict(state)
+
+    def learn(self, indices: I64, step: int, values: F32, hour: int) -> tuple[F32, list[SensorFault]]:
+        """The rows of one step of a site's zones, ``values [Z, C]``, as a copy with NaN where a sensor is faulty, and
+        the faults that were found in this step.
+
+        ``hour`` is the local hour of day, 0 ... 23. ``step`` never goes back.
+        """
+        x = np.asarray(values[:, self._columns], dtype=np.float32)
+        known = np.isfinite(x)
+        cells = {name: self._zones[name][indices] for name in _CELLS}
+        cells["seen"] += known
+        gone = known & (cells["heard"] >= 0) & (step - cells["heard"] > self._gone)
+        cells["seen"] = np.where(gone, np.minimum(cells["seen"], self._learn - self._gone), cells["seen"])
+        ready = cells["seen"] > self._learn
+        silent = self._hear(cells, step, known) & ready
+        stuck = self._stand(cells, step, x, known) & ready
+        near = (hour + np.arange(-1, 2)) % _HOURS
+        spike = self._move(cells, indices, step, x, known & ~stuck, ready, hour, near)
+        offset = self._range(cells, indices, step, x, known & ~stuck & ~spike, hour, near)
+        started = self._name(cells, step, [stuck, spike, offset, silent])
+        for name, held in cells.items():
+            self._zones[name][indices] = held
+        clean = values.copy()
+        clean[:, self._columns] = np.where(stuck | spike | offset, np.float32(np.nan), values[:, self._columns])
+        return clean, self._faults(indices, started)
+
+    def active(self, indices: I64) -> list[SensorFault]:
+        """The faults of these zones that last, a site-wide sensor's in each of them."""
+        return self._faults(indices, self._zones["kind"][indices] > 0)
+
+    def _hear(self, c: dict[str, _Array], step: int, known: Bool) -> Bool:
+        """Which channels are silent for longer than they usually are."""
+        silence = np.where(c["heard"] >= 0, step - c["heard"], 0)
+        limit = np.maximum(self._silent, 2 * c["gap"])
+        # A longer silence is learned little by little: one bad night must not hide the next.
+        c["gap"] = np.maximum(c["gap"] * (1 - self._slow), np.where(known, np.minimum(silence, limit), 0))
+        c["heard"] = np.where(known, step, c["heard"])
+        return np.asarray(~known & (silence > limit))
+
+    def _stand(self, c: dict[str, _Array], step: int, x: F32, known: Bool) -> Bool:
+        """Which channels have had one value for longer than they ever had.
+
+        At the end of a sensor's scale, or of what it has shown so far, it may stay as long as it likes.
+        """
+        same = known & (x == c["value"])
+        stood = np.where(c["value_since"] >= 0, step - c["value_since"], 0)
+        limit = np.maximum(self._stuck, STUCK * c["stood"])
+        moved = known & ~same
+        c["stood"] = np.maximum(c["stood"] * (1 - self._slow), np.where(moved, np.minimum(stood, limit), 0))
+        c["value"] = np.where(moved, x, c["value"])
+        c["value_since"] = np.where(moved, step, c["value_since"])
+        at_an_end = (x >= c["high"]) | (x <= c["low"]) | (x >= self._top)
+        return np.asarray(same & (stood > limit) & ~at_an_end)
+
+    def _move(
+        self, c: dict[str, _Array], indices: I64, step: int, x: F32, usable: Bool, ready: Bool, hour: int, near: I64
+    ) -> Bool:
+        """Which values are further from the newest trusted one than anything moved before, but for all zones."""
+        age = step - c["level_step"]
+        comparable = usable & (c["level_step"] >= 0) & (age <= SETTLE_STEPS + 1)
+        d = np.where(comparable, x - c["level"], np.float32(np.nan))
+        moved = np.fmin(np.abs(d), np.abs(d - self._neighbours(d)))
+        largest = _most(self._zones["move"][indices[:, None], near])
+        jump = comparable & ready & (moved > np.maximum(MOVE * largest, self._least))
+        c["jumping"] = np.where(jump, c["jumping"] + 1, 0)
+        settled = c["jumping"] > SETTLE_STEPS
+        spike = jump & ~settled
+        c["settled"] = np.where(settled, step, c["settled"])
+        c["jumping"] = np.where(settled, 0, c["jumping"])
+        c["size"] = np.where(spike, d, c["size"])
+        held = self._zones["move"][indices, hour]
+        learned = np.where(settled, np.fmin(moved, MOVE * largest), np.where(spike | (age > 1), np.nan, moved))
+        self._zones["move"][indices, hour] = np.fmax(held * (1 - self._forget), learned)
+        trusted = usable & ~spike
+        c["level"] = np.where(trusted, x, c["level"])
+        c["level_step"] = np.where(trusted, step, c["level_step"])
+        extends = trusted & (x != c["value"]) | trusted & (c["value_since"] == step)
+        c["high"] = np.where(extends, np.fmax(c["high"], x), c["high"])
+        c["low"] = np.where(extends, np.fmin(c["low"], x), c["low"])
+        return np.asarray(spike)
+
+    def _range(self, c: dict[str, _Array], indices: I64, step: int, x: F32, usable: Bool, hour: int, near: I64) -> Bool:
+        """Which channels are off: beyond their range at this hour of day beside the other zones, or their own range
+        where there are no others. The weather is free to be what it never was.
+        """
+        was = c["kind"] == 1 + _KINDS.index("offset")
+        centre = self._neighbours(np.where(usable & ~was, x, np.float32(np.nan)))
+        x = np.where(usable, x, np.float32(np.nan))
+        e = {"beside": x - centre, "own": x}
+        ranges = {
+            name: (_most(self._zones[f"{name}_above"][indices[:, None], near]),
+                   -_most(-self._zones[f"{name}_below"][indices[:, None], near]))
+            for name in e
+        }  # fmt: skip
+        alone = np.isnan(centre)
+        above, below = (
+            np.where(alone, own, beside) for own, beside in zip(ranges["own"], ranges["beside"], strict=True)
+        )
+        departure = np.where(alone, e["own"], e["beside"])
+        beyond = np.fmax(departure - above, below - departure)
+        jumped = (c["settled"] >= 0) & (step - c["settled"] <= self._offset)
+        margin = np.maximum(np.where(jumped, RANGE / 2, RANGE) * (above - below), self._least)
+        out = usable & ~self._site_wide & (c["seen"] > 2 * self._learn) & (beyond > margin)
+        c["outside"] = np.where(out, c["outside"] + 1, np.where(usable, 0, c["outside"]))
+        c["inside"] = np.where(was & usable, np.where(beyond <= 0, c["inside"] + 1, 0), 0)
+        begins = ~was & (c["outside"] >= np.where(jumped, 2, self._offset))
+        back = was & (c["inside"] >= self._offset // 2)
+        normal = was & (step - c["since"] > self._give_up)
+        offset = (was | begins) & ~back & ~normal & usable
+        c["size"] = np.where(offset, np.where(departure > above, departure - above, departure - below), c["size"])
+        # What lasted is the new normal, and is learned from the beginning.
+        c["seen"] = np.where(normal, self._learn, c["seen"])
+        z, k = np.nonzero(normal)
+        fine = usable & ~offset & ~out
+        for name, said in e.items():
+            tops, bottoms = self._zones[f"{name}_above"], self._zones[f"{name}_below"]
+            tops[indices[z], :, k] = bottoms[indices[z], :, k] = np.nan
+            high, low = tops[indices, hour], bottoms[indices, hour]
+            shrink = self._forget * np.nan_to_num(high - low)
+            tops[indices, hour] = np.where(fine, np.fmax(high - shrink, said), high)
+            bottoms[indices, hour] = np.where(fine, np.fmin(low + shrink, said), low)
+        return np.asarray(offset)
+
+    def _neighbours(self, x: F32) -> F32:
+        """The median of three zones or more, ``[K]``; NaN for fewer, and for what the site has one sensor of."""
+        known = np.isfinite(x)
+        count, channel = known.sum(axis=0), np.arange(len(self.channels))
+        ordered = np.sort(np.where(known, x, np.float32(np.inf)), axis=0)  # numpy's nanmedian takes 3 ms for this
+        low = ordered[np.maximum(count - 1, 0) // 2, channel]
+        high = ordered[np.minimum(count // 2, len(x) - 1), channel]
+        return np.where((count >= 3) & ~self._site_wide, (low + high) / 2, np.float32(np.nan))
+
+    def _name(self, c: dict[str, _Array], step: int, found: list[Bool]) -> Bool:
+        """Keep each cell's fault for :meth:`active`; which ones are new."""
+        before = c["kind"]
+        kind = np.select(found, [*range(1, len(_KINDS) + 1)], 0).astype(np.int8)
+        # Spikes come one at a time: the sensor is called faulty until an hour went by without.
+        lingers = (kind == 0) & (before == 2) & (step - c["last"] <= self._offset)
+        # A missing value between faulty ones ends no fault.
+        waits = (kind == 0) & (before == 3) & (c["inside"] < self._offset // 2) & (c["heard"] < step)
+        c["last"] = np.where(kind > 0, step, c["last"])
+        kind = np.where(lingers | waits, before, kind)
+        new = (kind > 0) & (kind != before)
+        since = np.select(
+            [kind == 1, kind == 3, kind == 4], [c["value_since"], step - c["outside"] + 1, c["heard"] + 1], step
+        )
+        c["since"] = np.where(new, since, c["since"])
+        c["size"] = np.where(kind == 1, c["value"], c["size"])
+        c["kind"] = kind
+        return np.asarray(new)
+
+    def _faults(self, indices: I64, where: Bool) -> list[SensorFault]:
+        found = []
+        for z, k in np.argwhere(where).tolist():
+            zone = int(indices[z])
+            kind, since, size = (self._zones[name][zone, k] for name in ("kind", "since", "size"))
+            found.append(SensorFault(zone, self.channels[k], _KINDS[int(kind) - 1], int(since), float(size)))
+        return found
+
+
+_CELLS = (
+    "seen", "heard", "gap", "value", "value_since", "stood", "low", "high", "level", "level_step", "jumping", "settled",
+    "outside", "inside", "kind", "since", "last", "size",
+)  # fmt: skip
+
+
+def _most(by_hour: F32) -> F32:
+    """The largest of the hours around, ``[Z, 3, K] -> [Z, K]``; NaN where none is known."""
+    return np.asarray(np.fmax.reduce(by_hour, axis=1))

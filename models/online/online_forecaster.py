@@ -1,0 +1,438 @@
+"""Step 7 of the way of a reading: the whole forecast of a zone, learned online.
+
+:class:`OnlineForecaster` composes the three-rate climatology, ridges and trees on what it leaves over, the network's
+answer where there is one, the mixture that weighs them and the intervals around it. It has no clock, no I/O and no
+torch, so that whoever has rows can run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from models.features.inputs import targets_of
+from models.features.regressors import Features
+from models.masked import masked_mean
+from models.online.baselines import Climatology, Members
+from models.online.change_points import ChangePoints
+from models.online.first_days import FirstDays
+from models.online.intervals import Intervals
+from models.online.mixture import Mixture
+from models.online.ridge import PooledRidge, prior_strength
+from models.spec import QUANTILES, ForecastSpec
+from models.trees.forest import Forest
+from models.zone_arrays import ZoneArrays
+
+__all__ = ["EXPERTS", "Basis", "Example", "Learned", "OnlineForecaster"]
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+_Array = npt.NDArray[Any]
+
+EXAMPLE_MS = 900_000
+"""Learners take an example every quarter of an hour: rows between say nearly the same."""
+
+POOLED_DAYS = (2.5, 6.0, 15.0)
+REFITS_A_DAY = 4
+UNIT_DAYS = 14.0
+LIMIT = 6.0
+"""No expert departs from the climatology by more than this many times its usual error."""
+
+LARGEST = 60_000.0
+"""Experts' deviations are kept in half precision."""
+
+EXPERTS = (
+    "climatology", "shifted", "first days", "climatology 1 d", "profile 1 d", "yesterday",
+    *(f"pooled ridge {days:g} d" for days in POOLED_DAYS), "trees", "network",
+)  # fmt: skip
+"""The first is what the others correct, and answers where they do not. The second is followed after a change only: it
+says little that the others do not say when nothing has changed, and one more weight costs more than that is worth. The
+third is followed in a zone's first days, and NaN later (:class:`~models.online.first_days.FirstDays`)."""
+
+FIRST = EXPERTS.index("first days")
+
+WEIGHED = 3
+"""From this one on experts have learned weights."""
+
+FAST = {"yesterday": 1 / 2, "shifted": 1 / 2}
+"""What a zone follows after a change, at horizons of ``FAST_MS`` and more: shorter ones know from the climate now what
+has changed."""
+
+FAST_MS = 3 * 3_600_000
+
+LEAST_WIDTH = 0.02
+"""No interval is thinner than this share of the mean error of a zone in its first days: a sensor that says the same for
+days says so because its display is coarse."""
+
+SMALLEST = 4e-6
+"""Nor than this share of the median: thinner ones are lost in single precision."""
+
+_HOURS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What was known of zones at one step, and the targets there: an earlier example's truth."""
+
+    step: int
+    zones: I64  # [Z]
+    common: F32  # [Z, D']
+    ahead: F32  # [Z, H, E']
+    base: F32  # [Z, H, M], the climatology's forecast
+    y: F32  # [Z, M]
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a forecast from one step's rows is mixed from; taken by :meth:`OnlineForecaster.predict`."""
+
+    step: int
+    zones: I64  # [Z]
+    day_bin: I64  # [Z]
+    experts: F32  # [Z, H, M, K], in the order of EXPERTS; the network's place is NaN
+
+    @property
+    def baseline(self) -> F32:
+        """The climatology's median, ``[Z, H, M]``."""
+        return self.experts[..., 0]
+
+
+@dataclass(frozen=True, slots=True)
+class Learned(Basis):
+    """The same with its example, as :meth:`OnlineForecaster.learn` gives it, and how wrong it was before."""
+
+    example: Example
+    errors: F32  # [Z, M], size of the errors that matured in these rows, in usual errors; NaN where none did
+
+
+class OnlineForecaster:
+    """Forecasts of many zones, vectorised over them, with bounded state.
+
+    Each step, for the zones whose rows closed: :meth:`learn`, then :meth:`predict`, now or some steps later, when the
+    network's answer is there. The newest forecast of an origin is remembered, so that intervals and mixture learn how
+    good it was; one that nobody asks for is remembered without the network. ``step`` numbers steps of ``spec.step_ms``
+    on one time line and never goes back; a zone without a row takes part with NaN, or is left out for a while.
+    """
+
+    def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
+        self._spec = spec
+        steps = self._steps = np.array(spec.horizon_steps, dtype=np.int64)
+        horizons, targets, day = len(steps), len(spec.targets), spec.steps_per_day
+        self._stride = max(round(EXAMPLE_MS / spec.step_ms), 1)
+        self._refit_every = max(day // self._stride // REFITS_A_DAY, 1)
+        self.climatology = Climatology(spec, capacity)
+        self.features = Features(spec, capacity)
+        d, e = self.features.width
+        prior = prior_strength(spec)
+        self.pooled = PooledRidge(prior, targets, d + e, POOLED_DAYS, day)
+        self.mixture = Mixture(horizons, targets, 1 + len(EXPERTS[WEIGHED:]), day)
+        self.intervals = Intervals(horizons, targets, max(day // self._stride // _HOURS, 1), capacity)
+        # Horizons that are no multiple of the stride mature at steps of their own.
+        self.change = ChangePoints(targets, day // self._stride * len(set((steps % self._stride).tolist())), capacity)
+        self._fast = [EXPERTS.index(name) for name in FAST]
+        self._fast_weights = np.array(list(FAST.values()), dtype=np.float32)
+        self._far = (steps * spec.step_ms >= FAST_MS).astype(np.float32)[:, None]
+        # An origin of horizon h waits in one of this many slots until its truth comes.
+        self._slots = steps // self._stride + 1
+        self._first = np.concatenate([[0], np.cumsum(self._slots)[:-1]])
+        total, longest = int(self._slots.sum()), int(self._slots.max())
+        self.first = FirstDays(spec, self._stride, total, capacity)
+        self._thinnest = LEAST_WIDTH * self.first.prior.issued.mean(axis=0)
+        self._zones = ZoneArrays(
+            capacity,
+            stamp=((longest,), np.int64, -1),
+            common=((longest, d), np.float16, 0.0),
+            ahead=((total, e), np.float16, 0.0),
+            experts=((total, targets, len(EXPERTS[WEIGHED:])), np.float16, np.nan),
+            median=((total, targets), np.float16, np.nan),
+            base=((total, targets), np.float16, np.nan),
+        )
+        self.forest = Forest(horizons, targets)
+        self._unit = np.full((horizons, targets), np.nan)
+        self._unit_seen = np.zeros((horizons, targets))
+        low, high = zip(*spec.limits, strict=True)
+        self._low, self._high = np.array(low, dtype=np.float32), np.array(high, dtype=np.float32)
+
+    def __len__(self) -> int:
+        return len(self._zones)
+
+    def add_zones(self, count: int = 1) -> int:
+        """Make room for more zones and return the index of the first."""
+        for part in (self.climatology, self.features, self.intervals, self.change, self.first):
+            part.add_zones(count)
+        return self._zones.add(count)
+
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        for part in (self.climatology, self.features, self.intervals, self.change, self.first, self._zones):
+            part.prepare(zones)
+
+    def learn(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Learned:
+        """Take the rows of one step: ``values [Z, C]``, ``day_bin [Z]``, ``sun [Z, 1 + H]`` (see :class:`Features`)."""
+        y = self._targets(values)
+        errors = self._mature(indices, step, y, day_bin)
+        seen, climate = self._see(indices, step, values, y, day_bin, sun)
+        base, unit = seen.base, self.unit
+        example = step % self._stride == 0
+        if example:
+            self._refit(step // self._stride)
+        # As little as the climatology is trusted with few days, what corrects it is not trusted more.
+        reach = (unit * (1 - climate.young))[..., None]
+        d, e = self.features.width
+        common, ahead = seen.common[:, :d], seen.ahead[..., :e]
+        ridges = np.clip(self.pooled.predict(common, ahead), -LIMIT, LIMIT) * reach + base[..., None]
+        none = np.full_like(base, np.nan)
+        trees = self._trees(seen, unit)
+        fast = (climate.rates[:, 0], climate.profiles[:, 0], climate.yesterday)
+        answers = (base, climate.shifted, none, *fast, *ridges.transpose(3, 0, 1, 2), trees, none)  # as EXPERTS
+        experts = np.stack(answers, axis=-1, dtype=np.float32)
+        self.first.see(indices, step, y)
+        old = self._median(indices, experts) if example else None
+        hours = self._hours(day_bin, self._steps)
+        experts[..., FIRST] = self.first.forecast(indices, step, hours, old)
+        if old is not None:
+            s, at = self._zones, self._keep_base(seen)
+            place = step // self._stride % s["stamp"].shape[1]
+            s["common"][indices, place] = common
+            s["ahead"][indices[:, None], at] = ahead
+            s["experts"][indices[:, None], at] = self._deviations(experts)
+            s["median"][indices[:, None], at] = old
+            self.first.issue(indices[:, None], at, self._blended(indices, old, experts))
+            self.first.bind(indices, at)
+        return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
+
+    def examine(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Example:
+        """The example that :meth:`learn` would give, for who only collects them: no correction learns, and nothing can
+        be forecast. Half the work.
+        """
+        y = self._targets(values)
+        matured = self._matured(indices, step)
+        if matured is not None:
+            h, _, at, due = matured
+            self._learn_unit(h, self._residual(indices, at, due, y))
+        seen, _ = self._see(indices, step, values, y, day_bin, sun)
+        if step % self._stride == 0:
+            self._keep_base(seen)
+        return seen
+
+    def predict(self, learned: Basis, network: F32 | None = None) -> F32:
+        """Forecast from the rows that were ``learned``: ``[Z, H, M, Q]``, p10 <= p50 <= p90, p10 < p90.
+
+        ``network [Z, H, M]`` is the network's median for the same origins, NaN or ``None`` where there is none.
+        """
+        experts = learned.experts
+        if network is not None:
+            experts = experts.copy()
+            experts[..., -1] = network
+        median = self._blended(learned.zones, self._median(learned.zones, experts), experts)
+        self.remember(learned.zones, learned.step, median, experts[..., -1])
+        below, above = self._widths(learned.zones, self._hours(learned.day_bin, self._steps))
+        thinnest = np.maximum(self._thinnest, np.float32(SMALLEST) * np.abs(median))
+        thin = below + above < thinnest
+        below, above = (np.where(thin, thinnest, side) for side in (below, above))
+        low, high = self._low, self._high
+        p10 = np.minimum(np.clip(median - below, low, high), high - thinnest)
+        p90 = np.maximum(np.clip(median + above, low, high), low + thinnest)
+        return np.stack([p10, median, p90], axis=-1, dtype=np.float32)
+
+    def weights(self, basis: Basis, network: F32 | None = None) -> F32:
+        """What each expert weighs in the median that :meth:`predict` gives, ``[Z, H, M, K]`` in the order of EXPERTS.
+
+        They sum to one. An expert without an answer weighs nothing: the climatology has its share. What no forecast
+        departs from (limits, the size of deviations) is left out.
+        """
+        experts = basis.experts
+        if network is not None:
+            experts = experts.copy()
+            experts[..., -1] = network
+        learned = self.mixture.weights.astype(np.float32)
+        weights = np.zeros_like(experts)
+        weights[..., 0], weights[..., WEIGHED:] = learned[..., 0], learned[..., 1:]
+        silent = ~np.isfinite(experts)
+        weights[..., 0] += np.where(silent, weights, 0).sum(axis=-1)
+        weights[silent] = 0
+        fast = np.zeros(len(EXPERTS), np.float32)
+        fast[self._fast] = self._fast_weights
+        changed = self.change.level(basis.zones)[:, None] * self._far  # [Z, H, M]
+        changed = np.where(silent[..., self._fast].any(axis=-1), 0, changed)[..., None]
+        weights += changed * (fast - weights)
+        first = np.zeros(len(EXPERTS), np.float32)
+        first[FIRST] = 1
+        young = np.where(silent[..., FIRST], 0, self.first.share(basis.zones)[:, None])[..., None]
+        return np.asarray(weights + young * (first - weights), np.float32)
+
+    def remember(self, zones: I64, step: int, median: F32, network: F32) -> None:
+        """Keep a forecast ``[Z, H, M]`` from ``step`` until its truth comes; ``network`` as in :meth:`predict`.
+
+        What a newer origin has taken the place of is left out. A shard that reads its log again tells this way what
+        it had issued.
+        """
+        if step % self._stride:
+            return
+        s, place = self._zones, step // self._stride
+        at = self._first + place % self._slots
+        newest = s["stamp"][zones].max(axis=1) // self._stride
+        z, h = np.nonzero(newest[:, None] - place < self._slots)
+        # What is issued of a young zone is another's forecast: the intervals learn how good the learners' own was.
+        young = self.first.share(zones)[z] > 0
+        s["median"][zones[z], at[h]] = np.where(young, s["median"][zones[z], at[h]], median[z, h])
+        self.first.issue(zones[z], at[h], median[z, h])
+        base, unit = s["base"][zones[z], at[h]], self.unit[h]
+        s["experts"][zones[z], at[h], :, -1] = np.clip((network[z, h] - base) / unit, -LARGEST, LARGEST)
+
+    def state_dict(self, copy: bool = True) -> dict[str, Any]:
+        """Everything that was learned, as nested maps of arrays; without ``copy`` those of the zones are only good
+        until the next row.
+        """
+        parts = {name: getattr(self, name).state_dict() for name in _PARTS if name not in _ZONE_PARTS}
+        parts |= {name: getattr(self, name).state_dict(copy) for name in _ZONE_PARTS}
+        return {
+            **parts,
+            "zones": self._zones.state_dict(copy),
+            "unit": self._unit.copy(),
+            "seen": self._unit_seen.copy(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        for name in _PARTS:
+            getattr(self, name).load_state_dict(state[name])
+        self._zones.load_state_dict(state["zones"])
+        self._unit, self._unit_seen = state["unit"].copy(), state["seen"].copy()
+
+    @property
+    def regressors(self) -> int:
+        """How many regressors trees take: those of the row and those of a horizon."""
+        return sum(self.features.width) + sum(self.features.detail_width)
+
+    @property
+    def unit(self) -> F64:
+        """The climatology's usual error, ``[H, M]``: what experts' answers are measured in."""
+        return np.where(self._unit > 1e-9, self._unit, 1.0)
+
+    def _median(self, zones: I64, experts: F32) -> F32:
+        """The mixture of experts ``[Z, H, M, K] -> [Z, H, M]``, within what is possible."""
+        base, unit = experts[..., 0], self.unit.astype(np.float32)
+        mixed = base + self.mixture.predict(self._deviations(experts)) * unit
+        level = self.change.level(zones)
+        if level.any():
+            fast = experts[..., self._fast] @ self._fast_weights
+            share = level[:, None] * self._far
+            mixed = mixed + share * np.where(np.isnan(fast), np.float32(0), fast - mixed)
+        return np.asarray(np.clip(mixed, self._low, self._high), dtype=np.float32)
+
+    def _blended(self, zones: I64, median: F32, experts: F32) -> F32:
+        """The learners' ``median [Z, H, M]``, or in a zone's first days what is forecast there."""
+        share = self.first.share(zones)[:, None]
+        if not share.any():
+            return median
+        first = experts[..., FIRST]
+        blended = median + share * np.where(np.isnan(first), np.float32(0), first - median)
+        return np.asarray(np.clip(blended, self._low, self._high), dtype=np.float32)
+
+    def _widths(self, zones: I64, hours: I64) -> tuple[F32, F32]:
+        """How far p10 lies below and p90 above the median, ``[Z, H, M]``."""
+        below, above = self.intervals.predict(zones, hours)
+        share = self.first.share(zones)[:, None]
+        if not share.any():
+            return below, above
+        width = self.first.widths(zones, hours)
+        return below + share * (width - below), above + share * (width - above)
+
+    def _deviations(self, experts: F32) -> F32:
+        """Of those that are weighed from the first expert, in units of its usual error."""
+        unit = self.unit.astype(np.float32)[..., None]
+        deviations = (experts[..., WEIGHED:] - experts[..., :1]) / unit
+        return np.asarray(np.clip(deviations, np.float32(-LARGEST), np.float32(LARGEST)))
+
+    def _trees(self, seen: Example, unit: F64) -> F32:
+        """The forest's answers; NaN where there is none. Between examples nobody learns from them."""
+        answer = self.forest.predict(seen.common, seen.ahead) * unit + seen.base
+        return np.asarray(answer, dtype=np.float32)
+
+    def _hours(self, day_bin: I64, steps: I64) -> I64:
+        return (day_bin[:, None] + steps) % self._spec.steps_per_day * _HOURS // self._spec.steps_per_day
+
+    def _refit(self, place: int) -> None:
+        """Solve the horizons whose turn it is: the work is spread over the day."""
+        for h in range(len(self._steps)):
+            if (place - h * self._refit_every // len(self._steps)) % self._refit_every == 0:
+                self.pooled.refit(h)
+        if place % self._refit_every == 0:
+            self.mixture.refit()
+
+    def _targets(self, values: F32) -> F32:
+        y = targets_of(values, self._spec)
+        return np.where(np.isfinite(y), y, np.float32(np.nan))
+
+    def _see(self, indices: I64, step: int, values: F32, y: F32, day_bin: I64, sun: F32) -> tuple[Example, Members]:
+        """What is known of these rows, and what the climatology's forecast is made of."""
+        climate = self.climatology.learn(indices, y, day_bin)
+        error = self.climatology.latest_errors(indices)
+        common, ahead, detail, planned = self.features.learn(
+            indices, step, values, day_bin, sun, climate.median, climate.profiles[:, [0, -1]], error, self.unit
+        )
+        whole = np.concatenate([common, detail], axis=1), np.concatenate([ahead, planned], axis=-1)
+        return Example(step, indices.copy(), *whole, climate.median, y), climate
+
+    def _keep_base(self, seen: Example) -> I64:
+        """Remember what the climatology said until its truth comes; the places ``[H]`` of an example."""
+        s, place = self._zones, seen.step // self._stride
+        at = self._first + place % self._slots
+        s["stamp"][seen.zones, place % s["stamp"].shape[1]] = seen.step
+        s["base"][seen.zones[:, None], at] = seen.base
+        return np.asarray(at)
+
+    def _matured(self, indices: I64, step: int) -> tuple[I64, I64, I64, npt.NDArray[np.bool_]] | None:
+        """Horizons ``[P]`` whose truth comes, their places ``[P]`` in both rings, which zones have them ``[Z, P]``."""
+        s, origins = self._zones, step - self._steps
+        h = np.flatnonzero((origins >= 0) & (origins % self._stride == 0))
+        place = origins[h] // self._stride
+        common_at, at = place % s["stamp"].shape[1], self._first[h] + place % self._slots[h]
+        due = s["stamp"][indices[:, None], common_at] == origins[h]
+        return (h, common_at, at, due) if due.any() else None
+
+    def _residual(self, indices: I64, at: I64, due: npt.NDArray[np.bool_], y: F32) -> F32:
+        """Truth less the climatology, ``[Z, P, M]``; where a zone had no example at an origin it counts as unknown."""
+        return np.where(due[..., None], y[:, None] - self._zones["base"][indices[:, None], at], np.float32(np.nan))
+
+    def _mature(self, indices: I64, step: int, y: F32, day_bin: I64) -> F32:
+        """Let every part learn from the forecasts whose truth this row is; see ``Learned.errors``."""
+        none = np.full_like(y, np.nan)
+        matured = self._matured(indices, step)
+        if matured is None:
+            return none
+        h, common_at, at, due = matured
+        s, zone = self._zones, indices[:, None]
+        residual = self._residual(indices, at, due, y)
+        missed = np.where(due[..., None], y[:, None] - s["median"][zone, at], np.float32(np.nan))
+        scaled = np.asarray(residual / self.unit[h], dtype=np.float32)
+        self._learn_unit(h, residual)
+        common, ahead = s["common"][zone, common_at].astype(np.float32), s["ahead"][zone, at].astype(np.float32)
+        self.pooled.learn(h, step, np.concatenate([common, ahead], axis=-1), scaled)
+        self.mixture.learn(h, step, s["experts"][zone, at].astype(np.float32), scaled)
+        hour = self._hours(day_bin, np.zeros(1, np.int64))[:, 0]
+        relative = self.intervals.learn(indices, h, hour, missed)
+        self.first.learn(indices, step, h, at, due, y, hour, s["median"][zone, at])
+        self.change.update(indices, masked_mean(relative, axis=1))
+        size = np.abs(missed) / self.unit[h]
+        return masked_mean(size, axis=1).astype(np.float32)
+
+    def _learn_unit(self, h: I64, residual: F32) -> None:
+        mean = masked_mean(np.abs(residual), axis=0, dtype=np.float64)
+        known = ~np.isnan(mean)
+        self._unit_seen[h] += known
+        slowest = self._stride / (UNIT_DAYS * self._spec.steps_per_day)
+        gain = np.maximum(1 / np.maximum(self._unit_seen[h], 1), slowest)
+        held = np.where(np.isnan(self._unit[h]), mean, self._unit[h])
+        self._unit[h] = np.where(known, held + gain * (mean - held), self._unit[h])
+
+
+_ZONE_PARTS = ("climatology", "features", "intervals", "change", "first")
+_PARTS = (*_ZONE_PARTS, "pooled", "forest", "mixture")
+assert QUANTILES == (0.1, 0.5, 0.9)

@@ -1,0 +1,85 @@
+"""Arrays with one entry a zone that grow as zones come; what the online models keep their state in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ZoneArrays"]
+
+_Array = npt.NDArray[Any]
+
+_A_CALL = 16
+
+
+class ZoneArrays:
+    """Named arrays ``[zones, ...]``; each keyword gives shape of an entry, type and what a new zone's holds, a number
+    or an array that is spread over the entry.
+
+    >>> state = ZoneArrays(1, count=((2,), np.int64, 0))
+    >>> state.add(), state.add()
+    (0, 1)
+    >>> state["count"][1] += 3
+    >>> state.state_dict()["count"].tolist()
+    [[0, 0], [3, 3]]
+    """
+
+    def __init__(self, capacity: int, **fields: tuple[tuple[int, ...], Any, float | _Array]) -> None:
+        self._fields, self._zones = fields, 0
+        self._filled = 0  # so many entries hold what a zone's do, or a new one's
+        self._held = self._room(max(capacity, 1))
+
+    def __len__(self) -> int:
+        return self._zones
+
+    def __getitem__(self, name: str) -> _Array:
+        return self._held[name]
+
+    def add(self, count: int = 1) -> int:
+        """Make room for more zones and return the index of the first; many at once cost little more than one."""
+        first = self._zones
+        self._fill(first + count)
+        self._zones += count
+        return first
+
+    def prepare(self, zones: int) -> None:
+        """Have room ready for so many zones in all, for a few more of them a call: memory that is used for the first
+        time takes the machine long to give, longer than to learn. Changes nothing that can be seen.
+        """
+        self._fill(min(zones, self._filled + _A_CALL))
+
+    def _fill(self, stop: int) -> None:
+        """Let the entries up to ``stop`` hold what a new zone's do, unless they do."""
+        if stop <= self._filled:
+            return
+        for name, (shape, kind, fill) in self._fields.items():  # one after another: never all of them twice
+            held = self._held[name]
+            if stop > len(held):
+                self._held[name] = np.empty((max(stop, 2 * len(held)), *shape), dtype=kind)
+                self._held[name][: self._filled] = held[: self._filled]
+            self._held[name][self._filled : stop] = fill
+        self._filled = stop
+
+    def state_dict(self, copy: bool = True) -> dict[str, _Array]:
+        """The entries of the zones there are; without ``copy`` they are only good until the next change."""
+        return {name: np.array(held[: self._zones], copy=copy or None) for name, held in self._held.items()}
+
+    def load_state_dict(self, state: Mapping[str, _Array]) -> None:
+        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""
+        if set(state) != set(self._fields):
+            raise ValueError(f"this state lacks or adds {sorted(set(self._fields) ^ set(state))}")
+        zones = len(next(iter(state.values())))
+        fresh = self._room(max(zones, 1))
+        for name, held in fresh.items():
+            given = state[name]
+            if given.shape != (zones, *held.shape[1:]) or given.dtype != held.dtype:
+                raise ValueError(f"state {name} is {given.dtype}{given.shape}, wanted {held.dtype}{held.shape}")
+            held[:zones] = given
+        self._held, self._zones, self._filled = fresh, zones, zones
+
+    def _room(self, zones: int) -> dict[str, _Array]:
+        # Not filled: memory that no zone uses yet is not taken from the machine.
+        return {name: np.empty((zones, *shape), dtype=kind) for name, (shape, kind, _) in self._fields.items()}

@@ -1,0 +1,131 @@
+"""How the demo looks: a live terminal view, or the same as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from services.demo.watch import Seen
+from services.observe.timeline import event_line
+
+__all__ = ["DemoProgress", "headless_line", "live_view"]
+
+SHOWN_HORIZONS_MIN = (30, 120, 1440)
+BAND_WIDTH = 16  # "1023 (1001-1045)"
+SHOWN_TARGETS = (("air_temp_c", "°C", 1), ("rh_pct", "%", 0), ("co2_ppm", "ppm", 0))
+
+
+class DemoProgress:
+    """What the run itself adds to what is seen: how far it is, and what the probe says."""
+
+    def __init__(self) -> None:
+        self.elapsed_s = 0.0
+        self.total_s = 0.0
+        self.published = 0
+        self.samples_per_s = 0.0
+        self.memory_mb = 0.0
+        self.probe: Mapping[str, Any] = {}
+        self.url = ""
+
+
+def live_view(seen: Seen, progress: DemoProgress) -> RenderableType:
+    """The whole screen."""
+    parts: list[RenderableType] = [_head(seen, progress), _zones(seen)]
+    events = seen.events[-6:]
+    if events:
+        parts.append(Panel(Group(*(Text.from_markup(event_line(event)) for event in events)), title="events"))
+    if seen.errors:
+        parts.append(Panel(Text("\n".join(seen.errors)), title="errors", border_style="red"))
+    return Group(*parts)
+
+
+def headless_line(seen: Seen, progress: DemoProgress) -> str:
+    """The same, in one line."""
+    versions = sorted({forecast["model_version"] for forecast in seen.forecasts.values()})
+    climate = ""
+    if seen.forecasts:
+        (_, zone), forecast = sorted(seen.forecasts.items())[0]
+        now = forecast["now"].get("air_temp_c")
+        point = _point(forecast, "air_temp_c", 120)
+        if now is not None and point is not None:
+            climate = f" | {zone} {now:.1f} °C, in 2 h {point['p50']:.1f} ({point['p10']:.1f} to {point['p90']:.1f})"
+    probe = progress.probe
+    return (
+        f"{progress.elapsed_s:4.0f} s | {stream_time(seen)} | {progress.samples_per_s:,.0f} samples/s"
+        f" | {seen.total('zone_rows'):,} rows | {seen.total('forecasts'):,} forecasts"
+        f" | model {', '.join(versions) or '–'}"
+        f" | /predict {probe.get('sent', 0):,} asked, {probe.get('failed', 0)} failed"
+        f"{climate}"
+    )
+
+
+def stream_time(seen: Seen) -> str:
+    """The newest closed row's end, in UTC."""
+    newest = max((shard.get("origin_ms") or 0 for shard in seen.shards), default=0)
+    return f"{datetime.fromtimestamp(newest / 1000, UTC):%d %b %H:%M} UTC" if newest else "no row yet"
+
+
+def _head(seen: Seen, progress: DemoProgress) -> RenderableType:
+    versions = sorted({forecast["model_version"] for forecast in seen.forecasts.values()})
+    probe = progress.probe
+    failed = probe.get("failed", 0)
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row(
+        f"[bold]{stream_time(seen)}[/]",
+        f"{progress.samples_per_s:,.0f} samples/s",
+        f"{seen.total('accepted'):,} samples",
+        f"{seen.total('zone_rows'):,} rows",
+    )
+    grid.add_row(
+        f"{progress.elapsed_s:.0f} of {progress.total_s:.0f} s",
+        f"{seen.total('forecasts'):,} forecasts",
+        f"model [bold]{', '.join(versions) or '–'}[/]",
+        _retrainer(seen),
+    )
+    grid.add_row(
+        f"{probe.get('sent', 0):,} requests",
+        f"[{'red' if failed else 'green'}]{failed} failed[/]",
+        f"p99 {probe.get('p99_ms') or 0:.1f} ms",
+        f"{progress.memory_mb:,.0f} MB",
+    )
+    return Panel(grid, title="Hothouse", subtitle=progress.url)
+
+
+def _retrainer(seen: Seen) -> str:
+    if seen.retrainer.get("running"):
+        return "[cyan]retraining ...[/]"
+    return f"{seen.retrainer.get('retrains', 0)} retrains, {seen.retrainer.get('swaps', 0)} swaps"
+
+
+def _zones(seen: Seen) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("p50 (p10-p90)", min_width=13, max_width=16, overflow="fold")
+    table.add_column("now", justify="right", min_width=5)
+    for horizon in SHOWN_HORIZONS_MIN:
+        name = f"in {horizon} min" if horizon < 60 else f"in {horizon // 60} h"
+        table.add_column(name, justify="right", min_width=BAND_WIDTH)
+    for (_, zone), forecast in sorted(seen.forecasts.items()):
+        table.add_row(f"[bold]{zone}[/]", "", "[yellow]degraded[/]" if forecast["degraded"] else "")
+        for target, unit, digits in SHOWN_TARGETS:
+            now = forecast["now"].get(target)
+            cells = [_forecast_cell(_point(forecast, target, horizon), digits) for horizon in SHOWN_HORIZONS_MIN]
+            table.add_row(f"  {unit}", "–" if now is None else f"{now:.{digits}f}", *cells)
+    return table
+
+
+def _forecast_cell(point: Mapping[str, Any] | None, digits: int) -> str:
+    if point is None or point["p50"] is None:
+        return "–"
+    return f"[bold]{point['p50']:.{digits}f}[/] [dim]({point['p10']:.{digits}f}-{point['p90']:.{digits}f})[/]"
+
+
+def _point(forecast: Mapping[str, Any], target: str, horizon_min: int) -> Mapping[str, Any] | None:
+    points = forecast["forecasts"].get(target, [])
+    return next((point for point in points if point["horizon_min"] == horizon_min), None)

@@ -1,0 +1,310 @@
+"""Step 4 of the way of a reading, on Ray: the actor around a :class:`Shard`, and its links to Serve and the live state.
+
+The actor holds no logic of its own. It runs the shard's rounds in a thread; what the shard needs it finds by name
+and looks up again after an error, so that any part may restart at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import ray
+from ray import serve
+
+from edge.log import LogError
+from services.config import Settings
+from services.errors import HistoryError
+from services.ingest.partition import PAST_HOURS
+from services.ingest.series_sink import series_writer
+from services.ingest.shard import IssuedWindow, Shard, SilentZone
+from services.ingest.snapshots.snapshot import FencedError
+from services.installation import app_name_of, namespace_of
+from services.log import open_settings_log
+from services.messages import (
+    F32,
+    FORECASTER_DEPLOYMENT,
+    LIVE_STATE_ACTOR,
+    ForecastReply,
+    ForecastRequest,
+    ZoneForecast,
+    ZoneMixture,
+    shard_actor,
+)  # fmt: skip
+from services.observe.logs import log_to_file
+
+__all__ = ["LiveStateLink", "ShardActor", "start_shard"]
+
+_log = logging.getLogger(__name__)
+
+POLL_S = 0.2
+"""So long a shard lets samples gather that come one by one: a round costs much the same for one and for a hundred."""
+FORECAST_POLL_S = 0.02
+RETRY_S = 1.0
+FORECAST_TIMEOUT_S = 5.0
+SERVE_START_S = 120.0
+FIND_EVERY_S = 0.25
+BOARD_TIMEOUT_S = 5.0
+BOARD_RETRY_S = 0.5
+MAX_UNSENT = 2_000
+SHARD_CPUS = 0.1
+THREADS = QUESTION_THREADS = 8
+QUESTIONS = "questions"
+
+_question = ray.method(concurrency_group=QUESTIONS)
+"""For what never waits for a disk. ``stats`` and ``flush`` do, and callers that give up and ask again may leave a call
+in every thread; so questions have threads of their own."""
+
+
+class ShardActor:
+    """A named actor, see :func:`start_shard`. All calls are idempotent."""
+
+    def __init__(self, settings: Settings, index: int, partitions: Sequence[int]) -> None:
+        log_to_file(settings.logs_dir, shard_actor(index))
+        self._series = series_writer(settings, partitions)
+        self._link = LiveStateLink(shard_actor(index), namespace_of(settings))
+        self._shard = Shard(
+            settings, partitions, open_settings_log(settings), self._series,
+            _ForecasterLink(app_name_of(settings)).forecast, self._link,
+            ThreadPoolExecutor(1, "forecast"), ThreadPoolExecutor(1, "merge"), ThreadPoolExecutor(1, "save"),
+            time.monotonic,
+        )  # fmt: skip
+        self._link.start(self._shard)
+        self._stop = threading.Event()
+        self._ended = ""
+        self._thread = threading.Thread(target=self._run, name="shard", daemon=True)
+        self._thread.start()
+
+    @_question
+    def ping(self) -> str:
+        """``ok`` while the rounds go on; raises ``RuntimeError`` with the reason once they have ended."""
+        if self._ended:
+            raise RuntimeError(self._ended)
+        return "ok"
+
+    def stats(self) -> dict[str, Any]:
+        """See :meth:`Shard.stats`."""
+        return self._shard.stats()
+
+    def flush(self) -> dict[str, int]:
+        """Make the history complete up to what was read; partition -> offset reached."""
+        return {str(number): offset for number, offset in self._shard.flush().items()}
+
+    @_question
+    def window(self, site: str, zone: str) -> IssuedWindow | None:
+        """See :meth:`Shard.window`."""
+        return self._shard.window(site, zone)
+
+    @_question
+    def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
+        """See :meth:`Shard.baseline`."""
+        return self._shard.baseline(site, zone, origin_ms, now)
+
+    @_question
+    def mixtures(self) -> list[ZoneMixture]:
+        """See :meth:`Shard.mixtures`."""
+        return self._shard.mixtures()
+
+    @_question
+    def silent(self) -> list[SilentZone]:
+        """See :meth:`Shard.silent`."""
+        return self._shard.silent()
+
+    @_question
+    def refresh(self) -> None:
+        """Compute the last step's forecasts again at once, as after a swap."""
+        self._shard.refresh()
+
+    def stop(self) -> None:
+        """End the rounds, save, and let go of files and connections."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        self._thread.join(10)
+        if not self._ended:
+            self._shard.close()
+        self._link.close()
+        self._series.close(2.0)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._shard.step()
+                if not self._shard.is_behind:
+                    self._stop.wait(FORECAST_POLL_S if self._shard.awaits_forecasts else POLL_S)
+            except FencedError as error:
+                _log.error("the shard ends: %s", error)
+                self._ended = str(error)
+                return
+            except LogError as error:
+                self._shard.failed("log", error)
+                self._stop.wait(RETRY_S)
+            except (HistoryError, OSError, sqlite3.Error) as error:
+                self._shard.failed("storage", error)
+                self._stop.wait(RETRY_S)
+            except BaseException:
+                # The state in memory may be half changed. The snapshot is whole: Ray restarts this process from it.
+                _log.exception("the shard ends with an error and is restarted")
+                os._exit(1)
+
+
+def start_shard(settings: Settings, index: int, partitions: Sequence[int], kind: type[ShardActor] = ShardActor) -> Any:
+    """Start the shard of that index; returns its handle, with which it ends."""
+    # Ray takes groups here alone, not with the options of one actor, and writes into the dictionary.
+    actor: Any = ray.remote(
+        num_cpus=SHARD_CPUS, max_restarts=-1, max_task_retries=0, max_concurrency=THREADS,
+        concurrency_groups={QUESTIONS: QUESTION_THREADS},
+    )(kind)  # fmt: skip
+    return actor.options(name=shard_actor(index), namespace=namespace_of(settings)).remote(settings, index, partitions)
+
+
+class _ForecasterLink:
+    """The Serve handle of the Forecaster; found anew after an error.
+
+    With Serve's throughput settings a handle's router lives in the event loop of its caller, so this link has one.
+    """
+
+    def __init__(self, application: str) -> None:
+        self._application = application
+        self._handle: Any = None
+        self._first_until_s = time.monotonic() + SERVE_START_S
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="forecaster-link", daemon=True).start()
+
+    def forecast(self, request: ForecastRequest) -> ForecastReply:
+        """Ask and wait; raises what Serve raises, or ``TimeoutError``."""
+        return asyncio.run_coroutine_threadsafe(self._ask(request), self._loop).result()
+
+    async def _ask(self, request: ForecastRequest) -> ForecastReply:
+        try:
+            if self._handle is None:
+                self._handle = await self._find()
+            async with asyncio.timeout(FORECAST_TIMEOUT_S):
+                reply: ForecastReply = await self._handle.forecast.remote(request)
+        except BaseException:
+            self._handle = None
+            raise
+        self._first_until_s = 0.0
+        return reply
+
+    async def _find(self) -> Any:
+        """The handle; a first request waits for the application, which starts while shards read what the log holds."""
+        while time.monotonic() < self._first_until_s and not await asyncio.to_thread(self._runs):
+            await asyncio.sleep(FIND_EVERY_S)
+        return serve.get_deployment_handle(FORECASTER_DEPLOYMENT, self._application)
+
+    def _runs(self) -> bool:
+        application = serve.status().applications.get(self._application)
+        forecaster = None if application is None else application.deployments.get(FORECASTER_DEPLOYMENT)
+        return forecaster is not None and forecaster.status == "HEALTHY"
+
+
+class LiveStateLink:
+    """Sends to the live state actor from a thread of its own; keeps what could not be sent, within a bound beside each
+    zone's newest forecast.
+
+
+    A live state that was restarted has lost everything: after an error, or when another live state answers, each zone's
+    newest forecast is sent again, and the live state's answer names the zones whose past it lacks.
+    """
+
+    def __init__(self, component: str, namespace: str) -> None:
+        self._component, self._namespace = component, namespace
+        self._shard: Shard | None = None
+        self._live_state: Any = None
+        self._live_state_identity = 0  # of the live state that has what was sent
+        self._changed = threading.Condition()
+        self._forecasts: list[ZoneForecast] = []
+        self._newest: dict[tuple[str, str], ZoneForecast] = {}
+        self._past: dict[tuple[str, str], tuple[list[int], dict[str, list[float | None]]]] = {}
+        self._stats: dict[str, Any] | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="live-state-link", daemon=True)
+
+    def start(self, shard: Shard) -> None:
+        """Begin to send; ``shard`` gives the past that the live state asks for."""
+        self._shard = shard
+        self._thread.start()
+
+    def publish(self, forecasts: Sequence[ZoneForecast]) -> None:
+        """See ``services.ingest.shard.LiveStateSink``."""
+        with self._changed:
+            self._newest.update({(f["site"], f["zone"]): f for f in forecasts})
+            self._forecasts = self._bounded([*self._forecasts, *forecasts])
+            self._changed.notify()
+
+    def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
+        """See ``services.ingest.shard.LiveStateSink``."""
+        with self._changed:
+            self._past[site, zone] = (end_ms, values)
+            self._changed.notify()
+
+    def put_stats(self, stats: dict[str, Any]) -> None:
+        """See ``services.ingest.shard.LiveStateSink``."""
+        with self._changed:
+            self._stats = stats
+            for left in stats.get("left", ()):
+                newest = self._newest.get((left["site"], left["zone"]))
+                if newest is not None and newest["origin_ms"] <= left["left_ms"]:
+                    del self._newest[left["site"], left["zone"]]  # a live state that restarts is not told of it again
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Stop sending."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(BOARD_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing or self._forecasts or self._past or self._stats)
+                if self._closing:
+                    return
+                forecasts, past, stats = self._forecasts, self._past, self._stats
+                self._forecasts, self._past, self._stats = [], {}, None
+            try:
+                self._send(forecasts, past, stats)
+            except Exception as error:  # whatever Ray raises while the live state is away
+                _log.info("the live state does not answer: %s", error)
+                self._live_state = None
+                with self._changed:
+                    self._past = {**past, **self._past}
+                    waiting = {id(f) for f in forecasts} | {id(f) for f in self._forecasts}
+                    again = [f for f in self._newest.values() if id(f) not in waiting]
+                    self._forecasts = self._bounded(again + forecasts + self._forecasts)
+                    self._changed.wait_for(lambda: self._closing, BOARD_RETRY_S)
+
+    def _bounded(self, forecasts: list[ZoneForecast]) -> list[ZoneForecast]:
+        """At most ``MAX_UNSENT``, in their order, without the oldest; but of each zone always the newest."""
+        newest = {id(forecast) for forecast in self._newest.values()}
+        surplus = len(forecasts) - MAX_UNSENT
+        return [f for index, f in enumerate(forecasts) if index >= surplus or id(f) in newest]
+
+    def _send(
+        self, forecasts: list[ZoneForecast], past: dict[tuple[str, str], Any], stats: dict[str, Any] | None
+    ) -> None:
+        if self._live_state is None:
+            live_state = ray.get_actor(LIVE_STATE_ACTOR, namespace=self._namespace)
+            self._live_state_identity = ray.get(live_state.identity.remote(), timeout=BOARD_TIMEOUT_S)
+            self._live_state = live_state
+        if forecasts:
+            asked = ray.get(self._live_state.publish.remote(forecasts), timeout=BOARD_TIMEOUT_S) or []
+            for site, zone in map(tuple, asked):
+                found = self._shard.past(site, zone, PAST_HOURS) if self._shard else None
+                if found is not None:
+                    past[site, zone] = found
+        calls = [self._live_state.put_past.remote(site, zone, *content) for (site, zone), content in past.items()]
+        if stats is not None:
+            calls.append(self._live_state.put_stats.remote(self._component, stats))
+        answers = ray.get(calls, timeout=BOARD_TIMEOUT_S)
+        if stats is not None and answers[-1] != self._live_state_identity:
+            raise ConnectionResetError("it was restarted since the last call")

@@ -1,0 +1,211 @@
+"""Steps 14 and 17 of the way of a reading: what is compared on live rows, and what that says.
+
+A challenger is in shadow until rows enough have come; then one verdict is given. A new champion is watched: it is
+compared with the one before it again and again, and goes if it is worse. What is compared stands in the registry, so
+that a retrainer that is started again goes on with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from models.evaluation.budget import level_of
+from services.config import LearnSettings
+from services.errors import HothouseError, ModelFilesError, PromotionRefusedError, RegistryError
+from services.learn.experts import number_of
+from services.learn.promotion.registry import Registry
+from services.learn.records import ModelRow, Shadow
+from services.messages import ONLINE_VERSION
+
+__all__ = ["ComparisonOutcome", "LiveComparison", "ModelComparer"]
+
+_log = logging.getLogger(__name__)
+
+LOOK_S = 5.0
+SHARE, LONGEST_PAUSE_S = 10.0, 60.0
+"""A comparison that took a second is not made again for ten, but at the latest after a minute."""
+PATIENCE = 5
+"""Comparisons that fail are tried so often; then the challenger is refused, and the champion is no longer watched, or
+has to go where it is its own files that fail."""
+WATCH_BUDGET = 0.05
+"""The chance that a champion that is no worse is sent away, over all looks of its watch."""
+HOUR_MS = 3_600_000
+DEFAULT_HOURS = 24.0
+"""A submitted model is judged on live rows also where others are not."""
+
+
+class ModelComparer(Protocol):
+    """Compares models on the history; every method may raise, and none may hang."""
+
+    def newest_ms(self) -> int:
+        """The newest row in the history; 0 without any."""
+
+    def longest_horizon_ms(self) -> int:
+        """How long after its origin the last truth of a forecast comes."""
+
+    def compare(
+        self, mine: str, theirs: str, theirs_name: str, from_ms: int, level: float, *, worse: bool
+    ) -> dict[str, Any]:
+        """A verdict ``{promote, reason, evidence}`` over rows after ``from_ms``: see ``measure.py`` beside."""
+
+    def rest(self) -> None:
+        """Nothing is being compared: let go of what it took."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonOutcome:
+    """What a look at the live rows came to; ``kind`` is ``passed``, ``refused``, ``worse`` or ``kept``."""
+
+    kind: str
+    version: str
+    against: str  # empty: there was no verdict
+    reason: str
+    evidence: dict[str, Any]
+
+
+class LiveComparison:
+    """Compares while something is to be compared; :meth:`look` gives what was found, at most one thing a call, and the
+    same again until :meth:`done` says that it was acted upon.
+
+    ``monotonic_s`` paces it; verdicts depend on rows and on what the registry says, not on it.
+    """
+
+    def __init__(
+        self, settings: LearnSettings, registry: Registry, comparer: ModelComparer, monotonic_s: Callable[[], float]
+    ) -> None:
+        self._settings, self._registry, self._comparer = settings, registry, comparer
+        self._monotonic_s = monotonic_s
+        self._next_s = float("-inf")
+        self.newest_ms = 0  # the newest row in the history, as of the last look; 0: none was needed yet
+        self._seen_ms = self._watched_ms = 0
+        self._failures: Counter[str] = Counter()  # version -> comparisons that failed in a row
+        self._outcome: ComparisonOutcome | None = None
+
+    def begin(self, against: str, from_ms: int, now_ms: int) -> Shadow:
+        """A comparison with ``against`` over rows that end after ``from_ms``: as many hours of them from ``now_ms`` on
+        as set, each with its truth at the longest horizon.
+        """
+        hours = self._settings.shadow_hours or DEFAULT_HOURS
+        until_ms = now_ms + round(hours * HOUR_MS) + self._comparer.longest_horizon_ms()
+        return Shadow(against=against, from_ms=from_ms, until_ms=until_ms)
+
+    def level(self, models: list[ModelRow], champion: str, version: str = "") -> float:
+        """The chance of a mistake that ``version`` may take, or the next challenger of ``champion``.
+
+        Numbers are given in the order in which challengers came, to those in shadow, too. Whoever leaves without a
+        verdict may free one; whoever was there before is counted all the same, so the sum never exceeds the budget.
+        """
+        before = [row for row in models if not version or number_of(row["version"]) < number_of(version)]
+        against = [{row["judged_against"], row["shadow"]["against"] if row["shadow"] else ""} for row in before]
+        of_it = sum(champion in names for names in against)
+        return level_of(self._settings.gate_budget, of_it + 1)
+
+    def done(self, outcome: ComparisonOutcome) -> None:
+        """An outcome was acted upon."""
+        if self._outcome == outcome:
+            self._outcome = None
+            self._failures.pop(outcome.version, None)
+
+    def look(self) -> ComparisonOutcome | None:
+        """Compare what is to be compared, if there are new rows and it is time."""
+        if self._outcome is not None:
+            return self._outcome
+        now_s = self._monotonic_s()
+        if now_s < self._next_s:
+            return None
+        self._next_s = now_s + LOOK_S
+        models = self._registry.list()
+        in_shadow = [row for row in models if row["stage"] == "shadow" and row["shadow"]]
+        challenger = min(in_shadow, key=lambda row: row["shadow"]["until_ms"] if row["shadow"] else 0, default=None)
+        champion = next((row for row in models if row["stage"] == "champion" and row["watch"]), None)
+        if challenger is None and champion is None:
+            self._comparer.rest()
+            return None
+        newest_ms = self.newest_ms = self._comparer.newest_ms()
+        if not newest_ms or (newest_ms <= self._seen_ms and not self._failures):
+            return None
+        try:
+            self._outcome = self._watched(champion, newest_ms) or self._shadowed(challenger, models, newest_ms)
+            if self._outcome is None:
+                self._seen_ms = newest_ms
+        finally:
+            took_s = self._monotonic_s() - now_s
+            self._next_s = self._monotonic_s() + min(max(LOOK_S, SHARE * took_s), LONGEST_PAUSE_S)
+        return self._outcome
+
+    def _shadowed(self, row: ModelRow | None, models: list[ModelRow], newest_ms: int) -> ComparisonOutcome | None:
+        if row is None or row["shadow"] is None or newest_ms < row["shadow"]["until_ms"]:
+            return None
+        against, version = row["shadow"]["against"], row["version"]
+        serving = self._registry.champion()
+        if serving != against:
+            reason = f"the champion changed meanwhile, from {against} to {serving}"
+            return ComparisonOutcome("refused", version, "", reason, {})
+        try:
+            found = self._compare(row, row["shadow"], self.level(models, against, version), worse=False)
+        except ModelFilesError as error:
+            return ComparisonOutcome("refused", version, "", f"{version} cannot serve: {error.message}", {})
+        except HothouseError as error:
+            reason = f"It could not be compared with what serves: {error.message}"
+            return self._failed(ComparisonOutcome("refused", version, "", reason, {}), error)
+        kind = "passed" if found["promote"] else "refused"
+        return ComparisonOutcome(kind, version, against, f"In shadow: {found['reason']}", found["evidence"])
+
+    def _watched(self, row: ModelRow | None, newest_ms: int) -> ComparisonOutcome | None:
+        """``worse`` or ``kept`` once that is known; a look an hour of event time costs a part of the budget."""
+        if row is None or row["watch"] is None:
+            return None
+        watch, version = row["watch"], row["version"]
+        if not self._settings.watch_hours:
+            self._registry.watch(version, None)
+            return None
+        if watch["from_ms"] < 0:
+            until_ms = newest_ms + round(self._settings.watch_hours * HOUR_MS)
+            self._registry.watch(version, Shadow(against=watch["against"], from_ms=newest_ms, until_ms=until_ms))
+            return None
+        hour, over = (newest_ms - watch["from_ms"]) // HOUR_MS, newest_ms >= watch["until_ms"]
+        looked_hour = (max(self._watched_ms, watch["from_ms"]) - watch["from_ms"]) // HOUR_MS
+        if hour <= looked_hour and not over:
+            return None
+        try:
+            self._registry.folder(version)
+        except ModelFilesError as error:  # replicas that have it in memory serve it, one that restarts cannot
+            reason = f"It cannot serve: {error.message}"
+            return self._failed(ComparisonOutcome("worse", version, watch["against"], reason, {}), error)
+        try:
+            found = self._compare(row, watch, level_of(WATCH_BUDGET, max(hour, 1)), worse=True)
+        except HothouseError as error:
+            reason = f"It could not be compared with {watch['against']}: {error.message}"
+            return self._failed(ComparisonOutcome("kept", version, watch["against"], reason, {}), error)
+        self._watched_ms = newest_ms
+        self._failures.pop(version, None)
+        against, evidence = watch["against"], found["evidence"]
+        if found["promote"]:
+            return ComparisonOutcome(
+                "worse", version, against, f"Worse than {against} on live rows. {found['reason']}", evidence
+            )
+        return ComparisonOutcome("kept", version, against, found["reason"], evidence) if over else None
+
+    def _failed(self, last: ComparisonOutcome, error: HothouseError) -> ComparisonOutcome:
+        """``last`` when patience is over; before, and where MLflow is what fails, ``error``."""
+        if isinstance(error, RegistryError):
+            raise error
+        self._failures[last.version] += 1
+        if self._failures[last.version] < PATIENCE:
+            raise error
+        return last
+
+    def _compare(self, row: ModelRow, shadow: Shadow, level: float, *, worse: bool) -> dict[str, Any]:
+        folder, against = str(self._registry.folder(row["version"])), shadow["against"]
+        name, theirs = "the climatology", ""
+        if against != ONLINE_VERSION:
+            try:
+                name, theirs = against, str(self._registry.folder(against))
+            except (ModelFilesError, PromotionRefusedError) as error:
+                _log.warning("%s cannot be compared with: %s", against, error.message)
+                name = f"the climatology ({against} cannot be loaded)"
+        return self._comparer.compare(folder, theirs, name, shadow["from_ms"], level, worse=worse)

@@ -1,0 +1,79 @@
+"""Step 14 of the way of a reading: what a challenger is measured against, and whether it may begin with its weights.
+
+Neither may flatter anyone: rows that the champion was trained on prove nothing, and a challenger that begins with the
+weights of a champion that has seen the held-back rows has seen them too. Such a champion comes of settings that move
+the cut back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models import artefact
+from models.families import Model
+from services.learn.training.job import Job
+from services.messages import F32, ONLINE_VERSION
+
+__all__ = ["ReferenceModel", "reference_model_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceModel:
+    """What serves now, or the climatology where nothing does or what does cannot be measured.
+
+    ``note`` is empty, or sentences for people on why the comparison or the start is not the usual one.
+    """
+
+    name: str
+    predict: Callable[[Any], F32]
+    from_ms: int  # only origins from here on may be compared
+    start: Model | None = None
+    note: str = ""
+
+
+def reference_model_of(job: Job, cut_ms: int, options: Mapping[str, Any] | None) -> ReferenceModel:
+    """Load the champion; ``options`` are those of the model that is to be trained, on rows up to ``cut_ms``; ``None``
+    where it begins anew whatever serves.
+
+    A champion that cannot be measured does not stand in the way of one that can serve, but the note says so.
+    """
+    if job.champion == ONLINE_VERSION:
+        return ReferenceModel("the climatology", _climatology, cut_ms)
+    try:
+        found, until_ms = _load(job)
+    except artefact.ArtefactError as error:
+        return ReferenceModel(
+            "the climatology", _climatology, cut_ms, note=f"{job.champion} could not be measured: {error}."
+        )
+    note, cold = "", "" if options is None else "the start was cold, "
+    if until_ms > cut_ms:
+        note = f"{job.champion} has seen rows after the cut: {cold}later rows were compared."
+    elif options is not None and (found.kind != job.kind or found.model.options != dict(options)):
+        note = f"{job.champion} has another {found.kind}: the start was cold."
+    return ReferenceModel(
+        job.champion,
+        found.model.answer,
+        from_ms=max(cut_ms, until_ms),
+        start=None if note or options is None else found.model,
+        note=note,
+    )
+
+
+def _load(job: Job) -> tuple[artefact.Artefact, int]:
+    """The champion, and the newest row that it was trained on."""
+    if not job.champion_folder:
+        raise artefact.ArtefactMissingError("its files are torn or gone")
+    model = artefact.load(Path(job.champion_folder), job.spec.hash)
+    until_ms = model.manifest.get("trained_on", {}).get("to_ms")
+    if not isinstance(until_ms, int):
+        raise artefact.ArtefactCorruptError("its manifest does not say what it was trained on")
+    return model, until_ms
+
+
+def _climatology(inputs: Any) -> F32:
+    return np.asarray(inputs.baseline)

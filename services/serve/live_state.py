@@ -1,0 +1,207 @@
+"""Step 9 of the way of a reading: the live state holds what is known now, and all that answer follow it.
+
+Shards publish forecasts and their figures, the retrainer its models and events; API replicas wait for what changed
+and answer from their own memory. The live state is memory only: after a restart it asks, through the answer of
+``publish``, for the past that it lacks, and everything else comes again with the next step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from services.messages import ZoneForecast
+
+__all__ = ["PAST_HOURS", "LiveState", "LiveStateChanges", "ZonePast"]
+
+PAST_HOURS = 48
+MAX_EVENTS = 200
+_HOUR_MS = 3_600_000
+
+
+class LiveStateChanges(TypedDict, total=False):
+    """What changed since a version; only keys with something new are there."""
+
+    version: int  # always
+    forecasts: list[ZoneForecast]
+    stats: dict[str, dict[str, Any]]  # component -> figures
+    models: list[dict[str, Any]]
+    events: list[dict[str, Any]]  # all that are kept, oldest first
+
+
+class ZonePast(TypedDict):
+    """A zone's past targets; times rise."""
+
+    end_ms: list[int]
+    values: dict[str, list[float | None]]
+
+
+class LiveState:
+    """Newest forecast and past of each zone, figures of each component, models, events.
+
+    ``first_version`` must be larger than any version of an earlier live state, so that followers notice a restart: the
+    actor passes microseconds since 1970. ``clock_ms`` stamps events that carry no ``time_ms``.
+    """
+
+    def __init__(self, first_version: int, clock_ms: Callable[[], int]) -> None:
+        self._version = self._first_version = first_version
+        self._clock_ms = clock_ms
+        self._changed = asyncio.Condition()
+        self._forecasts: dict[tuple[str, str], tuple[int, ZoneForecast]] = {}
+        self._stats: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._models: tuple[int, list[dict[str, Any]]] | None = None
+        self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
+        self._events_version = 0
+        self._past: dict[tuple[str, str], _Track] = {}
+        self._left_ms: dict[tuple[str, str], int] = {}  # end of the last row of a zone that has left
+
+    async def publish(self, forecasts: Sequence[ZoneForecast]) -> list[tuple[str, str]]:
+        """Show these forecasts, replacing each zone's last one unless it is older; append ``now`` to its past.
+
+        Returns the ``(site, zone)`` whose past this live state was never given: the caller answers with ``put_past``.
+        """
+        async with self._changed:
+            self._version += 1
+            for forecast in forecasts:
+                key = (forecast["site"], forecast["zone"])
+                known = self._forecasts.get(key)
+                if forecast["origin_ms"] <= self._left_ms.get(key, -1):
+                    continue  # its zone has left since
+                if known is None or known[1]["origin_ms"] <= forecast["origin_ms"]:
+                    self._forecasts[key] = (self._version, forecast)
+                    self._track(key, tuple(forecast["forecasts"])).append(forecast["origin_ms"], forecast["now"])
+            self._changed.notify_all()
+        asked = [(forecast["site"], forecast["zone"]) for forecast in forecasts]
+        return [key for key in asked if key in self._past and not self._past[key].filled]
+
+    async def put_past(
+        self, site: str, zone: str, end_ms: Sequence[int], values: Mapping[str, Sequence[float | None]]
+    ) -> None:
+        """Replace a zone's past: for each target one value a time, times rising, ``None`` or NaN where missing."""
+        track = _Track(tuple(values))
+        for row, at in enumerate(end_ms):
+            track.append(int(at), {name: column[row] for name, column in values.items()})
+        newer = self._past.get((site, zone))
+        if newer is not None:
+            track.extend(newer)
+        track.filled = True
+        self._past[site, zone] = track
+
+    async def past(self, site: str, zone: str) -> ZonePast:
+        """The last 48 h of a zone's targets; empty for an unknown zone."""
+        track = self._past.get((site, zone))
+        return track.past() if track is not None else ZonePast(end_ms=[], values={})
+
+    async def identity(self) -> int:
+        """The first version, by which who sends knows this live state from a later one."""
+        return self._first_version
+
+    async def put_stats(self, component: str, stats: Mapping[str, Any]) -> int:
+        """Replace a component's figures, and take off the zones that have ``left``; the live state's
+        :meth:`identity`.
+        """
+        async with self._changed:
+            self._version += 1
+            self._stats[component] = (self._version, dict(stats))
+            for left in stats.get("left", ()):
+                self._take_off((left["site"], left["zone"]), left["left_ms"])
+            self._changed.notify_all()
+        return self._first_version
+
+    async def set_models(self, models: Sequence[Mapping[str, Any]]) -> None:
+        """Replace the table of registered models, newest first."""
+        async with self._changed:
+            self._version += 1
+            self._models = (self._version, [dict(model) for model in models])
+            self._changed.notify_all()
+
+    async def put_event(self, event: Mapping[str, Any]) -> None:
+        """Add an event (``kind`` is retrain, swap, error, ...); the newest 200 are kept."""
+        async with self._changed:
+            self._version += 1
+            self._events.append({"time_ms": self._clock_ms(), **event})
+            self._events_version = self._version
+            self._changed.notify_all()
+
+    async def wait(self, seen_version: int, timeout_s: float) -> LiveStateChanges:
+        """What changed after ``seen_version``, as soon as anything did, or nothing but the version after ``timeout_s``.
+
+        A version that this live state never gave (0, or one of a live state to come) gets everything.
+        """
+        async with self._changed:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._changed.wait_for(lambda: self._version != seen_version)
+            except TimeoutError:
+                pass  # the caller sees the same version and asks again
+        return self._since(seen_version if seen_version <= self._version else 0)
+
+    def _take_off(self, key: tuple[str, str], left_ms: int) -> None:
+        self._left_ms[key] = left_ms
+        known = self._forecasts.get(key)
+        if known is not None and known[1]["origin_ms"] <= left_ms:
+            del self._forecasts[key]
+        if known is None or known[1]["origin_ms"] <= left_ms:
+            self._past.pop(key, None)
+
+    def _since(self, seen: int) -> LiveStateChanges:
+        changes = LiveStateChanges(version=self._version)
+        if forecasts := [forecast for version, forecast in self._forecasts.values() if version > seen]:
+            changes["forecasts"] = forecasts
+        if stats := {name: figures for name, (version, figures) in self._stats.items() if version > seen}:
+            changes["stats"] = stats
+        if self._models is not None and self._models[0] > seen:
+            changes["models"] = self._models[1]
+        if self._events_version > seen:
+            changes["events"] = list(self._events)
+        return changes
+
+    def _track(self, key: tuple[str, str], targets: tuple[str, ...]) -> _Track:
+        track = self._past.setdefault(key, _Track(targets))
+        track.widen(targets)
+        return track
+
+
+class _Track:
+    """A zone's past: times and float32 targets, 48 h of them; ``filled`` once a whole past was given."""
+
+    def __init__(self, targets: tuple[str, ...]) -> None:
+        self.targets = targets
+        self.filled = False
+        self._times: deque[int] = deque()
+        self._rows: deque[npt.NDArray[np.float32]] = deque()
+
+    def append(self, end_ms: int, values: Mapping[str, float | None]) -> None:
+        if self._times and end_ms <= self._times[-1]:
+            return  # the same step again: a forecast that was computed anew after a swap
+        row = [np.nan if (value := values.get(name)) is None else value for name in self.targets]
+        self._times.append(end_ms)
+        self._rows.append(np.array(row, dtype=np.float32))
+        while self._times[0] < end_ms - PAST_HOURS * _HOUR_MS:
+            self._times.popleft()
+            self._rows.popleft()
+
+    def widen(self, targets: tuple[str, ...]) -> None:
+        """Keep these targets too: a target that was never seen is not forecast, and one may appear at any time."""
+        if more := tuple(name for name in targets if name not in self.targets):
+            self.targets += more
+            unknown = np.full(len(more), np.nan, dtype=np.float32)
+            self._rows = deque(np.concatenate([row, unknown]) for row in self._rows)
+
+    def extend(self, other: _Track) -> None:
+        self.widen(other.targets)
+        for end_ms, row in zip(other._times, other._rows, strict=True):
+            self.append(end_ms, dict(zip(other.targets, row.tolist(), strict=True)))
+
+    def past(self) -> ZonePast:
+        columns = np.array(self._rows).reshape(len(self._times), len(self.targets)).T
+        shown = {
+            name: [None if np.isnan(value) else round(float(value), 3) for value in column]
+            for name, column in zip(self.targets, columns, strict=True)
+        }
+        return ZonePast(end_ms=list(self._times), values=shown)

@@ -1,0 +1,229 @@
+"""Messages become log records: every one once, in order, stamped and ticked."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from edge.clock import CLOCK_TOPIC, ReplayedClock, decode_clock, encode_clock
+from edge.gateway.record_builder import MAX_SAMPLES, Message, RecordBuilder
+from edge.log import NewRecord
+from edge.wire.decoder import MAX_DOCUMENT_BYTES
+from edge.wire.envelope import UNKNOWN_SITE
+from edge.wire.reading import MAX_PAYLOAD_BYTES, Refusal, Sample, encode_message, sample_topic
+from edge.wire.samples import decode_samples
+
+NOW = 1_646_092_800_000
+STEP_MS = 300_000
+TICK_MS = STEP_MS // 10
+BOOT = "9f3c62d1a07be845"
+
+
+def _sample(site: str = "demo", seq: int = 1, ts_ms: int = NOW) -> Sample:
+    return Sample(site, "z1", "climate", BOOT, seq, ts_ms, {"rh_pct": 71.0})
+
+
+def _message(*samples: Sample) -> Message:
+    return Message(sample_topic(samples[0].site, "z1", "climate"), encode_message(samples))
+
+
+def _clock(now_ms: int) -> Message:
+    return Message(CLOCK_TOPIC, encode_clock(now_ms))
+
+
+def _builder(start_ms: int = NOW) -> RecordBuilder:
+    return RecordBuilder(ReplayedClock(start_ms), STEP_MS)
+
+
+def _refusals(record: NewRecord) -> list[Refusal]:
+    return msgspec.msgpack.decode(record.payload, type=list[Refusal])
+
+
+def test_samples_of_a_site_share_a_record() -> None:
+    """Samples of several messages of one site make one record; another site has its own."""
+    records = _builder().take([_message(_sample(seq=1)), _message(_sample("other")), _message(_sample(seq=2))])
+    assert [(r.site, r.kind, r.receive_ms) for r in records] == [("demo", "samples", NOW), ("other", "samples", NOW)]
+    assert [s.seq for s in decode_samples(records[0].payload)] == [1, 2]
+
+
+def test_a_record_holds_at_most_a_thousand_samples() -> None:
+    """More samples than that are cut into several records, in order."""
+    records = _builder().take([_message(*(_sample(seq=n) for n in range(MAX_SAMPLES + 1)))])
+    assert [len(decode_samples(r.payload)) for r in records] == [MAX_SAMPLES, 1]
+
+
+@pytest.mark.parametrize("kind", ["plan", "event"])
+def test_plans_and_events_are_kept_as_they_came(kind: str) -> None:
+    """A JSON object is a record of its own with its topic, after the samples that came before it."""
+    topic, body = f"hothouse/v1/demo/z1/grower/{kind}", b'{"issued": 1, "note": "\xc3\xa9"}'
+    records = _builder().take([_message(_sample(seq=1)), Message(topic, body), _message(_sample(seq=2))])
+    assert [r.kind for r in records] == ["samples", kind, "samples"]
+    assert (records[1].payload, records[1].topic) == (body, topic)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [(b"[1]", "malformed"), (b"{", "malformed"), (b'{"a":"' + b"x" * MAX_DOCUMENT_BYTES + b'"}', "oversized")],
+)
+def test_bad_plans_are_refused(body: bytes, reason: str) -> None:
+    """What is no JSON object, or too long, is refused under its site."""
+    (record,) = _builder().take([Message("hothouse/v1/demo/z1/grower/plan", body)])
+    assert (record.site, record.kind) == ("demo", "refused")
+    assert [r.reason for r in _refusals(record)] == [reason]
+
+
+def test_a_clock_message_holds_for_what_comes_after_it() -> None:
+    """Samples before it keep the earlier receive time, samples after it get the new one."""
+    later = NOW + 3_600_000
+    records = _builder().take([_message(_sample(seq=1)), _clock(later), _message(_sample(seq=2, ts_ms=later))])
+    assert [(r.kind, r.receive_ms) for r in records] == [("samples", NOW), ("tick", later), ("samples", later)]
+
+
+def test_the_replayed_clock_never_goes_back() -> None:
+    """An older clock message changes nothing."""
+    records = _builder().take([_clock(NOW - 5000), _message(_sample())])
+    assert [(r.kind, r.receive_ms) for r in records] == [("samples", NOW)]
+
+
+@pytest.mark.parametrize("payload", [b"", b"{}", b'{"now_ms": "x"}', b'{"now_ms": -1}', b'{"now_ms": 1e30}', b"\xff"])
+def test_a_bad_clock_message_is_refused(payload: bytes) -> None:
+    """It is a record like other bad input, and the clock stays."""
+    with pytest.raises(ValueError, match=r"."):
+        decode_clock(payload)
+    (record,) = _builder().take([Message(CLOCK_TOPIC, payload)])
+    assert (record.site, record.kind, record.receive_ms) == (UNKNOWN_SITE, "refused", NOW)
+
+
+def test_without_a_replay_a_clock_message_is_an_unknown_topic() -> None:
+    """A live gateway takes its time from nobody."""
+
+    class Standing:
+        def now_ms(self) -> int:
+            return NOW
+
+    (record,) = RecordBuilder(Standing(), STEP_MS).take([_clock(NOW + 1)])
+    assert [r.reason for r in _refusals(record)] == ["unknown_topic"]
+
+
+def test_known_sites_tick_every_tenth_of_a_step() -> None:
+    """Each new tenth of a step gives one tick a site, none in between, one after a long jump."""
+    clock = ReplayedClock(NOW)
+    builder = RecordBuilder(clock, STEP_MS, sites=["a"], newest_ms=NOW)
+    builder.take([_message(_sample("b"))])
+    ticks = {}
+    for advance in (TICK_MS - 1, TICK_MS, TICK_MS + 1, 50 * TICK_MS):
+        clock.advance(NOW + advance)
+        ticks[advance] = [(r.site, r.kind, r.receive_ms) for r in builder.take()]
+    assert ticks[TICK_MS - 1] == ticks[TICK_MS + 1] == []
+    for advance in (TICK_MS, 50 * TICK_MS):
+        assert ticks[advance] == [("a", "tick", NOW + advance), ("b", "tick", NOW + advance)]
+
+
+def test_a_restart_ticks_what_fell_due_meanwhile() -> None:
+    """An intake that knows the log's newest time ticks at once when a tenth of a step has passed since."""
+    builder = RecordBuilder(ReplayedClock(NOW), STEP_MS, sites=["a"], newest_ms=NOW - TICK_MS)
+    assert [r.kind for r in builder.take()] == ["tick"]
+    assert builder.take() == []
+
+
+def test_a_site_that_was_retired_ticks_from_its_next_sample_on() -> None:
+    """Its event ends its ticks, a newer sample makes an event of before mean nothing."""
+    clock = ReplayedClock(NOW)
+    builder = RecordBuilder(clock, STEP_MS, sites=["a", "demo"], newest_ms=NOW)
+
+    def event(until_ms: int) -> Message:
+        payload = b'{"type":"retire","until_ms":%d}' % until_ms
+        return Message("hothouse/v1/demo/_site/hothouse/event", payload)
+
+    def ticked(*messages: Message) -> list[str]:
+        records = builder.take(messages)
+        assert "refused" not in {record.kind for record in records}
+        clock.advance(clock.now_ms() + TICK_MS)
+        return [record.site for record in builder.take() if record.kind == "tick"]
+
+    assert ticked() == ["a", "demo"]
+    assert ticked(event(NOW - 1)) == ["a"]
+    assert ticked() == ["a"]
+    assert ticked(_message(_sample(ts_ms=NOW))) == ["a", "demo"]
+    assert ticked(event(NOW - 1)) == ["a", "demo"]
+    assert ticked(_message(_sample(ts_ms=NOW - 5000, seq=2)), event(NOW - 1)) == ["a", "demo"]
+    assert ticked(_message(_sample(ts_ms=NOW, seq=3)), event(NOW)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "payload", "says"),
+    [
+        ("_site", b'{"type":"retire","version":7}', "_site cannot be retired alone"),
+        ("z1", b'{"type":"retire"}', "a version or until_ms"),
+        ("z1", b'{"type":"retire","version":7,"until_ms":8}', "a version or until_ms"),
+    ],
+)
+def test_a_retirement_that_means_nothing_is_refused(zone: str, payload: bytes, says: str) -> None:
+    """Whoever sends it finds the reason among the dead letters."""
+    (record,) = _builder().take([Message(f"hothouse/v1/demo/{zone}/operator/event", payload)])
+    (refusal,) = _refusals(record)
+    assert refusal.reason == "malformed"
+    assert says in refusal.detail
+
+
+def test_only_sites_with_samples_tick() -> None:
+    """Refused messages make no site known, so nobody can grow the ticks with nonsense."""
+    clock = ReplayedClock(NOW)
+    builder = RecordBuilder(clock, STEP_MS)
+    builder.take([Message("hothouse/v1/nobody/z/d/sample", b"?")])
+    clock.advance(NOW + STEP_MS)
+    assert builder.take() == []
+
+
+good = st.builds(
+    lambda site, n: (_message(*(_sample(site, seq=i) for i in range(n))), n, 0, 0),
+    st.sampled_from(["demo", "north"]),
+    st.integers(1, 3),
+)
+bad = st.sampled_from(
+    [
+        (Message("hothouse/v1/demo/z1/climate/sample", b"{"), 0, 1, 0),
+        (Message("hothouse/v1/demo/z1/climate/sample", b" " * (MAX_PAYLOAD_BYTES + 1)), 0, 1, 0),
+        (Message("hothouse/v1/demo", b"{}"), 0, 1, 0),
+        (Message("elsewhere", encode_message([_sample()])), 0, 1, 0),
+        (_message(_sample(ts_ms=5)), 0, 1, 0),
+        (Message(CLOCK_TOPIC, b"noon"), 0, 1, 0),
+        (Message("hothouse/v1/demo/z1/grower/plan", b"[]"), 0, 1, 0),
+        (Message("hothouse/v1/demo/z1/grower/event", b'{"crop": "lettuce"}'), 0, 0, 1),
+    ]
+)
+binary = st.binary(max_size=20).map(lambda b: (Message("hothouse/v1/demo/z1/climate/sample", b"\x00" + b), 0, 1, 0))
+clocks = st.integers(0, 10 * TICK_MS).map(lambda ms: (_clock(NOW + ms), 0, 0, 0))
+
+
+@given(st.lists(st.lists(good | bad | binary | clocks, max_size=8), max_size=4))
+@example([[(Message("elsewhere", b"{}"), 0, 1, 0)] * 2])
+def test_every_message_ends_in_exactly_one_place(batches: list[list[tuple[Message, int, int, int]]]) -> None:
+    """Valid, malformed, oversized, in whatever order and batches: all of it is in the records, once the hour is over
+    in which messages on topics that nothing reads are counted.
+    """
+    builder = _builder()
+    records = [r for batch in batches for r in builder.take(message for message, *_ in batch)]
+    records += builder.take([_clock(NOW + 2 * 3_600_000)])
+    wanted = [sum(entry[i] for batch in batches for entry in batch) for i in (1, 2, 3)]
+    samples = [s for r in records if r.kind == "samples" for s in decode_samples(r.payload)]
+    refusals = [f for r in records if r.kind == "refused" for f in _refusals(r)]
+    documents = [json.loads(r.payload) for r in records if r.kind == "event"]
+    assert [len(samples), sum(f.samples for f in refusals if f.whole), len(documents)] == wanted
+    assert (builder.samples, builder.refused) == (len(samples), wanted[1])
+    assert [r.receive_ms for r in records] == sorted(r.receive_ms for r in records)
+
+
+def test_no_record_is_longer_than_a_log_takes() -> None:
+    """Devices that send thousands of values a sample make more records, not one that no log takes."""
+    values = {f"air_temp_c.{n}": 20.0 for n in range(100)} | {f"rh_pct.{n}": 50.0 for n in range(100)}
+    samples = [Sample("demo", "z1", "climate", "9f3c62d1a07be845", n, NOW, values) for n in range(1000)]
+    topic = sample_topic("demo", "z1", "climate")
+    messages = [Message(topic, encode_message(samples[n : n + 10])) for n in range(0, 1000, 10)]
+    records = RecordBuilder(ReplayedClock(NOW), 300_000).take(messages)
+    assert max(len(record.payload) for record in records) <= 1024 * 1024
+    assert [s.seq for record in records for s in decode_samples(record.payload)] == list(range(1000))

@@ -1,0 +1,107 @@
+"""What a link asks the broker for, and what it does where the broker does not give it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.reasoncodes import ReasonCode
+
+from edge.mqtt.connection import MqttAddress
+from edge.mqtt.subscription import Subscription
+
+
+class Client:
+    """A connected client that notes what it is asked to do."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.left: list[str] = []
+        self.said: list[tuple[str, bytes, int]] = []
+
+    def subscribe(self, topics: list[tuple[str, int]]) -> None:
+        """Note."""
+        self.asked += [topic for topic, _ in topics]
+
+    def publish(self, topic: str, payload: bytes, qos: int) -> SimpleNamespace:
+        """Note."""
+        self.said.append((topic, payload, qos))
+        return SimpleNamespace(rc=MQTTErrorCode.MQTT_ERR_SUCCESS)
+
+    def unsubscribe(self, topics: list[str]) -> None:
+        """Note."""
+        self.left += topics
+
+
+def link(topics: list[str], otherwise: list[str]) -> Subscription:
+    """One that has nothing to say of itself."""
+    return Subscription(
+        MqttAddress(port=1), "test", topics, lambda *_: None, receive_maximum=1, session_expiry_s=1, otherwise=otherwise
+    )
+
+
+def connect(of: Subscription) -> Client:
+    """Let a client be connected; what it then asked for."""
+    client: Any = Client()
+    of._lost.clear()
+    of._connected(client, None, None, ReasonCode(PacketTypes.CONNACK, "Success"), None)
+    return client  # type: ignore[no-any-return]
+
+
+def answer(of: Subscription, client: Any, name: str) -> None:
+    """Let the broker answer the subscription."""
+    of._subscribed(client, None, 1, [ReasonCode(PacketTypes.SUBACK, name)], None)
+
+
+def lose(of: Subscription, client: Any) -> None:
+    """Let the connection end."""
+    of._disconnected(client, None, None, ReasonCode(PacketTypes.DISCONNECT, "Unspecified error"), None)
+
+
+def test_nothing_is_published_without_a_connection() -> None:
+    """Neither before there is one nor after it was lost: whoever publishes is told, and nothing waits to be sent."""
+    of = link(["hothouse/#"], [])
+    assert not of.publish("plant/ask", b"", 1)
+    client = connect(of)
+    of._client = client  # type: ignore[assignment]
+    assert not of.publish("plant/ask", b"", 1)
+    answer(of, client, "Granted QoS 1")
+    assert of.publish("plant/ask", b"who?", 1)
+    lose(of, client)
+    assert not of.publish("plant/ask", b"", 1)
+    assert client.said == [("plant/ask", b"who?", 1)]
+
+
+def test_a_broker_that_refuses_all_topics_is_asked_for_fewer() -> None:
+    """From the next connection on, and the first refusal is no error; a second one is."""
+    of = link(["hothouse/#"], ["hothouse/v1/#"])
+    answer(of, connect(of), "Not authorized")
+    assert (of._lost.is_set(), of.last_error) == (True, "")
+    client = connect(of)
+    assert client.asked == ["hothouse/v1/#"]
+    answer(of, client, "Not authorized")
+    assert "refuses the subscription to hothouse/v1/#" in of.last_error
+    answer(of, connect(of), "Granted QoS 1")
+    assert of.connected
+
+
+def test_a_broker_that_hangs_up_at_the_question_is_asked_for_fewer() -> None:
+    """Once may be chance; twice in a row is an answer."""
+    of = link(["hothouse/#"], ["hothouse/v1/#"])
+    lose(of, connect(of))
+    client = connect(of)
+    assert client.asked == ["hothouse/#"]
+    lose(of, client)
+    assert connect(of).asked == ["hothouse/v1/#"]
+
+
+@pytest.mark.parametrize(("topics", "left"), [(["hothouse/#"], ["hothouse/v1/#"]), (["plant/#", "hothouse/v1/#"], [])])
+def test_a_session_keeps_one_subscription_a_topic(topics: list[str], left: list[str]) -> None:
+    """What a session still has from an older version goes once the wider one holds: messages would come twice."""
+    of = link(topics, ["hothouse/v1/#"])
+    client = connect(of)
+    answer(of, client, "Granted QoS 1")
+    assert (client.asked, client.left) == (topics, left)

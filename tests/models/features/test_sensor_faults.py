@@ -1,0 +1,181 @@
+"""Sensor faults: each kind is found in a made-up world, none in a sound one."""
+
+import numpy as np
+import pytest
+
+from models.features.sensor_faults import LEAST, SensorFaults
+
+CHANNELS = ("air_temp_c", "rh_pct", "co2_ppm", "lamp_pct", "out_temp_c")
+STEP_MS = 900_000
+DAY = 96
+DAYS = 9
+AT = 7 * DAY + 20
+"""Where faults begin, in zone 1; at night."""
+
+
+def world(zones=4, seed=0, days=DAYS):
+    """A daily course with noise, ``[Z, T, C]``; the lamp stands still for days."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(days * DAY)
+    sun = np.maximum(np.sin((t / DAY - 0.25) * 2 * np.pi), 0)
+    weather = np.cumsum(rng.normal(0, 0.1, len(t)))
+    weather -= np.linspace(0, weather[-1], len(t))
+    out = np.empty((zones, len(t), len(CHANNELS)), dtype=np.float32)
+    for z in range(zones):
+        air = 18 + z + 5 * sun + 0.3 * weather + rng.normal(0, 0.1, len(t))
+        rh = 80 - 15 * sun + rng.normal(0, 0.6, len(t))
+        co2 = 600 + 150 * sun + rng.normal(0, 8, len(t))
+        lamp = np.zeros(len(t))
+        out[z] = np.stack([air, rh, co2, lamp, 8 + 4 * sun + weather + rng.normal(0, 0.1, len(t))], axis=-1)
+    out[:, :, 4] = out[0, :, 4]
+    return out
+
+
+def detector(zones):
+    made = SensorFaults(CHANNELS, STEP_MS, 1)
+    for _ in range(zones):
+        made.add_zones()
+    return made
+
+
+def run(made, values, start=0, stop=None):
+    """What was kept out ``[Z, T, C]``, and ``(step, fault)`` as found."""
+    zones = np.arange(len(values))
+    out, found = np.zeros(values.shape, dtype=bool), []
+    for step in range(start, values.shape[1] if stop is None else stop):
+        clean, new = made.learn(zones, step, values[:, step], step * 24 // DAY % 24)
+        out[:, step] = np.isfinite(values[:, step]) & np.isnan(clean)
+        found += [(step, fault) for fault in new]
+    return out, found
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_sound_world_has_no_faults(seed):
+    """Nothing is called faulty where nothing is, and rows are given back as they came."""
+    values = world(seed=seed)
+    out, found = run(detector(4), values)
+    assert not out.any()
+    assert not found
+
+
+def spoil(values, kind, channel, length):
+    column = values[1, AT : AT + length, CHANNELS.index(channel)]
+    if kind == "stuck":
+        column[:] = column[0]
+    elif kind == "spike":
+        column[::5] += 12 * LEAST[channel]
+    elif kind == "offset":
+        column += 6 * LEAST[channel]
+    else:
+        column[:] = np.nan
+    return values
+
+
+@pytest.mark.parametrize("channel", ["air_temp_c", "rh_pct", "co2_ppm"])
+@pytest.mark.parametrize(
+    ("kind", "within", "least"), [("stuck", 14, 0.7), ("spike", 1, 0.19), ("offset", 8, 0.9), ("drop_out", 4, 0)]
+)
+def test_each_kind_is_found(kind, channel, within, least):
+    """Each kind is called by its name in its zone and channel, soon, and what it spoils is kept out."""
+    length = 60
+    out, found = run(detector(4), spoil(world(), kind, channel, length))
+    named = [(step, fault) for step, fault in found if fault.kind == kind]
+    assert [(fault.zone, fault.channel) for _, fault in named[:1]] == [(1, channel)]
+    assert AT <= named[0][0] <= AT + within
+    assert out[1, AT : AT + length, CHANNELS.index(channel)].mean() >= least
+    beside = out.copy()
+    beside[1, AT : AT + length + 8, CHANNELS.index(channel)] = False
+    assert beside.mean() < 1e-4
+
+
+def test_what_is_over_is_called_sound_again():
+    """After a fault has ended the channel is used again, and nothing is reported any more."""
+    made = detector(4)
+    run(made, spoil(world(), "stuck", "rh_pct", 60), stop=AT + 50)
+    (fault,) = made.active(np.arange(4))
+    assert fault.words("02:10").startswith("rh_pct: stuck at ")
+    assert AT <= fault.since_step <= AT + 1
+    values = spoil(world(), "stuck", "rh_pct", 60)
+    out, _ = run(made, values, start=AT + 50)
+    assert not made.active(np.arange(4))
+    assert not out[:, AT + 70 :].any()
+
+
+def test_a_move_of_all_zones_is_no_fault():
+    """What the neighbours do too is the weather or the control."""
+    values = world()
+    values[:, AT : AT + 30, 0] += 8
+    out, found = run(detector(4), values)
+    assert not out.any()
+    assert not found
+
+
+def test_what_may_stand_still_is_not_stuck():
+    """Humidity at saturation, CO2 at the end of its range, and actuators stand as long as they like."""
+    values = world()
+    values[1, AT : AT + 40, 1] = 100.0
+    top = values[2, :AT, 2].max()
+    values[2, AT : AT + 40, 2] = top
+    _, found = run(detector(4), values)
+    assert not [fault for _, fault in found if fault.kind == "stuck"]
+
+
+def test_a_constant_zone_and_a_silent_one_do_no_harm():
+    """A zone whose sensors never moved, and one that never spoke, are not called faulty and spoil no other."""
+    values = world(5)
+    values[3, :, :3] = 20.0
+    values[4] = np.nan
+    out, found = run(detector(5), values)
+    assert not found
+    assert not out.any()
+
+
+def test_a_zone_born_late_learns_first():
+    """A new zone's first days are taken as they come, whatever they are."""
+    values = world(4)
+    values[3, : 4 * DAY] = np.nan
+    values[3, 4 * DAY : 6 * DAY : 7, 0] += 20
+    out, found = run(detector(4), values)
+    assert not out[3, : 7 * DAY].any()
+    assert not [fault for _, fault in found if fault.zone != 3]
+
+
+def test_a_zone_that_comes_back_after_days_is_watched_anew():
+    """Another level after two days of silence is how the zone is now, not an offset."""
+    values = world(days=14)
+    values[1, 8 * DAY : 10 * DAY + 1] = np.nan
+    values[1, 10 * DAY :, CHANNELS.index("co2_ppm")] += 6 * LEAST["co2_ppm"]
+    out, found = run(detector(4), values)
+    assert not out[:, 10 * DAY :].any()
+    assert {fault.kind for _, fault in found} == {"drop_out"}
+
+
+def test_a_lasting_offset_becomes_the_new_normal():
+    """A sensor that was moved is believed again after two days."""
+    out, _ = run(detector(4), spoil(world(days=11), "offset", "air_temp_c", 4 * DAY))
+    assert out[1, AT + 10 : AT + DAY, 0].all()
+    assert not out[1, AT + 3 * DAY :, 0].any()
+
+
+def test_a_stream_may_be_cut_anywhere_and_clones_are_independent():
+    """Saving and loading changes nothing that comes after, and what a clone learns stays with it."""
+    values = spoil(world(), "offset", "air_temp_c", 60)
+    whole, _ = run(detector(4), values)
+    first = detector(4)
+    run(first, values, stop=AT + 20)
+    state = first.state_dict()
+    second = detector(0)
+    second.load_state_dict(state)
+    assert np.array_equal(run(second, values, start=AT + 20)[0][:, AT + 20 :], whole[:, AT + 20 :])
+    assert all(np.array_equal(held, first.state_dict()[name], equal_nan=True) for name, held in state.items())
+
+
+def test_memory_is_small_and_bounded():
+    """A zone costs less than 6 KB, as much at the end as at the start; and rows are not altered."""
+    made, values = detector(4), world()
+    before = {name: held.nbytes for name, held in made.state_dict().items()}
+    copy = values.copy()
+    run(made, values)
+    assert {name: held.nbytes for name, held in made.state_dict().items()} == before
+    assert sum(before.values()) / 4 < 6000
+    assert np.array_equal(values, copy)

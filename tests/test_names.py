@@ -1,0 +1,98 @@
+"""One name, one thing: public classes and modules have names of their own, and the glossary's words are in use."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("edge", "models", "services")
+TWICE = {
+    "__init__": "every package has one",
+    "__main__": "`python -m` of a package",
+    "app": "the composition root of services, and the HTTP application of serve/api",
+    "command": "the command line of the gateway, and of the publisher",
+    "frames": "pandas frames of a backtest, and of the store; user code imports both",
+    "loop": "the main loop of the gateway, and of the publisher",
+    "metrics": "of the gateway, which has the bare install, and of all other parts",
+    "sections": "of the settings that a gateway needs (edge), and of the others (services)",
+    "settings": "the file that a gateway reads (edge), what it works by (gateway), and the whole system's (services)",
+}
+"""Module names that are there twice, where folder and name together say what is meant."""
+WORDS = re.findall(r"^\| ([a-z ]+) \|", (ROOT / "docs/glossary.md").read_text(), re.M)[1:]
+
+
+def sources() -> dict[str, str]:
+    """Module -> its source."""
+    found = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    return {str(path.relative_to(ROOT)): path.read_text() for path in found}
+
+
+def classes_twice(modules: Mapping[str, str]) -> dict[str, list[str]]:
+    """Public classes that several modules define, and which."""
+    found = defaultdict(list)
+    for path, source in sorted(modules.items()):
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(path)
+    return {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
+def modules_twice(modules: Mapping[str, str]) -> set[str]:
+    """Names that several modules have."""
+    names = [Path(path).stem for path in modules]
+    return {name for name in names if names.count(name) > 1}
+
+
+def uses(word: str, texts: Mapping[str, str]) -> list[str]:
+    """Where a word, in singular or plural, stands on its own or as part of an identifier."""
+    pattern = re.compile(rf"(?<![a-z]){word.replace(' ', '[ _]?')}s?(?![a-z])", re.I)
+    return [path for path, text in texts.items() if pattern.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text))]
+
+
+def test_no_public_class_name_is_there_twice() -> None:
+    """Who reads a name knows which class is meant, without looking at the imports."""
+    assert classes_twice(sources()) == {}
+
+
+def test_a_class_name_that_is_there_twice_is_seen() -> None:
+    """Both modules are named; private classes are their module's own matter."""
+    modules = {"edge/a.py": "class Watch: ...\nclass _Own: ...", "models/b.py": "class Watch: ...\nclass _Own: ..."}
+    assert classes_twice(modules) == {"Watch": ["edge/a.py", "models/b.py"]}
+
+
+def test_module_names_are_there_twice_only_where_their_folder_says_the_rest() -> None:
+    """Each exception is on the list with its reason, and none stays there that is no longer needed."""
+    assert modules_twice(sources()) == set(TWICE)
+
+
+def test_a_module_name_that_is_there_twice_is_seen() -> None:
+    """A module of tomorrow needs a name of its own or a line in the list."""
+    assert modules_twice({"edge/wire/reading.py": "", "models/reading.py": "", "models/spec.py": ""}) == {"reading"}
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_each_word_of_the_glossary_is_used(word: str) -> None:
+    """A word that neither code nor documentation uses explains nothing."""
+    pages = {str(path): path.read_text() for path in (ROOT / "docs").glob("*.md") if path.name != "glossary.md"}
+    assert uses(word, sources() | pages)
+
+
+def test_a_word_that_nobody_uses_is_seen() -> None:
+    """Parts of longer words do not count; identifiers do."""
+    texts = {"a.py": "class LiveState: ...", "b.py": "shadows = subrows(1)"}
+    assert uses("live state", texts) == ["a.py"]
+    assert uses("shadow", texts) == ["b.py"]
+    assert uses("row", texts) == []
+
+
+def test_the_glossary_is_short() -> None:
+    """Some twenty words, each explained in at most two sentences."""
+    lines = [line for line in (ROOT / "docs/glossary.md").read_text().splitlines() if line.startswith("| ")][1:]
+    assert 15 <= len(WORDS) == len(lines) <= 25
+    assert [line for line in lines if len(re.findall(r"\.(?: |$)", line.split("|")[2])) > 2] == []
