@@ -27,7 +27,7 @@ from safetensors.numpy import save as save_tensors
 
 from models.families import Model, UnknownFamilyError, family_of, takes_of
 from models.features.inputs import Inputs, build_inputs
-from models.online.examples import Regressors
+from models.online.example_set import Regressors
 from models.spec import QUANTILES, ForecastSpec, Place
 
 __all__ = [

@@ -30,7 +30,7 @@ class Kind(NamedTuple):
 
     takes: str
     """``windows`` (:class:`models.features.inputs.Inputs`): it answers in the Forecaster's replicas, as the mixture's
-    network. ``examples`` (:class:`models.online.examples.Regressors`): it answers in the shards, as its trees."""
+    network. ``examples`` (:class:`models.online.example_set.Regressors`): it answers in the shards, as its trees."""
 
     family: str
     """``module:Class``. The module is imported when a model is made or loaded: a shard that loads trees needs no torch,

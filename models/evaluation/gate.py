@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.evaluation.errors import Errors
+from models.evaluation.forecast_errors import Errors
 
 __all__ = ["MIN_BLOCKS", "MIN_ROWS", "Verdict", "judge", "judge_worse"]
 

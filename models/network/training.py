@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, distributed, nn
 
-from models.evaluation.errors import Errors, evaluate
+from models.evaluation.forecast_errors import Errors, evaluate
 from models.features.inputs import Inputs
 from models.features.windows import Split, WindowSet, split
 from models.network.progress import Epoch, TrainingProgress

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.families import Model
-from models.online.examples import ExampleSet, Regressors, thrice
+from models.online.example_set import ExampleSet, Regressors, thrice
 from models.spec import ForecastSpec
 from models.trees.forest import Forest
 
@@ -57,11 +57,11 @@ class TreesFamily:
         self, cases: WindowSet, origins: I64, settings: Mapping[str, Any], *, cut_ms: int, start: Model | None = None
     ) -> Trees:
         """Grow trees on the four weeks of examples up to ``cut_ms``: all of them, whatever ``origins`` says."""
-        from models.trees.grower import Grower
+        from models.trees.tree_grower import TreeGrower
 
         if not isinstance(cases, ExampleSet):
             raise TypeError("trees are grown on examples")
-        grower = Grower(cases.spec)
+        grower = TreeGrower(cases.spec)
         for example in cases.examples:
             if example.step * cases.spec.step_ms <= cut_ms:
                 grower.add(example)

@@ -17,7 +17,7 @@ from models.features.sensor_faults import SensorFaults
 from models.online.online_forecaster import EXAMPLE_MS, OnlineForecaster
 from models.spec import ForecastSpec, Place
 from models.trees.forest import GROW_DAYS
-from models.trees.grower import Grower, GrowerError
+from models.trees.tree_grower import GrowerError, TreeGrower
 from services.backtest.table import Table, sun_longitude, sun_sine
 from services.errors import HothouseError
 
@@ -95,7 +95,7 @@ def replay(
     day_bin = ends % _DAY_MS // spec.step_ms
     first_step = table.start_ms // spec.step_ms
     forecaster, sensors = OnlineForecaster(spec, zones), SensorFaults(spec.channels, spec.step_ms, zones)
-    drift, grower, told = Drift(spec.channels, spec.targets, spec.step_ms, zones), Grower(spec), Counter[str]()
+    drift, grower, told = Drift(spec.channels, spec.targets, spec.step_ms, zones), TreeGrower(spec), Counter[str]()
     for part in (forecaster, sensors, drift):
         part.add_zones(zones)
     issue = [dict(_origins(table, z, options)) for z in range(zones)]

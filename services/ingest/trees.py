@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from edge.timing import Backoff
 from models import artefact
 from models.online.online_forecaster import OnlineForecaster
 from models.spec import ForecastSpec
@@ -46,7 +47,7 @@ class TreesInUse:
         self._spec, self._failures, self._clock_s = spec, failures, clock_s
         self._in_use = self._failed = NOWHERE
         self._found = False  # trees in the snapshot that nothing on the storage names
-        self._pause_s, self._again_s = FIRST_PAUSE_S, 0.0
+        self._backoff, self._again_s = Backoff(FIRST_PAUSE_S, LAST_PAUSE_S), 0.0
 
     @property
     def version(self) -> str:
@@ -72,8 +73,9 @@ class TreesInUse:
             again = pointed == self._failed
             if again and now_s < self._again_s:
                 return
-            self._pause_s = min(2 * self._pause_s, LAST_PAUSE_S) if again else FIRST_PAUSE_S
-            self._failed, self._again_s = pointed, now_s + self._pause_s
+            if not again:
+                self._backoff.reset()
+            self._failed, self._again_s = pointed, now_s + self._backoff.next_s()
             self._failures.failed("trees", error)
             return
         before = [one.forecaster.forest for one in partitions]
@@ -85,6 +87,7 @@ class TreesInUse:
                 _use(partitions, before)
                 raise
         self._in_use, self._failed = pointed, NOWHERE
+        self._backoff.reset()
         self._failures.works("trees")
 
     def _pointed(self) -> Pointed:

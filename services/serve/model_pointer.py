@@ -39,7 +39,7 @@ class ModelPointerStatus(TypedDict):
 class ModelPointer:
     """The champion, kept in ``path``. All calls are idempotent.
 
-    Raises :class:`ArtefactError` at construction when the file is there but cannot be understood: which model should
+    Raises :class:`ModelFilesError` at construction when the file is there but cannot be understood: which model should
     serve is then for the operator to say, not for a default.
     """
 

@@ -15,8 +15,8 @@ from models import artefact
 from models.families import FAMILIES, Model, ModelFamily, UnknownFamilyError, family_of, takes_of
 from models.features.inputs import Inputs
 from models.features.windows import WindowSet
-from models.online.examples import ExampleSet, Regressors
-from models.trees.grower import Grower
+from models.online.example_set import ExampleSet, Regressors
+from models.trees.tree_grower import TreeGrower
 from tests.models.tiny_ridge import LINE
 from tests.models.worlds import PLACE, SPEC, START_MS, rows
 
@@ -208,7 +208,7 @@ def test_trees_are_those_that_a_grower_grows() -> None:
     """The family adds nothing of its own: examples up to the cut, in order, in units of the error known then."""
     world = World("trees")
     assert isinstance(world.cases, ExampleSet)
-    grower = Grower(SPEC)
+    grower = TreeGrower(SPEC)
     for example in world.cases.examples:
         if example.step * SPEC.step_ms <= world.cut_ms:
             grower.add(example)
@@ -237,8 +237,8 @@ def test_trees_are_loaded_without_torch(tmp_path: Path) -> None:
 def test_trees_are_trained_and_judged_without_torch() -> None:
     """It takes half a gigabyte, which a small machine has not to spare: job, gate and comparison do without it."""
     told = (
-        "import sys; import models.trees.grower, services.learn.training.challenger, services.learn.promotion.measure;"
-        "import models.evaluation.gate, services.learn.training.examples;"
+        "import sys; import models.trees.tree_grower, services.learn.training.challenger;"
+        "import services.learn.promotion.measure, models.evaluation.gate, services.learn.training.examples;"
         "print([name for name in ('torch', 'ray.train', 'ray.data') if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)

@@ -12,11 +12,11 @@ import numpy as np
 from safetensors.numpy import save
 
 from models import artefact
-from models.online.examples import Regressors
+from models.online.example_set import Regressors
 from models.spec import ForecastSpec
 from models.trees.family import Trees
 from models.trees.forest import Forest
-from models.trees.grower import _fit, _forest
+from models.trees.tree_grower import _fit, _forest
 from services.store.pointer import Pointer, pointer_file
 
 __all__ = ["keep_as_before", "point_at", "save_trees", "small_forest"]

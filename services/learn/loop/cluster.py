@@ -29,7 +29,7 @@ from services.messages import DRIFTS, LIVE_STATE_ACTOR, MODEL_POINTER_ACTOR, RET
 from services.store.history import History
 from services.store.pointer import Pointer, pointer_file
 
-__all__ = ["RayCluster", "Shown", "result_of", "this_runtime"]
+__all__ = ["RayCluster", "ShownModels", "result_of", "this_runtime"]
 
 CALL_TIMEOUT_S = 5.0
 FLUSH_TIMEOUT_S = 60.0
@@ -44,7 +44,7 @@ SETTLED = 0.05
 DAY_MS = 86_400_000
 
 
-class Shown:
+class ShownModels:
     """What the live state is shown of the models of all experts."""
 
     def __init__(self) -> None:
@@ -63,8 +63,8 @@ class RayCluster:
     Each has one of its own: it remembers how long the history was when it last looked.
     """
 
-    def __init__(self, settings: Settings, expert: Expert = NETWORK, shown: Shown | None = None) -> None:
-        self._expert, self._shown = expert, shown or Shown()
+    def __init__(self, settings: Settings, expert: Expert = NETWORK, shown: ShownModels | None = None) -> None:
+        self._expert, self._shown = expert, shown or ShownModels()
         self.learn = learn_settings(settings.learn, expert)
         self._settings = settings.model_copy(update={"learn": self.learn})
         self._pointer = Pointer(pointer_file(settings.storage, expert.name))

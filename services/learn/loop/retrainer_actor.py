@@ -30,11 +30,11 @@ class RetrainerActor:
         log_to_file(settings.logs_dir, RETRAINER_ACTOR)
         # Here and not above: who only starts the actor needs neither MLflow nor pyarrow.
         from services.learn.experts import EXPERTS
-        from services.learn.loop.cluster import RayCluster, Shown
+        from services.learn.loop.cluster import RayCluster, ShownModels
         from services.learn.loop.retrainer import Retrainer
         from services.learn.promotion.registry import open_registry
 
-        shown = Shown()
+        shown = ShownModels()
         self._retrainers: dict[str, Retrainer] = {}
         for name, expert in EXPERTS.items():
             cluster = RayCluster(settings, expert, shown)

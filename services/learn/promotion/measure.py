@@ -66,7 +66,7 @@ class Measurer:
         The climatology stands in for ``theirs`` where that cannot be loaded, and the name says so. Raises
         :class:`ModelFilesError` where ``mine`` cannot.
         """
-        from models.evaluation.errors import evaluate
+        from models.evaluation.forecast_errors import evaluate
         from models.evaluation.gate import judge, judge_worse
         from models.families import takes_of
         from services.learn.training.examples import EVALUATED_ORIGINS, cases_of, origins_after, spread

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from models import artefact
-from models.evaluation.errors import Errors, evaluate
+from models.evaluation.forecast_errors import Errors, evaluate
 from models.evaluation.gate import Verdict, judge
 from models.families import Model, UnknownFamilyError, family_of, takes_of
 from models.features.windows import WindowSet
 from models.spec import ForecastSpec
-from models.trees.grower import GrowerError
+from models.trees.tree_grower import GrowerError
 from services.errors import TrainingError
 from services.learn.experts import NETWORK
 from services.learn.training import dataset

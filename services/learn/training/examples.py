@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from models.features.windows import WindowSet
-from models.online.examples import ExampleSet
+from models.online.example_set import ExampleSet
 from models.spec import ForecastSpec, Place
 from services.learn.training import dataset
 from services.learn.training.dataset import DataRange

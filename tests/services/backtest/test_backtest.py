@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from services.learn.trees import tree_grower as trees
 from typer.testing import CliRunner
 
 from edge.log.memory import MemoryLog
@@ -16,6 +15,7 @@ from edge.recordings.importing import import_samples
 from edge.recordings.replay import RecordingSource
 from edge.wire.reading import VOCABULARY
 from models.network.training import TrainingConfig
+from models.trees import tree_grower as trees
 from services.backtest import retraining as network
 from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.report import predictions, scores, write

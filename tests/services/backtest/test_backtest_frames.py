@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from services.learn.trees import tree_grower as trees
 
+from models.trees import tree_grower as trees
 from services.backtest.frames import backtest, options_of, table_of_frames
 from services.backtest.prequential import BacktestOptions
 from services.backtest.table import read_table

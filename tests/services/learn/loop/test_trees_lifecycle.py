@@ -37,7 +37,7 @@ FIRST_DAYS = 8.0
 
 
 class Here(RayCluster):
-    """A cluster in this process: shards that have read everything, and no board but two lists."""
+    """A cluster in this process: shards that have read everything, and no live state but two lists."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, TREES)

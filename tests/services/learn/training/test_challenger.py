@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from models.evaluation.errors import Errors, Predict, evaluate
+from models.evaluation.forecast_errors import Errors, Predict, evaluate
 from models.network.quantile import QuantileNetwork
 from models.network.training import FitResult, WindowSet
 from services.forecast_spec import forecast_spec

@@ -1,6 +1,6 @@
 """Step 13 of the way of a reading: grow the trees that are an expert of the mixture.
 
-:class:`Grower` keeps a bounded history of regressors and truths, and fits one histogram gradient boosting a horizon
+:class:`TreeGrower` keeps a bounded history of regressors and truths, and fits one histogram gradient boosting a horizon
 and target (LightGBM, Ke and others 2017) on what the climatology left over, absolute error as the loss, all zones
 together. Equal examples give equal trees.
 """
@@ -21,7 +21,7 @@ from models.trees.forest import LEAVES, Forest
 if TYPE_CHECKING:
     from lightgbm import Booster
 
-__all__ = ["Grower", "GrowerError"]
+__all__ = ["GrowerError", "TreeGrower"]
 
 F32 = npt.NDArray[np.float32]
 
@@ -52,7 +52,7 @@ class GrowerError(Exception):
         self.hint = hint
 
 
-class Grower:
+class TreeGrower:
     """Examples of the last four weeks, and the forest that fits them."""
 
     def __init__(self, spec: ForecastSpec) -> None:

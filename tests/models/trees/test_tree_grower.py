@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 from models.online.online_forecaster import Example
 from models.trees.forest import Forest
-from models.trees.grower import HISTORY_DAYS, OPTIONS, Grower, GrowerError, _fit, _forest, _library
+from models.trees.tree_grower import HISTORY_DAYS, OPTIONS, GrowerError, TreeGrower, _fit, _forest, _library
 from tests.models.worlds import SPEC
 
 H, M = len(SPEC.horizons_min), len(SPEC.targets)
@@ -135,7 +135,7 @@ def test_an_empty_forest_answers_nothing():
 
 def test_history_is_bounded_and_growing_is_repeatable():
     """Examples older than four weeks go, and the same ones give the same trees."""
-    one, other = Grower(SPEC), Grower(SPEC)
+    one, other = TreeGrower(SPEC), TreeGrower(SPEC)
     for step in range(0, (HISTORY_DAYS + 5) * SPEC.steps_per_day):
         for grower in (one, other):
             grower.add(example(step))
@@ -149,7 +149,7 @@ def test_history_is_bounded_and_growing_is_repeatable():
 
 def test_too_little_history_gives_no_trees():
     """A day is not enough."""
-    grower = Grower(SPEC)
+    grower = TreeGrower(SPEC)
     assert grower.grow(np.ones((H, M))) is None
     for step in range(SPEC.steps_per_day):
         grower.add(example(step))
