@@ -69,11 +69,21 @@ class Partition:
         self._answers: dict[str, tuple[ForecastOrigin, F32]] = {}  # the newest issued forecast of each site
         self._networks: dict[str, tuple[str, F32]] = {}  # version and median of the network in it
         self._again: dict[tuple[str, int], list[IssuedForecast]] = {}  # (site, row after which it was issued)
-        self.revision = 0  # rises with each change of what is learned (see state_parts.LEARNED)
+        self.revision = 0  # rises with each change of what is learned (see snapshots.parts.LEARNED)
 
     def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[SiteStep], list[ForecastOrigin]]:
-        """:meth:`feed`, then :meth:`learn`."""
-        return self.learn(self.feed(records), origins_a_site)
+        """:meth:`feed`, :meth:`prepare`, then :meth:`learn`."""
+        steps = self.feed(records)
+        self.prepare()
+        return self.learn(steps, origins_a_site)
+
+    def prepare(self) -> None:
+        """Get room for the first rows of many zones, which mostly close at once, so that they do not wait for memory.
+
+        To be called often. While a snapshot is written it would hold memory twice.
+        """
+        for part in (self.forecaster, self.watch, self.scores):
+            part.prepare(self.windows.expected_zones)
 
     def feed(self, records: Sequence[Record]) -> list[SiteStep]:
         """Put the next records into windows; the steps that they closed, to be given to :meth:`learn` before the next.
@@ -81,9 +91,6 @@ class Partition:
         Nothing that is learned changes.
         """
         closed = self.windows.feed(records)
-        # So that the first rows of many zones, which mostly close at once, do not wait for memory.
-        for part in (self.forecaster, self.watch, self.scores):
-            part.prepare(self.windows.expected_zones)
         self.offset = records[-1].offset + 1
         self.stream_ms.update({record.site: record.receive_ms for record in records})
         self.dead_letters += closed.dead_letters
@@ -296,8 +303,7 @@ class Partition:
             "rings": self.rings.state(), "past": self._past.state(),
             "forecaster": self.forecaster.state_dict(copy=False),
             "bases": {
-                s.site: {"day_bin": self._bases[s.site].day_bin, "experts": self._bases[s.site].experts}
-                for s in self.latest.values() if s.zones
+                site: {"day_bin": basis.day_bin, "experts": basis.experts} for site, basis in self._bases.items()
             },
             "scores": self.scores.state_dict(copy=False), "watch": self.watch.state(),
         }  # fmt: skip
@@ -338,13 +344,15 @@ class Partition:
         self.scores = loaded("scores", self._new_scores, LiveScore.load_state_dict)
         self.watch = loaded("watch", self._new_watch, SignalWatch.load)
         self._add_zones([(site, zone) for site, zone in newest["zones"]])
-        bases = parts.get("bases", {})
-        for step in self.latest.values():
-            if step.zones and step.site not in bases:
-                missing["bases"] = "it cannot be read"
-            elif step.zones:
-                self._bases[step.site] = Basis(self._number(step.end_ms), self._indices(step), **bases[step.site])
+        for site, basis in parts.get("bases", {}).items():
+            step = self.latest[site]
+            if len(basis["day_bin"]) == len(step.zones):
+                self._bases[site] = Basis(self._number(step.end_ms), self._indices(step), **basis)
         return missing
+
+    def newest_origins(self) -> list[ForecastOrigin]:
+        """The origins of the sites' newest rows, but for sites of which nothing was learned since they were lost."""
+        return [self.origin(step.site) for step in self.latest.values() if step.zones and step.site in self._bases]
 
     def _new_rings(self) -> Rings:
         return Rings(self._spec.step_ms, self._ring_steps, len(self._spec.channels))
@@ -385,16 +393,21 @@ class Partition:
         self._learn(step)
 
     def adopt(self, other: Partition, parts: Collection[str]) -> None:
-        """Take what ``other`` has learned; ``parts`` as in ``state_parts.LEARNED``."""
+        """Take what ``other`` has learned; ``parts`` as in ``snapshots.parts.LEARNED``."""
         self.revision += 1
         if "rings" in parts:
             self.rings = other.rings
         if "past" in parts:
             self._past = other._past
-        if {"forecaster", "bases"} & set(parts):
+        if "forecaster" in parts:
             forest, self.forecaster = self.forecaster.forest, other.forecaster
             self.forecaster.forest = forest
-            self._bases = {site: basis for site, basis in other._bases.items() if site in self.latest}
+        if {"forecaster", "bases"} & set(parts):
+            self._bases = {
+                site: basis for site, basis in other._bases.items()
+                if basis.step == self._number(self.latest[site].end_ms)
+                and len(basis.zones) == len(self.latest[site].zones)
+            }  # fmt: skip
         if "watch" in parts:
             self.watch = other.watch
         if "scores" in parts:

@@ -12,12 +12,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
 
 from edge.log import Log, LogError
 from services.config import Settings
+from services.errors import SnapshotError
 from services.forecast_spec import forecast_spec
 from services.ingest.figures import Failures, Rate, figures
 from services.ingest.forecasting import ForecastOrigin, zone_forecasts
@@ -26,7 +28,7 @@ from services.ingest.queue import ForecastQueue
 from services.ingest.retention import Retention
 from services.ingest.snapshots.parts import LEARNED
 from services.ingest.snapshots.regrow import Regrowth
-from services.ingest.snapshots.restore import expect_issued, restore, snapshot_state
+from services.ingest.snapshots.restore import issued_lately, restore, snapshot_state
 from services.ingest.snapshots.snapshot import Saved, Snapshots
 from services.ingest.trees import TreesInUse
 from services.messages import F32, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast, ZoneMixture
@@ -120,6 +122,8 @@ class Shard:
         self._queue = ForecastQueue(self.spec, ring_steps, forecast, executor, clock_s, self._failures)
         self._partitions: dict[int, Partition] = {}
         self._growing: dict[int, Regrowth] = {}
+        self._waiting: dict[int, Sequence[Mapping[str, Any]]] = {}  # for their forecast, until a partition is grown
+        self._unsaved: set[int] = set()  # partitions that were grown since their last snapshot
         self._repaired: list[str] = []  # what was wrong with snapshots, and what became of it
         for number, snapshots in self._snapshots.items():
             partition, waiting, missing, damage = restore(settings, self.spec, log, snapshots, self._issued)
@@ -127,11 +131,9 @@ class Shard:
             self._repaired += damage
             if missing:
                 self._growing[number] = self._regrowth(partition, missing)
-                continue
-            self._queue.load(waiting)
-            waits = {(origin["site"], origin["end_ms"]) for origin in waiting}
-            newest = [step for step in partition.latest.values() if step.zones]
-            self._queue.add([partition.origin(s.site) for s in newest if (s.site, s.end_ms) not in waits])
+                self._waiting[number] = waiting
+            else:
+                self._queue_again(partition, waiting)
         self._saving: dict[int, _Saving] = {}
         self._sizes: dict[int, Saved] = {}  # of each partition's last snapshot
         self._revisions: dict[int, int] = {}  # of what the last snapshot has of what was learned
@@ -232,7 +234,7 @@ class Shard:
         days = self._settings.stream.retire_days
         with self._changing:
             found = [one for p in self._partitions.values() for one in p.silent(round(days * DAY_MS))]
-        if not days or self._behind:
+        if not days or self.is_behind:
             return []
         return [SilentZone(site=site, zone=one.zone, until_ms=one.until_ms) for site, one in found]
 
@@ -243,13 +245,16 @@ class Shard:
     def close(self) -> None:
         """Save and release files."""
         with self._round:
-            self._wait_saved()
-            self._see_saved()
-            self._checkpoint()
-            self._wait_saved()
-            self._see_saved()
-            for dead_letters in self._dead_letters.values():
-                dead_letters.close()
+            try:
+                self._wait_saved()
+                with suppress(OSError, SnapshotError):  # told in the failures; the next one has it all
+                    self._see_saved()
+                self._checkpoint()
+                self._wait_saved()
+                self._see_saved()
+            finally:
+                for dead_letters in self._dead_letters.values():
+                    dead_letters.close()
 
     def _read(self) -> bool:
         busy = self._behind = False
@@ -270,6 +275,8 @@ class Shard:
                 steps = partition.feed(records)
             if steps:
                 self._wait_saved(number)
+            if number not in self._saving:
+                partition.prepare()
             with self._changing:
                 steps, origins = partition.learn(steps, 1 if full else self._queue.max_origins)
             self._failpoint("taken")
@@ -341,7 +348,7 @@ class Shard:
         """Save every partition, whether it has read on or not, and wait until that is durable."""
         self._wait_saved()
         self._see_saved()
-        self._saved = {n: offset if n in self._growing else -1 for n, offset in self._saved.items()}
+        self._unsaved.update(self._partitions)
         self._checkpoint()
         self._wait_saved()
         self._see_saved()
@@ -356,7 +363,8 @@ class Shard:
         self._history.flush(lambda partition: self._snapshots[partition].check())
         self._failpoint("flushed")
         for number, partition in self._partitions.items():
-            if partition.offset == self._saved[number] or number in self._saving or number in self._growing:
+            is_saved = partition.offset == self._saved[number] and number not in self._unsaved
+            if is_saved or number in self._saving or number in self._growing:
                 continue
             self._dead_letters[number].put(partition.dead_letters)
             partition.dead_letters = []
@@ -367,7 +375,8 @@ class Shard:
             finish = self._snapshots[number].begin(partition.offset, parts, LEARNED, same)
             self._saving[number] = _Saving(partition.offset, revision, self._saver.submit(finish))
             self._see_saved()
-        self._failures.works("storage")
+        if not self._saving:
+            self._failures.works("storage")
 
     def _see_saved(self) -> None:
         """Go on behind snapshots that are durable; raises what writing one raised, and it is written again later."""
@@ -375,8 +384,14 @@ class Shard:
             if not saving.future.done():
                 continue
             del self._saving[number]
+            error = saving.future.exception()
+            if error is not None:
+                self._failures.failed("storage", error)
+                raise error
+            self._failures.works("storage")
             self._sizes[number] = saving.future.result()
             self._saved[number], self._revisions[number] = saving.offset, saving.revision
+            self._unsaved.discard(number)
             self._failpoint("snapshot kept")
             self._commit(number, saving.offset)
             self._let_go(number)
@@ -392,6 +407,12 @@ class Shard:
         """
         wait([saving.future for n, saving in self._saving.items() if number in (None, n)])
 
+    def _queue_again(self, partition: Partition, waiting: Sequence[Mapping[str, Any]]) -> None:
+        """What waited for its forecast, and the newest rows."""
+        self._queue.load(waiting)
+        waits = {(origin["site"], origin["end_ms"]) for origin in waiting}
+        self._queue.add([origin for origin in partition.newest_origins() if (origin.site, origin.end_ms) not in waits])
+
     def _regrowth(self, partition: Partition, missing: Mapping[str, str]) -> Regrowth:
         shape = len(self.spec.horizons_min), len(self.spec.targets)
         ring_hours = self._settings.stream.ring_hours
@@ -402,13 +423,16 @@ class Shard:
         for number, growing in list(self._growing.items()):
             if not growing.step():
                 continue
-            del self._growing[number]
             partition = self._partitions[number]
+            lately = issued_lately(partition, self.spec, self._issued)
             with self._changing:
                 growing.finish()
-                expect_issued(partition, self.spec, self._issued)
+                for forecasts in lately:
+                    partition.expect(forecasts)
+            del self._growing[number]
+            self._unsaved.add(number)
             self._repaired.append(growing.words)
-            self._queue.add([partition.origin(s.site) for s in partition.latest.values() if s.zones])
+            self._queue_again(partition, self._waiting.pop(number))
         return bool(self._growing)
 
     def _commit(self, number: int, offset: int) -> None:
@@ -437,7 +461,7 @@ class Shard:
         return {
             **figures(self._partitions.values()),
             "forecast_failures": self._failures.counts["forecast"], "failures": dict(self._failures.counts),
-            "last_error": self._failures.last_error, "backlog": self._backlog(), "behind": self._behind,
+            "last_error": self._failures.last_error, "backlog": self._backlog(), "behind": self.is_behind,
             "repaired": "; ".join([*self._repaired, *(growing.words for growing in self._growing.values())]),
             "samples_per_s": self._rate.value(self._clock_s()), "series": dict(self._series.stats()),
             "trees": self._trees.version,

@@ -21,7 +21,7 @@ from ray import serve
 
 from edge.log import LogError
 from services.config import Settings
-from services.errors import HistoryError
+from services.errors import HistoryError, SnapshotError
 from services.ingest.partition import PAST_HOURS
 from services.ingest.series_sink import series_writer
 from services.ingest.shard import IssuedWindow, Shard, SilentZone
@@ -146,7 +146,7 @@ class ShardActor:
             except LogError as error:
                 self._shard.failed("log", error)
                 self._stop.wait(RETRY_S)
-            except (HistoryError, OSError, sqlite3.Error) as error:
+            except (HistoryError, SnapshotError, OSError, sqlite3.Error) as error:
                 self._shard.failed("storage", error)
                 self._stop.wait(RETRY_S)
             except BaseException:

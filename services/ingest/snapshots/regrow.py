@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from services.errors import HistoryError
 from services.ingest.partition import PAST_HOURS, Partition
 from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History, age_column
+from services.store.parquet import day_of
 from services.store.rows import SiteStep
 
 __all__ = ["GROW_DAYS", "Regrowth"]
@@ -28,6 +31,8 @@ GROW_DAYS = 60
 """Learners have mostly forgotten what is older."""
 DAY_MS = 86_400_000
 ROUND_S = 0.5
+READ_TRIES = 3
+_T = TypeVar("_T")
 _ROWS_ONLY = frozenset({"rings", "past"})
 
 
@@ -44,22 +49,44 @@ class Regrowth:
         newest = max(self._until_ms.values(), default=0)
         hours = max(ring_hours, PAST_HOURS) if set(missing) <= _ROWS_ONLY else 24 * GROW_DAYS
         self._from_ms, self._to_ms = newest - hours * 3_600_000, newest
-        self._at_ms, self.is_done = self._from_ms, False
+        self._day_ms = self._grown_ms = self._from_ms  # the day that is read next; the newest row that was learned
+        self.is_done = False
+        self._failed_reads = 0  # in a row
+        self._left_out: list[str] = []
         self._other = partition.grown_again(partition.rings.zones)
-        self._rounds = self._grow()
+        self._issued_after: dict[tuple[str, int], list[IssuedForecast]] | None = None
+        self._day: Iterator[SiteStep] = iter(())
 
     @property
     def words(self) -> str:
-        """One line for people: which parts, why, and how far it is."""
+        """One line for people: which parts, why, how far it is, and what could not be read."""
         parts = "; ".join(f"{name}: {why}" for name, why in sorted(self._missing.items()))
-        share = (self._at_ms - self._from_ms) / max(self._to_ms - self._from_ms, 1)
+        share = (self._grown_ms - self._from_ms) / max(self._to_ms - self._from_ms, 1)
         state = "done" if self.is_done else f"{100 * share:.0f} % done"
-        return f"partition {self._partition.number} is grown again from the history, {state} ({parts})"
+        without = "".join(f", without {words}" for words in self._left_out)
+        return f"partition {self._partition.number} is grown again from the history, {state}{without} ({parts})"
 
     def step(self) -> bool:
-        """Grow for about ``ROUND_S``; whether that was the last of it. The serving partition does not change."""
+        """Grow for about ``ROUND_S``; whether all is grown. The serving partition does not change.
+
+        Raises ``HistoryError`` where something cannot be read; what fails again and again is left out and named.
+        """
         until_s = self._clock_s() + ROUND_S
-        return all(self._clock_s() < until_s for _ in self._rounds)
+        if self._issued_after is None:
+            after = self._read("the forecasts that were issued", self._read_issued)
+            self._issued_after = {} if after is None else after
+        while self._clock_s() < until_s:
+            step = next(self._day, None)
+            if step is not None:
+                self._other.replay(step, self._issued_after.get((step.site, step.end_ms), ()))
+                self._grown_ms = step.end_ms
+            elif self._day_ms >= self._to_ms:
+                return True
+            else:
+                to_ms = min(self._day_ms + DAY_MS, self._to_ms)
+                rows = self._read(f"rows of {day_of(self._day_ms)}", partial(self._steps, self._day_ms, to_ms))
+                self._day, self._day_ms = iter(rows or ()), to_ms
+        return False
 
     def finish(self) -> None:
         """Let the partition have what was grown."""
@@ -67,24 +94,32 @@ class Regrowth:
         self.is_done = True
         _log.warning("%s", self.words)
 
-    def _grow(self) -> Iterator[None]:
-        horizons, targets = self._shape
-        # Those of before have all matured; what is grown learns from its own forecasts there, as a backtest does.
-        after_ms = self._to_ms - 2 * DAY_MS
-        said: dict[tuple[str, int], list[IssuedForecast]] = {}
-        for site in self._until_ms:
-            for one in self._issued.read(site, after_ms, horizons, targets):
-                said.setdefault((site, one.origin_ms + one.age_steps * self._history.step_s * 1000), []).append(one)
-        while self._at_ms < self._to_ms:
-            to_ms = min(self._at_ms + DAY_MS, self._to_ms)
-            for step in self._steps(self._at_ms, to_ms):
-                self._other.replay(step, said.get((step.site, step.end_ms), ()))
-                self._at_ms = max(self._at_ms, step.end_ms - 1)
-                yield
-            self._at_ms = to_ms
-            yield
+    def _read(self, what: str, read: Callable[[], _T]) -> _T | None:
+        try:
+            found = read()
+        except HistoryError as error:
+            self._failed_reads += 1
+            if self._failed_reads < READ_TRIES:
+                raise
+            _log.error("%s cannot be read and are left out: %s", what, error)
+            self._left_out.append(what)
+            found = None
+        self._failed_reads = 0
+        return found
 
-    def _steps(self, after_ms: int, to_ms: int) -> Iterator[SiteStep]:
+    def _read_issued(self) -> dict[tuple[str, int], list[IssuedForecast]]:
+        """By site and by the row after which they were issued. Those of before have all matured; what is grown learns
+        from its own forecasts there, as a backtest does.
+        """
+        horizons, targets = self._shape
+        found: dict[tuple[str, int], list[IssuedForecast]] = {}
+        for site in self._until_ms:
+            for one in self._issued.read(site, self._to_ms - 2 * DAY_MS, horizons, targets):
+                after_ms = one.origin_ms + one.age_steps * self._history.step_s * 1000
+                found.setdefault((site, after_ms), []).append(one)
+        return found
+
+    def _steps(self, after_ms: int, to_ms: int) -> list[SiteStep]:
         """The rows of the partition's sites, by end, then in the order in which sites came."""
         order = {site: place for place, site in enumerate(self._until_ms)}
         table = self._history.read(after_ms, to_ms, list(order))
@@ -95,11 +130,13 @@ class Regrowth:
         zones = table["zone"].to_pylist()
         rows = sorted(range(len(keys)), key=lambda row: (keys[row][0], order[keys[row][1]], zones[row]))
         known = set(self._partition.rings.zones)
+        steps = []
         for (end_ms, site), found in groupby(rows, key=lambda row: keys[row]):
             of_step = [row for row in found if (site, zones[row]) in known]
             if of_step and end_ms <= self._until_ms[site]:
                 names = tuple(zones[row] for row in of_step)
-                yield SiteStep(self._partition.number, site, end_ms, names, values[of_step], ages[of_step])
+                steps.append(SiteStep(self._partition.number, site, end_ms, names, values[of_step], ages[of_step]))
+        return steps
 
 
 def _columns(table: pa.Table, names: Sequence[str]) -> Any:

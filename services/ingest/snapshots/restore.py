@@ -22,9 +22,9 @@ from services.ingest.queue import MAX_ORIGINS
 from services.ingest.snapshots.parts import LEARNED
 from services.ingest.snapshots.snapshot import Snapshots
 from services.ingest.windows.partition_windows import PartitionWindows
-from services.store.forecasts import IssuedForecasts
+from services.store.forecasts import IssuedForecast, IssuedForecasts
 
-__all__ = ["Restored", "expect_issued", "restore", "snapshot_state"]
+__all__ = ["Restored", "issued_lately", "restore", "snapshot_state"]
 
 _log = logging.getLogger(__name__)
 
@@ -119,17 +119,17 @@ def restore(
         )
     missing = partition.load(found.offset, parts)
     missing |= {name: why for name, why in found.unreadable.items() if name in LEARNED}
-    if missing:
-        return Restored(partition, missing=missing, damage=found.damage)
-    expect_issued(partition, spec, issued)
-    return Restored(partition, parts.get("waiting", []), damage=found.damage)
+    if not missing:
+        for forecasts in issued_lately(partition, spec, issued):
+            partition.expect(forecasts)
+    return Restored(partition, parts.get("waiting", []), missing, found.damage)
 
 
-def expect_issued(partition: Partition, spec: ForecastSpec, issued: IssuedForecasts) -> None:
-    """Let the forecasts that were issued after the snapshot count again."""
-    for site, step in partition.latest.items():
-        after_ms = step.end_ms - MAX_ORIGINS * spec.step_ms
-        partition.expect(issued.read(site, after_ms, len(spec.horizons_min), len(spec.targets)))
+def issued_lately(partition: Partition, spec: ForecastSpec, issued: IssuedForecasts) -> list[list[IssuedForecast]]:
+    """By site, the forecasts that may have been issued after the snapshot; :meth:`Partition.expect` takes them."""
+    shape = len(spec.horizons_min), len(spec.targets)
+    newest = partition.latest.items()
+    return [issued.read(site, step.end_ms - MAX_ORIGINS * spec.step_ms, *shape) for site, step in newest]
 
 
 def _empty(settings: Settings, spec: ForecastSpec, number: int, initial: RowSettings) -> Partition:

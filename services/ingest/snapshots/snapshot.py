@@ -31,7 +31,7 @@ from services.ingest.snapshots.pieces import (
     SegmentWriter,
     to_rewrite,
 )
-from services.store.files import write_atomically
+from services.store.files import TMP_SUFFIX, write_atomically
 
 __all__ = ["FencedError", "Saved", "Snapshot", "Snapshots"]
 
@@ -114,6 +114,9 @@ class Snapshots:
         write_atomically(self._epoch_file, lambda tmp: _fill(tmp, [str(self.epoch).encode()]))
         self._bodies: dict[str, _Body] = {}  # as they were saved last
         self._segments: dict[int, Segment] = {}  # that these lie in
+        for left in folder.glob(f".p{partition}-*{TMP_SUFFIX}"):  # of a writer that was killed
+            left.unlink(missing_ok=True)
+        self._useless: set[Path] = set()  # snapshots that were passed over; they go with the next that is saved
         self._number = max((number for _, number in map(_epoch_and_number, self._segment_files())), default=0)
 
     def check(self) -> None:
@@ -162,10 +165,14 @@ class Snapshots:
         alive = {int(n) for body in bodies.values() for one in body.layouts for n in np.unique(one.segment)}
         segments = {n: one for n, one in (self._segments | {segment.number: segment}).items() if n in alive}
         content = _content(self.epoch, offset, list(segments.values()), bodies)
-        path = self._folder / f"p{self.partition}-{offset:020d}.snapshot"
-        write_atomically(path, lambda tmp: _fill(tmp, content), self.check)
+        path = self._path(offset)
+        try:
+            write_atomically(path, lambda tmp: _fill(tmp, content), self.check)
+        except BaseException:
+            (self._folder / segment.name).unlink(missing_ok=True)  # on a full disk each new try would add one
+            raise
         self._bodies, self._segments = bodies, segments
-        self._remove_old()
+        self._remove_old(path)
         return Saved(written + sum(map(len, content)), writer.looked_at)
 
     def load(self, begin: int = 0) -> Snapshot | None:
@@ -177,6 +184,7 @@ class Snapshots:
         found: list[_Loaded] = []
         reasons = []
         for path in reversed(self._files()):
+            self._useless.add(path)
             try:
                 found.append(_read(path))
             except SnapshotError as error:
@@ -193,6 +201,7 @@ class Snapshots:
         if usable:
             best = max(usable, key=lambda one: (one.snapshot.offset >= begin, one.is_whole, one.snapshot.offset))
             self._bodies, self._segments = best.bodies, best.segments
+            self._useless.discard(self._path(best.snapshot.offset))
             return replace(best.snapshot, damage=tuple(reasons))
         if reasons:
             raise SnapshotError(
@@ -213,10 +222,16 @@ class Snapshots:
     def _segment_files(self) -> list[Path]:
         return sorted(self._folder.glob(f"p{self.partition}-*.pieces"))
 
-    def _remove_old(self) -> None:
-        *old, _ = self._files()
-        for path in old[: 1 - KEEP]:
+    def _path(self, offset: int) -> Path:
+        return self._folder / f"p{self.partition}-{offset:020d}.snapshot"
+
+    def _remove_old(self, newest: Path) -> None:
+        """Keep ``newest`` and the usable one before it. Those of later offsets are of before a replay."""
+        files = self._files()
+        before = [path for path in files if path < newest and path not in self._useless]
+        for path in set(files) - {newest, *before[1 - KEEP :]}:
             path.unlink()
+        self._useless = set()
         needed = {segment.name for segment in self._segments.values()}
         for path in self._files():
             try:

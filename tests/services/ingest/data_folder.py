@@ -30,7 +30,7 @@ from services.ingest.shard import Shard
 from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
 from services.store.series import NullSeries
 
-__all__ = ["CONFIG", "AtOnce", "Kept", "after", "settings_of"]
+__all__ = ["CONFIG", "AtOnce", "Kept", "after", "open_shard", "settings_of"]
 
 T0, STEP_MS, HOUR = 1_646_092_800_000, 300_000, 12
 """2022-03-01 00:00 UTC; steps an hour."""
@@ -107,12 +107,11 @@ def records(step: int) -> Iterator[NewRecord]:
         yield NewRecord(site, "samples", at, encode_samples([made]))
 
 
-def after(folder: Path, steps: range, open_shard: Callable[..., Shard] = Shard) -> tuple[Shard, Kept, SqliteLog]:
+def after(folder: Path, steps: range) -> tuple[Shard, Kept, SqliteLog]:
     """A shard started on ``folder`` that takes what comes within ``steps``, a step at a time."""
     settings, live_state = settings_of(folder), Kept()
     log = SqliteLog(folder / "log.sqlite", 1)
-    clock = iter(range(10**9))
-    shard = _open(open_shard, settings, log, live_state, lambda: next(clock) * 1e-6)
+    shard = open_shard(settings, log, live_state)
     _drain(shard)
     for step in steps:
         log.append(list(records(step)))
@@ -129,12 +128,15 @@ def digests(forecasts: Sequence[ZoneForecast]) -> dict[str, str]:
     return said
 
 
-def _open(open_shard: Callable[..., Shard], settings: Settings, log: SqliteLog, live_state: Kept, clock: Any) -> Shard:
+def open_shard(settings: Settings, log: SqliteLog, live_state: Kept) -> Shard:
+    """A shard that does everything at once, whose clock hardly moves."""
+
     def answer(request: ForecastRequest) -> ForecastReply:
         return ForecastReply(version=ONLINE_VERSION, quantiles=request["baseline"])
 
-    executors = [AtOnce() for _ in range(Shard.__init__.__code__.co_varnames.index("clock_s") - 7)]
-    return open_shard(settings, [0], log, NullSeries(), answer, live_state, *executors, clock)
+    clock = iter(range(10**9))
+    executors = [AtOnce() for _ in range(Shard.__init__.__code__.co_varnames.index("clock_s") - 7)]  # 2, later 3
+    return Shard(settings, [0], log, NullSeries(), answer, live_state, *executors, lambda: next(clock) * 1e-6)
 
 
 def _drain(shard: Shard) -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from edge.log.sqlite import SqliteLog
+from services.errors import HistoryError
 from services.ingest.snapshots.parts import ESSENTIAL, LEARNED
-from tests.services.ingest.data_folder import END, POWER_CUT, after, digests
+from services.ingest.snapshots.regrow import READ_TRIES
+from tests.services.ingest.data_folder import END, POWER_CUT, Kept, after, digests, open_shard, settings_of
 
 DATA = Path(__file__).parents[2] / "data" / "data_folder_10"
 
@@ -110,3 +113,38 @@ def test_without_an_essential_part_the_log_is_read_again(
     assert "the log is read again" in repaired
     assert said.keys() >= expected.keys()
     assert max(abs(said[key] - expected[key]) for key in expected) < 0.1
+
+
+def test_a_day_that_cannot_be_read_is_left_out_and_named(
+    upgraded: Path, expected: dict[str, float], tmp_path: Path
+) -> None:  # fmt: skip
+    """Growing tries a damaged file again, then goes on without it, says so, and forecasts come."""
+    folder = shutil.copytree(upgraded, tmp_path / "x")
+    damage(folder, "forecaster", "watch")
+    for path in (folder / "storage" / "history" / "zones" / "south").glob("*.parquet"):
+        path.write_bytes(b"no Parquet")
+    settings, log = settings_of(folder), SqliteLog(folder / "log.sqlite", 1)
+    shard = open_shard(settings, log, Kept())
+    failures = 0
+    while shard.is_behind:
+        try:
+            shard.step()
+        except HistoryError:
+            failures += 1
+    repaired = shard.stats()["repaired"]
+    assert failures >= READ_TRIES - 1
+    assert "without rows of 2022-03-0" in repaired
+    assert "done" in repaired
+    shard.close()
+    log.close()
+
+
+def test_a_site_without_rows_to_grow_from_stops_nothing(upgraded: Path, tmp_path: Path) -> None:
+    """A house that stood empty for longer than the history is read gets its forecast with its next row."""
+    folder = shutil.copytree(upgraded, tmp_path / "x")
+    damage(folder, "forecaster")
+    shutil.rmtree(folder / "storage" / "history" / "zones" / "south")
+    said, repaired = later(folder)
+    assert "done" in repaired
+    assert any(key.startswith("z1") for key in said)
+    assert later(folder)[1] == ""

@@ -93,3 +93,17 @@ def test_a_snapshot_that_cannot_be_written_is_tried_again(tmp_path: Path) -> Non
     assert not list((rig.settings.storage / "snapshots").glob("*.snapshot"))
     shard.flush()
     assert len(list((rig.settings.storage / "snapshots").glob("*.snapshot"))) == 1
+
+
+def test_closing_after_a_snapshot_that_failed_saves_all(tmp_path: Path) -> None:
+    """The last one is written although the one before it could not be, and the failure was told."""
+    rig = Rig(tmp_path, filled(list(day(30))))
+    rig.saver = failing = Failing()
+    shard = rig.shard()
+    rig.drain(shard)
+    with pytest.raises(OSError, match="no space left"):
+        shard.flush()
+    assert "no space left" in shard.stats()["last_error"]
+    shard.close()
+    assert failing.calls == 2
+    assert len(list((rig.settings.storage / "snapshots").glob("*.snapshot"))) == 1

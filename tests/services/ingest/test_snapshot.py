@@ -190,3 +190,43 @@ def test_objects_are_refused(tmp_path: Path) -> None:
     """Nothing is pickled."""
     with pytest.raises(NotImplementedError, match="cannot hold"):
         Snapshots(tmp_path, 0).save(1, parts(watch={"x": np.array([object()])}))
+
+
+def test_a_replay_from_the_beginning_takes_the_place_of_later_snapshots(tmp_path: Path) -> None:
+    """What is saved last is where the partition stands, however far others were; the log may be let go of up to it."""
+    first = Snapshots(tmp_path, 0)
+    for offset in (40, 60):
+        first.save(offset, parts(watch={"v": np.full(9_999, offset)}))
+    for path in tmp_path.glob("*.snapshot"):
+        path.write_bytes(b"")
+    again = Snapshots(tmp_path, 0)
+    with pytest.raises(SnapshotError):
+        again.load()
+    again.save(1, parts(watch={"v": np.ones(9_999)}))
+    assert again.oldest_offset == 1
+    found = Snapshots(tmp_path, 0).load()
+    assert found is not None
+    assert (found.offset, len(list(tmp_path.glob("*.pieces")))) == (1, 1)
+
+
+def test_a_damaged_snapshot_goes_before_a_good_one(tmp_path: Path) -> None:
+    """After going on from the one before, that one and the next are the two that are kept."""
+    first = Snapshots(tmp_path, 0)
+    first.save(1, parts())
+    first.save(2, parts())
+    newest(tmp_path).write_bytes(b"")
+    again = Snapshots(tmp_path, 0)
+    assert again.load() is not None
+    again.save(3, parts())
+    assert sorted(int(path.stem.split("-")[1]) for path in tmp_path.glob("*.snapshot")) == [1, 3]
+
+
+def test_what_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is not filled further by each new try, and what a killed writer left goes with the next."""
+    (tmp_path / ".p0-1-1.pieces.abc.tmp").write_bytes(b"half")
+    snapshots = Snapshots(tmp_path, 0)
+    monkeypatch.setattr(Snapshots, "_path", lambda self, offset: tmp_path / "no folder" / "\0")
+    for _ in range(3):
+        with pytest.raises((OSError, ValueError)):
+            snapshots.save(1, parts(watch={"v": np.arange(9_999)}))
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["p0.epoch"]
