@@ -37,6 +37,7 @@ from edge.simulator.regimes import REGIMES
 from edge.simulator.simulated_site import SimulatedSite
 from edge.simulator.simulator_source import SimulatorSource
 from models import artefact
+from models.network.quantile import QuantileNetwork
 from services.app import System
 from services.config import Settings, load_settings
 from services.forecast_spec import forecast_spec
@@ -191,12 +192,14 @@ def _spoiled(settings: Settings, champion: str) -> Path:
     """The champion with its corrections turned round and five times as large, as an artefact like any other."""
     folder = open_registry(settings).folder(champion)
     model = artefact.load(folder, forecast_spec(settings).hash)
-    arrays = model.network.arrays()
+    network = model.model
+    assert isinstance(network, QuantileNetwork)
+    arrays = network.arrays()
     arrays |= {name: -5 * arrays[name] for name in ("head.weight", "head.bias")}
-    model.network.load_arrays(arrays)
+    network.load_arrays(arrays)
     trained_on = json.loads((folder / "manifest.json").read_bytes())["trained_on"]
     spoiled = settings.data_dir / "spoiled"
-    artefact.save(spoiled, model.network, model.golden[0], trained_on=trained_on, seed=0, metrics={})
+    artefact.save(spoiled, network, model.golden[0], trained_on=trained_on, seed=0, metrics={})
     return spoiled
 
 

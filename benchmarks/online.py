@@ -23,7 +23,7 @@ from edge.wire.reading import VOCABULARY
 from models.online.online_forecaster import OnlineForecaster
 from models.spec import ForecastSpec
 from models.trees.forest import LEAVES, Forest
-from services.learn.trees.tree_grower import LONGEST_MS, OPTIONS
+from models.trees.tree_grower import LONGEST_MS, OPTIONS
 
 BUDGET_MS, BUDGET_KB = 100.0, 130.0
 

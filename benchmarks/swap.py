@@ -3,10 +3,10 @@
     python -m benchmarks.swap [--windows 5] [--seconds 20] [--rate 200] [--swaps 20] [--replicas 1]
 
 Starts the whole system on three simulated zones and a week of history, registers two networks, and moves MLflow's alias
-``champion`` between them, as a promotion does: so each swap goes alias, retrainer, slot, replicas, shards. Windows
-without swaps and windows with ``--swaps`` of them take turns. Another process asks ``GET /predict`` at ``--rate`` a
-second all the time and ``POST /predict``, which runs the model, five times a second, each with a time-out of 1 s; every
-answer must name one version. Exit code 1 where a budget is missed:
+``champion`` between them, as a promotion does: so each swap goes alias, retrainer, model pointer, replicas, shards.
+Windows without swaps and windows with ``--swaps`` of them take turns. Another process asks ``GET /predict`` at
+``--rate`` a second all the time and ``POST /predict``, which runs the model, five times a second, each with a time-out
+of 1 s; every answer must name one version. Exit code 1 where a budget is missed:
 
 - no request fails;
 - p99 of GET with swaps at most 10 ms above that without (median of the windows);
@@ -150,9 +150,9 @@ def _register(registry: Registry, settings: Settings, seed: int) -> str:
     folder = settings.storage / "models" / f"random-{seed}"
     manifest = artefact.save(folder, QuantileNetwork(spec), golden, trained_on={}, seed=seed, metrics={})
     candidate = Candidate(
-        folder=str(folder), weights_sha256=manifest["weights_sha256"], trained_on={}, log_offsets={}, params={},
-        held_back_mae={}, curves={}, recipe={}, evidence={}, shadow=False, passed=True, reason="random weights",
-        forced=False,
+        folder=str(folder), kind="network", weights_sha256=manifest["weights_sha256"], trained_on={}, log_offsets={},
+        params={}, held_back_mae={}, curves={}, recipe={}, evidence={}, shadow=False, passed=True, forced=False,
+        reason="random weights",
     )  # fmt: skip
     return registry.register(candidate, START_MS)
 

@@ -1,7 +1,8 @@
-"""Step 15 of the way of a reading: a model as a folder of plain files.
+"""Step 15 of the way of a reading: a model as a folder of plain files, of whatever kind it is.
 
-``weights.safetensors``, ``golden.safetensors`` (an input and the output it must give) and ``manifest.json``. Nothing
-is ever unpickled; a folder that is torn, altered or of another schema is refused with the reason.
+``weights.safetensors``, ``golden.safetensors`` (an input and the output it must give) and ``manifest.json``, whose
+``kind`` names the family that understands them. Nothing is ever unpickled; a folder that is torn, altered or of another
+schema is refused with the reason. Only a network's family needs torch.
 """
 
 from __future__ import annotations
@@ -14,32 +15,36 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
+from models.families import Model, UnknownFamilyError, family_of, takes_of
 from models.features.inputs import Inputs, build_inputs
-from models.network.quantile import QuantileNetwork
+from models.online.example_set import Regressors
 from models.spec import QUANTILES, ForecastSpec, Place
 
 __all__ = [
-    "ArtefactCorruptError", "ArtefactError", "ArtefactMissingError", "ArtefactSchemaError", "Model", "digest", "load",
-    "save",
+    "Artefact", "ArtefactCorruptError", "ArtefactError", "ArtefactMissingError", "ArtefactSchemaError", "digest",
+    "load", "save",
 ]  # fmt: skip
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
-FORMAT = 1
+FORMAT = 2
+"""Format 1 had no ``kind``: it was that of networks, whose options stood under ``network``. It is still read."""
+
 GOLDEN_TOLERANCE = 1e-3
 """How far a golden output may be off, relative to its size where that exceeds 1: another CPU rounds differently."""
 
+NETWORK = "network"
 _WEIGHTS, _GOLDEN, _MANIFEST = "weights.safetensors", "golden.safetensors", "manifest.json"
 
 
@@ -59,23 +64,31 @@ class ArtefactSchemaError(ArtefactError):
     """The model was made for other channels, targets or horizons, or by a format that this code does not know."""
 
 
+_INPUTS: dict[str, type[Inputs] | type[Regressors]] = {"windows": Inputs, "examples": Regressors}
+"""What a kind takes, as golden inputs are kept."""
+
+
 @dataclass(frozen=True, slots=True)
-class Model:
-    """A loaded network with its manifest; :meth:`predict` may be called from several threads."""
+class Artefact:
+    """A loaded model with its manifest; :meth:`predict` may be called from several threads."""
 
     spec: ForecastSpec
-    network: QuantileNetwork
+    kind: str
+    model: Model
     manifest: dict[str, Any]
-    golden: tuple[Inputs, F32]
+    golden: tuple[Inputs | Regressors, F32]
 
     def predict(self, values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32) -> F32:
-        """Forecast from rows: arguments as of :func:`models.features.inputs.build_inputs`; ``-> [N, H, M, Q]``."""
-        return self.network.predict(build_inputs(values, origin_ms, places, baseline, self.spec))
+        """Forecast from rows: arguments as of :func:`models.features.inputs.build_inputs`; ``-> [N, H, M, Q]``.
+
+        For kinds that take windows.
+        """
+        return self.model.answer(build_inputs(values, origin_ms, places, baseline, self.spec))
 
     def verify_golden(self, tolerance: float = GOLDEN_TOLERANCE) -> None:
         """Raise :class:`ArtefactCorruptError` unless the golden input gives the golden output."""
         inputs, expected = self.golden
-        given = self.network.predict(inputs)
+        given = self.model.answer(inputs)
         if not np.array_equal(np.isnan(given), np.isnan(expected)):
             raise ArtefactCorruptError("the golden output is not reproduced: values are missing")
         off = np.abs(given - expected) / np.maximum(np.abs(expected), 1)
@@ -85,8 +98,8 @@ class Model:
 
 
 def save(
-    folder: Path, network: QuantileNetwork, golden: Inputs, *, trained_on: Mapping[str, Any], seed: int,
-    metrics: Mapping[str, Any], code_version: str = "",
+    folder: Path, model: Model, golden: Inputs | Regressors, *, trained_on: Mapping[str, Any], seed: int,
+    metrics: Mapping[str, Any], code_version: str = "", kind: str = NETWORK,
 ) -> dict[str, Any]:  # fmt: skip
     """Write a model to ``folder``, whole or not at all, and return its manifest.
 
@@ -95,25 +108,25 @@ def save(
     """
     if folder.exists():
         raise FileExistsError(f"{folder} exists; an artefact never changes")
-    network.eval()
-    spec = network.spec
-    weights = save_tensors(network.arrays())
-    tensors = {field.name: np.ascontiguousarray(getattr(golden, field.name)) for field in fields(Inputs)}
-    expected = save_tensors({**tensors, "output": network.predict(golden)})
+    spec = model.spec
+    weights = save_tensors(model.arrays())
+    inputs = _INPUTS[takes_of(kind)]
+    tensors = {field.name: np.ascontiguousarray(getattr(golden, field.name)) for field in fields(inputs)}
+    expected = save_tensors({**tensors, "output": np.ascontiguousarray(model.answer(golden))})
     manifest: dict[str, Any] = {
         "format": FORMAT,
+        "kind": kind,
         "schema_hash": spec.hash,
         "spec": asdict(spec),
         "quantiles": list(QUANTILES),
-        "network": network.options,
+        "options": model.options,
         "trained_on": dict(trained_on),
         "seed": seed,
         "metrics": dict(metrics),
         "versions": {
             "code": code_version,
             "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
+            **{name: version(name) for name in ("torch", "numpy", "lightgbm")},
         },
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
         "golden_sha256": hashlib.sha256(expected).hexdigest(),
@@ -137,36 +150,39 @@ def digest(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     return hashlib.sha256(save_tensors(dict(arrays))).hexdigest()
 
 
-def load(folder: Path, schema_hash: str | None = None) -> Model:
+def load(folder: Path, schema_hash: str | None = None) -> Artefact:
     """Read a model, checking every file's digest, and its schema where ``schema_hash`` is given.
 
-    Raises an :class:`ArtefactError`; the golden output is not run yet (:meth:`Model.verify_golden`).
+    Raises an :class:`ArtefactError`; the golden output is not run yet (:meth:`Artefact.verify_golden`).
     """
     manifest = _manifest(folder)
-    if manifest.get("format") != FORMAT:
-        raise ArtefactSchemaError(f"{folder} has format {manifest.get('format')!r}, this code reads {FORMAT}")
+    if manifest.get("format") not in (1, FORMAT):
+        raise ArtefactSchemaError(f"{folder} has format {manifest.get('format')!r}, this code reads 1 and {FORMAT}")
+    kind = manifest.get("kind", NETWORK)
+    try:
+        family = family_of(kind)
+    except (UnknownFamilyError, TypeError) as error:
+        raise ArtefactSchemaError(f"{folder} cannot be used: {error}") from error
     weights = _read(folder / _WEIGHTS, manifest.get("weights_sha256"))
     golden = _read(folder / _GOLDEN, manifest.get("golden_sha256"))
     try:
         given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in manifest["spec"].items()}
         spec = ForecastSpec(**given)
-        network = QuantileNetwork(spec, **manifest["network"])
         arrays = load_tensors(weights)
-        network.load_arrays(arrays)
+        model = family.load(spec, manifest["network" if manifest["format"] == 1 else "options"], arrays)
         tensors = load_tensors(golden)
         expected = tensors.pop("output")
-        inputs = Inputs(**tensors)
+        inputs = _INPUTS[takes_of(kind)](**tensors)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
         raise ArtefactCorruptError(f"{folder} does not hold a model: {error}") from error
-    wild = sorted(name for name, array in arrays.items() if not np.isfinite(array).all())
+    wild = sorted(name for name, array in arrays.items() if np.isnan(array).any())
     if wild:
-        raise ArtefactCorruptError(f"{folder}: weights are not finite ({', '.join(wild[:3])})")
+        raise ArtefactCorruptError(f"{folder}: weights are no numbers ({', '.join(wild[:3])})")
     if spec.hash != manifest.get("schema_hash"):
         raise ArtefactCorruptError(f"{folder}: the manifest's schema hash does not fit its schema")
     if schema_hash is not None and spec.hash != schema_hash:
         raise ArtefactSchemaError(f"{folder} was made for schema {spec.hash}, rows now have {schema_hash}")
-    network.eval()
-    return Model(spec, network, manifest, (inputs, expected))
+    return Artefact(spec, kind, model, manifest, (inputs, expected))
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

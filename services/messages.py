@@ -23,6 +23,7 @@ __all__ = [
     "LeftZone",
     "ServedModel",
     "ZoneForecast",
+    "ZoneMixture",
     "shard_actor",
 ]  # fmt: skip
 
@@ -86,6 +87,16 @@ class LeftZone(TypedDict):
     site: str
     zone: str
     left_ms: int  # the end of the last row that it was in
+
+
+class ZoneMixture(TypedDict):
+    """What a zone's newest forecast was mixed from (JSON-able)."""
+
+    site: str
+    zone: str
+    origin_ms: int
+    serving: dict[str, str]  # expert with models of its own -> version; ONLINE_VERSION where it has none
+    weights: dict[str, dict[str, float]]  # expert -> horizon in minutes -> share, the mean over targets
 
 
 class ZoneForecast(TypedDict):

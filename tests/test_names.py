@@ -17,6 +17,7 @@ TWICE = {
     "__main__": "`python -m` of a package",
     "app": "the composition root of services, and the HTTP application of serve/api",
     "command": "the command line of the gateway, and of the publisher",
+    "family": "how one kind of model is made, fitted and loaded: the network's, and the trees'",
     "frames": "pandas frames of a backtest, and of the store; user code imports both",
     "loop": "the main loop of the gateway, and of the publisher",
     "metrics": "of the gateway, which has the bare install, and of all other parts",

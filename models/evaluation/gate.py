@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.network.training import Errors
+from models.evaluation.forecast_errors import Errors
 
 __all__ = ["MIN_BLOCKS", "MIN_ROWS", "Verdict", "judge", "judge_worse"]
 
@@ -62,7 +62,8 @@ def judge(
     """Whether a challenger is better; raises ``ValueError`` where the origins differ.
 
     ``champion`` holds the errors of what serves now in ``champion.model``: at first the climatology's, as its name
-    then says. The ratio to each rival must be below ``1 - margin`` but for a chance of ``level``.
+    then says. The ratio to each rival must be below ``1 - margin`` but for a chance of ``level``; with a negative
+    ``margin``, below that for the champion, which the challenger need not beat then, and below 1 for all others.
     """
     rivals = {
         "persistence": challenger.persistence,
@@ -76,8 +77,10 @@ def judge(
     if refusal:
         return Verdict(False, refusal, evidence)
     ratios, upper = evidence["mae_ratio"], evidence["mae_ratio_upper"]
-    lost = [name for name in rivals if not _below(ratios[name], 1 - margin)]
-    unsure = [name for name in rivals if not _below(upper[name], 1 - margin)]
+    serves = not champion_name.startswith(_CLIMATOLOGY)
+    bounds = {name: 1 - (margin if serves and name == champion_name else max(margin, 0.0)) for name in rivals}
+    lost = [name for name in rivals if not _below(ratios[name], bounds[name])]
+    unsure = [name for name in rivals if not _below(upper[name], bounds[name])]
     shown = _shown(evidence)
     if lost:
         return Verdict(False, f"The challenger does not beat {' and '.join(lost)}: its error is {shown}.", evidence)

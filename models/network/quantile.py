@@ -136,6 +136,12 @@ class QuantileNetwork(nn.Module):
         ]
         return cast(F32, np.concatenate(parts)) if parts else np.empty_like(inputs.baseline)
 
+    def answer(self, inputs: Inputs) -> F32:
+        """:meth:`predict`, as any kind of model is asked; never as in training."""
+        if self.training:
+            self.eval()
+        return self.predict(inputs)
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The state as NumPy arrays on the CPU; copies."""
         return {name: whole(tensor.detach()).cpu().numpy().copy() for name, tensor in self.state_dict().items()}

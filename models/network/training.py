@@ -17,12 +17,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, distributed, nn
 
+from models.evaluation.forecast_errors import Errors, evaluate
 from models.features.inputs import Inputs
 from models.features.windows import Split, WindowSet, split
-from models.masked import masked_mean
 from models.network.progress import Epoch, TrainingProgress
 from models.network.quantile import QuantileNetwork, to_tensors
-from models.online.baselines import naive_24h, persistence
 from models.spec import QUANTILES, ForecastSpec
 
 __all__ = [
@@ -41,7 +40,6 @@ __all__ = [
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
-Predict = Callable[[Inputs], F32]
 
 _DAY_MS = 86_400_000
 
@@ -201,46 +199,3 @@ def _mean_of_workers(number: Tensor) -> Tensor:
     total = number.clone()
     distributed.all_reduce(total)
     return total / distributed.get_world_size()
-
-
-@dataclass(frozen=True, slots=True)
-class Errors:
-    """Absolute errors of a forecaster and the baselines, ``[N, H, M]`` each, on the same origins.
-
-    NaN wherever the truth or any of the four is missing, so that every comparison is paired.
-    """
-
-    origin_ms: I64
-    zone: I64
-    model: F32
-    climatology: F32
-    persistence: F32
-    naive_24h: F32
-    inside: F32  # 1 where the truth lay within p10 ... p90
-
-    def mae(self, name: str = "model") -> F32:
-        """Mean absolute error a cell, ``[H, M]``; NaN where nothing could be compared."""
-        return masked_mean(getattr(self, name), axis=0)
-
-
-def evaluate(predict: Predict, windows: WindowSet, origins: I64, known_until_ms: int | None = None) -> Errors:
-    """Measure ``predict`` and the baselines on ``origins``, by truths known until then (:meth:`WindowSet.truth`)."""
-    truth = windows.truth(origins, known_until_ms)
-    inputs = windows.inputs(origins)
-    quantiles = predict(inputs)
-    references = {
-        "model": quantiles[..., 1],
-        "climatology": inputs.baseline[..., 1],
-        "persistence": persistence(inputs.now, windows.spec),
-        "naive_24h": naive_24h(windows.recent_targets(origins), windows.spec),
-    }
-    errors = {name: np.abs(forecast - truth) for name, forecast in references.items()}
-    # A model that answers NaN where the climatology answers must not hide there: the gate sees it.
-    known = np.isfinite(errors["climatology"] + errors["persistence"] + errors["naive_24h"])
-    inside = np.where(known, (truth >= quantiles[..., 0]) & (truth <= quantiles[..., 2]), np.nan).astype(np.float32)
-    return Errors(
-        origin_ms=windows.times(origins),
-        zone=origins // windows.length,
-        inside=inside,
-        **{name: np.where(known, error, np.nan).astype(np.float32) for name, error in errors.items()},
-    )

@@ -240,6 +240,32 @@ class OnlineForecaster:
         p90 = np.maximum(np.clip(median + above, low, high), low + thinnest)
         return np.stack([p10, median, p90], axis=-1, dtype=np.float32)
 
+    def weights(self, basis: Basis, network: F32 | None = None) -> F32:
+        """What each expert weighs in the median that :meth:`predict` gives, ``[Z, H, M, K]`` in the order of EXPERTS.
+
+        They sum to one. An expert without an answer weighs nothing: the climatology has its share. What no forecast
+        departs from (limits, the size of deviations) is left out.
+        """
+        experts = basis.experts
+        if network is not None:
+            experts = experts.copy()
+            experts[..., -1] = network
+        learned = self.mixture.weights.astype(np.float32)
+        weights = np.zeros_like(experts)
+        weights[..., 0], weights[..., WEIGHED:] = learned[..., 0], learned[..., 1:]
+        silent = ~np.isfinite(experts)
+        weights[..., 0] += np.where(silent, weights, 0).sum(axis=-1)
+        weights[silent] = 0
+        fast = np.zeros(len(EXPERTS), np.float32)
+        fast[self._fast] = self._fast_weights
+        changed = self.change.level(basis.zones)[:, None] * self._far  # [Z, H, M]
+        changed = np.where(silent[..., self._fast].any(axis=-1), 0, changed)[..., None]
+        weights += changed * (fast - weights)
+        first = np.zeros(len(EXPERTS), np.float32)
+        first[FIRST] = 1
+        young = np.where(silent[..., FIRST], 0, self.first.share(basis.zones)[:, None])[..., None]
+        return np.asarray(weights + young * (first - weights), np.float32)
+
     def remember(self, zones: I64, step: int, median: F32, network: F32) -> None:
         """Keep a forecast ``[Z, H, M]`` from ``step`` until its truth comes; ``network`` as in :meth:`predict`.
 

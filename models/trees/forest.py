@@ -74,7 +74,8 @@ class Forest:
             raise ValueError(f"this forest lacks or adds {sorted(set(state) ^ set(_FIELDS))}")
         if state and tuple(state["shape"]) != self._shape:
             raise ValueError(f"trees for {state['shape'].tolist()} horizons and targets, wanted {self._shape}")
-        self._arrays = {name: np.array(array) for name, array in state.items()}
+        # In one order, whatever order a file gives them in: equal trees are equal bytes in a snapshot.
+        self._arrays = {name: np.array(state[name]) for name in _FIELDS if state}
         self._of_horizon: list[tuple[int, npt.NDArray[np.int64], _Trees]] = []
         horizon = self._arrays["cell"][:, 0] if state else np.empty(0, np.int64)
         for h in np.unique(horizon).tolist():

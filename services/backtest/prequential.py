@@ -17,9 +17,9 @@ from models.features.sensor_faults import SensorFaults
 from models.online.online_forecaster import EXAMPLE_MS, OnlineForecaster
 from models.spec import ForecastSpec, Place
 from models.trees.forest import GROW_DAYS
+from models.trees.tree_grower import GrowerError, TreeGrower
 from services.backtest.table import Table, sun_longitude, sun_sine
 from services.errors import HothouseError
-from services.learn.trees.tree_grower import TreeGrower
 
 if TYPE_CHECKING:
     from services.backtest.retraining import Trainer
@@ -129,7 +129,10 @@ def replay(
                     frozen.append((nothing if old is None else old)[z])
                     version.append("+".join(filter(None, (MODEL_VERSION, network.version if network else ""))))
         if options.trees and (t + 1) % (GROW_DAYS * spec.steps_per_day) == 0:
-            forecaster.forest = grower.grow(forecaster.unit) or forecaster.forest
+            try:
+                forecaster.forest = grower.grow(forecaster.unit) or forecaster.forest
+            except GrowerError as error:
+                raise HothouseError(str(error), error.hint) from error
         if network:
             network.after(t)
         progress(t + 1, length)

@@ -33,6 +33,7 @@ def replay_training(
     """
     settings = options_of(ctx).settings()
     with need_cluster("replay-training"):
+        from services.learn.experts import NETWORK, expert_of
         from services.learn.promotion.registry import REGISTRY_FILE, open_registry
         from services.learn.training.recipe import differing_versions, job_of
         from services.runtime.ray_runtime import RayRuntime
@@ -41,7 +42,7 @@ def replay_training(
         raise ConfigError(
             f"no model was registered in {settings.data_dir} yet", "Name the data folder: hothouse --data-dir DIR ..."
         )
-    registry = open_registry(settings)
+    registry = open_registry(settings, expert_of(version) or NETWORK)
     candidate = registry.candidate(version)
     recipe = candidate.get("recipe")
     if not recipe:

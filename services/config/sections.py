@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from edge.config import Section
 from edge.wire.reading import VOCABULARY, is_name
+from models.families import FAMILIES
 
 __all__ = [
     "ApiSettings", "ClientSettings", "ForecastSettings", "InfluxSettings", "LearnSettings", "RaySettings",
@@ -94,6 +95,19 @@ class LearnSettings(Section):
         "site", description="Retrain when a site as a whole drifts, or also when a single zone does."
     )
     retrain_rows: int = Field(0, ge=0, description="Retrain after so many new rows of zones; 0: not by their number.")
+    retrain_days: float = Field(
+        0.0, ge=0, description="Retrain after so many days of new rows, by the stream's time; 0: not by their days."
+    )
+    trees_every_days: float = Field(
+        5.0, ge=0, description="Train the mixture's trees after so many days of new rows, by the stream's time; 0: not "
+        "by themselves.",
+    )  # fmt: skip
+    trees_tolerance: float = Field(
+        0.01, ge=0, lt=0.5, description="Newer trees may be worse than those that serve by up to this share."
+    )
+    kind: str = Field(
+        "network", description="The kind of model that replicas run and trainings train; others may be submitted."
+    )
     cool_down_s: float = Field(10.0, ge=0, description="No training starts by itself this soon after another ended.")
     rest: float = Field(
         10.0, ge=0, description="After a training, drift and new rows start none for so many times as long as it took."
@@ -146,6 +160,14 @@ class LearnSettings(Section):
         description="Newest models whose files are kept, besides those in use; the records of all stay. 0: all.",
     )  # fmt: skip
     mlflow_uri: str = Field("", description="MLflow tracking server; empty: an SQLite file in the data folder.")
+
+    @field_validator("kind")
+    @classmethod
+    def _takes_windows(cls, value: str) -> str:
+        fitting = [kind for kind, known in FAMILIES.items() if known.takes == "windows"]
+        if value not in fitting:
+            raise ValueError(f"must be a kind of model that takes windows of rows: {', '.join(fitting)}")
+        return value
 
 
 class InfluxSettings(Section):

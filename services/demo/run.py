@@ -334,6 +334,7 @@ def _models(seen: Seen) -> list[dict[str, Any]]:
             "reason": model["reason"],
         }
         for model in sorted(seen.models, key=lambda model: model["created_ms"])
+        if model["expert"] == "network"  # what replicas serve
     ]
 
 

@@ -19,7 +19,7 @@ from edge.log import Record
 from edge.wire.reading import SITE_ZONE
 from models.evaluation.scoring import LiveScore
 from models.features.inputs import day_bins, sun_sine, targets_of
-from models.online.online_forecaster import Basis, OnlineForecaster
+from models.online.online_forecaster import EXPERTS, Basis, OnlineForecaster
 from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
 from services.ingest.forecasting import ForecastOrigin
@@ -27,7 +27,7 @@ from services.ingest.rings import Rings
 from services.ingest.signal_watch import SignalWatch
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.ingest.windows.site_zones import Silent
-from services.messages import FirstRow
+from services.messages import FirstRow, ZoneMixture
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
 
@@ -67,6 +67,7 @@ class Partition:
         self.kept_ms: dict[str, int] = {}  # rows up to here are in the history and better than what is left of the log
         self._bases: dict[str, Basis] = {}  # of the newest rows of each site
         self._answers: dict[str, tuple[ForecastOrigin, F32]] = {}  # the newest issued forecast of each site
+        self._networks: dict[str, tuple[str, F32]] = {}  # version and median of the network in it
         self._again: dict[tuple[str, int], list[IssuedForecast]] = {}  # (site, row after which it was issued)
         self.revision = 0  # rises with each change of what is learned (see snapshots.parts.LEARNED)
 
@@ -216,6 +217,7 @@ class Partition:
         before = self._answers.get(origin.site)
         if before is None or before[0].end_ms <= origin.end_ms:
             self._answers[origin.site] = (origin, forecast.quantiles)
+            self._networks[origin.site] = (forecast.version, forecast.network)
 
     def expect(self, forecasts: Sequence[IssuedForecast]) -> None:
         """Forecasts of a site, the newest issued last: those that were issued after the snapshot count again, when
@@ -238,6 +240,27 @@ class Partition:
         one = origin.indices[at : at + 1]
         values = self.rings.window(one, np.array([origin.end_ms]), self._spec.lookback_steps)[0]
         return values, origin.end_ms, quantiles[at]
+
+    def mixtures(self) -> list[ZoneMixture]:
+        """What the newest issued forecast of each zone that is there was mixed from, but for the trees' version."""
+        found = []
+        for site, (origin, _) in self._answers.items():
+            version, network = self._networks[site]
+            weights = self.forecaster.weights(origin.basis(self._spec.step_ms), network).mean(axis=2)  # [Z, H, K]
+            for z, zone in enumerate(origin.zones):
+                if self.has_left(site, zone, origin.end_ms):
+                    continue
+                shares = {
+                    expert: dict(
+                        zip(map(str, self._spec.horizons_min), weights[z, :, k].round(4).tolist(), strict=True)
+                    )
+                    for k, expert in enumerate(EXPERTS)
+                    if weights[z, :, k].any()
+                }
+                found.append(ZoneMixture(
+                    site=site, zone=zone, origin_ms=origin.end_ms, serving={"network": version}, weights=shares
+                ))  # fmt: skip
+        return found
 
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
         """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]`` at any origin, from what it knows."""

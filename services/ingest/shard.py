@@ -19,7 +19,7 @@ import numpy as np
 
 from edge.log import Log, LogError
 from services.config import Settings
-from services.errors import ModelFilesError, SnapshotError
+from services.errors import SnapshotError
 from services.forecast_spec import forecast_spec
 from services.ingest.figures import Failures, Rate, figures
 from services.ingest.forecasting import ForecastOrigin, zone_forecasts
@@ -30,10 +30,10 @@ from services.ingest.snapshots.parts import LEARNED
 from services.ingest.snapshots.regrow import Regrowth
 from services.ingest.snapshots.restore import issued_lately, restore, snapshot_state
 from services.ingest.snapshots.snapshot import Saved, Snapshots
-from services.messages import F32, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
+from services.ingest.trees import TreesInUse
+from services.messages import F32, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast, ZoneMixture
 from services.store.deadletters import DeadLetters
 from services.store.forecasts import IssuedForecast, IssuedForecasts
-from services.store.forests import Forests
 from services.store.history import History
 from services.store.series import SeriesWriter
 
@@ -53,8 +53,6 @@ LOOKED_AT_BYTES_PER_S = 100_000_000
 """Nor does it look for what has changed in more than this."""
 MAX_UNFLUSHED_STEPS = 20_000
 """Steps kept in memory while the history cannot be written; then the shard stops reading."""
-FOREST_S, FOREST_LAST_S = 5.0, 300.0
-"""Trees that could not be loaded are tried again after so long, then after twice as long each time, at last this."""
 DAY_MS = 86_400_000
 
 
@@ -146,8 +144,7 @@ class Shard:
         self._pause_s = settings.stream.snapshot_s
         self._newest_ms = 0  # newest origin that was issued
         self._merging: Future[None] | None = None
-        self._forests, self._forest = Forests(settings.storage), ""  # the name of the trees in use
-        self._failed_forest, self._forest_pause_s, self._forest_again_s = "", FOREST_S, 0.0
+        self._trees = TreesInUse(settings.storage, self.spec, self._failures, clock_s)
         self._rate = Rate(clock_s())
 
     def step(self) -> bool:
@@ -174,7 +171,7 @@ class Shard:
                 self._checkpoint()
             if now_s - self._stats_s >= 1.0:
                 self._stats_s = now_s
-                self._see_forest()
+                self._trees.look(list(self._partitions.values()), self._save_all)
                 self._live_state.put_stats(self._stats())
             return busy
 
@@ -221,6 +218,14 @@ class Shard:
         with self._changing:
             partition = self._owner(site, zone)
             return None if partition is None else partition.past(site, zone, hours)
+
+    def mixtures(self) -> list[ZoneMixture]:
+        """What the newest forecast of each zone was mixed from, and which models took part."""
+        with self._changing:
+            found = [one for partition in self._partitions.values() for one in partition.mixtures()]
+        for one in found:
+            one["serving"]["trees"] = self._trees.version
+        return found
 
     def silent(self) -> list[SilentZone]:
         """The zones, and sites as their ``_site``, that no sample came of for ``stream.retire_days`` of the stream's
@@ -339,27 +344,14 @@ class Shard:
         else:  # the next day's merge takes its files, too
             self._failures.failed("merge of files", error)
 
-    def _see_forest(self) -> None:
-        """Use the newest trees from now on; such that cannot be loaded are told and tried again, further and further
-        apart, and the ones before stay.
-        """
-        name, now_s = self._forests.newest(), self._clock_s()
-        if name in ("", self._forest) or (name == self._failed_forest and now_s < self._forest_again_s):
-            return
-        forecasters = [partition.forecaster for partition in self._partitions.values()]
-        try:
-            loaded = [self._forests.load(name, self.spec, one.regressors) for one in forecasters]
-        except ModelFilesError as error:
-            self._forest_pause_s = (
-                min(2 * self._forest_pause_s, FOREST_LAST_S) if name == self._failed_forest else FOREST_S
-            )
-            self._failed_forest, self._forest_again_s = name, now_s + self._forest_pause_s
-            self._failures.failed("trees", error)
-            return
-        for partition, forest in zip(self._partitions.values(), loaded, strict=True):
-            partition.grow_trees(forest)
-        self._forest = name
-        self._failures.works("trees")
+    def _save_all(self) -> None:
+        """Save every partition, whether it has read on or not, and wait until that is durable."""
+        self._wait_saved()
+        self._see_saved()
+        self._unsaved.update(self._partitions)
+        self._checkpoint()
+        self._wait_saved()
+        self._see_saved()
 
     def _still_ours(self) -> None:
         for snapshots in self._snapshots.values():
@@ -472,4 +464,5 @@ class Shard:
             "last_error": self._failures.last_error, "backlog": self._backlog(), "behind": self.is_behind,
             "repaired": "; ".join([*self._repaired, *(growing.words for growing in self._growing.values())]),
             "samples_per_s": self._rate.value(self._clock_s()), "series": dict(self._series.stats()),
+            "trees": self._trees.version,
         }  # fmt: skip

@@ -35,6 +35,7 @@ from services.messages import (
     ForecastReply,
     ForecastRequest,
     ZoneForecast,
+    ZoneMixture,
     shard_actor,
 )  # fmt: skip
 from services.observe.logs import log_to_file
@@ -105,6 +106,11 @@ class ShardActor:
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
         """See :meth:`Shard.baseline`."""
         return self._shard.baseline(site, zone, origin_ms, now)
+
+    @_question
+    def mixtures(self) -> list[ZoneMixture]:
+        """See :meth:`Shard.mixtures`."""
+        return self._shard.mixtures()
 
     @_question
     def silent(self) -> list[SilentZone]:

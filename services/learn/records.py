@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from services.learn.experts import NETWORK, Expert
+
 __all__ = [
     "Candidate",
     "ModelRow",
@@ -36,6 +38,7 @@ class Candidate(TypedDict):
     """One training's product as it goes into the registry; JSON-able."""
 
     folder: str  # of the artefact, on the storage
+    kind: str  # of its family
     weights_sha256: str
     trained_on: dict[str, Any]  # {from, to: ISO 8601; from_ms, to_ms, rows, zones}
     log_offsets: dict[str, int]  # partition -> offset that the history reached
@@ -69,6 +72,8 @@ class ModelRow(TypedDict):
     """One model as ``hothouse models list``, ``GET /models`` and the page show it; JSON-able."""
 
     version: str
+    expert: str  # the place in the mixture that it is for
+    kind: str  # of its family; empty where there is no artefact
     stage: str  # champion | previous | shadow | withdrawn | refused | challenger | retired
     aliases: list[str]
     created_ms: int
@@ -88,13 +93,13 @@ class ModelRow(TypedDict):
 def refused_candidate(reason: str) -> Candidate:
     """The record of what is no usable model, so that its reason can be read where models are listed."""
     return Candidate(
-        folder="", weights_sha256="", trained_on={}, log_offsets={}, params={}, held_back_mae={}, curves={}, recipe={},
-        evidence={}, shadow=False, passed=False, reason=reason, forced=False,
+        folder="", kind="", weights_sha256="", trained_on={}, log_offsets={}, params={}, held_back_mae={}, curves={},
+        recipe={}, evidence={}, shadow=False, passed=False, reason=reason, forced=False,
     )  # fmt: skip
 
 
 _TAGS = (
-    "folder", "weights_sha256", "trained_on", "log_offsets", "held_back_mae", "passed", "reason", "forced",
+    "folder", "kind", "weights_sha256", "trained_on", "log_offsets", "held_back_mae", "passed", "reason", "forced",
     "judged_against", "shadow", "watch", "withdrawn", "pruned",
 )  # fmt: skip
 
@@ -104,12 +109,13 @@ def tags_of(known: Mapping[str, Any]) -> dict[str, str]:
     return {name: json.dumps(value) for name, value in known.items() if name in _TAGS}
 
 
-def row_of(version: Any, aliases: Sequence[str]) -> ModelRow:
+def row_of(version: Any, aliases: Sequence[str], expert: Expert = NETWORK) -> ModelRow:
     """A model from MLflow's record of its version, and its aliases."""
     tags: Mapping[str, Any] = {name: json.loads(version.tags[name]) for name in _TAGS if name in version.tags}
     return ModelRow(
-        version=f"v{version.version}", stage=_stage(tags, aliases), aliases=sorted(aliases),
-        created_ms=version.creation_timestamp, weights_sha256=tags.get("weights_sha256", ""),
+        version=f"{expert.prefix}{version.version}", expert=expert.name, kind=tags.get("kind", NETWORK.name),
+        stage=_stage(tags, aliases), aliases=sorted(aliases), created_ms=version.creation_timestamp,
+        weights_sha256=tags.get("weights_sha256", ""),
         trained_on=tags.get("trained_on", {}), held_back_mae=tags.get("held_back_mae", {}),
         passed=bool(tags.get("passed", False)), reason=tags.get("withdrawn") or tags.get("reason", ""),
         forced=bool(tags.get("forced", False)), folder=tags.get("folder", ""),

@@ -8,15 +8,13 @@ restarted actor, or a restarted system, serves on with the champion it had.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypedDict
 
-from services.errors import ModelFilesError
-from services.messages import ONLINE_VERSION, ServedModel
+from services.messages import ServedModel
+from services.store.pointer import Pointed, Pointer
 
 __all__ = ["ModelPointer", "ModelPointerStatus", "ReplicaReport"]
 
@@ -46,9 +44,9 @@ class ModelPointer:
     """
 
     def __init__(self, path: Path, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._path = path
+        self._pointer = Pointer(path)
         self._clock_s = clock_s
-        self._champion = _read(path)
+        self._champion = _champion(self._pointer.read(), network_soon=False)
         self._changed = asyncio.Condition()
         self._replicas: dict[str, tuple[float, ReplicaReport]] = {}
 
@@ -60,11 +58,8 @@ class ModelPointer:
         """Make a version the champion; durable when this returns. Setting what is set already changes nothing."""
         if (self._champion["version"], self._champion["folder"]) == (version, folder):
             return self._champion
-        champion = ServedModel(
-            generation=self._champion["generation"] + 1, version=version, folder=folder,
-            network_soon=self._champion["network_soon"],
-        )  # fmt: skip
-        _write(self._path, champion)
+        moved = self._pointer.move(version, folder, self._champion["generation"] + 1)
+        champion = _champion(moved, network_soon=self._champion["network_soon"])
         async with self._changed:
             self._champion = champion
             self._changed.notify_all()
@@ -105,29 +100,7 @@ class ModelPointer:
         return {name: report for name, (_, report) in self._replicas.items()}
 
 
-def _read(path: Path) -> ServedModel:
-    if not path.exists():
-        return ServedModel(generation=1, version=ONLINE_VERSION, folder="", network_soon=False)
-    try:
-        found = json.loads(path.read_text())
-        version, folder = str(found["version"]), str(found["folder"])
-        return ServedModel(generation=int(found["generation"]), version=version, folder=folder, network_soon=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelFilesError(
-            f"the model pointer {path} cannot be read: {error}", "Remove it to serve without a network."
-        ) from error
-
-
-def _write(path: Path, champion: ServedModel) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".new")
-    with beside.open("w") as file:
-        json.dump({name: value for name, value in champion.items() if name != "network_soon"}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def _champion(pointed: Pointed, *, network_soon: bool) -> ServedModel:
+    return ServedModel(
+        generation=pointed.generation, version=pointed.version, folder=pointed.folder, network_soon=network_soon
+    )

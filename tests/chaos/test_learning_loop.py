@@ -82,7 +82,9 @@ def watched(loop: Loop, version: str) -> bool:
 
 def champion_network(loop: Loop) -> QuantileNetwork:
     """A copy of what serves."""
-    return artefact.load(open_registry(loop.settings).folder(loop.champion())).network
+    model = artefact.load(open_registry(loop.settings).folder(loop.champion())).model
+    assert isinstance(model, QuantileNetwork)
+    return model
 
 
 def test_the_first_champion(loop: Loop) -> None:

@@ -80,7 +80,7 @@ def test_a_torn_file_is_corrupt(folder, name):
         artefact.load(folder)
 
 
-@pytest.mark.parametrize("key", ["spec", "network"])
+@pytest.mark.parametrize("key", ["spec", "options"])
 def test_a_manifest_without_its_parts_is_corrupt(folder, key):
     """A manifest that lacks a part is refused, not guessed."""
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -96,6 +96,18 @@ def test_another_schema_is_refused(folder):
         artefact.load(folder, "0123")
 
 
+def test_a_model_of_before_there_were_kinds_is_a_network(folder, golden):
+    """A manifest of format 1 names no kind, and has a network's options under ``network``: it serves as it did."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["format"], manifest["kind"]) == (2, "network")
+    old = {name: value for name, value in manifest.items() if name not in ("kind", "options")}
+    (folder / "manifest.json").write_text(json.dumps(old | {"format": 1, "network": manifest["options"]}))
+    model = artefact.load(folder, SPEC.hash)
+    model.verify_golden()
+    assert model.kind == "network"
+    np.testing.assert_array_equal(model.model.answer(golden), model.golden[1])
+
+
 def test_an_unknown_format_is_refused(folder):
     """A newer format is named."""
     manifest = json.loads((folder / "manifest.json").read_text()) | {"format": 99}
@@ -108,6 +120,6 @@ def test_a_model_that_answers_otherwise_is_refused(folder):
     """When the network no longer gives the golden output, verifying says so."""
     model = artefact.load(folder)
     with torch.no_grad():
-        model.network.head.bias += 1
+        model.model.head.bias += 1
     with pytest.raises(artefact.ArtefactCorruptError, match="golden"):
         model.verify_golden()

@@ -10,15 +10,16 @@ import pytest
 import ray
 
 from models import artefact
-from models.online.online_forecaster import OnlineForecaster
 from services.config import Settings
 from services.errors import PromotionRefusedError, TrainingError
 from services.forecast_spec import forecast_spec
+from services.learn.experts import TREES
 from services.learn.loop.retrainer_actor import start_retrainer
 from services.learn.loop.training_replay import replay_training
 from services.learn.promotion.registry import open_registry
 from services.messages import LIVE_STATE_ACTOR, MODEL_POINTER_ACTOR, RETRAINER_ACTOR, shard_actor
-from services.store.forests import Forests
+from services.store.history import History
+from services.store.pointer import Pointed, Pointer, pointer_file
 from tests.patience import patience_s, until
 from tests.ray.runtime import NAMESPACE, installed, local_ray
 from tests.services.learn.synthetic import small_settings, write_history
@@ -109,6 +110,11 @@ def _pointer() -> dict[str, Any]:
     return ray.get(ray.get_actor(MODEL_POINTER_ACTOR).get.remote(), timeout=patience_s(30))
 
 
+def _networks(retrainer: Any) -> list[dict[str, Any]]:
+    rows = ray.get(retrainer.models.remote(), timeout=patience_s(30))
+    return [row for row in rows if row["expert"] == "network"]
+
+
 def _run(retrainer: Any, reason: str) -> dict[str, Any]:
     """One retraining to its end; returns the status."""
     before = (_status(retrainer)["last_run"] or {}).get("started_ms")
@@ -131,7 +137,7 @@ def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Setti
     model = artefact.load(Path(_pointer()["folder"]), forecast_spec(settings).hash)
     model.verify_golden()
     assert model.manifest["trained_on"]["log_offsets"] == {"0": 42}
-    (row,) = ray.get(retrainer.models.remote(), timeout=patience_s(30))
+    (row,) = _networks(retrainer)
     assert (row["stage"], row["passed"], row["forced"]) == ("champion", True, False)
     assert row["weights_sha256"] == model.manifest["weights_sha256"]
     assert row["trained_on"]["zones"] == 2
@@ -148,7 +154,7 @@ def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Setti
     write_history(settings, days=9)
     status = _run(retrainer, "second")
     assert status["last_run"]["result"] in ("promoted", "refused")
-    rows = ray.get(retrainer.models.remote(), timeout=patience_s(30))
+    rows = _networks(retrainer)
     assert [row["version"] for row in rows] == ["v2", "v1"]
     assert rows[0]["trained_on"]["to_ms"] > rows[1]["trained_on"]["to_ms"]
     assert rows[0]["weights_sha256"] != rows[1]["weights_sha256"]
@@ -161,8 +167,8 @@ def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Setti
 
     def shown() -> tuple[list[str], dict[str, str]]:
         events, models = ray.get(ray.get_actor(LIVE_STATE_ACTOR).seen.remote())
-        told = [event["kind"] for event in events if event["kind"] in ("swap", "error")]
-        return told, {model["version"]: model["stage"] for model in models}
+        told = [event["kind"] for event in events if event["kind"] in ("swap", "error") and "trees" not in str(event)]
+        return told, {model["version"]: model["stage"] for model in models if model["expert"] == "network"}
 
     until(lambda: shown() == (["swap"] * 3, {"v1": "champion", "v2": "previous"}), "the live state shows it", 10)
 
@@ -184,18 +190,51 @@ def test_a_training_is_not_run_again_on_other_rows(retrainer: Any, settings: Set
         replay_training(recipe | {"not_replayable": "it was trained on a GPU"}, ())
 
 
-def test_trees_are_grown_without_being_asked_for(retrainer: Any, settings: Settings) -> None:
-    """Eight days of history are enough for trees: a task grows them, and the live state is told."""
-    forests, spec = Forests(settings.storage), forecast_spec(settings)
-    name = until(forests.newest, "trees on the storage", 280)
-    assert len(forests.load(name, spec, OnlineForecaster(spec).regressors)) > 0
-    assert forests.manifest(name)["grown_on"]["zones"] == ["demo/z1", "demo/z2"]
+def _trees(settings: Settings) -> Pointed:
+    return Pointer(pointer_file(settings.storage, "trees")).read()
+
+
+def test_trees_are_trained_without_being_asked_for(retrainer: Any, settings: Settings) -> None:
+    """Eight days of history are enough for trees: the job trains them, the gate judges, the pointer names them."""
+    served = until(lambda: _trees(settings) if _trees(settings).folder else None, "trees are promoted", 280)
+    assert served.version == "trees-v1"
+    model = artefact.load(Path(served.folder), forecast_spec(settings).hash)
+    model.verify_golden()
+    assert model.kind == "trees"
+    (row,) = [row for row in ray.get(retrainer.models.remote(), timeout=patience_s(30)) if row["expert"] == "trees"]
+    assert (row["version"], row["stage"]) == ("trees-v1", "champion")
+    assert row["trained_on"]["zones"] == 2
 
     def told() -> list[dict[str, Any]]:
-        events, _ = ray.get(ray.get_actor(LIVE_STATE_ACTOR).seen.remote())
-        return [event for event in events if event["kind"] == "trees"]
+        events, models = ray.get(ray.get_actor(LIVE_STATE_ACTOR).seen.remote())
+        assert {model["expert"] for model in models} <= {"network", "trees"}
+        return [event for event in events if event["kind"] == "swap" and event["version"] == "trees-v1"]
 
-    assert name in until(told, "the live state is told", 60)[0]["message"]
+    assert until(told, "the live state is told", 60)[0]["before"] == "online"
+
+
+def test_trees_are_taken_back_and_promoted_by_an_operator(retrainer: Any, settings: Settings) -> None:
+    """The actor's orders reach the expert that they name, and no other one."""
+    until(lambda: _trees(settings).folder, "trees are promoted", 280)
+    before = _pointer()
+    out = ray.get(retrainer.promote.remote("online", "trees"), timeout=patience_s(30))
+    assert out == {"version": "online", "before": "trees-v1"}
+    assert _trees(settings).version == "online"
+    assert ray.get(retrainer.rollback.remote("trees"), timeout=patience_s(30)) == {
+        "version": "trees-v1", "before": "online",
+    }  # fmt: skip
+    assert _trees(settings).version == "trees-v1"
+    assert _pointer() == before
+    with pytest.raises(PromotionRefusedError, match="'oracle' has no models; network and trees have"):
+        ray.get(retrainer.rollback.remote("oracle"), timeout=patience_s(30))
+
+
+def test_trees_are_replayed_byte_for_byte(retrainer: Any, settings: Settings) -> None:
+    """Their recorded recipe, run again as a Ray task of its own, gives the registered bytes."""
+    until(lambda: _trees(settings).folder, "trees are promoted", 280)
+    candidate = open_registry(settings, TREES).candidate("trees-v1")
+    files = tuple(History(settings.storage, (), settings.stream.step_s).files())
+    assert replay_training(candidate["recipe"], files) == candidate["weights_sha256"]
 
 
 def test_torn_artefact_is_refused_and_the_champion_stays(retrainer: Any) -> None:
@@ -224,7 +263,7 @@ def test_torn_history_is_a_reported_failure(retrainer: Any, settings: Settings) 
     assert status["last_run"]["result"] == "failed"
     assert "cannot be read" in status["last_error"]
     assert _pointer()["version"] == "v1"
-    assert len(ray.get(retrainer.models.remote(), timeout=patience_s(30))) == 2
+    assert len(_networks(retrainer)) == 2
 
 
 def test_killed_retrainer_comes_back_with_its_models(retrainer: Any) -> None:
@@ -240,5 +279,5 @@ def test_killed_retrainer_comes_back_with_its_models(retrainer: Any) -> None:
         return status["serving"] == "v1" and status["retrains"] == 0  # the one that is being killed has counted some
 
     until(back, "the retrainer is back", 60)
-    assert len(ray.get(retrainer.models.remote(), timeout=patience_s(30))) == 2
+    assert len(_networks(retrainer)) == 2
     assert _pointer()["generation"] == generation

@@ -166,8 +166,8 @@ def weights(candidate: dict[str, Any], job: Job) -> dict[str, Any]:
     """The network's arrays, of an artefact that is whole."""
     model = artefact.load(Path(candidate["folder"]), job.spec.hash)
     model.verify_golden()
-    assert all(np.isfinite(array).all() for array in model.network.arrays().values())
-    return model.network.arrays()
+    assert all(np.isfinite(array).all() for array in model.model.arrays().values())
+    return model.model.arrays()
 
 
 def assert_went_on(job: Job, running: Any, before: tuple[Epoch, ...]) -> dict[str, Any]:

@@ -240,3 +240,11 @@ def test_a_variable_of_no_section_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     for name in ("HOTHOUSE_MQTT_HOST", "HOTHOUSE_GATEWAYS__CLOCK", "HOTHOUSE_LEARN__EPOCHS", "HOTHOUSE_DATA_DIR"):
         monkeypatch.setenv(name, "1")
     assert stray_variables() == ["HOTHOUSE_GATEWAYS__CLOCK", "HOTHOUSE_MQTT_HOST"]
+
+
+def test_a_kind_of_model_that_replicas_cannot_ask_is_refused() -> None:
+    """`learn.kind` names a kind that takes windows of rows; the error says which there are."""
+    assert load_settings(learn={"kind": "network"}).learn.kind == "network"
+    for kind in ("trees", "oracle"):
+        with pytest.raises(ConfigError, match=r"takes windows of rows: network"):
+            load_settings(learn={"kind": kind})

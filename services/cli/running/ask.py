@@ -10,7 +10,7 @@ import typer
 
 from services.cli.base import console, errors, options_of, print_json
 from services.cli.running.client import Client, connect
-from services.cli.running.tables import component_table, forecast_view, model_view
+from services.cli.running.tables import component_table, forecast_view, model_view, zones_view
 from services.errors import HothouseError
 from services.observe.timeline import event_line
 
@@ -23,6 +23,10 @@ Url = Annotated[
 ]
 KeyFile = Annotated[Path | None, typer.Option(help="File with the key for it; else client.key_file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+
+WhoseModel = Annotated[
+    str | None, typer.Option("--expert", help="Whose model: `network` (the default) or `trees`.", metavar="EXPERT")
+]
 
 PANEL = "Ask a running system"
 
@@ -85,6 +89,8 @@ def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_jso
         console.print(f"  {reason}", markup=False, highlight=False)
     if words := answer["components"].get("retrainer", {}).get("next_training"):
         console.print(f"next training {words}", markup=False, highlight=False, soft_wrap=True)
+    if words := answer["components"].get("retrainer-trees", {}).get("next_training"):
+        console.print(f"next training of trees {words}", markup=False, highlight=False, soft_wrap=True)
     console.print(component_table(answer["components"]))
     for error in answer["errors"]:
         errors.print(f"last error of {error}", markup=False, highlight=False)
@@ -107,29 +113,43 @@ def timeline(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_j
 
 @models_app.command("list", epilog="Example: hothouse models list")
 def list_models(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_json: AsJson = False) -> None:
-    """List the registered models, newest first, with their held-back error and what the gate or the watch said; what
-    fails in training or registry now goes to standard error.
+    """List the registered models, newest first, with their held-back error and what the gate or the watch said; then
+    what each zone is served by, and what each expert weighs in its mixture. What fails in training or registry now
+    goes to standard error.
     """
-    answer = _client(ctx, url, key_file).get("/models")
-    for error in () if as_json else answer["errors"]:
-        errors.print(error, markup=False, highlight=False, soft_wrap=True)
+    client = _client(ctx, url, key_file)
+    answer = client.get("/models")
+    try:
+        answer["zones"] = client.get("/models/zones")["zones"]
+    except HothouseError as error:  # a shard restarts: the models are there all the same
+        answer["zones"] = []
+        answer["errors"] = [*answer["errors"], f"what serves the zones is not known now: {error.message}"]
+    for error_words in () if as_json else answer["errors"]:
+        errors.print(error_words, markup=False, highlight=False, soft_wrap=True)
     if as_json:
         print_json(answer)
-    elif answer["models"]:
+        return
+    if answer["models"]:
         console.print(model_view(answer["models"]))
     else:
         console.print(f"no model is registered yet; {', '.join(answer['serving']) or 'nothing'} serves")
+    if answer["zones"]:
+        console.print(zones_view(answer["zones"]))
 
 
 @models_app.command(epilog="Example: hothouse models promote v3")
 def promote(
     ctx: typer.Context,
-    version: Annotated[str, typer.Argument(help="Version, as `hothouse models list` shows it.")],
+    version: Annotated[
+        str, typer.Argument(help="Version, as `hothouse models list` shows it; `online`: serve without a model.")
+    ],
+    expert: WhoseModel = None,
     url: Url = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Make a registered model the champion; the replicas swap to it without a pause."""
-    answer = _order(_client(ctx, url, key_file), f"/models/{urllib.parse.quote(version, safe='')}/promote")
+    """Make a registered model the champion; replicas, or shards, swap to it without a pause."""
+    path = f"/models/{urllib.parse.quote(version, safe='')}/promote"
+    answer = _order(_client(ctx, url, key_file), path + _of(expert))
     console.print(f"{answer['version']} is the champion, {answer['before']} was")
 
 
@@ -149,16 +169,20 @@ def submit(
 
 
 @models_app.command(epilog="Example: hothouse models rollback")
-def rollback(ctx: typer.Context, url: Url = None, key_file: KeyFile = None) -> None:
+def rollback(ctx: typer.Context, expert: WhoseModel = None, url: Url = None, key_file: KeyFile = None) -> None:
     """Go back to the model that served before the present one."""
-    answer = _order(_client(ctx, url, key_file), "/models/rollback")
+    answer = _order(_client(ctx, url, key_file), "/models/rollback" + _of(expert))
     console.print(f"{answer['version']} is the champion again, {answer['before']} was")
 
 
-def retrain(ctx: typer.Context, url: Url = None, key_file: KeyFile = None) -> None:
+def retrain(ctx: typer.Context, expert: WhoseModel = None, url: Url = None, key_file: KeyFile = None) -> None:
     """Ask for a retraining now; `hothouse models list` shows its outcome."""
-    _order(_client(ctx, url, key_file), "/models/retrain")
+    _order(_client(ctx, url, key_file), "/models/retrain" + _of(expert))
     console.print("a retraining begins; `hothouse models list` shows its outcome", highlight=False)
+
+
+def _of(expert: str | None) -> str:
+    return f"?expert={urllib.parse.quote(expert, safe='')}" if expert else ""
 
 
 def _order(client: Client, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

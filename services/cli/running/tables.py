@@ -15,10 +15,11 @@ from rich.text import Text
 
 from services.observe.duration import in_words
 
-__all__ = ["component_table", "forecast_view", "model_view"]
+__all__ = ["component_table", "forecast_view", "model_view", "zones_view"]
 
 UNITS = {"air_temp_c": "air °C", "rh_pct": "humidity %", "co2_ppm": "CO₂ ppm", "vpd_kpa": "VPD kPa"}
 DECIMALS = {"rh_pct": 0, "co2_ppm": 0, "vpd_kpa": 2}
+LEAST_SHARE = 0.005
 SHOWN_MIN = (30, 120, 1440)
 BAND_WIDTH = 16  # "1023 (1001-1045)"
 MAE_SHOWN = (("air_temp_c", 60), ("air_temp_c", 1440))
@@ -76,10 +77,43 @@ def model_view(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
             reason = f"{reason}\nIts files were pruned on {day:%Y-%m-%d}; it cannot serve again."
         style = STYLES.get(row["stage"], "")
         parts += [
-            Text(f"{row['version']}  {row['stage']}  made {made:%Y-%m-%d %H:%M} UTC, trained on {span}", style=style),
+            Text(
+                f"{row['version']}  {row['stage']}  {_kind(row)}made {made:%Y-%m-%d %H:%M} UTC, trained on {span}",
+                style=style,
+            ),
             Padding(Text(f"{errors}\n{reason}", style=style), (0, 0, 0, 4)),
         ]
     return Group(*parts)
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    """What it is made of, where its version does not say so: the network's place may be held by another kind."""
+    kind = row.get("kind", "")  # an older system does not say
+    return f"{kind}, " if kind and kind != row.get("expert") else ""
+
+
+def zones_view(zones: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """``ZoneMixture`` objects: what serves a zone, and what each expert weighs in its mixture; zones that have the same
+    stand together.
+    """
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for one in zones:
+        lines = [f"in {in_words(60 * minutes):<8}{_shares(one['weights'], minutes)}" for minutes in SHOWN_MIN]
+        serving = ", ".join(f"{expert} {version}" for expert, version in one["serving"].items())
+        alike.setdefault((serving, *lines), []).append(f"{one['site']}/{one['zone']}")
+    parts: list[RenderableType] = [
+        Text("What each expert weighs in the mixture of a zone, mean over targets", style="dim")
+    ]
+    for (serving, *lines), names in alike.items():
+        parts += [Text(f"{', '.join(names)}  {serving}"), Padding(Text("\n".join(lines)), (0, 0, 0, 4))]
+    return Group(*parts)
+
+
+def _shares(weights: Mapping[str, Mapping[str, float]], minutes: int) -> str:
+    """The experts that weigh a percent or more at a horizon, the heaviest first."""
+    found = {expert: by_horizon.get(str(minutes)) for expert, by_horizon in weights.items()}
+    known = sorted(((share, expert) for expert, share in found.items() if share is not None), reverse=True)
+    return ", ".join(f"{expert} {share:.0%}" for share, expert in known if share >= LEAST_SHARE) or "-"
 
 
 def component_table(components: Mapping[str, Mapping[str, Any]]) -> Table:

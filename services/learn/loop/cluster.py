@@ -18,39 +18,56 @@ from services.config import Settings
 from services.errors import HothouseError, ModelFilesError, TrainingError
 from services.forecast_spec import forecast_spec, place_of
 from services.installation import namespace_of
+from services.learn.experts import EXPERTS, NETWORK, Expert, expert_for, learn_settings
 from services.learn.loop.triggers import NewData
 from services.learn.promotion.measure import Comparison, Measurer
 from services.learn.records import Candidate, ModelRow, TrainingRequest
 from services.learn.training import dataset
 from services.learn.training.job import Job
 from services.learn.training.task import run_job
-from services.learn.trees.forest_job import ForestJob
-from services.learn.trees.forest_task import run_forest_job
 from services.messages import DRIFTS, LIVE_STATE_ACTOR, MODEL_POINTER_ACTOR, RETRAINER_ACTOR, shard_actor
-from services.store.forests import Forests
 from services.store.history import History
+from services.store.pointer import Pointer, pointer_file
 
-__all__ = ["RayCluster", "result_of", "this_runtime"]
+__all__ = ["RayCluster", "ShownModels", "result_of", "this_runtime"]
 
 CALL_TIMEOUT_S = 5.0
 FLUSH_TIMEOUT_S = 60.0
 MEASURE_TIMEOUT_S = 300.0
-WARM_UP_DAYS = 21
-"""Rows before a comparison that warm the climatology up: its slowest rate forgets in as many days."""
+WARM_UP_DAYS = {"windows": 21, "examples": 10}
+"""Rows before a comparison that warm the climatology up: its slowest rate forgets in as many days. Regressors take four
+times as long, and both that are compared have the same."""
 MOST_BYTES = 500_000_000
 ARTEFACT_FILES = ("manifest.json", "weights.safetensors", "golden.safetensors")
 SETTLED = 0.05
 """History that grew by more than this share between two looks is still being imported: a first model waits."""
 DAY_MS = 86_400_000
-FOREST_WINDOW_DAYS = 35
-"""Trees are grown on so much history: four weeks of examples, after one in which the learners before them settle."""
+
+
+class ShownModels:
+    """What the live state is shown of the models of all experts."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, list[ModelRow]] = {}
+
+    def models(self, expert: Expert, models: list[ModelRow]) -> list[ModelRow]:
+        """All models, with these of one expert."""
+        self._models = {**self._models, expert.name: models}
+        return [row for name in EXPERTS for row in self._models.get(name, [])]
 
 
 class RayCluster:
-    """The running system as the retrainer sees it (:class:`services.learn.loop.retrainer.Cluster`)."""
+    """The running system as the retrainer of one expert's models sees it
+    (:class:`services.learn.loop.retrainer.Cluster`).
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    Each has one of its own: it remembers how long the history was when it last looked.
+    """
+
+    def __init__(self, settings: Settings, expert: Expert = NETWORK, shown: ShownModels | None = None) -> None:
+        self._expert, self._shown = expert, shown or ShownModels()
+        self.learn = learn_settings(settings.learn, expert)
+        self._settings = settings.model_copy(update={"learn": self.learn})
+        self._pointer = Pointer(pointer_file(settings.storage, expert.name))
         self._namespace = namespace_of(settings)
         self._spec = forecast_spec(settings)
         self._history = History(settings.storage, self._spec.channels, settings.stream.step_s)
@@ -100,7 +117,8 @@ class RayCluster:
         ]
         newest = max(drifts, key=lambda event: event["at_ms"], default=None)
         words = f"{newest['kind']} at {newest['site']}: {newest['words']}" if newest and wide != "never" else ""
-        return NewData(drift=words, rows=sum(stats["zone_rows"] for stats in shards))
+        days = (self.newest_ms() - since_ms) / DAY_MS if since_ms and self._settings.learn.retrain_days else 0.0
+        return NewData(drift=words, rows=sum(stats["zone_rows"] for stats in shards), days=days)
 
     def history_days(self) -> float:
         """Length of the history in days; 0 where :meth:`history_span` has none."""
@@ -140,7 +158,7 @@ class RayCluster:
     ) -> dict[str, Any]:
         """Ask the :class:`Measurer`, in a process of its own that is started when it is needed."""
         newest_ms = self.newest_ms()
-        after_ms = from_ms - WARM_UP_DAYS * DAY_MS
+        after_ms = from_ms - WARM_UP_DAYS[self._expert.takes] * DAY_MS
         asked = Comparison(
             spec=self._spec, places=self._places(), files=tuple(self._history.files(after_ms, newest_ms)),
             after_ms=after_ms, from_ms=from_ms, to_ms=newest_ms, mine=mine, theirs=theirs, theirs_name=theirs_name,
@@ -154,8 +172,8 @@ class RayCluster:
             self._end_measurer()
 
     def longest_horizon_ms(self) -> int:
-        """Of the schema's horizons."""
-        return max(self._spec.horizons_min) * 60_000
+        """Of the schema's horizons, or the reach of the expert."""
+        return min(max(self._spec.horizons_min), self._expert.reach_min or 2**31) * 60_000
 
     def adopt(self, folder: str) -> Candidate:
         """Copy an artefact to the storage, and see whether it can serve there.
@@ -173,9 +191,13 @@ class RayCluster:
         except BaseException:
             shutil.rmtree(copied, ignore_errors=True)
             raise
+        kind = str(manifest.get("kind", NETWORK.name))
+        if expert_for(kind) is not self._expert:
+            shutil.rmtree(copied, ignore_errors=True)
+            raise TrainingError(f"{folder} holds a model of kind {kind}, which is none for the {self._expert.name}")
         trained_on = {"to_ms": newest_ms, "to": datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat()}
         return Candidate(
-            folder=str(copied), weights_sha256=manifest["weights_sha256"], trained_on=trained_on,
+            folder=str(copied), kind=kind, weights_sha256=manifest["weights_sha256"], trained_on=trained_on,
             log_offsets={}, params={"submitted": folder, "said_trained_on": str(manifest.get("trained_on"))[:400]},
             held_back_mae={}, curves={}, recipe={}, evidence={}, shadow=True, passed=False,
             reason="Submitted; live rows judge it.", forced=False,
@@ -202,42 +224,23 @@ class RayCluster:
             ray.kill(self._measurer)
             self._measurer = None
 
-    def grown_to_ms(self) -> int | None:
-        """The newest row that the newest trees were grown on; ``None`` without trees for this schema."""
-        forests = Forests(self._settings.storage)
-        name = forests.newest()
-        manifest = forests.manifest(name) if name else {}
-        return int(manifest["grown_on"]["to_ms"]) if manifest.get("schema_hash") == self._spec.hash else None
-
-    def grow(self, cancelled: threading.Event) -> str:
-        """Grow trees in a process of their own, and keep them; their name."""
-        self.flush()
-        newest = dataset.newest_ms(self._history.files())
-        if newest is None:
-            raise TrainingError("there is no history yet")
-        after_ms = newest - FOREST_WINDOW_DAYS * DAY_MS
-        job = ForestJob(
-            storage=str(self._settings.storage.resolve()), spec=self._spec, places=self._places(),
-            files=tuple(self._history.files(after_ms, newest)), after_ms=after_ms, to_ms=newest,
-        )  # fmt: skip
-        running = run_forest_job.remote(job)
-        return str(result_of(running, self._settings.learn.timeout_s, cancelled, "growing trees"))
-
-    def show_forests(self, status: dict[str, Any]) -> None:
-        """Show on the live state how the trees stand."""
-        ray.get(self._actor(LIVE_STATE_ACTOR).put_stats.remote("trees", status), timeout=CALL_TIMEOUT_S)
-
     def serving(self) -> str:
-        """The version that the model pointer names now."""
-        return str(ray.get(self._actor(MODEL_POINTER_ACTOR).get.remote(), timeout=CALL_TIMEOUT_S)["version"])
+        """The version that the model pointer names now; for an expert that answers in the shards, a file."""
+        if self._expert is NETWORK:
+            return str(ray.get(self._actor(MODEL_POINTER_ACTOR).get.remote(), timeout=CALL_TIMEOUT_S)["version"])
+        return self._pointer.read().version
 
     def serve(self, version: str, folder: str) -> None:
-        """Have the replicas load and serve a version."""
-        ray.get(self._actor(MODEL_POINTER_ACTOR).set.remote(version, folder), timeout=CALL_TIMEOUT_S)
+        """Have the replicas, or the shards, load and serve a version."""
+        if self._expert is NETWORK:
+            ray.get(self._actor(MODEL_POINTER_ACTOR).set.remote(version, folder), timeout=CALL_TIMEOUT_S)
+        else:
+            self._pointer.move(version, folder)
 
     def expect_network(self) -> None:
         """Have the replicas import what a network needs."""
-        ray.get(self._actor(MODEL_POINTER_ACTOR).expect_network.remote(), timeout=CALL_TIMEOUT_S)
+        if self._expert is NETWORK:
+            ray.get(self._actor(MODEL_POINTER_ACTOR).expect_network.remote(), timeout=CALL_TIMEOUT_S)
 
     def event(self, event: dict[str, Any]) -> None:
         """Show an event on the live state."""
@@ -245,8 +248,9 @@ class RayCluster:
 
     def show(self, models: list[ModelRow], status: dict[str, Any]) -> None:
         """Show the models and the status on the live state."""
-        live_state = self._actor(LIVE_STATE_ACTOR)
-        calls = [live_state.set_models.remote(models), live_state.put_stats.remote(RETRAINER_ACTOR, status)]
+        live_state, all_models = self._actor(LIVE_STATE_ACTOR), self._shown.models(self._expert, models)
+        component = RETRAINER_ACTOR if self._expert is NETWORK else f"{RETRAINER_ACTOR}-{self._expert.name}"
+        calls = [live_state.set_models.remote(all_models), live_state.put_stats.remote(component, status)]
         ray.get(calls, timeout=CALL_TIMEOUT_S)
 
     def _job(self, order: TrainingRequest) -> Job:
@@ -255,8 +259,9 @@ class RayCluster:
         if newest is None:
             raise TrainingError("there is no history yet")
         after_ms = newest - int(learn.window_days * DAY_MS)
-        gpus = int(ray.available_resources().get("GPU", 0))
-        use_gpu = learn.use_gpu == "yes" or (learn.use_gpu == "auto" and gpus > 0)
+        by_ray = learn.kind == NETWORK.name
+        gpus = int(ray.available_resources().get("GPU", 0)) if by_ray else 0
+        use_gpu = by_ray and (learn.use_gpu == "yes" or (learn.use_gpu == "auto" and gpus > 0))
         return Job(
             name=_name(order.started_ms),
             storage=str(self._settings.storage.resolve()),
@@ -270,11 +275,12 @@ class RayCluster:
             champion=order.champion,
             champion_folder=order.champion_folder,
             use_gpu=use_gpu,
-            workers=_worth_it(gpus if use_gpu else _nodes()) if learn.workers < 0 else learn.workers,
+            workers=(_worth_it(gpus if use_gpu else _nodes()) if learn.workers < 0 else learn.workers) if by_ray else 0,
             level=order.level,
             margin=learn.gate_margin,
             shadow=order.shadow,
             all_rows=order.all_rows,
+            kind=learn.kind,
         )
 
     def _actor(self, name: str) -> Any:

@@ -11,18 +11,20 @@ from services.learn.loop.triggers import NOTHING_NEW, NewData
 __all__ = ["DriftFeed"]
 
 EVERY_S = 10.0
-"""How often shards are asked; while one does not answer, at each look."""
+"""How often shards are asked; at each look while one does not answer, and at once when a newer model knows more."""
 
 
 class DriftFeed:
     """Asks ``ask(known_to_ms)`` now and then for the newest drift and for the rows that were ever closed.
 
-    A drift counts until a training begins after it: should that fail, the same drift starts no other.
+    A drift counts until a training begins after it: should that fail, the same drift starts no other. Days are counted
+    by who is asked.
     """
 
     def __init__(self, ask: Callable[[int], NewData]) -> None:
         self._ask = ask
         self._asks = Periodic(EVERY_S)
+        self._asked_for_ms = 0
         self._now = NOTHING_NEW
         self._then: NewData | None = None  # when the newest training began; None: before the first answer
 
@@ -31,14 +33,15 @@ class DriftFeed:
 
         Whatever ``ask`` raises gets out.
         """
-        if self._asks.is_due(now_s):
+        if self._asks.is_due(now_s) or known_to_ms != self._asked_for_ms:
             self._now = self._ask(known_to_ms)
             self._asks.restart(now_s)
+            self._asked_for_ms = known_to_ms
         then = self._then or NewData(rows=self._now.rows)
         # A shard that reads its log from the beginning counts anew.
         self._then = replace(then, rows=min(then.rows, self._now.rows))
         drift = "" if self._now.drift == self._then.drift else self._now.drift
-        return NewData(drift=drift, rows=self._now.rows - self._then.rows)
+        return NewData(drift=drift, rows=self._now.rows - self._then.rows, days=self._now.days)
 
     def training_began(self) -> None:
         """From now on only what comes is new."""

@@ -55,7 +55,9 @@ class Cluster(ModelComparer, ServingPointer, StatusSink, Protocol):
         """Length of the history on the storage, in days; 0 without any. Reads files: not to be asked all the time."""
 
     def news(self, since_ms: int) -> NewData:
-        """What drifted in rows that end after ``since_ms``; ``rows``: all that were ever closed."""
+        """What drifted in rows that end after ``since_ms``, and how many days of rows there are since; ``rows``: all
+        that were ever closed.
+        """
 
     def flush(self) -> dict[str, int]:
         """Have every shard write its rows to the history; the log offset that each partition's rows reach."""
@@ -99,7 +101,7 @@ class Retrainer:
         self._prunes = Periodic(PRUNE_S, monotonic_s())
         self._triggers = Triggers(
             self._schedule(), settings.cool_down_s, settings.min_days, monotonic_s(), settings.retrain_rows,
-            settings.rest,
+            settings.rest, settings.retrain_days,
         )  # fmt: skip
         self._drift_feed = DriftFeed(cluster.news)
         self._drift = ""  # the newest that was told
@@ -263,7 +265,8 @@ class Retrainer:
         """What the newest model does not know of; nothing while there is no model, while nobody wants to know, or
         while a shard is away: the schedule goes on.
         """
-        if self._settings.retrain_on_drift == "never" and not self._settings.retrain_rows:
+        wanted = self._settings.retrain_rows or self._settings.retrain_days
+        if self._settings.retrain_on_drift == "never" and not wanted:
             return NOTHING_NEW
         if not self._triggers.has_model:
             return NOTHING_NEW

@@ -8,63 +8,78 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from services.config import Settings
+from services.errors import PromotionRefusedError
 from services.installation import namespace_of
 from services.messages import RETRAINER_ACTOR
 from services.observe.logs import log_to_file
 
 if TYPE_CHECKING:
+    from services.learn.loop.retrainer import Retrainer
     from services.learn.records import ModelRow
 
 __all__ = ["RetrainerActor", "start_retrainer"]
 
 
 class RetrainerActor:
-    """The actor ``retrainer``: only delegates. A refusal reaches callers as the cause of Ray's own error."""
+    """The actor ``retrainer``: a slow loop for the models of each expert, and otherwise delegates. A refusal reaches
+    callers as the cause of Ray's own error.
+    """
 
     def __init__(self, settings: Settings) -> None:
         os.nice(5)  # it gives way to forecasts and requests; its start, which imports MLflow, most of all
         log_to_file(settings.logs_dir, RETRAINER_ACTOR)
         # Here and not above: who only starts the actor needs neither MLflow nor pyarrow.
-        from services.learn.loop.cluster import RayCluster
+        from services.learn.experts import EXPERTS
+        from services.learn.loop.cluster import RayCluster, ShownModels
         from services.learn.loop.retrainer import Retrainer
         from services.learn.promotion.registry import open_registry
-        from services.learn.trees.forest_loop import ForestLoop
 
-        self._retrainer = Retrainer(settings.learn, open_registry(settings), RayCluster(settings))
-        self._retrainer.start()
-        # A cluster of its own: each remembers how long the history was when it last looked.
-        self._forests = ForestLoop(RayCluster(settings))
-        self._forests.start()
+        shown = ShownModels()
+        self._retrainers: dict[str, Retrainer] = {}
+        for name, expert in EXPERTS.items():
+            cluster = RayCluster(settings, expert, shown)
+            self._retrainers[name] = Retrainer(cluster.learn, open_registry(settings, expert), cluster)
+            self._retrainers[name].start()
 
-    def trigger(self, reason: str = "operator") -> dict[str, Any]:
+    def trigger(self, reason: str = "operator", expert: str = "network") -> dict[str, Any]:
         """Ask for a retraining now: ``{accepted, reason}``."""
-        return self._retrainer.trigger(reason)
+        return self._of(expert).trigger(reason)
 
-    def promote(self, version: str) -> dict[str, Any]:
-        """Make a version champion: ``{version, before}``."""
-        return self._retrainer.promote(version)
+    def promote(self, version: str, expert: str = "network") -> dict[str, Any]:
+        """Make a version champion: ``{version, before}``. A version says whose it is; ``online`` does not."""
+        from services.learn.experts import expert_of
 
-    def rollback(self) -> dict[str, Any]:
+        whose = expert_of(version)
+        return self._of(expert if whose is None else whose.name).promote(version)
+
+    def rollback(self, expert: str = "network") -> dict[str, Any]:
         """Go back to the previous champion: ``{version, before}``."""
-        return self._retrainer.rollback()
+        return self._of(expert).rollback()
 
     def submit(self, folder: str) -> dict[str, Any]:
-        """Register an artefact that was made elsewhere: ``{accepted, version, against}``."""
-        return self._retrainer.submit(folder)
+        """Register an artefact that was made elsewhere: ``{accepted, version, against}``. Its kind says for whom."""
+        from services.learn.experts import expert_in
+
+        return self._of(expert_in(folder).name).submit(folder)
 
     def models(self) -> list[ModelRow]:
-        """All models, newest first."""
-        return self._retrainer.models()
+        """All models, those of each expert newest first."""
+        return [row for retrainer in self._retrainers.values() for row in retrainer.models()]
 
-    def status(self) -> dict[str, Any]:
+    def status(self, expert: str = "network") -> dict[str, Any]:
         """What runs, what ran, what comes."""
-        return self._retrainer.status()
+        return self._of(expert).status()
 
     def stop(self) -> bool:
         """End a running training and the threads."""
-        self._retrainer.stop()
-        self._forests.stop()
+        for retrainer in self._retrainers.values():
+            retrainer.stop()
         return True
+
+    def _of(self, expert: str) -> Retrainer:
+        if expert not in self._retrainers:
+            raise PromotionRefusedError(f"{expert!r} has no models; {' and '.join(self._retrainers)} have")
+        return self._retrainers[expert]
 
 
 def start_retrainer(settings: Settings) -> Any:

@@ -23,10 +23,13 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewData:
-    """What happened since the newest model: the words of a drift, empty without one, and how many rows were closed."""
+    """What happened since the newest model: the words of a drift, empty without one, how many rows were closed, and how
+    many days of the stream they are.
+    """
 
     drift: str = ""
     rows: int = 0
+    days: float = 0.0
 
 
 NOTHING_NEW = NewData()
@@ -37,7 +40,8 @@ class Triggers:
 
     Without a ``schedule`` nothing is due but what happens. With one the first model does not wait for a slot: it is due
     as soon as there is history enough; the owner sets ``has_model`` once there is one, and :meth:`goes_on` keeps to the
-    slots of before a restart. ``rows`` new rows are due for themselves (0: never), and so is a drift.
+    slots of before a restart. ``rows`` new rows are due for themselves (0: never), and so is a drift; ``days`` of new
+    rows are a schedule by the stream's own time.
 
     After each end no retraining starts by itself for ``cool_down_s``, and neither drift nor volume starts one for
     ``rest`` times as long as it took: where many sites drift in turn, most of the time nothing is trained. An
@@ -54,10 +58,10 @@ class Triggers:
 
     def __init__(
         self, schedule: Schedule | None, cool_down_s: float, min_days: float, now_s: float, rows: int = 0,
-        rest: float = 10.0,
+        rest: float = 10.0, days: float = 0.0,
     ) -> None:  # fmt: skip
         self._schedule = schedule
-        self._rows = rows
+        self._rows, self._days = rows, days
         self._cool_down_s, self._rest = cool_down_s, rest
         self._min_days = min_days
         self.has_model = False
@@ -101,12 +105,14 @@ class Triggers:
             return None
         if not self.has_model:
             first = Trigger("first", f"{history_days:.1f} days of history, no model yet")
-            return first if self._schedule is not None else None
+            return first if self._schedule is not None or self._days else None
         rested = now_s >= self._rested_s
         if news.drift and rested:
             return Trigger("drift", news.drift)
         if self._rows and news.rows >= self._rows and rested:
             return Trigger("volume", f"{news.rows:,} new rows")
+        if self._days and news.days >= self._days:
+            return Trigger("schedule", f"{news.days:.1f} days of new rows")
         if self._schedule is not None and now_s >= max(self._schedule.slot_s(now_s), self._scheduled_from_s):
             return Trigger("schedule", self._schedule.words)
         return None
@@ -121,9 +127,12 @@ class Triggers:
     @property
     def next_words(self) -> str:
         """What the next one waits for, besides challengers in shadow."""
+        first = f"once there are {self._min_days:.3g} days of history"
         if self._schedule is None:
-            return "by no schedule"
-        return self._schedule.words if self.has_model else f"once there are {self._min_days:g} days of history"
+            if not self._days:
+                return "by no schedule"
+            return f"with {self._days:g} days of new rows" if self.has_model else first
+        return self._schedule.words if self.has_model else first
 
     def started(self, now_s: float, kind: str) -> None:
         """A retraining starts, for a trigger of this kind; moves the schedule to its next slot after ``now_s``.

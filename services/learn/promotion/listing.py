@@ -11,6 +11,7 @@ from typing import Any
 from mlflow import MlflowClient
 
 from services.errors import PromotionRefusedError
+from services.learn.experts import Expert, number_of
 from services.learn.records import ModelRow, row_of
 
 __all__ = ["Listing", "RegistryState"]
@@ -34,8 +35,8 @@ class Listing:
     ``rows`` costs one small request while nothing changes. Who writes calls :meth:`forget` afterwards.
     """
 
-    def __init__(self, model: str, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        self._model, self._monotonic_s = model, monotonic_s
+    def __init__(self, expert: Expert, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._expert, self._model, self._monotonic_s = expert, expert.registered, monotonic_s
         self._lock = threading.Lock()
         self._written = 0  # how often somebody called forget
         self._known: tuple[int, RegistryState, float, list[ModelRow]] | None = None  # written, state, when, rows
@@ -63,8 +64,10 @@ class Listing:
         names: dict[str, list[str]] = {}
         for name, version in state.aliases.items():
             names.setdefault(version, []).append(name)
-        rows = [row_of(version, names.get(number, [])) for number, version in self._versions(client).items()]
-        rows.sort(key=lambda row: -int(row["version"][1:]))
+        rows = [
+            row_of(version, names.get(number, []), self._expert) for number, version in self._versions(client).items()
+        ]
+        rows.sort(key=lambda row: -number_of(row["version"]))
         with self._lock:
             self._known = (written, state, now_s, rows)
         return list(rows)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from models.evaluation.budget import level_of
 from services.config import LearnSettings
 from services.errors import HothouseError, ModelFilesError, PromotionRefusedError, RegistryError
+from services.learn.experts import number_of
 from services.learn.promotion.registry import Registry
 from services.learn.records import ModelRow, Shadow
 from services.messages import ONLINE_VERSION
@@ -98,7 +99,7 @@ class LiveComparison:
         Numbers are given in the order in which challengers came, to those in shadow, too. Whoever leaves without a
         verdict may free one; whoever was there before is counted all the same, so the sum never exceeds the budget.
         """
-        before = [row for row in models if not version or int(row["version"][1:]) < int(version[1:])]
+        before = [row for row in models if not version or number_of(row["version"]) < number_of(version)]
         against = [{row["judged_against"], row["shadow"]["against"] if row["shadow"] else ""} for row in before]
         of_it = sum(champion in names for names in against)
         return level_of(self._settings.gate_budget, of_it + 1)

@@ -1,9 +1,10 @@
 """Steps 14 and 17 of the way of a reading: two models on the same live rows, in a process of its own.
 
-What a network forecasts is a function of rows, and of a climatology that rows have warmed up. So a challenger in shadow
-need not stand in the way of requests: here it forecasts every row that the history has got since, and so does the
-champion. What the online learners would make of either is not compared. A challenger that is slow, or breaks the
-process that it runs in, disturbs nobody.
+What a model forecasts is a function of rows, and of a climatology that rows have warmed up; for one that takes
+examples, of regressors that rows have warmed up. So a challenger in shadow need not stand in the way of requests, nor
+in a shard: here it forecasts every row that the history has got since, and so does the champion. What the online
+learners would make of either is not compared. A challenger that is slow, or breaks the process that it runs in,
+disturbs nobody.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from services.messages import F32
 
 if TYPE_CHECKING:
     from models import artefact
-    from models.features.inputs import Inputs
 
 __all__ = ["Comparison", "Measurer"]
 
@@ -58,7 +58,7 @@ class Measurer:
 
     def __init__(self) -> None:
         os.nice(10)  # it gives way to forecasts and requests
-        self._models: dict[str, artefact.Model] = {}
+        self._models: dict[str, artefact.Artefact] = {}
 
     def compare(self, asked: Comparison) -> dict[str, Any]:
         """A verdict as ``{promote, reason, evidence}``.
@@ -66,19 +66,27 @@ class Measurer:
         The climatology stands in for ``theirs`` where that cannot be loaded, and the name says so. Raises
         :class:`ModelFilesError` where ``mine`` cannot.
         """
+        from models.evaluation.forecast_errors import evaluate
         from models.evaluation.gate import judge, judge_worse
-        from models.network.training import evaluate
-        from services.learn.training.examples import EVALUATED_ORIGINS, origins_after, spread
+        from models.families import takes_of
+        from services.learn.training.examples import EVALUATED_ORIGINS, cases_of, origins_after, spread
 
-        mine, name = self._predict(asked.mine, asked.spec), asked.theirs_name
-        try:
-            theirs = self._predict(asked.theirs, asked.spec)
-        except ModelFilesError:  # of another schema, since settings changed, or damaged: it can be no rival
-            theirs, name = self._predict("", asked.spec), f"the climatology ({asked.theirs_name} cannot be loaded)"
+        first = self._load(asked.mine, asked.spec)
+        takes, name = takes_of(first.kind), asked.theirs_name
+        mine: Callable[[Any], F32] = first.model.answer
+        theirs: Callable[[Any], F32] = _climatology
+        if asked.theirs:
+            try:
+                second = self._load(asked.theirs, asked.spec)
+                if takes_of(second.kind) != takes:
+                    raise ModelFilesError(f"it takes {takes_of(second.kind)}")
+                theirs = second.model.answer
+            except ModelFilesError:  # of another schema, since settings changed, or damaged: it can be no rival
+                name = f"the climatology ({asked.theirs_name} cannot be loaded)"
         whole = dataset.describe(asked.files, asked.after_ms, asked.to_ms)
-        windows, origins = origins_after(asked.from_ms + 1, whole, asked.files, asked.spec, asked.places)
-        origins = spread(origins, EVALUATED_ORIGINS)
-        ours, rivals = (evaluate(predict, windows, origins) for predict in (mine, theirs))
+        cases = cases_of(whole, asked.files, asked.spec, asked.places, takes)
+        origins = spread(origins_after(asked.from_ms + 1, cases), EVALUATED_ORIGINS)
+        ours, rivals = (evaluate(predict, cases, origins) for predict in (mine, theirs))
         verdict = (
             judge_worse(ours, rivals, name, asked.level)
             if asked.worse
@@ -90,12 +98,7 @@ class Measurer:
         """The manifest of an artefact that can serve; raises :class:`ModelFilesError` where it cannot, and why."""
         return dict(self._load(folder, spec).manifest)
 
-    def _predict(self, folder: str, spec: ForecastSpec) -> Callable[[Inputs], F32]:
-        if not folder:
-            return lambda inputs: np.asarray(inputs.baseline)
-        return self._load(folder, spec).network.predict
-
-    def _load(self, folder: str, spec: ForecastSpec) -> artefact.Model:
+    def _load(self, folder: str, spec: ForecastSpec) -> artefact.Artefact:
         from models import artefact
 
         if folder not in self._models:
@@ -108,3 +111,7 @@ class Measurer:
                 self._models.clear()
             self._models[folder] = model
         return self._models[folder]
+
+
+def _climatology(inputs: Any) -> F32:
+    return np.asarray(inputs.baseline)

@@ -21,9 +21,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from models.families import UnknownFamilyError, takes_of
 from services.config import Settings
 from services.errors import ModelFilesError, PromotionRefusedError
 from services.forecast_spec import forecast_spec
+from services.learn.experts import NETWORK, Expert
 from services.learn.records import Candidate, ModelRow, Pruned, Shadow, tags_of
 from services.messages import ONLINE_VERSION
 
@@ -53,7 +55,6 @@ __all__ = ["REGISTRY_FILE", "Registry", "check_files", "open_registry"]
 
 _log = logging.getLogger(__name__)
 
-MODEL = "hothouse"
 CANDIDATE = "candidate.json"
 EVIDENCE = "gate.json"
 REGISTRY_FILE = "mlflow.sqlite"
@@ -64,19 +65,21 @@ WEIGHTS = "weights.safetensors"
 class Registry:
     """Models and their aliases in one MLflow tracking server.
 
-    Versions are named ``v1, v2, ...``. Methods may be called from any thread; every one raises
+    One registry is that of one ``expert``, whose names for versions it uses: ``v1, v2, ...``, or ``trees-v1, ...``.
+    Methods may be called from any thread; every one raises
     :class:`RegistryError` when MLflow cannot be reached: what it was doing may be half done then, and may be done
     again. Where MLflow refuses, that is a :class:`RegistryRefusedError`, and would be one again. ``storage`` is where
     the artefacts lie; :meth:`promote` takes models that were made for ``schema_hash``, no others.
     """
 
-    def __init__(self, uri: str, storage: Path, schema_hash: str) -> None:
+    def __init__(self, uri: str, storage: Path, schema_hash: str, expert: Expert = NETWORK) -> None:
+        self.expert, self._model = expert, expert.registered
         self._storage = storage
         self._schema_hash = schema_hash
         self._uri = uri
         self._client: MlflowClient | None = None
         self._experiment = ""
-        self._listing = Listing(MODEL)
+        self._listing = Listing(expert)
         self._connecting = threading.Lock()  # two threads that make the same SQLite file disturb each other
 
     def register(self, candidate: Candidate, created_ms: int, shadow: Shadow | None = None, against: str = "") -> str:
@@ -101,25 +104,27 @@ class Registry:
             if candidate["folder"]:
                 client.log_artifacts(run_id, candidate["folder"], "model")
             tags = tags_of({**candidate, "shadow": shadow, "judged_against": "" if shadow else against})
-            made = client.search_model_versions(f"name='{MODEL}' and run_id='{run_id}'")
+            made = client.search_model_versions(f"name='{self._model}' and run_id='{run_id}'")
             model = made[0] if made else client.create_model_version(
-                MODEL, f"{run.info.artifact_uri}/model", run_id, tags=tags, description=candidate["reason"]
+                self._model, f"{run.info.artifact_uri}/model", run_id, tags=tags, description=candidate["reason"]
             )  # fmt: skip
-            client.set_registered_model_alias(MODEL, "challenger", model.version)
+            client.set_registered_model_alias(self._model, "challenger", model.version)
             client.set_terminated(run_id)
-        return f"v{model.version}"
+        return self._name(model.version)
 
     def settle(self, version: str, passed: bool, reason: str, against: str) -> None:
         """Record how a model did in shadow; ``against``: the champion it was judged against, empty if it was not."""
         with self._writing() as client:
-            client.update_model_version(MODEL, _number(version), description=reason)
+            client.update_model_version(self._model, self.expert.number(version), description=reason)
             self._tag(version, passed=passed, reason=reason, judged_against=against, shadow=None)
 
     def keep_evidence(self, version: str, name: str, evidence: dict[str, Any]) -> None:
         """Keep a comparison's numbers as ``{name}.json`` with the model's run; none where there are none."""
         if evidence:
             with self._mlflow() as client:
-                client.log_dict(client.get_model_version(MODEL, _number(version)).run_id, evidence, f"{name}.json")
+                client.log_dict(
+                    client.get_model_version(self._model, self.expert.number(version)).run_id, evidence, f"{name}.json"
+                )
 
     def watch(self, version: str, watch: Shadow | None) -> None:
         """Record that a champion is being compared with the one before it, or no longer is."""
@@ -133,7 +138,7 @@ class Registry:
     def pruned(self, version: str) -> str:
         """Why the files of a version are not kept any more, in a sentence; empty where they are."""
         with self._mlflow() as client:
-            return _pruned_words(client.get_model_version(MODEL, _number(version)).tags)
+            return _pruned_words(client.get_model_version(self._model, self.expert.number(version)).tags)
 
     def mark_pruned(self, version: str, pruned: Pruned | None) -> None:
         """Record that a version cannot serve any more because its files are being removed, or that they stay."""
@@ -145,7 +150,7 @@ class Registry:
         The caller has marked it, and seen that nobody uses it. Raises ``OSError`` where files cannot be removed.
         """
         with self._mlflow() as client:
-            found = client.get_model_version(MODEL, _number(version))
+            found = client.get_model_version(self._model, self.expert.number(version))
             folder = Path(json.loads(found.tags.get("folder", '""')))
             models = (self._storage / "models").resolve()
             if folder.resolve().parent == models:  # a tag may say anything
@@ -161,17 +166,17 @@ class Registry:
         """The version that should serve; ``online`` while none was promoted."""
         with self._mlflow() as client:
             try:  # in a registry of thousands of versions this is the cheapest question that there is
-                version = str(client.get_model_version_by_alias(MODEL, "champion").version)
+                version = str(client.get_model_version_by_alias(self._model, "champion").version)
             except MlflowException as error:
                 if error.error_code not in ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"):
                     raise
                 version = self._aliases(client).get("champion", "")  # no such alias, or nothing behind it
-        return f"v{version}" if version else ONLINE_VERSION
+        return self._name(version) if version else ONLINE_VERSION
 
     def folder(self, version: str) -> Path:
         """The artefact of a version, its files checked; :class:`ModelFilesError` when it is torn, pruned or gone."""
         with self._mlflow() as client:
-            tags = client.get_model_version(MODEL, _number(version)).tags
+            tags = client.get_model_version(self._model, self.expert.number(version)).tags
         _check_kept(tags)
         folder = Path(json.loads(tags["folder"]))
         check_files(folder, json.loads(tags["weights_sha256"]))
@@ -180,18 +185,29 @@ class Registry:
     def servable(self, version: str) -> Path:
         """:meth:`folder` of a version that was made for the rows of now; raises :class:`ModelFilesError` for others."""
         folder = self.folder(version)
-        made_for = json.loads((folder / MANIFEST).read_bytes()).get("schema_hash")
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        made_for, kind = manifest.get("schema_hash"), manifest.get("kind", NETWORK.name)
         if made_for != self._schema_hash:
             raise ModelFilesError(
                 f"it was made for schema {made_for}, rows now have {self._schema_hash}",
                 "Train a model for these settings, or set step, targets, horizons and look-back as they were.",
+            )
+        try:
+            takes = takes_of(kind)
+        except UnknownFamilyError as error:
+            raise ModelFilesError(
+                str(error), "Another version of Hothouse made it; train one with this version."
+            ) from error
+        if takes != self.expert.takes:
+            raise ModelFilesError(
+                f"a model of kind {kind} takes {takes}, the {self.expert.name} takes {self.expert.takes}"
             )
         return folder
 
     def candidate(self, version: str) -> Candidate:
         """What was recorded of a version; raises :class:`ModelFilesError` when MLflow has lost its copy."""
         with self._mlflow() as client:
-            run_id = client.get_model_version(MODEL, _number(version)).run_id
+            run_id = client.get_model_version(self._model, self.expert.number(version)).run_id
             with tempfile.TemporaryDirectory() as folder:
                 try:
                     kept = Path(client.download_artifacts(run_id, CANDIDATE, folder))
@@ -210,10 +226,10 @@ class Registry:
             raise PromotionRefusedError(f"{version} serves already")
         with self._writing() as client:
             if version == ONLINE_VERSION:
-                client.delete_registered_model_alias(MODEL, "champion")
+                client.delete_registered_model_alias(self._model, "champion")
             else:
                 self._check(version)
-                client.set_registered_model_alias(MODEL, "champion", _number(version))
+                client.set_registered_model_alias(self._model, "champion", self.expert.number(version))
         # The champion moves first: that is the move that counts, should MLflow go away in between.
         self.keep_previous(before)
         if version != ONLINE_VERSION:
@@ -224,8 +240,8 @@ class Registry:
         if version == ONLINE_VERSION:
             return
         with self._writing() as client:
-            if self._aliases(client).get("previous") != _number(version):
-                client.set_registered_model_alias(MODEL, "previous", _number(version))
+            if self._aliases(client).get("previous") != self.expert.number(version):
+                client.set_registered_model_alias(self._model, "previous", self.expert.number(version))
 
     def rollback(self) -> str:
         """Make ``previous`` champion again, and the other way round; returns it.
@@ -234,25 +250,28 @@ class Registry:
         """
         with self._mlflow() as client:
             previous = self._aliases(client).get("previous")
-            tags = {} if previous is None else client.get_model_version(MODEL, previous).tags
-        withdrawn = json.loads(tags.get("withdrawn", '""'))
+            tags = {} if previous is None else client.get_model_version(self._model, previous).tags
+        withdrawn, version = json.loads(tags.get("withdrawn", '""')), self._name(previous or "")
         if withdrawn:
             raise PromotionRefusedError(
-                f"v{previous} served before, and was taken back. {withdrawn}",
-                f"`hothouse models promote v{previous}` serves it all the same.",
+                f"{version} served before, and was taken back. {withdrawn}",
+                f"`hothouse models promote {version}` serves it all the same.",
             )
         if previous is None:
             raise PromotionRefusedError(
                 "there is no previous model to go back to",
-                f"`hothouse models promote {ONLINE_VERSION}` serves without a network.",
+                f"`hothouse models promote {ONLINE_VERSION} --expert {self.expert.name}` serves without one.",
             )
-        self.promote(f"v{previous}")
-        return f"v{previous}"
+        self.promote(version)
+        return version
 
     def list(self) -> list[ModelRow]:
         """All models, newest first, the refused ones too; cheap while nothing changes."""
         with self._mlflow() as client:
             return self._listing.rows(client)
+
+    def _name(self, number: str | int) -> str:
+        return f"{self.expert.prefix}{number}"
 
     def _begun(self, client: MlflowClient, candidate: Candidate, created_ms: int) -> Run | None:
         """The run of a registration that was cut short."""
@@ -269,7 +288,7 @@ class Registry:
     def _tag(self, version: str, **values: Any) -> None:
         with self._writing() as client:
             for name, text in tags_of(values).items():
-                client.set_model_version_tag(MODEL, _number(version), name, text)
+                client.set_model_version_tag(self._model, self.expert.number(version), name, text)
 
     def _check(self, version: str) -> None:
         try:
@@ -297,10 +316,12 @@ class Registry:
 
     def _connect(self) -> MlflowClient:
         client = MlflowClient(self._uri)
-        found = client.get_experiment_by_name(MODEL)
-        self._experiment = found.experiment_id if found else client.create_experiment(MODEL, self._artefact_root())
-        if not client.search_registered_models(f"name='{MODEL}'"):
-            client.create_registered_model(MODEL, description="Greenhouse climate forecasts by Hothouse.")
+        found = client.get_experiment_by_name(self._model)
+        self._experiment = (
+            found.experiment_id if found else client.create_experiment(self._model, self._artefact_root())
+        )
+        if not client.search_registered_models(f"name='{self._model}'"):
+            client.create_registered_model(self._model, description="Greenhouse climate forecasts by Hothouse.")
         return client
 
     def _artefact_root(self) -> str | None:
@@ -308,10 +329,10 @@ class Registry:
         return (self._storage / "mlflow").resolve().as_uri() if self._uri.startswith("sqlite:") else None
 
 
-def open_registry(settings: Settings) -> Registry:
+def open_registry(settings: Settings, expert: Expert = NETWORK) -> Registry:
     """The registry of a system's settings; it connects at its first use."""
     uri = settings.learn.mlflow_uri or f"sqlite:///{(settings.data_dir / REGISTRY_FILE).resolve()}"
-    return Registry(uri, settings.storage, forecast_spec(settings).hash)
+    return Registry(uri, settings.storage, forecast_spec(settings).hash, expert)
 
 
 def check_files(folder: Path, weights_sha256: str) -> None:
@@ -343,12 +364,6 @@ def _check_kept(tags: Mapping[str, str]) -> None:
         raise ModelFilesError(
             words, "`hothouse retrain` trains another one; its recipe and figures are still recorded."
         )
-
-
-def _number(version: str) -> str:
-    if not (version.startswith("v") and version[1:].isdigit()):
-        raise PromotionRefusedError(f"{version!r} is not a model version", "`hothouse models list` shows them.")
-    return version[1:]
 
 
 def _metrics(candidate: Candidate, at_ms: int) -> Iterator[Metric]:

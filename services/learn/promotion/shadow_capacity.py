@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from services.learn.experts import number_of
 from services.learn.records import ModelRow
 from services.messages import ONLINE_VERSION
 
@@ -58,7 +59,7 @@ def gives_way(models: Sequence[ModelRow], version: str, places: int) -> list[Mod
     """
     champion = _champion(models)
     others = [row for row in models if row["stage"] == "shadow" and row["shadow"] and row["version"] != version]
-    others.sort(key=lambda row: (_against(row) == champion, -int(row["version"][1:])))
+    others.sort(key=lambda row: (_against(row) == champion, -number_of(row["version"])))
     return others[: max(len(others) - places + 1, 0)]
 
 

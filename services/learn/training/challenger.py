@@ -7,35 +7,88 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from models import artefact
+from models.evaluation.forecast_errors import Errors, evaluate
 from models.evaluation.gate import Verdict, judge
-from models.features.inputs import Inputs
-from models.network.quantile import QuantileNetwork
-from models.network.training import Errors, FitResult, WindowSet, evaluate
+from models.families import Model, UnknownFamilyError, family_of, takes_of
+from models.features.windows import WindowSet
 from models.spec import ForecastSpec
-from services.config import LearnSettings
+from models.trees.tree_grower import GrowerError
 from services.errors import TrainingError
+from services.learn.experts import NETWORK
 from services.learn.training import dataset
 from services.learn.training.dataset import DataRange
-from services.learn.training.examples import EVALUATED_ORIGINS, origins_after, spread, zone_places
+from services.learn.training.examples import EVALUATED_ORIGINS, cases_of, origins_after, spread, zone_places
 from services.learn.training.job import Job
 from services.learn.training.network_options import network_options, training_config
 from services.learn.training.recipe import recipe_of
 from services.learn.training.reference_model import ReferenceModel, reference_model_of
-from services.learn.training.trainer import TrainPlan, train
 from services.messages import I64
+
+if TYPE_CHECKING:
+    from models.network.training import FitResult
+    from services.learn.training.trainer import TrainPlan
 
 __all__ = ["learn", "train_again"]
 
 GOLDEN_EXAMPLES = 4
 ALL_ROWS = "It was trained on all rows, also those since the drift; live rows judge it."
+TWIN = "Judged by a twin that was fitted without the held-back rows."
+
+
+class _Work:
+    """A job's family and its rows."""
+
+    def __init__(self, job: Job) -> None:
+        try:
+            self.job, self.family = job, family_of(job.kind)
+        except UnknownFamilyError as error:
+            raise TrainingError(str(error)) from error
+        self.whole = dataset.describe(job.files, job.after_ms, job.to_ms)
+        self.by_ray = job.kind == NETWORK.name  # networks are trained by Ray Train, all others in this process
+
+    @cached_property
+    def cases(self) -> WindowSet:
+        """All rows; made when they are first needed: while Ray Train works, nothing here needs memory."""
+        return cases_of(self.whole, self.job.files, self.job.spec, self.job.places, takes_of(self.job.kind))
+
+    @property
+    def options(self) -> Mapping[str, Any] | None:
+        """Those of what is trained; ``None`` where it always begins anew."""
+        if self.by_ray:
+            return network_options(self.job.learn)
+        return None if self.family.refits else self.family.make(self.job.spec, self.job.learn.model_dump()).options
+
+    def until(self, cut_ms: int) -> DataRange:
+        """The rows that end then or before."""
+        job, whole = self.job, self.whole
+        return whole if cut_ms == whole.to_ms else dataset.describe(job.files, job.after_ms, cut_ms)
+
+    def fit(self, cut_ms: int, reference: ReferenceModel) -> tuple[Model, FitResult | None]:
+        """A model that knows nothing after ``cut_ms``, and how Ray Train came to it."""
+        job = self.job
+        if self.by_ray:
+            from services.learn.training.trainer import train  # here: trees need neither torch nor Ray Train
+
+            trained_on = self.until(cut_ms)
+            fitted = train(
+                dataset.read(job.files, job.spec.channels, trained_on), _plan(job, trained_on, cut_ms, reference)
+            )
+            return self.family.load(job.spec, network_options(job.learn), fitted.state), fitted
+        origins = self.cases.origins(job.spec.steps_per_day)
+        origins = spread(origins[self.cases.times(origins) < cut_ms], job.learn.max_windows)
+        try:
+            settings = job.learn.model_dump()
+            return self.family.fit(self.cases, origins, settings, cut_ms=cut_ms, start=reference.start), None
+        except (ValueError, GrowerError) as error:
+            raise TrainingError(str(error), getattr(error, "hint", "")) from error
 
 
 def learn(job: Job) -> dict[str, Any]:
@@ -45,38 +98,42 @@ def learn(job: Job) -> dict[str, Any]:
     :class:`TrainingError` (or :class:`HistoryError`) and leaves no artefact: weights or forecasts that are not finite,
     a history too short, a file that does not give its golden output again. A champion that has seen the held-back rows
     leaves fewer to compare on; where they are too few the gate refuses.
+
+    Where a family fits what serves on all rows, what is measured is a twin of it (:class:`ModelFamily`).
     """
-    whole = dataset.describe(job.files, job.after_ms, job.to_ms)
-    trained_on, cut_ms = _trained_on(job, whole)
-    reference = reference_model_of(job, cut_ms, _options(job.learn))
-    fitted = _fit(job, trained_on, cut_ms, reference)
-    network = _network(job, fitted)
-    windows, origins = _compared_on(job, whole, cut_ms)
-    compared = spread(origins[windows.times(origins) >= reference.from_ms], EVALUATED_ORIGINS)
-    challenger, champion = (evaluate(predict, windows, compared) for predict in (network.predict, reference.predict))
+    work = _Work(job)
+    whole, (trained_on, cut_ms) = work.whole, _trained_on(work)
+    reference = reference_model_of(job, cut_ms, work.options)
+    model, by_ray = work.fit(cut_ms, reference)
+    origins = _compared_on(work, cut_ms)
+    compared = spread(origins[work.cases.times(origins) >= reference.from_ms], EVALUATED_ORIGINS)
+    challenger, champion = (evaluate(predict, work.cases, compared) for predict in (model.answer, reference.predict))
     verdict = judge(challenger, champion, reference.name, job.level, job.margin)
     if verdict.evidence.get("missing"):
         raise TrainingError(verdict.reason)
     reason = ALL_ROWS if job.all_rows else verdict.reason
-    shadow = job.shadow and (job.all_rows or not _hopeless(verdict))
+    shadow = job.shadow and (job.all_rows or not _hopeless(verdict, job.margin))
+    if work.family.refits and not job.all_rows:
+        (model, by_ray), trained_on, reason = work.fit(whole.to_ms, reference), whole, f"{reason} {TWIN}"
 
     lineage = {**trained_on.as_dict(), "held_back_until": whole.as_dict()["to"], "known_to_ms": whole.to_ms}
     errors = _table(challenger, champion, job.spec)
-    golden = windows.inputs(spread(origins, GOLDEN_EXAMPLES))
-    manifest = _keep(job, network, golden, {**lineage, "log_offsets": dict(job.log_offsets)}, errors)
+    golden = work.cases.inputs(spread(origins, GOLDEN_EXAMPLES))
+    manifest = _keep(job, model, golden, {**lineage, "log_offsets": dict(job.log_offsets)}, errors)
     return {
         "folder": str(_folder(job)),
+        "kind": job.kind,
         "weights_sha256": manifest["weights_sha256"],
         "trained_on": lineage,
         "log_offsets": dict(job.log_offsets),
         "params": {
-            "seed": job.learn.seed, "epochs": job.learn.epochs, "max_windows": job.learn.max_windows,
+            "kind": job.kind, "seed": job.learn.seed, "epochs": job.learn.epochs, "max_windows": job.learn.max_windows,
             "workers": job.workers, "use_gpu": job.use_gpu, "schema_hash": job.spec.hash,
-            "champion": job.champion, "measured_against": reference.name, "warm_start": reference.initial_state is not
-        None, },
+            "champion": job.champion, "measured_against": reference.name, "warm_start": reference.start is not None,
+        },
         "held_back_mae": errors,
-        "curves": _curves(fitted),
-        "recipe": recipe_of(job, whole.rows, _started_from(reference), _not_replayable(job, fitted)),
+        "curves": {} if by_ray is None else _curves(by_ray),
+        "recipe": recipe_of(job, whole.rows, _started_from(reference), _not_replayable(job, by_ray)),
         "evidence": {} if job.all_rows else verdict.evidence,
         "shadow": shadow,
         "passed": verdict.promote and not shadow,
@@ -91,7 +148,8 @@ def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
     Raises :class:`TrainingError` where the range no longer holds ``rows`` (``site/zone`` -> how many), or where the
     weights that it began with, of digest ``started_from`` (empty: random ones), are gone.
     """
-    whole = dataset.describe(job.files, job.after_ms, job.to_ms)
+    work = _Work(job)
+    whole = work.whole
     if dict(whole.rows) != dict(rows):
         changed = sorted(name for name in {*whole.rows, *rows} if whole.rows.get(name) != rows.get(name))
         was, now = (sum(found.values()) for found in (rows, whole.rows))
@@ -99,50 +157,45 @@ def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
             f"the history in that range has changed since the training: {was} rows then, {now} now "
             f"({', '.join(changed[:3])})"
         )
-    trained_on, cut_ms = _trained_on(job, whole)
-    reference = reference_model_of(job, cut_ms, _options(job.learn))
-    if not started_from:
-        reference = replace(reference, initial_state=None)
-    elif _started_from(reference) != started_from:
-        raise TrainingError(f"it began with the weights of {job.champion}, which no longer exist. {reference.note}")
-    return artefact.digest(_network(job, _fit(job, trained_on, cut_ms, reference)).arrays())
+    _, cut_ms = _trained_on(work)
+    reference = ReferenceModel("", _nothing, cut_ms)
+    if started_from:
+        reference = reference_model_of(job, cut_ms, work.options)
+        if _started_from(reference) != started_from:
+            raise TrainingError(
+                f"it began with the weights of {job.champion}, which no longer exist. {reference.note}"
+            )
+    model, _ = work.fit(whole.to_ms if work.family.refits else cut_ms, reference)
+    return artefact.digest(model.arrays())
+
+
+def _nothing(inputs: Any) -> Any:
+    raise AssertionError("a training that is run again is compared with nothing")
 
 
 def _started_from(reference: ReferenceModel) -> str:
-    return "" if reference.initial_state is None else artefact.digest(reference.initial_state)
+    return "" if reference.start is None else artefact.digest(reference.start.arrays())
 
 
-def _trained_on(job: Job, whole: DataRange) -> tuple[DataRange, int]:
+def _trained_on(work: _Work) -> tuple[DataRange, int]:
     """The rows to train on, and the end of the newest of them: later ones are held back."""
-    if job.all_rows:
+    whole = work.whole
+    if work.job.all_rows:
         return whole, whole.to_ms
-    cut_ms = whole.to_ms - round((whole.to_ms - whole.from_ms) * job.learn.held_back)
-    return dataset.describe(job.files, job.after_ms, cut_ms), cut_ms
+    cut_ms = whole.to_ms - round((whole.to_ms - whole.from_ms) * work.job.learn.held_back)
+    return work.until(cut_ms), cut_ms
 
 
-def _fit(job: Job, trained_on: DataRange, cut_ms: int, reference: ReferenceModel) -> FitResult:
-    rows = dataset.read(job.files, job.spec.channels, trained_on)
-    return train(rows, _plan(job, trained_on, cut_ms, reference))
-
-
-def _network(job: Job, fitted: FitResult) -> QuantileNetwork:
-    network = QuantileNetwork(job.spec, **_options(job.learn))
-    network.load_arrays(fitted.state)
-    network.eval()
-    return network
-
-
-def _not_replayable(job: Job, fitted: FitResult) -> str:
+def _not_replayable(job: Job, fitted: FitResult | None) -> str:
     if job.use_gpu:
         return "it was trained on a GPU, which adds in another order every time"
-    return "it went on from a checkpoint, or with fewer workers than were planned" if fitted.resumed else ""
-
-
-def _options(settings: LearnSettings) -> dict[str, Any]:
-    return network_options(settings)
+    resumed = fitted is not None and fitted.resumed
+    return "it went on from a checkpoint, or with fewer workers than were planned" if resumed else ""
 
 
 def _plan(job: Job, found: DataRange, cut_ms: int, reference: ReferenceModel) -> TrainPlan:
+    from services.learn.training.trainer import TrainPlan
+
     return TrainPlan(
         name=job.name,
         folder=str(Path(job.storage, "train")),
@@ -153,26 +206,26 @@ def _plan(job: Job, found: DataRange, cut_ms: int, reference: ReferenceModel) ->
         shares=dataset.share_out(found.rows, job.workers),
         workers=job.workers,
         use_gpu=job.use_gpu,
-        initial_state=reference.initial_state,
+        initial_state=None if reference.start is None else reference.start.arrays(),
         min_workers=job.learn.min_workers,
         sharded=job.learn.sharded,
     )
 
 
-def _compared_on(job: Job, whole: DataRange, cut_ms: int) -> tuple[WindowSet, I64]:
-    """Windows and the origins that were held back; where none was, those of the newest tenth, which prove nothing."""
-    if job.all_rows:
-        cut_ms = whole.to_ms - (whole.to_ms - whole.from_ms) // 10
-    windows, origins = origins_after(cut_ms, whole, job.files, job.spec, job.places)
+def _compared_on(work: _Work, cut_ms: int) -> I64:
+    """The origins that were held back; where none was, those of the newest tenth, which prove nothing."""
+    if work.job.all_rows:
+        cut_ms = work.whole.to_ms - (work.whole.to_ms - work.whole.from_ms) // 10
+    origins = origins_after(cut_ms, work.cases)
     if not len(origins):
         raise TrainingError("the history is too short: no row that was held back can be forecast")
-    return windows, origins
+    return origins
 
 
-def _hopeless(verdict: Verdict) -> bool:
+def _hopeless(verdict: Verdict, margin: float) -> bool:
     """Whether the held-back rows show that it is worse than a reference: live rows need not be waited for."""
     lowers: Mapping[str, float | None] = verdict.evidence.get("mae_ratio_lower", {})
-    return any(lower is not None and lower >= 1 for lower in lowers.values())
+    return any(lower is not None and lower >= 1 - min(margin, 0) for lower in lowers.values())
 
 
 def _table(challenger: Errors, champion: Errors, spec: ForecastSpec) -> dict[str, dict[str, dict[str, float]]]:
@@ -197,14 +250,14 @@ def _folder(job: Job) -> Path:
 
 
 def _keep(
-    job: Job, network: QuantileNetwork, golden: Inputs, trained_on: Mapping[str, Any], metrics: Mapping[str, Any]
+    job: Job, model: Model, golden: Any, trained_on: Mapping[str, Any], metrics: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Save the artefact and read it back: what cannot be loaded here is no model."""
     folder = _folder(job)
     try:
         manifest = artefact.save(
-            folder, network, golden, trained_on=trained_on, seed=job.learn.seed, metrics={"held_back_mae": metrics},
-            code_version=version("hothouse"),
+            folder, model, golden, trained_on=trained_on, seed=job.learn.seed, metrics={"held_back_mae": metrics},
+            code_version=version("hothouse"), kind=job.kind,
         )  # fmt: skip
         artefact.load(folder, job.spec.hash).verify_golden()
     except (artefact.ArtefactError, OSError, ValueError) as error:

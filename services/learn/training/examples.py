@@ -6,32 +6,39 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from models.network.training import WindowSet
+from models.features.windows import WindowSet
+from models.online.example_set import ExampleSet
 from models.spec import ForecastSpec, Place
 from services.learn.training import dataset
 from services.learn.training.dataset import DataRange
 from services.messages import I64
 
-__all__ = ["EVALUATED_ORIGINS", "origins_after", "spread", "zone_places"]
+__all__ = ["EVALUATED_ORIGINS", "EVALUATED_ZONES", "cases_of", "origins_after", "spread", "zone_places"]
 
-EVALUATED_ZONES = 200
-"""Zones that models are compared on, at most, spread evenly over all: bounds memory and time."""
+EVALUATED_ZONES = {"windows": 200, "examples": 12}
+"""Zones that models are compared on, at most, spread evenly over all: bounds memory and time. Models that take examples
+are fitted on these zones, too."""
 EVALUATED_ORIGINS = 10_000
+CASES: Mapping[str, type[WindowSet]] = {"windows": WindowSet, "examples": ExampleSet}
 
 
-def origins_after(
-    cut_ms: int, whole: DataRange, files: Sequence[str], spec: ForecastSpec, places: Mapping[str, Place]
-) -> tuple[WindowSet, I64]:
-    """Windows over ``whole``, so that the climatology is as warm as in service, and the origins from the cut on.
+def cases_of(
+    whole: DataRange, files: Sequence[str], spec: ForecastSpec, places: Mapping[str, Place], takes: str
+) -> WindowSet:
+    """The rows of ``whole`` as cases for models that take windows or examples.
 
     ``places`` are those of sites. Raises :class:`HistoryError` without rows.
     """
-    zones = sorted(whole.rows)[:: -(-len(whole.rows) // EVALUATED_ZONES)]
+    zones = sorted(whole.rows)[:: -(-len(whole.rows) // EVALUATED_ZONES[takes])]
     rows = dataset.gather(files, spec.channels, whole.from_ms - 1, whole.to_ms, zones)
     names = np.array(rows.zones)[rows.zone_ids]
-    windows = WindowSet.from_columns(names, rows.end_ms, rows.values, zone_places(places, whole), spec)
-    origins = windows.origins(spec.steps_per_day)
-    return windows, origins[windows.times(origins) >= cut_ms]
+    return CASES[takes].from_columns(names, rows.end_ms, rows.values, zone_places(places, whole), spec)
+
+
+def origins_after(cut_ms: int, cases: WindowSet) -> I64:
+    """The origins from the cut on, of zones that were there for a day: as warm a climatology as in service."""
+    origins = cases.origins(cases.spec.steps_per_day)
+    return origins[cases.times(origins) >= cut_ms]
 
 
 def spread(origins: I64, most: int) -> I64:

@@ -35,3 +35,4 @@ class Job:
     margin: float = 0.0  # by which it must be better, as a share of its rivals' errors
     shadow: bool = False  # it is judged on live rows afterwards
     all_rows: bool = False  # none is held back: only with ``shadow``
+    kind: str = "network"  # of the model to train

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from models import artefact
-from models.features.inputs import Inputs
+from models.families import Model
 from services.learn.training.job import Job
 from services.messages import F32, ONLINE_VERSION
 
@@ -31,40 +30,41 @@ class ReferenceModel:
     """
 
     name: str
-    predict: Callable[[Inputs], F32]
+    predict: Callable[[Any], F32]
     from_ms: int  # only origins from here on may be compared
-    initial_state: Mapping[str, npt.NDArray[Any]] | None = None
+    start: Model | None = None
     note: str = ""
 
 
-def reference_model_of(job: Job, cut_ms: int, options: Mapping[str, Any]) -> ReferenceModel:
-    """Load the champion; ``options`` are those of the network that is to be trained, on rows up to ``cut_ms``.
+def reference_model_of(job: Job, cut_ms: int, options: Mapping[str, Any] | None) -> ReferenceModel:
+    """Load the champion; ``options`` are those of the model that is to be trained, on rows up to ``cut_ms``; ``None``
+    where it begins anew whatever serves.
 
     A champion that cannot be measured does not stand in the way of one that can serve, but the note says so.
     """
     if job.champion == ONLINE_VERSION:
         return ReferenceModel("the climatology", _climatology, cut_ms)
     try:
-        model, until_ms = _load(job)
+        found, until_ms = _load(job)
     except artefact.ArtefactError as error:
         return ReferenceModel(
             "the climatology", _climatology, cut_ms, note=f"{job.champion} could not be measured: {error}."
         )
-    note = ""
+    note, cold = "", "" if options is None else "the start was cold, "
     if until_ms > cut_ms:
-        note = f"{job.champion} has seen rows after the cut: the start was cold, later rows were compared."
-    elif model.network.options != dict(options):
-        note = f"{job.champion} has another network: the start was cold."
+        note = f"{job.champion} has seen rows after the cut: {cold}later rows were compared."
+    elif options is not None and (found.kind != job.kind or found.model.options != dict(options)):
+        note = f"{job.champion} has another {found.kind}: the start was cold."
     return ReferenceModel(
         job.champion,
-        model.network.predict,
+        found.model.answer,
         from_ms=max(cut_ms, until_ms),
-        initial_state=None if note else model.network.arrays(),
+        start=None if note or options is None else found.model,
         note=note,
     )
 
 
-def _load(job: Job) -> tuple[artefact.Model, int]:
+def _load(job: Job) -> tuple[artefact.Artefact, int]:
     """The champion, and the newest row that it was trained on."""
     if not job.champion_folder:
         raise artefact.ArtefactMissingError("its files are damaged or missing")
@@ -75,5 +75,5 @@ def _load(job: Job) -> tuple[artefact.Model, int]:
     return model, until_ms
 
 
-def _climatology(inputs: Inputs) -> F32:
+def _climatology(inputs: Any) -> F32:
     return np.asarray(inputs.baseline)

@@ -1,7 +1,7 @@
 """Steps 12-14 of the way of a reading: one retraining as a Ray task.
 
-It runs in a process of its own that ends with it, because Ray Data, Ray Train and torch need most of a gigabyte that
-the retrainer must not hold while nothing is trained. So this module imports none of them.
+It runs in a process of its own that ends with it, because Ray Data, Ray Train and torch, or what grows trees, need most
+of a gigabyte that the retrainer must not hold while nothing is trained. So this module imports none of them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from services.learn.training.job import TRAININGS, Job
 __all__ = ["run_job"]
 
 RETRIES = 2
+NICE, NICEST = 10, 19
+"""What is not a network's training gives way to one, too."""
 
 
 @ray.remote(num_cpus=0, max_calls=1, max_retries=RETRIES)
@@ -26,7 +28,7 @@ def run_job(job: Job) -> dict[str, Any]:
     When its process or node is lost Ray runs it again, on another node if need be, and the training goes on from the
     newest epoch that it kept; an error that it raises is not tried again, nor one that was cancelled.
     """
-    os.nice(10)  # it gives way to forecasts and requests
+    os.nice(NICE if job.kind == "network" else NICEST)  # it gives way to forecasts and requests
     from services.learn.training.challenger import learn
     from services.learn.training.placement_groups import release_reservations
 

@@ -24,6 +24,7 @@ from services.messages import (
     RETRAINER_ACTOR,
     ForecastReply,
     ForecastRequest,
+    ZoneMixture,
     shard_actor,
 )
 from services.serve.api.problems import ProblemError
@@ -63,6 +64,9 @@ class Backend(Protocol):
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
         """The climatology's forecasts ``[N, H, M, Q]`` for targets ``now [N, M]``; 404 as :meth:`window`."""
 
+    async def mixtures(self) -> list[ZoneMixture]:
+        """What each zone's newest forecast was mixed from."""
+
     async def forecast(self, request: ForecastRequest) -> ForecastReply:
         """Run the champion."""
 
@@ -70,7 +74,10 @@ class Backend(Protocol):
         """Champion and replicas."""
 
     async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
-        """``trigger``, ``promote``, ``rollback`` or ``submit``; raises a 409 problem with the reason of a refusal."""
+        """``trigger``, ``promote``, ``rollback`` or ``submit``, with what the retrainer takes.
+
+        Raises a 409 problem with the reason of a refusal.
+        """
 
 
 class RayBackend:
@@ -120,6 +127,14 @@ class RayBackend:
         if found is None:
             raise ProblemError(404, f"the shard of {site} does not know {zone} yet")
         return found
+
+    async def mixtures(self) -> list[ZoneMixture]:
+        """See :class:`Backend`."""
+        found: list[ZoneMixture] = []
+        for index in range(self._settings.stream.shards):
+            call = self._actor(shard_actor(index)).mixtures.remote()
+            found += await _within(call, ANSWER_S, shard_actor(index))
+        return sorted(found, key=lambda one: (one["site"], one["zone"]))
 
     async def forecast(self, request: ForecastRequest) -> ForecastReply:
         """See :class:`Backend`."""

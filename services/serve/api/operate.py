@@ -12,7 +12,7 @@ from services.observe.health import summarise_errors
 from services.observe.metrics import CONTENT_TYPE, prometheus_text
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError, problem
-from services.serve.api.schemas import PREDICT_ANSWERS, Submission
+from services.serve.api.schemas import PREDICT_ANSWERS, ExpertName, Submission
 from services.serve.api.state import ApiState, Authorization
 
 __all__ = ["operate_routes"]
@@ -30,21 +30,29 @@ def operate_routes(state: ApiState) -> APIRouter:
         """The registered models, newest first, which one is served, and what fails in training or registry now."""
         state.keys.require_reader(authorization)
         serving = sorted({answer.forecast["model_version"] for answer in view.answers.values()})
-        learning = view.stats.get(RETRAINER_ACTOR, {})
-        wrong = [learning.get("registry_error", ""), learning.get("last_error", "")]
-        return {"models": view.models, "serving": serving, "errors": [words for words in wrong if words]}
+        learning = [figures for name, figures in sorted(view.stats.items()) if name.startswith(RETRAINER_ACTOR)]
+        wrong = [figures.get(name, "") for figures in learning for name in ("registry_error", "last_error")]
+        return {"models": view.models, "serving": serving, "errors": [words for words in dict.fromkeys(wrong) if words]}
+
+    @routes.get("/models/zones", tags=["models"])
+    async def zones(authorization: Authorization = None) -> dict[str, Any]:
+        """What each zone is served by: the version of each expert that has models, and what each expert of the mixture
+        weighs in the newest forecast, by horizon in minutes, as the mean over targets.
+        """
+        state.keys.require_reader(authorization)
+        return {"zones": await backend.mixtures()}
 
     @routes.post("/models/retrain", tags=["models"], status_code=202)
-    async def retrain(authorization: Authorization = None) -> dict[str, Any]:
-        """Ask for a retraining now; needs the operator's key."""
+    async def retrain(expert: ExpertName = "network", authorization: Authorization = None) -> dict[str, Any]:
+        """Ask for a retraining of an expert's model now; needs the operator's key."""
         state.keys.require_operator(authorization)
-        return await backend.order("trigger", "operator")
+        return await backend.order("trigger", "operator", expert)
 
     @routes.post("/models/rollback", tags=["models"])
-    async def rollback(authorization: Authorization = None) -> dict[str, Any]:
-        """Serve the previous champion again; needs the operator's key."""
+    async def rollback(expert: ExpertName = "network", authorization: Authorization = None) -> dict[str, Any]:
+        """Serve an expert's previous champion again; needs the operator's key."""
         state.keys.require_operator(authorization)
-        return await backend.order("rollback")
+        return await backend.order("rollback", expert)
 
     @routes.post("/models/submit", tags=["models"], status_code=202)
     async def submit(asked: Submission, authorization: Authorization = None) -> dict[str, Any]:
@@ -53,10 +61,14 @@ def operate_routes(state: ApiState) -> APIRouter:
         return await backend.order("submit", asked.folder)
 
     @routes.post("/models/{version}/promote", tags=["models"])
-    async def promote(version: Version, authorization: Authorization = None) -> dict[str, Any]:
-        """Make a registered model the champion; needs the operator's key."""
+    async def promote(
+        version: Version, expert: ExpertName = "network", authorization: Authorization = None
+    ) -> dict[str, Any]:
+        """Make a registered model the champion; needs the operator's key. A version says whose it is; `online`, which
+        takes an expert's model out of service, does not.
+        """
         state.keys.require_operator(authorization)
-        return await backend.order("promote", version)
+        return await backend.order("promote", version, expert)
 
     @routes.get("/status", tags=["operation"])
     async def status(authorization: Authorization = None) -> dict[str, Any]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
 from edge.wire.reading import VOCABULARY
 
-__all__ = ["EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "PREDICT_ANSWERS", "RowIn", "Submission", "WhatIf"]
+__all__ = ["EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "PREDICT_ANSWERS", "ExpertName", "RowIn", "Submission", "WhatIf"]
 
 MAX_ROWS = 5000
+
+ExpertName = Annotated[
+    Literal["network", "trees"], Query(description="Whose model: the network's, or that of the trees.")
+]
 
 Values = dict[str, FiniteFloat | None]
 

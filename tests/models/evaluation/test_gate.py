@@ -160,3 +160,15 @@ def test_a_champion_that_answers_nothing_goes():
     verdict = judge_worse(silent, errors(0.5), "v1")
     assert verdict.promote
     assert "no number" in verdict.reason
+
+
+def test_a_tolerance_lets_a_challenger_in_that_is_no_better():
+    """With a negative margin it need not beat the champion, and may not be worse by more; all others it must beat."""
+    assert judge(errors(0.8, climatology=2.0), errors(0.8), "v3", margin=-0.01).promote
+    assert judge(errors(0.807, climatology=2.0), errors(0.8), "v3", margin=-0.01).promote
+    worse = judge(errors(0.82, climatology=2.0), errors(0.8), "v3", margin=-0.01)
+    assert not worse.promote
+    assert "does not beat v3" in worse.reason
+    for reference in ({"climatology": 0.8}, {"persistence": 0.8}, {"naive": 0.8}):
+        assert not judge(errors(0.8, **({"climatology": 2.0} | reference)), errors(0.8), "v3", margin=-0.01).promote
+    assert not judge(errors(0.8), errors(0.8), "the climatology", margin=-0.01).promote

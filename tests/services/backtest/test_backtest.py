@@ -15,6 +15,7 @@ from edge.recordings.importing import import_samples
 from edge.recordings.replay import RecordingSource
 from edge.wire.reading import VOCABULARY
 from models.network.training import TrainingConfig
+from models.trees import tree_grower as trees
 from services.backtest import retraining as network
 from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.report import predictions, scores, write
@@ -22,7 +23,6 @@ from services.backtest.table import read_table, sun_sine
 from services.cli import app
 from services.errors import HothouseError
 from services.ingest.windows.partition_windows import PartitionWindows
-from services.learn.trees import tree_grower as trees
 
 RECORDING = Path(__file__).parents[2] / "data" / "lettuce_2022"
 DAY_MS = 86_400_000

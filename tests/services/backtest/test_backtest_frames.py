@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from models.trees import tree_grower as trees
 from services.backtest.frames import backtest, options_of, table_of_frames
 from services.backtest.prequential import BacktestOptions
 from services.backtest.table import read_table
 from services.errors import ConfigError, HothouseError
-from services.learn.trees import tree_grower as trees
 from tests.services.backtest.test_backtest import made_up
 
 ROOT = Path(__file__).parents[3]

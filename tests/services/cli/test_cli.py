@@ -39,6 +39,10 @@ MODEL = {
 }  # fmt: skip
 
 
+WEIGHTS = {"climatology": {"30": 0.25, "120": 0.5, "1440": 1.0}, "trees": {"30": 0.746, "120": 0.496, "1440": 0.0},
+           "network": {"30": 0.004, "120": 0.004, "1440": 0.0}}  # fmt: skip
+
+
 class FakeHothouse:
     """Answers as the API does; keeps what it was asked, and with which key."""
 
@@ -51,12 +55,18 @@ class FakeHothouse:
             ("GET", "/predict?zone=north-1&site=demo"): (200, FORECAST),
             ("GET", "/predict?zone=west"): (404, {"status": 404, "detail": "no zone west; known is demo/north-1"}),
             ("GET", "/models"): (200, {"models": [MODEL], "serving": ["v3"], "errors": ["MLflow is away"]}),
+            ("GET", "/models/zones"): (200, {"zones": [
+                {"site": "demo", "zone": zone, "origin_ms": ORIGIN_MS,
+                 "serving": {"network": "v3", "trees": "trees-v1"}, "weights": weights}
+                for zone, weights in (("a", WEIGHTS), ("b", WEIGHTS), ("c", {"first days": {"30": 1.0}}))
+            ]}),
             ("GET", "/status"): (200, {
                 "health": {"ready": True, "reasons": [], "zones": 1, "zones_usable": 1},
                 "slot": {"champion": {"version": "v3"}},
                 "components": {
                     "shard-0": {"accepted": 7, "rejected": {"malformed": 2}},
                     "retrainer": {"next_training": "in 3 h: after the verdict on v2"},
+                    "retrainer-trees": {"next_training": "with 5 days of new rows"},
                 },
                 "errors": ["retrainer: no history"], "models": [MODEL], "events": [],
             }),
@@ -243,6 +253,7 @@ def test_status_says_what_serves_and_what_failed(running: FakeHothouse) -> None:
     for part in ("ready; 1 of 1 zones; model v3", "accepted 7", "rejected.malformed 2", "retrainer: no history"):
         assert part in result.output
     assert "next training in 3 h: after the verdict on v2" in result.output.splitlines()
+    assert "next training of trees with 5 days of new rows" in result.output.splitlines()
 
 
 def test_models_are_listed_with_their_error(running: FakeHothouse) -> None:
@@ -253,13 +264,33 @@ def test_models_are_listed_with_their_error(running: FakeHothouse) -> None:
     assert result.stderr == "MLflow is away\n"
 
 
+def test_what_serves_each_zone_is_listed_with_its_mixture(running: FakeHothouse) -> None:
+    """`models list` shows each zone's versions and what the experts weigh by horizon, zones that are alike together."""
+    lines = [line.rstrip() for line in hothouse("models", "list").stdout.splitlines()]
+    at = lines.index("demo/a, demo/b  network v3, trees trees-v1")
+    assert lines[at + 1 : at + 4] == [
+        "    in 30 min  trees 75%, climatology 25%", "    in 2 h     climatology 50%, trees 50%",
+        "    in 24 h    climatology 100%",
+    ]  # fmt: skip
+    assert lines[at + 4 : at + 6] == ["demo/c  network v3, trees trees-v1", "    in 30 min  first days 100%"]
+    running.answers["GET", "/models/zones"] = (503, {"detail": "shard-0 does not answer now"})
+    result = hothouse("models", "list")
+    assert (result.exit_code, "beats all" in result.stdout) == (0, True)
+    assert "what serves the zones is not known now: shard-0 does not answer now" in result.stderr
+
+
 def test_orders_carry_the_operators_key(running: FakeHothouse) -> None:
     """Orders to the system of this data folder carry its operator's key."""
     assert hothouse("models", "promote", "v2").output.strip() == "v2 is the champion, v3 was"
     assert hothouse("retrain").exit_code == 0
+    for command in (["retrain"], ["models", "rollback"], ["models", "promote", "online"]):
+        hothouse(*command, "--expert", "trees")
     assert running.asked == [
         ("POST", "/models/v2/promote", "Bearer the-key"),
         ("POST", "/models/retrain", "Bearer the-key"),
+        ("POST", "/models/retrain?expert=trees", "Bearer the-key"),
+        ("POST", "/models/rollback?expert=trees", "Bearer the-key"),
+        ("POST", "/models/online/promote?expert=trees", "Bearer the-key"),
     ]
 
 
@@ -278,7 +309,7 @@ def test_a_system_elsewhere_is_asked_with_its_key(fake: FakeHothouse, tmp_path: 
     for command in (["predict", "north-1"], ["status"], ["timeline"], ["models", "list"], ["retrain"]):
         result = hothouse(*where, *command) if before else hothouse(*command, *where)
         assert result.exit_code == 0, result.output
-    assert [key for _, _, key in fake.asked] == ["Bearer read-me"] * 5
+    assert [key for _, _, key in fake.asked] == ["Bearer read-me"] * 6
 
 
 def test_a_system_elsewhere_may_be_a_setting(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,14 +19,13 @@ from models.features.inputs import day_bins, targets_of
 from models.online.online_forecaster import OnlineForecaster
 from models.spec import Place
 from services.config import load_settings
-from services.errors import ModelFilesError
 from services.ingest.shard import Shard
+from services.ingest.trees import TreesInUse
 from services.messages import ONLINE_VERSION
 from services.store.forecasts import IssuedForecasts
-from services.store.forests import Forests
 from services.store.history import History
 from tests.patience import patience_s, until
-from tests.services.forests import small_forest
+from tests.services.forests import point_at, save_trees
 from tests.services.ingest.rig import (
     MOMENTS,
     ZONES,
@@ -130,71 +128,6 @@ def test_a_crash_leaves_the_learners_as_they_would_have_been(tmp_path: Path) -> 
     for part in ("forecaster", "scores"):
         one, other = (msgspec.msgpack.encode(state[part], enc_hook=np.ndarray.tobytes) for state in states)
         assert one == other, part
-
-
-def test_new_trees_are_taken_up_and_torn_ones_are_told(tmp_path: Path) -> None:
-    """A shard uses the newest trees on the storage within a second, keeps them in its snapshot, and refuses others."""
-    rig = Rig(tmp_path, filled(list(day(10))))
-    rig.clock = Clock(tick_s=0.3)
-    shard = rig.shard()
-    rig.drain(shard)
-    forests, spec = Forests(rig.settings.storage), shard.spec
-    regressors = shard._partitions[0].forecaster.regressors
-    name = forests.keep(small_forest(spec), spec, regressors, {"to_ms": T0})
-    for _ in range(3):
-        shard.step()
-    assert len(shard._partitions[0].forecaster.forest) > 0
-    torn = forests.keep(small_forest(spec), spec, regressors, {"to_ms": T0 + 86_400_000})
-    (rig.settings.storage / "models" / "forests" / torn / "weights.safetensors").write_bytes(b"torn")
-    for _ in range(3):
-        shard.step()
-    assert f"the trees {torn} are torn" in shard.stats()["last_error"]
-    rig.log.append(list(day(20))[13:])
-    rig.drain(shard)
-    shard.close()
-    shutil.rmtree(rig.settings.storage / "models")
-    assert name != torn
-    assert len(rig.shard()._partitions[0].forecaster.forest) > 0
-
-
-def test_trees_that_could_not_be_loaded_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A storage that failed for a moment costs seconds, not days; tries are further and further apart."""
-    rig = Rig(tmp_path, filled(list(day(10))))
-    rig.clock = Clock()
-    shard = rig.shard()
-    rig.drain(shard)
-    forests, forecaster = Forests(rig.settings.storage), shard._partitions[0].forecaster
-    forests.keep(small_forest(shard.spec), shard.spec, forecaster.regressors, {"to_ms": T0})
-    load, tries = Forests.load, []
-
-    def away(*_: Any) -> Any:
-        tries.append(rig.clock.now_s)
-        raise ModelFilesError("the storage is away")
-
-    def pass_by(seconds: int) -> None:
-        for _ in range(seconds):
-            rig.clock.now_s += 1.0
-            shard.step()
-
-    monkeypatch.setattr(Forests, "load", away)
-    pass_by(3600)
-    pauses = np.diff(tries)
-    assert pauses[0] <= 10
-    assert (np.diff(pauses) >= 0).all()
-    assert 60 <= pauses[-1] <= 600
-    assert "the storage is away" in shard.stats()["last_error"]
-    assert len(forecaster.forest) == 0
-    monkeypatch.setattr(Forests, "load", load)
-    pass_by(600)
-    assert len(forecaster.forest) > 0
-    assert shard.stats()["last_error"] == ""
-    newer = forests.keep(small_forest(shard.spec), shard.spec, forecaster.regressors, {"to_ms": T0 + STEP})
-    monkeypatch.setattr(Forests, "load", away)
-    pass_by(3600)
-    monkeypatch.setattr(Forests, "load", load)
-    newest = forests.keep(small_forest(shard.spec), shard.spec, forecaster.regressors, {"to_ms": T0 + 2 * STEP})
-    pass_by(2)
-    assert shard._forest == newest != newer, "other trees are tried at once"
 
 
 def test_each_closed_step_is_forecast_published_and_kept(tmp_path: Path) -> None:
@@ -448,11 +381,12 @@ def test_questions_never_wait_for_a_disk_or_the_log(tmp_path: Path, monkeypatch:
 
         shard = rig.shard(ask)
         monkeypatch.setattr(rig.log, "read", asked_first("log read", rig.log.read))
-        monkeypatch.setattr(Forests, "load", asked_first("trees loaded", Forests.load))
+        monkeypatch.setattr(TreesInUse, "_load", asked_first("trees loaded", TreesInUse._load))
         rig.log.append(list(day(30)))
         rig.drain(shard)
-        forests, regressors = Forests(rig.settings.storage), shard._partitions[0].forecaster.regressors
-        forests.keep(small_forest(shard.spec), shard.spec, regressors, {"to_ms": T0})
+        regressors = shard._partitions[0].forecaster.regressors
+        kept = save_trees(rig.settings.storage / "models" / "trees", shard.spec, regressors)
+        point_at(rig.settings.storage, "trees-v1", kept)
         rig.log.append(list(day(60))[39:])
         rig.drain(shard)
         shard.close()

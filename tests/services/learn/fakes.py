@@ -23,7 +23,7 @@ class FakeCluster:
     """A cluster whose trainings come from ``results``: a candidate, or the error that it raises."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.kind = folder, "network"
         self.days = 10.0
         self.results: list[bool | str | Exception] = []  # passed? or "shadow"
         self.orders: list[TrainingRequest] = []
@@ -56,7 +56,7 @@ class FakeCluster:
         if isinstance(result, Exception):
             raise result
         folder = self.folder / f"run{len(self.orders)}"
-        candidate = make_candidate(folder, passed=result is True, shadow=result == "shadow")
+        candidate = make_candidate(folder, passed=result is True, shadow=result == "shadow", kind=self.kind)
         if self.trains_on_all:
             candidate["trained_on"]["known_to_ms"] = self.now_ms
         return candidate
@@ -66,7 +66,7 @@ class FakeCluster:
             raise ModelFilesError("the weights are torn")
         if folder == "typo":
             raise TrainingError("typo holds no model")
-        return make_candidate(self.folder / folder, shadow=True)
+        return make_candidate(self.folder / folder, shadow=True, kind=self.kind)
 
     def longest_horizon_ms(self) -> int:
         return 0

@@ -76,15 +76,17 @@ def write_history(
 
 
 def make_candidate(
-    folder: Path, passed: bool = True, forced: bool = False, schema: str = SCHEMA, shadow: bool = False
-) -> Candidate:
+    folder: Path, passed: bool = True, forced: bool = False, schema: str = SCHEMA, shadow: bool = False,
+    kind: str = "network",
+) -> Candidate:  # fmt: skip
     """A candidate whose artefact has the right files with arbitrary bytes."""
     folder.mkdir(parents=True)
     weights = folder.name.encode() * 100
     (folder / "weights.safetensors").write_bytes(weights)
-    (folder / "manifest.json").write_text(json.dumps({"name": folder.name, "schema_hash": schema}))
+    (folder / "manifest.json").write_text(json.dumps({"name": folder.name, "schema_hash": schema, "kind": kind}))
     return Candidate(
         folder=str(folder),
+        kind=kind,
         weights_sha256=hashlib.sha256(weights).hexdigest(),
         trained_on={
             "from": "2022-03-01T00:00:00Z",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from models.spec import ForecastSpec
-from services.messages import F32, ForecastReply, ForecastRequest, ZoneForecast
+from services.messages import F32, ForecastReply, ForecastRequest, ZoneForecast, ZoneMixture
 from services.serve.api.problems import ProblemError
 from services.serve.api.what_if import WhatIfWindow
 from services.serve.live_state import LiveState, LiveStateChanges, ZonePast
@@ -71,6 +71,11 @@ class FakeBackend:
         await asyncio.sleep(0)
         level = now[:, None, :1, None]  # a change of air temperature moves it
         return np.broadcast_to(level, (len(now), len(SPEC.horizons_min), len(SPEC.targets), 3)).astype(np.float32)
+
+    async def mixtures(self) -> list[ZoneMixture]:
+        serving = {"network": "v1", "trees": "trees-v2"}
+        weights = {"climatology": {"5": 0.7, "60": 1.0}, "trees": {"5": 0.3, "60": 0.0}}
+        return [ZoneMixture(site="demo", zone="north-1", origin_ms=ORIGIN_MS, serving=serving, weights=weights)]
 
     async def forecast(self, request: ForecastRequest) -> ForecastReply:
         self.requests.append(request)

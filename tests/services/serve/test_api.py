@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,8 +13,10 @@ from fastapi.testclient import TestClient
 
 from services.errors import ConfigError
 from services.ingest.forecasting import zone_forecasts
+from services.learn.experts import EXPERTS
 from services.serve.api.app import MAX_BODY_BYTES, create_app
 from services.serve.api.auth import Keys
+from services.serve.api.schemas import ExpertName
 from services.serve.api.state import ApiState
 from services.serve.live_state import LiveState
 from services.store.rows import SiteStep
@@ -92,7 +94,7 @@ def test_predict_answers_the_newest_forecast(system: System) -> None:
             422,
             "query.horizon: there is no such parameter; known are zone, site",
         ),
-        ("POST", "/models/retrain?force=1", 422, "query.force: /models/retrain takes no parameters"),
+        ("POST", "/models/retrain?force=1", 422, "query.force: there is no such parameter; known are expert"),
     ],
 )
 def test_errors_are_problems(system: System, method: str, path: str, status: int, says: str) -> None:
@@ -106,7 +108,9 @@ def test_every_route_refuses_an_unknown_parameter(system: System) -> None:
     calls = [(method.upper(), path, said) for path, methods in described.items() for method, said in methods.items()]
     assert len(calls) >= 12
     for method, path, said in calls:
-        known = {one["name"]: "x" for one in said.get("parameters", []) if one["in"] == "query"}
+        known = {
+            one["name"]: one["schema"].get("default", "x") for one in said.get("parameters", []) if one["in"] == "query"
+        }
         answer = system.client.request(method, path.format(version="v1"), params={**known, "nonsense": "1"})
         assert_problem(answer, 422, "query.nonsense: ")
         assert [error["where"] for error in answer.json()["errors"]] == ["query.nonsense"], f"{method} {path}"
@@ -214,7 +218,14 @@ def test_orders_need_the_operators_key(system: System) -> None:
     assert system.client.post("/models/retrain", headers=OPERATOR).status_code == 202
     assert system.client.post("/models/v2/promote", headers=OPERATOR).json() == {"done": "promote"}
     assert system.client.post("/models/rollback", headers=OPERATOR).status_code == 200
-    assert system.backend.orders == [("trigger", "operator"), ("promote", "v2"), ("rollback",)]
+    assert system.client.post("/models/rollback?expert=trees", headers=OPERATOR).status_code == 200
+    assert system.client.post("/models/retrain?expert=trees", headers=OPERATOR).status_code == 202
+    assert system.client.post("/models/online/promote?expert=trees", headers=OPERATOR).status_code == 200
+    assert system.backend.orders == [
+        ("trigger", "operator", "network"), ("promote", "v2", "network"), ("rollback", "network"),
+        ("rollback", "trees"), ("trigger", "operator", "trees"), ("promote", "online", "trees"),
+    ]  # fmt: skip
+    assert_problem(system.client.post("/models/rollback?expert=oracle", headers=OPERATOR), 422, "query.expert")
 
 
 def test_a_refused_order_is_409(system: System) -> None:
@@ -434,6 +445,9 @@ def test_zones_models_and_history(system: System) -> None:
     assert system.client.get("/models").json() == {
         "models": [{"version": "v1"}], "serving": ["v1"], "errors": [],
     }  # fmt: skip
+    (served,) = system.client.get("/models/zones").json()["zones"]
+    assert served["serving"] == {"network": "v1", "trees": "trees-v2"}
+    assert served["weights"]["trees"] == {"5": 0.3, "60": 0.0}
     assert system.client.get("/history?zone=north-1").json()["end_ms"] == [ORIGIN_MS]
 
 
@@ -471,3 +485,8 @@ def test_openapi_has_examples_and_problems(system: System) -> None:
     predict = system.client.get("/openapi.json").json()["paths"]["/predict"]["get"]
     assert predict["responses"]["200"]["content"]["application/json"]["example"]["zone"] == "north-1"
     assert "application/problem+json" in predict["responses"]["404"]["content"]
+
+
+def test_orders_name_the_experts_that_have_models() -> None:
+    """What the routes take is what the learning loop has."""
+    assert set(get_args(get_args(ExpertName)[0])) == set(EXPERTS)

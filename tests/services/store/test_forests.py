@@ -1,4 +1,4 @@
-"""Trees on the storage are there whole or not at all, and are used for what they were grown for."""
+"""Trees of before there was a registry are still read, and are used for what they were grown for."""
 
 from __future__ import annotations
 
@@ -8,39 +8,29 @@ import numpy as np
 import pytest
 
 from services.errors import ModelFilesError
-from services.store.forests import KEPT, Forests
+from services.store.forests import Forests
 from tests.models.worlds import SPEC
-from tests.services.forests import small_forest
+from tests.services.forests import keep_as_before, small_forest
 
-DAY = 86_400_000
 T0 = 1_646_092_800_000  # 2022-03-01 00:00 UTC
 
 
 def kept(root: Path, to_ms: int = T0) -> str:
-    return Forests(root).keep(small_forest(SPEC), SPEC, 2, {"to_ms": to_ms, "zones": ["demo/z1"]})
+    return keep_as_before(root, SPEC, 2, to_ms)
 
 
 def test_what_was_kept_is_loaded(tmp_path: Path) -> None:
-    """The arrays come back bit for bit, under a name that says the newest row, with where they come from."""
-    name, forests = kept(tmp_path), Forests(tmp_path)
-    assert name.startswith("20220301T000000-")
+    """The newest is the one of the newest rows; its arrays come back bit for bit."""
+    assert Forests(tmp_path).newest() == ""
+    kept(tmp_path)
+    name, forests = kept(tmp_path, T0 + 86_400_000), Forests(tmp_path)
+    (tmp_path / "models" / "forests" / ".20300101T000000-half").mkdir()
     assert forests.newest() == name
     loaded, given = forests.load(name, SPEC, 2).state_dict(), small_forest(SPEC).state_dict()
     assert {n: a.tobytes() for n, a in loaded.items()} == {n: a.tobytes() for n, a in given.items()}
-    assert forests.manifest(name)["grown_on"] == {"to_ms": T0, "zones": ["demo/z1"]}
     forests.load(name, SPEC, 2).predict(
         np.zeros((1, 1), np.float32), np.zeros((1, len(SPEC.horizons_min), 1), np.float32)
     )
-
-
-def test_only_the_newest_stay(tmp_path: Path) -> None:
-    """Older ones are removed, half-written ones are nobody's newest, and the same again changes nothing."""
-    assert Forests(tmp_path).newest() == ""
-    kept_names = [kept(tmp_path, T0 + n * DAY) for n in range(KEPT + 2)]
-    (tmp_path / "models" / "forests" / ".20300101T000000-half").mkdir()
-    assert kept(tmp_path, T0 + (KEPT + 1) * DAY) == kept_names[-1] == Forests(tmp_path).newest()
-    found = sorted(p.name for p in (tmp_path / "models" / "forests").iterdir() if not p.name.startswith("."))
-    assert found == kept_names[-KEPT:]
 
 
 @pytest.mark.parametrize(

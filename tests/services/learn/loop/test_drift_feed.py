@@ -68,3 +68,15 @@ def test_a_log_that_is_read_anew_counts_anew() -> None:
     assert drift_feed.look(EVERY_S, 0) == NewData()
     shards.answer = NewData(rows=25)
     assert drift_feed.look(2 * EVERY_S, 0) == NewData(rows=15)
+
+
+def test_a_newer_model_is_asked_for_at_once() -> None:
+    """What was new for the model before may be old for it: days that it knows start no second training."""
+    shards = Shards()
+    drift_feed = DriftFeed(shards)
+    shards.answer = NewData(rows=100, days=5.0)
+    assert drift_feed.look(0, 7).days == 5
+    shards.answer = NewData(rows=100, days=0.0)
+    assert drift_feed.look(1, 7).days == 5
+    assert drift_feed.look(1, 8).days == 0
+    assert shards.asked == [7, 8]

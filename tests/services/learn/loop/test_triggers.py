@@ -137,3 +137,23 @@ def test_waiting_after_a_training_is_no_work_to_rest_from() -> None:
     triggers.ended(500)
     assert triggers.due(699, 10, NewData(drift="it drifts")) is None
     assert triggers.due(700, 10, NewData(drift="it drifts")) is not None
+
+
+def test_days_of_the_stream_are_a_schedule() -> None:
+    """Without a clock's schedule: first with history enough, then with so many days of rows that no model knows."""
+    triggers = Triggers(None, cool_down_s=0, min_days=2, now_s=0, days=5)
+    assert triggers.next_words == "once there are 2 days of history"
+    first = triggers.due(0, history_days=2)
+    assert first is not None
+    assert first.kind == "first"
+    triggers.has_model = True
+    assert triggers.next_words == "with 5 days of new rows"
+    assert triggers.due(1e6, history_days=9, news=NewData(days=4.9)) is None
+    due = triggers.due(0, history_days=9, news=NewData(days=5.1))
+    assert due is not None
+    assert (due.kind, due.reason) == ("schedule", "5.1 days of new rows")
+    triggers.started(0, "schedule")
+    triggers.ended(1)
+    assert triggers.due(1, history_days=9, news=NewData(days=5.1)) is not None, (
+        "it rests from no work: it is a schedule"
+    )

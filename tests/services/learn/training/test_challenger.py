@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from models.evaluation.forecast_errors import Errors, Predict, evaluate
 from models.network.quantile import QuantileNetwork
-from models.network.training import Errors, FitResult, Predict, WindowSet, evaluate
+from models.network.training import FitResult, WindowSet
 from services.forecast_spec import forecast_spec
-from services.learn.training import challenger
+from services.learn.training import challenger, trainer
 from services.learn.training.dataset import DataRange
 from services.learn.training.job import Job
 from services.learn.training.trainer import TrainPlan
@@ -44,7 +45,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[TrainPlan]:
         root = Path(files[0]).parents[3]
         return Table(History(root, channels, 900).read(found.from_ms - 1, found.to_ms))
 
-    monkeypatch.setattr(challenger, "train", train)
+    monkeypatch.setattr(trainer, "train", train)
     monkeypatch.setattr(challenger.dataset, "read", read)
     return told
 

@@ -42,21 +42,21 @@ def test_champion_of_before_the_cut_is_reference_and_start(tmp_path: Path) -> No
     """A champion that has seen nothing after the cut is measured from the cut on, and lends its weights."""
     reference = reference_model_of(job_over(tmp_path, {"to_ms": CUT_MS}), CUT_MS, OPTIONS)
     assert (reference.name, reference.from_ms, reference.note) == ("v3", CUT_MS, "")
-    assert reference.initial_state is not None
+    assert reference.start is not None
     assert reference.predict(INPUTS).shape == (2, 1, 1, 3)
 
 
 def test_champion_that_has_seen_held_back_rows(tmp_path: Path) -> None:
     """Its weights are not used, and only rows after its own are compared; the note says so."""
     reference = reference_model_of(job_over(tmp_path, {"to_ms": CUT_MS + 5}), CUT_MS, OPTIONS)
-    assert (reference.name, reference.from_ms, reference.initial_state) == ("v3", CUT_MS + 5, None)
+    assert (reference.name, reference.from_ms, reference.start) == ("v3", CUT_MS + 5, None)
     assert "v3 has seen rows after the cut" in reference.note
 
 
 def test_champion_of_another_network_is_still_the_reference(tmp_path: Path) -> None:
     """Other network options end the warm start alone: the champion itself is what is to be beaten."""
     reference = reference_model_of(job_over(tmp_path, {"to_ms": CUT_MS}), CUT_MS, {**OPTIONS, "hidden": 16})
-    assert (reference.name, reference.initial_state) == ("v3", None)
+    assert (reference.name, reference.start) == ("v3", None)
     assert "another network" in reference.note
     assert reference.predict(INPUTS).shape == (2, 1, 1, 3)
 
@@ -79,7 +79,7 @@ def test_champion_that_cannot_be_measured_is_named(tmp_path: Path, damage: str, 
     elif damage == "no folder":
         job = replace(job, champion_folder="")
     reference = reference_model_of(job, CUT_MS, OPTIONS)
-    assert (reference.name, reference.from_ms, reference.initial_state) == ("the climatology", CUT_MS, None)
+    assert (reference.name, reference.from_ms, reference.start) == ("the climatology", CUT_MS, None)
     assert reference.note.startswith("v3 could not be measured: ")
     assert says in reference.note
     np.testing.assert_array_equal(reference.predict(INPUTS), INPUTS.baseline)
@@ -89,4 +89,4 @@ def test_climatology_needs_no_note(tmp_path: Path) -> None:
     """Where the climatology serves it is the reference, and nothing is remarkable about it."""
     job = replace(job_over(tmp_path, {"to_ms": CUT_MS}), champion="online", champion_folder="")
     reference = reference_model_of(job, CUT_MS, OPTIONS)
-    assert (reference.name, reference.note, reference.initial_state) == ("the climatology", "", None)
+    assert (reference.name, reference.note, reference.start) == ("the climatology", "", None)

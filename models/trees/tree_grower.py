@@ -17,12 +17,11 @@ import numpy.typing as npt
 from models.online.online_forecaster import Example
 from models.spec import ForecastSpec
 from models.trees.forest import LEAVES, Forest
-from services.errors import TrainingError
 
 if TYPE_CHECKING:
     from lightgbm import Booster
 
-__all__ = ["TreeGrower"]
+__all__ = ["GrowerError", "TreeGrower"]
 
 F32 = npt.NDArray[np.float32]
 
@@ -43,6 +42,14 @@ OPTIONS: dict[str, Any] = {
     "deterministic": True, "force_row_wise": True, "num_threads": 1, "verbosity": -1,
 }  # fmt: skip
 """Parameters of LightGBM, by their documented names."""
+
+
+class GrowerError(Exception):
+    """Trees cannot be grown on this system; the message says why, ``hint`` what to do."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class TreeGrower:
@@ -105,7 +112,7 @@ def _fit(x: F32, residual: F32) -> Booster | None:
 
 
 def _library() -> ModuleType:
-    """LightGBM. It loads the system's OpenMP library; raises :class:`TrainingError` where there is none."""
+    """LightGBM. It loads the system's OpenMP library; raises :class:`GrowerError` where there is none."""
     try:
         import lightgbm
     except OSError:
@@ -115,7 +122,7 @@ def _library() -> ModuleType:
             import lightgbm
         except OSError as error:
             hint = "Install OpenMP: `apt-get install libgomp1` on Debian and Ubuntu, `brew install libomp` on macOS."
-            raise TrainingError(f"trees cannot be grown, because LightGBM cannot be loaded: {error}", hint) from error
+            raise GrowerError(f"trees cannot be grown, because LightGBM cannot be loaded: {error}", hint) from error
     return lightgbm
 
 

@@ -10,8 +10,7 @@ from safetensors.numpy import load_file
 
 from models.online.online_forecaster import Example
 from models.trees.forest import Forest
-from services.errors import TrainingError
-from services.learn.trees.tree_grower import HISTORY_DAYS, OPTIONS, TreeGrower, _fit, _forest, _library
+from models.trees.tree_grower import HISTORY_DAYS, OPTIONS, GrowerError, TreeGrower, _fit, _forest, _library
 from tests.models.worlds import SPEC
 
 H, M = len(SPEC.horizons_min), len(SPEC.targets)
@@ -91,7 +90,7 @@ def test_trees_do_not_depend_on_threads(monkeypatch, option):
 
 def test_trees_of_scikit_learn_answer_as_they_did():
     """Trees that an older release grew, with scikit-learn, still load and give the same answers, bit for bit."""
-    kept = load_file(Path(__file__).parents[3] / "data" / "forest_of_scikit_learn.safetensors")
+    kept = load_file(Path(__file__).parents[2] / "data" / "forest_of_scikit_learn.safetensors")
     grown = {name.removeprefix("forest."): array for name, array in kept.items() if name.startswith("forest.")}
     answer = Forest(2, 2, grown).predict(kept["common"], kept["ahead"])
     assert np.isnan(kept["common"]).any()
@@ -123,7 +122,7 @@ def test_a_system_without_openmp_is_told(monkeypatch, times):
     if times == 1:
         assert _library().__version__ == lightgbm.__version__
     else:
-        with pytest.raises(TrainingError, match=r"cannot be loaded: libgomp\.so\.1") as told:
+        with pytest.raises(GrowerError, match=r"cannot be loaded: libgomp\.so\.1") as told:
             _library()
         assert "apt-get install libgomp1" in told.value.hint
     assert finder.times == 0

@@ -1,0 +1,129 @@
+"""Step 16 of the way of a reading, in a shard: which trees its partitions forecast with.
+
+The storage's pointer names them, as the model pointer names the network. A shard that takes others up saves at once,
+before it reads on: so every snapshot has the trees that its rows were learned with, and a replay after a crash never
+goes over a change of trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from edge.timing import Backoff
+from models import artefact
+from models.online.online_forecaster import OnlineForecaster
+from models.spec import ForecastSpec
+from models.trees.family import Trees
+from models.trees.forest import Forest
+from services.errors import ModelFilesError
+from services.ingest.figures import Failures
+from services.messages import ONLINE_VERSION
+from services.store.forests import Forests
+from services.store.pointer import NOWHERE, Pointed, Pointer, pointer_file
+
+__all__ = ["HasTrees", "TreesInUse"]
+
+UNREGISTERED = "unregistered"
+FIRST_PAUSE_S, LAST_PAUSE_S = 5.0, 300.0
+"""Trees that could not be loaded are tried again after so long, then after twice as long each time, at last this."""
+
+
+class HasTrees(Protocol):
+    """A :class:`services.ingest.partition.Partition`, as far as its trees go."""
+
+    forecaster: OnlineForecaster
+
+    def grow_trees(self, forest: Forest) -> None:
+        """Use these trees from now on."""
+
+
+class TreesInUse:
+    """Follows the pointer. One thread calls :meth:`look`; ``clock_s`` is monotonic, and paces what failed."""
+
+    def __init__(self, storage: Path, spec: ForecastSpec, failures: Failures, clock_s: Callable[[], float]) -> None:
+        self._pointer, self._older = Pointer(pointer_file(storage, "trees")), Forests(storage)
+        self._spec, self._failures, self._clock_s = spec, failures, clock_s
+        self._in_use = self._failed = NOWHERE
+        self._found = False  # trees in the snapshot that nothing on the storage names
+        self._backoff, self._again_s = Backoff(FIRST_PAUSE_S, LAST_PAUSE_S), 0.0
+
+    @property
+    def version(self) -> str:
+        """What forecasts are made with, once it was looked at; ``online`` without trees, and ``unregistered`` where
+        they are those of a snapshot and nothing names them any more.
+        """
+        return UNREGISTERED if self._found else self._in_use.version
+
+    def look(self, partitions: Sequence[HasTrees], save: Callable[[], None]) -> None:
+        """Take the trees up that the pointer names. Such that cannot be loaded are told and tried again, further and
+        further apart, and the ones before stay.
+
+        ``save`` makes durable what holds then; what it raises gets out, with the trees before in use.
+        """
+        now_s, pointed = self._clock_s(), self._failed
+        try:
+            pointed = self._pointed()
+            self._found = pointed == NOWHERE and any(len(one.forecaster.forest) for one in partitions)
+            if pointed == self._in_use or (pointed == self._failed and now_s < self._again_s):
+                return
+            loaded = [self._load(pointed, one.forecaster.regressors) for one in partitions]
+        except ModelFilesError as error:
+            again = pointed == self._failed
+            if again and now_s < self._again_s:
+                return
+            if not again:
+                self._backoff.reset()
+            self._failed, self._again_s = pointed, now_s + self._backoff.next_s()
+            self._failures.failed("trees", error)
+            return
+        before = [one.forecaster.forest for one in partitions]
+        if any(map(_differ, before, loaded)):  # else they are those of the snapshot
+            try:
+                _use(partitions, loaded)
+                save()
+            except BaseException:
+                _use(partitions, before)
+                raise
+        self._in_use, self._failed = pointed, NOWHERE
+        self._backoff.reset()
+        self._failures.works("trees")
+
+    def _pointed(self) -> Pointed:
+        """What the pointer names; where it was never moved, the newest trees of before there was one."""
+        pointed = self._pointer.read()
+        if pointed == NOWHERE and (name := self._older.newest()):
+            return Pointed(NOWHERE.generation, name, "")
+        return pointed
+
+    def _load(self, pointed: Pointed, regressors: int) -> Forest:
+        if pointed.version == ONLINE_VERSION:
+            return Forest(len(self._spec.horizons_min), len(self._spec.targets))
+        if not pointed.folder:
+            return self._older.load(pointed.version, self._spec, regressors)
+        try:
+            found = artefact.load(Path(pointed.folder), self._spec.hash)
+            found.verify_golden()
+        except Exception as error:  # a bad artefact of any kind must not end the shard
+            raise ModelFilesError(f"{pointed.version} cannot be used: {error}") from error
+        model = found.model
+        if not isinstance(model, Trees):
+            raise ModelFilesError(f"{pointed.version} is a model of kind {found.kind}, which cannot answer in a shard")
+        if model.regressors != regressors:
+            raise ModelFilesError(f"{pointed.version} takes {model.regressors} regressors, rows now give {regressors}")
+        return model.forest
+
+
+def _use(partitions: Sequence[HasTrees], forests: Sequence[Forest]) -> None:
+    for partition, forest in zip(partitions, forests, strict=True):
+        partition.grow_trees(forest)
+
+
+def _differ(one: Forest, other: Forest) -> bool:
+    a, b = one.state_dict(), other.state_dict()
+    return set(a) != set(b) or any(_bytes(a[name]) != _bytes(b[name]) for name in a)
+
+
+def _bytes(array: Any) -> tuple[Any, ...]:
+    return array.dtype, array.shape, array.tobytes()
