@@ -60,6 +60,7 @@ class LiveScore:
             n=(cells, np.int64, 0),
             inside=(cells, np.int64, 0),
         )
+        self._table: dict[str, dict[int, dict[str, Any]]] | None = None  # of all zones, until something is learned
 
     def __len__(self) -> int:
         return len(self._zones)
@@ -74,6 +75,7 @@ class LiveScore:
 
     def learn(self, indices: I64, y: F32) -> None:
         """Take the newest rows of zones ``indices`` (each at most once), ``y [Z, M]``, and score what matures."""
+        self._table = None
         s = self._zones
         rows = s["rows"][indices]
         slots = self._slot + rows[:, None] % self._steps
@@ -116,8 +118,15 @@ class LiveScore:
         """``{target: {horizon_min: {model, climatology, persistence, naive_24h, coverage, n}}}``, zones pooled.
 
         Mean absolute errors, and the share of truths within p10 ... p90. ``indices`` picks zones.
-        Where nothing has matured yet, ``n`` is 0 and the rest is ``None``.
+        Where nothing has matured yet, ``n`` is 0 and the rest is ``None``. Not to be changed by the caller.
         """
+        if indices is not None:
+            return self._pooled(indices)
+        if self._table is None:
+            self._table = self._pooled(None)
+        return self._table
+
+    def _pooled(self, indices: I64 | None) -> dict[str, dict[int, dict[str, Any]]]:
         at = np.arange(len(self._zones)) if indices is None else indices
         sums, n, inside = (self._zones[name][at].sum(axis=0) for name in ("sums", "n", "inside"))
         out: dict[str, dict[int, dict[str, Any]]] = {}
@@ -138,4 +147,5 @@ class LiveScore:
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
         """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""
+        self._table = None
         self._zones.load_state_dict(state)

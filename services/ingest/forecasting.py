@@ -26,6 +26,8 @@ I64 = npt.NDArray[np.int64]
 
 STALE_AFTER_S = 900
 """A forecast is degraded when an input of its target is older than this, or than two steps if they are longer."""
+DECIMALS = 4
+"""Of what is published: finer than any sensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +124,12 @@ def _inputs_of(target: str, spec: ForecastSpec) -> tuple[str, ...]:
 def _point(horizon_min: int, time_ms: int, time: str, p10: float, p50: float, p90: float) -> dict[str, Any]:
     return {
         "horizon_min": horizon_min, "time_ms": time_ms, "time": time,
-        "p10": _number(p10), "p50": _number(p50), "p90": _number(p90),
+        "p10": round(p10, DECIMALS), "p50": round(p50, DECIMALS), "p90": round(p90, DECIMALS),
     }  # fmt: skip
 
 
 def _number(value: float) -> float | None:
-    # Four decimals are finer than any sensor; JSON knows no NaN.
-    return round(value, 4) if math.isfinite(value) else None
+    return round(value, DECIMALS) if math.isfinite(value) else None  # JSON knows no NaN
 
 
 def _iso(ms: int) -> str:

@@ -44,7 +44,7 @@ __all__ = ["LiveStateLink", "ShardActor", "start_shard"]
 
 _log = logging.getLogger(__name__)
 
-POLL_S = 0.2
+POLL_S = 0.3
 """So long a shard lets samples gather that come one by one: a round costs much the same for one and for a hundred."""
 FORECAST_POLL_S = 0.02
 RETRY_S = 1.0

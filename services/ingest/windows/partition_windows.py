@@ -132,7 +132,7 @@ class PartitionWindows:
     @property
     def expected_zones(self) -> int:
         """Of how many zones there are samples in rows that are still open, or were lately."""
-        return sum(len(site.names.zones - {SITE_ZONE}) for site in self._sites.values())
+        return sum(len(site.names.zones) - (SITE_ZONE in site.names.zones) for site in self._sites.values())
 
     def zones(self, site: str) -> Zones:
         """Which zones a site has, and which have left; raises ``KeyError`` before its first sample or change."""
