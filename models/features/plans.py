@@ -191,7 +191,7 @@ class Plans:
         return found
 
     def forget(self, before_ms: int) -> None:
-        """Drop what no origin from ``before_ms`` on can use: superseded by then, or over for more than a day.
+        """Drop what no origin from ``before_ms`` on can use: superseded by then, or over for longer than a setpoint holds.
 
         To be called every step: then one plan of each source and zone is left.
         """
@@ -199,7 +199,7 @@ class Plans:
             newest = held.newest(before_ms)
             kept = [
                 plan for plan in held.plans
-                if (plan is newest or plan.known_ms > before_ms) and plan.ends_ms + HOLD_MS["setpoint"] >= before_ms
+                if (plan is newest or plan.known_ms > before_ms) and plan.ends_ms + HOLD_MS["setpoint"] + BACK_MS >= before_ms
             ]  # fmt: skip
             if kept:
                 self._held[key] = _Held(kept, [plan.known_ms for plan in kept])
