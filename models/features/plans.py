@@ -191,15 +191,16 @@ class Plans:
         return found
 
     def forget(self, before_ms: int) -> None:
-        """Drop what no origin from ``before_ms`` on can use: superseded by then, or over for longer than a setpoint holds.
+        """Drop what no origin from ``before_ms`` on can use: superseded, or over for longer than a setpoint holds.
 
         To be called every step: then one plan of each source and zone is left.
         """
+        held_ms = HOLD_MS["setpoint"] + BACK_MS
         for key, held in list(self._held.items()):
             newest = held.newest(before_ms)
             kept = [
                 plan for plan in held.plans
-                if (plan is newest or plan.known_ms > before_ms) and plan.ends_ms + HOLD_MS["setpoint"] + BACK_MS >= before_ms
+                if (plan is newest or plan.known_ms > before_ms) and plan.ends_ms + held_ms >= before_ms
             ]  # fmt: skip
             if kept:
                 self._held[key] = _Held(kept, [plan.known_ms for plan in kept])
