@@ -21,6 +21,7 @@ from models.online.baselines import Climatology, Members
 from models.online.change_points import ChangePoints
 from models.online.first_days import FirstDays
 from models.online.intervals import Intervals
+from models.online.known_ahead import KnownAhead
 from models.online.mixture import Mixture
 from models.online.ridge import PooledRidge, prior_strength
 from models.spec import QUANTILES, ForecastSpec
@@ -54,7 +55,7 @@ EXPERTS = (
 says little that the others do not say when nothing has changed, and one more weight costs more than that is worth. The
 third is followed in a zone's first days, and NaN later (:class:`~models.online.first_days.FirstDays`)."""
 
-FIRST = EXPERTS.index("first days")
+FIRST, NETWORK = EXPERTS.index("first days"), EXPERTS.index("network")
 
 WEIGHED = 3
 """From this one on experts have learned weights."""
@@ -94,7 +95,9 @@ class Basis:
     step: int
     zones: I64  # [Z]
     day_bin: I64  # [Z]
-    experts: F32  # [Z, H, M, K], in the order of EXPERTS; the network's place is NaN
+    # [Z, H, M, K], in the order of EXPERTS; the network's place is NaN. One more where plans were given: what they move
+    # the median by.
+    experts: F32
 
     @property
     def baseline(self) -> F32:
@@ -153,6 +156,9 @@ class OnlineForecaster:
             base=((total, targets), np.float16, np.nan),
         )
         self.forest = Forest(horizons, targets)
+        self.known: KnownAhead | None = None  # from the first plan on
+        turn = np.arange(day) * (2 * np.pi / day)
+        self._clock = np.stack([np.sin(turn), np.cos(turn)], axis=-1).astype(np.float32)
         self._unit = np.full((horizons, targets), np.nan)
         self._unit_seen = np.zeros((horizons, targets))
         low, high = zip(*spec.limits, strict=True)
@@ -165,6 +171,8 @@ class OnlineForecaster:
         """Make room for more zones and return the index of the first."""
         for part in (self.climatology, self.features, self.intervals, self.change, self.first):
             part.add_zones(count)
+        if self.known:
+            self.known.add_zones(count)
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
@@ -172,8 +180,14 @@ class OnlineForecaster:
         for part in (self.climatology, self.features, self.intervals, self.change, self.first, self._zones):
             part.prepare(zones)
 
-    def learn(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Learned:
-        """Take the rows of one step: ``values [Z, C]``, ``day_bin [Z]``, ``sun [Z, 1 + H]`` (see :class:`Features`)."""
+    def learn(
+        self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None = None
+    ) -> Learned:
+        """Take the rows of one step: ``values [Z, C]``, ``day_bin [Z]``, ``sun [Z, 1 + H]`` (see :class:`Features`).
+
+        ``foreseen`` is what plans said by then (:meth:`~models.features.plans.Plans.ahead`), ``None`` for zones that
+        were never given any; before the first plan of any zone nothing else is done than without.
+        """
         y = self._targets(values)
         errors = self._mature(indices, step, y, day_bin)
         seen, climate = self._see(indices, step, values, y, day_bin, sun)
@@ -192,7 +206,13 @@ class OnlineForecaster:
         answers = (base, climate.shifted, none, *fast, *ridges.transpose(3, 0, 1, 2), trees, none)  # as EXPERTS
         experts = np.stack(answers, axis=-1, dtype=np.float32)
         self.first.see(indices, step, y)
-        old = self._median(indices, experts) if example else None
+        old = plain = self._median(indices, experts) if example else None
+        known = self._see_ahead(foreseen)
+        if known and foreseen is not None:
+            foresight, said = known.see(indices, step, values, foreseen, sun, self._clock[self._bins_at(day_bin)])
+            moved = known.move(indices, said, self.unit)
+            experts = np.concatenate([experts, moved[..., None]], axis=-1)
+            old = None if plain is None else self._moved(plain, experts)
         hours = self._hours(day_bin, self._steps)
         experts[..., FIRST] = self.first.forecast(indices, step, hours, old)
         if old is not None:
@@ -202,6 +222,8 @@ class OnlineForecaster:
             s["ahead"][indices[:, None], at] = ahead
             s["experts"][indices[:, None], at] = self._deviations(experts)
             s["median"][indices[:, None], at] = old
+            if known and foreseen is not None and plain is not None:
+                known.keep(indices, step, at, foresight, said, plain, sun)
             self.first.issue(indices[:, None], at, self._blended(indices, old, experts))
             self.first.bind(indices, at)
         return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
@@ -228,9 +250,10 @@ class OnlineForecaster:
         experts = learned.experts
         if network is not None:
             experts = experts.copy()
-            experts[..., -1] = network
-        median = self._blended(learned.zones, self._median(learned.zones, experts), experts)
-        self.remember(learned.zones, learned.step, median, experts[..., -1])
+            experts[..., NETWORK] = network
+        mixed = self._moved(self._median(learned.zones, experts), experts)
+        median = self._blended(learned.zones, mixed, experts)
+        self.remember(learned.zones, learned.step, median, experts[..., NETWORK])
         below, above = self._widths(learned.zones, self._hours(learned.day_bin, self._steps))
         thinnest = np.maximum(self._thinnest, np.float32(SMALLEST) * np.abs(median))
         thin = below + above < thinnest
@@ -244,12 +267,12 @@ class OnlineForecaster:
         """What each expert weighs in the median that :meth:`predict` gives, ``[Z, H, M, K]`` in the order of EXPERTS.
 
         They sum to one. An expert without an answer weighs nothing: the climatology has its share. What no forecast
-        departs from (limits, the size of deviations) is left out.
+        departs from (limits, the size of deviations) is left out, and what plans move the median by.
         """
-        experts = basis.experts
+        experts = basis.experts[..., : len(EXPERTS)]
         if network is not None:
             experts = experts.copy()
-            experts[..., -1] = network
+            experts[..., NETWORK] = network
         learned = self.mixture.weights.astype(np.float32)
         weights = np.zeros_like(experts)
         weights[..., 0], weights[..., WEIGHED:] = learned[..., 0], learned[..., 1:]
@@ -291,6 +314,8 @@ class OnlineForecaster:
         """
         parts = {name: getattr(self, name).state_dict() for name in _PARTS if name not in _ZONE_PARTS}
         parts |= {name: getattr(self, name).state_dict(copy) for name in _ZONE_PARTS}
+        if self.known:
+            parts["known"] = self.known.state_dict(copy)
         return {
             **parts,
             "zones": self._zones.state_dict(copy),
@@ -304,6 +329,10 @@ class OnlineForecaster:
             getattr(self, name).load_state_dict(state[name])
         self._zones.load_state_dict(state["zones"])
         self._unit, self._unit_seen = state["unit"].copy(), state["seen"].copy()
+        self.known = None  # nor has a state of before there were plans
+        if "known" in state:
+            self.known = self._new_known()
+            self.known.load_state_dict(state["known"])
 
     @property
     def regressors(self) -> int:
@@ -326,6 +355,22 @@ class OnlineForecaster:
             mixed = mixed + share * np.where(np.isnan(fast), np.float32(0), fast - mixed)
         return np.asarray(np.clip(mixed, self._low, self._high), dtype=np.float32)
 
+    def _see_ahead(self, foreseen: F32 | None) -> KnownAhead | None:
+        """What learns from plans; it begins with the first that says anything."""
+        if self.known is None and foreseen is not None and np.isfinite(foreseen).any():
+            self.known = self._new_known()
+            self.known.add_zones(len(self))
+        return self.known
+
+    def _new_known(self) -> KnownAhead:
+        return KnownAhead(self._spec, self._stride, int(self._slots.sum()), int(self._slots.max()), 1)
+
+    def _moved(self, median: F32, experts: F32) -> F32:
+        """The experts' ``median [Z, H, M]``, moved by what plans say where there are any."""
+        if experts.shape[-1] == len(EXPERTS):
+            return median
+        return np.asarray(np.clip(median + experts[..., len(EXPERTS)], self._low, self._high), dtype=np.float32)
+
     def _blended(self, zones: I64, median: F32, experts: F32) -> F32:
         """The learners' ``median [Z, H, M]``, or in a zone's first days what is forecast there."""
         share = self.first.share(zones)[:, None]
@@ -347,13 +392,17 @@ class OnlineForecaster:
     def _deviations(self, experts: F32) -> F32:
         """Of those that are weighed from the first expert, in units of its usual error."""
         unit = self.unit.astype(np.float32)[..., None]
-        deviations = (experts[..., WEIGHED:] - experts[..., :1]) / unit
+        deviations = (experts[..., WEIGHED : len(EXPERTS)] - experts[..., :1]) / unit
         return np.asarray(np.clip(deviations, np.float32(-LARGEST), np.float32(LARGEST)))
 
     def _trees(self, seen: Example, unit: F64) -> F32:
         """The forest's answers; NaN where there is none. Between examples nobody learns from them."""
         answer = self.forest.predict(seen.common, seen.ahead) * unit + seen.base
         return np.asarray(answer, dtype=np.float32)
+
+    def _bins_at(self, day_bin: I64) -> I64:
+        """The steps of the day at each horizon, ``[Z, H]``."""
+        return np.asarray((day_bin[:, None] + self._steps) % self._spec.steps_per_day)
 
     def _hours(self, day_bin: I64, steps: I64) -> I64:
         return (day_bin[:, None] + steps) % self._spec.steps_per_day * _HOURS // self._spec.steps_per_day
@@ -363,8 +412,12 @@ class OnlineForecaster:
         for h in range(len(self._steps)):
             if (place - h * self._refit_every // len(self._steps)) % self._refit_every == 0:
                 self.pooled.refit(h)
+                if self.known:
+                    self.known.pooled.refit(h)
         if place % self._refit_every == 0:
             self.mixture.refit()
+            if self.known:
+                self.known.mixture.refit()
 
     def _targets(self, values: F32) -> F32:
         y = targets_of(values, self._spec)
@@ -412,6 +465,8 @@ class OnlineForecaster:
         residual = self._residual(indices, at, due, y)
         missed = np.where(due[..., None], y[:, None] - s["median"][zone, at], np.float32(np.nan))
         scaled = np.asarray(residual / self.unit[h], dtype=np.float32)
+        if self.known:
+            self.known.mature(indices, step, h, at, y, self._clock[day_bin], self.unit)
         self._learn_unit(h, residual)
         common, ahead = s["common"][zone, common_at].astype(np.float32), s["ahead"][zone, at].astype(np.float32)
         self.pooled.learn(h, step, np.concatenate([common, ahead], axis=-1), scaled)
