@@ -49,7 +49,7 @@ class Foreseen:
     """
 
     ahead: I8  # [Z, H, 3, K]: at the horizon off the usual, there off yesterday, on the way there off the usual
-    now: I8  # [Z, K]: what was measured in this half-hour, off the usual
+    now: I8  # [Z, 2, K]: what was measured in this half-hour off the usual, and in the last hours off the plan
     any: npt.NDArray[np.bool_]  # [Z]
 
 
@@ -63,7 +63,7 @@ def width() -> int:
 
 
 def regressors(ahead: _Array, now: _Array, light: _Array, clock: _Array) -> F32:
-    """``ahead [..., 3, K]`` and ``now [..., K]`` (see :class:`Foreseen`) ``-> [..., D]``.
+    """``ahead [..., 3, K]`` and ``now [..., 2, K]`` (see :class:`Foreseen`) ``-> [..., D]``.
 
     ``light [...]`` is the sine of the sun's elevation at the horizon, not below 0, ``clock [..., 2]`` sine and cosine
     of the hour there.
@@ -72,12 +72,12 @@ def regressors(ahead: _Array, now: _Array, light: _Array, clock: _Array) -> F32:
     """
     lead = ahead.shape[:-2]
     off = ahead.astype(np.float32) * np.float32(1 / FINENESS)
-    here = np.broadcast_to(now.astype(np.float32) * np.float32(1 / FINENESS), (*lead, len(PLANNED)))
+    here = np.broadcast_to(now.astype(np.float32) * np.float32(1 / FINENESS), (*lead, 2, len(PLANNED)))
     usual, yesterday, mean = off[..., 0, :], off[..., 1, :], off[..., 2, :]
     sun, hour = np.float32(1) * light[..., None], clock.astype(np.float32)
     parts = (
-        np.ones((*lead, 1), np.float32), usual, yesterday, mean, here, sun * usual, sun * yesterday,
-        hour[..., :1] * usual, hour[..., 1:] * usual, sun * mean,
+        np.ones((*lead, 1), np.float32), usual, yesterday, sun * usual, sun * yesterday, hour[..., :1] * usual,
+        hour[..., 1:] * usual, mean, here[..., 0, :], here[..., 1, :],
     )  # fmt: skip
     return np.concatenate(parts, axis=-1, dtype=np.float32)
 
@@ -92,6 +92,7 @@ class KnownAheadFeatures:
         self._columns = [spec.channels.index(name) if name in spec.channels else -1 for name in PLANNED]
         self._step_ms = spec.step_ms
         self._horizons_ms = np.array(spec.horizon_steps, dtype=np.int64) * spec.step_ms
+        self._whole_days = self._horizons_ms % 86_400_000 == 0
         self._bins = bins_ahead(spec)
         k = len(PLANNED)
         self._zones = ZoneArrays(
@@ -103,7 +104,7 @@ class KnownAheadFeatures:
             mean_bin=((_KEPT,), np.int64, -1),
             usual=((_DAY, k), np.float32, np.nan),
         )
-        self._scale = np.full(k, np.nan)
+        self._square = np.full(k, np.nan)
         self._seen = np.zeros(k, dtype=np.int64)
 
     def add_zones(self, count: int = 1) -> None:
@@ -128,25 +129,30 @@ class KnownAheadFeatures:
         yesterday = measured[:, np.clip(back, 0, len(bins) - 1)]
         usual = s["usual"][indices][:, (now_bin - BINS_BACK + np.arange(self._bins)) % _DAY]
         usual = np.where(np.isnan(usual), yesterday, usual)
-        scale = np.where(self._scale > 1e-6, self._scale, 1.0).astype(np.float32)
+        scale = np.sqrt(np.where(self._square > 1e-9, self._square, 1.0)).astype(np.float32)
         off_usual = (foreseen - usual) / scale
-        off_yesterday = (foreseen - yesterday) / scale
         place = (end_ms + self._horizons_ms) / BIN_MS - 0.5 - now_bin + BINS_BACK
         last = np.minimum(np.floor(place).astype(np.int64), self._bins - 2)
         share = (place - last).astype(np.float32)[:, None]
         on_the_way = _running_mean(off_usual[:, BINS_BACK:])[:, np.maximum(last - BINS_BACK, 0)]
-        ahead = np.stack([_between(off_usual, last, share), _between(off_yesterday, last, share), on_the_way], axis=2)
-        now = (measured[:, -1] - usual[:, BINS_BACK]) / scale
+        # A setpoint steps where its yesterday's mean slopes: the difference also tells that it has just moved.
+        nearest = foreseen[:, np.where(share[:, 0] < 0.5, last, last + 1)]
+        day_before = _between(yesterday, last, share)
+        day_before[:, self._whole_days] = measured[:, -1:]  # is now, and now is the newest that is known
+        off_yesterday = (nearest - day_before) / scale
+        ahead = np.stack([_between(off_usual, last, share), off_yesterday, on_the_way], axis=2)
+        wrong = masked_mean(measured[:, -BINS_BACK - 1 :] - foreseen[:, : BINS_BACK + 1], axis=1)
+        now = np.stack([measured[:, -1] - usual[:, BINS_BACK], wrong], axis=1) / scale
         return Foreseen(_coarse(ahead), _coarse(now), np.isfinite(foreseen[:, BINS_BACK:]).any(axis=(1, 2)))
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
         """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
-        return {**self._zones.state_dict(copy), "scale": self._scale.copy(), "seen": self._seen.copy()}
+        return {**self._zones.state_dict(copy), "square": self._square.copy(), "seen": self._seen.copy()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
         """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
-        self._zones.load_state_dict({k: v for k, v in state.items() if k not in ("scale", "seen")})
-        self._scale, self._seen = state["scale"].copy(), state["seen"].copy()
+        self._zones.load_state_dict({k: v for k, v in state.items() if k not in ("square", "seen")})
+        self._square, self._seen = state["square"].copy(), state["seen"].copy()
 
     def _measure(self, indices: I64, now_bin: int, values: F32) -> None:
         """Add a row to its half-hour's means; those of one that is over are kept, and the usual learns from them."""
@@ -173,13 +179,13 @@ class KnownAheadFeatures:
         off = mean - held
         moved = np.where(np.isnan(held), mean, held + gain * off)
         s["usual"][over, bins % _DAY] = np.where(there, moved, held)
-        size = masked_mean(np.abs(off), axis=0, dtype=np.float64)
+        square = masked_mean(off**2, axis=0, dtype=np.float64)
         count = np.isfinite(off).sum(axis=0)
         self._seen += count
         slowest = count / (max(len(over), 1) * SCALE_DAYS * _DAY)
         share = np.maximum(count / np.maximum(self._seen, 1), slowest)
-        scale = np.where(np.isnan(self._scale), size, self._scale)
-        self._scale = np.where(count > 0, scale + share * (size - scale), self._scale)
+        held = np.where(np.isnan(self._square), square, self._square)
+        self._square = np.where(count > 0, held + share * (square - held), self._square)
 
 
 def _between(x: F32, last: I64, share: F32) -> F32:

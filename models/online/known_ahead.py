@@ -27,10 +27,10 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
 
-DAYS = (4.0, 8.0)
-"""How long its regressions remember."""
+DAYS = (6.0,)
+"""How long its regressions remember: one, since several gain nothing."""
 
-PRIOR = 3.0
+PRIOR = 2.0
 """Their prior is so many times that of the regressions on the rows: they have a good forecast to spoil."""
 
 LIMIT = 4.0
@@ -68,7 +68,7 @@ class KnownAhead:
             capacity,
             stamp=((slots,), np.int64, -1),
             ahead=((slots, 3, k), np.int8, 0),
-            now=((longest, k), np.int8, 0),
+            now=((longest, 2, k), np.int8, 0),
             light=((slots,), np.float16, 0.0),
             said=((slots, targets, len(DAYS)), np.float16, 0.0),
             plain=((slots, targets), np.float16, np.nan),

@@ -28,6 +28,9 @@ __all__ = ["register"]
 WIDTH = 112
 """The table's numbers are not cut where a terminal is narrower, or there is none."""
 
+MORE = 32
+"""Two columns more with plans."""
+
 COLUMNS = {
     "mae": "MAE", "without": "without plans", "ratio": "with / without",
     "climatology": "climatology", "frozen": "frozen", "persistence": "persistence",
@@ -112,7 +115,7 @@ def _run(
     write(path, made)
     title = f"{name}: {len(table.names)} zones, {len(made)} forecasts in {path}"
     # Its own console: another one's width can only be made less.
-    Console(width=max(console.width, WIDTH)).print(_shown(title, found))
+    Console(width=max(console.width, WIDTH + (MORE if without else 0))).print(_shown(title, found))
     if len(found):
         faults = ", ".join(f"{count} {kind}" for kind, count in sorted(forecasts.told.items()))
         console.print(f"sensor faults and drifts on the way: {faults or 'none'}", highlight=False, soft_wrap=True)

@@ -1,0 +1,228 @@
+"""What plans move a forecast by: much where they say something, nothing where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from models.features.known_ahead import width
+from models.features.plans import PLANNED, Plan, Plans
+from models.online.online_forecaster import EXPERTS, OnlineForecaster
+from tests.models.online.online_worlds import DAY, SPEC, flat, forecaster, rows, run, same, sun
+from tests.models.worlds import CHANNELS, STEP_MS
+
+DAYS, HOUR_STEPS = 16, DAY // 24
+OUTSIDE = CHANNELS.index("out_temp_c")
+Said = Callable[[int, np.ndarray], np.ndarray | None]
+
+
+def weather_plans(values: np.ndarray, said: Said = lambda issued, ahead: ahead) -> list[Plan]:
+    """A forecast of two days every six hours, hour by hour: what came, as ``said`` alters it; none for ``None``."""
+    outside, plans = values[0, :, OUTSIDE].astype(np.float64), []
+    hourly = outside[: len(outside) // HOUR_STEPS * HOUR_STEPS].reshape(-1, HOUR_STEPS).mean(axis=1)
+    for hour in range(0, len(hourly), 6):
+        ahead = said(hour, hourly[hour : hour + 48])
+        if ahead is not None:
+            times = (hour + np.arange(len(ahead))) * 3_600_000 + 1_800_000
+            plans.append(Plan("service", "weather", hour * 3_600_000, {"out_temp_c": (times, ahead)}))
+    return plans
+
+
+def run_with(
+    made: OnlineForecaster, values: np.ndarray, plans: list[Plan], start: int = 0, stop: int | None = None,
+    planless: tuple[int, ...] = (),
+) -> np.ndarray:  # fmt: skip
+    """As ``run``, with plans; zones of ``planless`` are of another site, which was never given any."""
+    known, zones = Plans(), np.arange(len(values))
+    for plan in plans:
+        known.add(plan)
+    parts = [part for part in (np.setdiff1d(zones, planless), np.array(planless, np.int64)) if len(part)]
+    out = []
+    for step in range(start, values.shape[1] if stop is None else stop):
+        found = np.empty((len(values), len(SPEC.horizons_min), len(SPEC.targets), 3), np.float32)
+        for part in parts:
+            ahead = None if part[0] in planless else known.ahead(step * STEP_MS, [str(z) for z in part], SPEC)
+            learned = made.learn(part, step, values[part, step], np.full(len(part), step % DAY), sun(step, len(part)),
+                                 ahead)  # fmt: skip
+            found[part] = made.predict(learned)
+        out.append(found)
+    return np.stack(out, axis=1)
+
+
+def error(out: np.ndarray, values: np.ndarray, zone: slice = slice(None), first: int = 8) -> np.ndarray:
+    """Mean error of the air's median from day ``first`` on, by horizon."""
+    t = np.arange(first * DAY, (DAYS - 1) * DAY)
+    return np.array([
+        np.nanmean(np.abs(out[zone, t, h, 0, 1] - values[zone, t + steps, 0]))
+        for h, steps in enumerate(SPEC.horizon_steps)
+    ])  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def world() -> np.ndarray:
+    """Three zones under one weather, which the air inside follows."""
+    return rows(DAYS, zones=3, missing=0.0, seed=4)
+
+
+@pytest.fixture(scope="module")
+def without(world: np.ndarray) -> np.ndarray:
+    """What is forecast there without plans."""
+    return run(forecaster(3), world)
+
+
+def test_a_weather_forecast_makes_forecasts_better(world: np.ndarray, without: np.ndarray) -> None:
+    """Six hours and a day ahead by a fifth and more, and intervals still hold four fifths."""
+    out = run_with(forecaster(3), world, weather_plans(world))
+    ratio = error(out, world) / error(without, world)
+    assert ratio[2] < 0.8
+    assert ratio[3] < 0.8
+    assert (ratio < 1.01).all()
+    t = np.arange(8 * DAY, (DAYS - 1) * DAY)
+    for h, steps in enumerate(SPEC.horizon_steps):
+        truth = world[:, t + steps, 0]
+        assert 0.7 < ((truth >= out[:, t, h, 0, 0]) & (truth <= out[:, t, h, 0, 2])).mean() < 0.9
+
+
+def _shuffled(values: np.ndarray) -> list[Plan]:
+    other = rows(DAYS, zones=1, missing=0.0, seed=77)
+    return weather_plans(other)
+
+
+NONSENSE: dict[str, Said] = {
+    "of another day": lambda issued, ahead: np.roll(ahead, 24) + np.random.default_rng(issued).normal(0, 3),
+    "noise": lambda issued, ahead: np.random.default_rng(issued).normal(5, 8, len(ahead)),
+    "as the year's mean": lambda issued, ahead: np.full(len(ahead), 9.0),
+    "upside down": lambda issued, ahead: 20 - ahead,
+    "enormous": lambda issued, ahead: ahead * 0 + 1e30,
+}
+
+
+@pytest.mark.parametrize("said", NONSENSE.values(), ids=NONSENSE.keys())
+def test_plans_without_sense_cost_nearly_nothing(said: Said, world: np.ndarray, without: np.ndarray) -> None:
+    """Where nothing can be learned of them forecasts are as good as without, to one in a hundred."""
+    out = run_with(forecaster(3), world, weather_plans(world, said))
+    assert np.isfinite(out).all()
+    assert (error(out, world) / error(without, world)).max() < 1.01
+
+
+def test_plans_of_another_weather_cost_nearly_nothing(world: np.ndarray, without: np.ndarray) -> None:
+    """A forecast for another place is smooth and plausible, and has nothing to do with what comes."""
+    out = run_with(forecaster(3), world, _shuffled(world))
+    assert (error(out, world) / error(without, world)).max() < 1.01
+
+
+def test_a_service_that_dies_costs_nothing(world: np.ndarray, without: np.ndarray) -> None:
+    """Three days after its last plan the medians are those of a forecaster that never had one."""
+    dies = 10 * 24
+
+    def until(issued: int, ahead: np.ndarray) -> np.ndarray | None:
+        return ahead if issued < dies else None
+
+    out = run_with(forecaster(3), world, weather_plans(world, until))
+    after = slice((10 + 3) * DAY, None)
+    np.testing.assert_array_equal(out[:, after, :, :, 1], without[:, after, :, :, 1])
+    assert (out[:, 9 * DAY : 10 * DAY, 2:, 0, 1] != without[:, 9 * DAY : 10 * DAY, 2:, 0, 1]).any()
+
+
+def test_before_the_first_plan_nothing_is_kept_of_it(world: np.ndarray) -> None:
+    """A site whose plans have not come has the forecasts and the state of one that never had any, bit for bit."""
+    made, other = forecaster(3), forecaster(3)
+    stop = 2 * DAY
+    np.testing.assert_array_equal(run_with(made, world, [], stop=stop), run(other, world, stop=stop))
+    assert same(made.state_dict(), other.state_dict())
+    assert "known" not in made.state_dict()
+
+
+def test_a_zone_without_plans_is_forecast_as_before(world: np.ndarray, without: np.ndarray) -> None:
+    """Beside zones with plans, bit for bit, median and interval."""
+    out = run_with(forecaster(3), world, weather_plans(world), planless=(2,))
+    apart = forecaster(3)
+    alone = np.concatenate(
+        [
+            np.stack(
+                [
+                    np.concatenate([
+                        apart.predict(
+                            apart.learn(part, step, world[part, step], np.full(len(part), step % DAY),
+                                        sun(step, len(part)))
+                        )
+                        for part in (np.arange(2), np.array([2]))
+                    ])
+                    for step in range(world.shape[1])
+                ],
+                axis=1,
+            )
+        ]
+    )  # fmt: skip
+    np.testing.assert_array_equal(out[2], alone[2])
+    assert (out[:2] != alone[:2]).any()
+
+
+def test_one_zone_whose_plans_are_wrong_is_left_alone(world: np.ndarray, without: np.ndarray) -> None:
+    """Its neighbours' are right, and help them; what all zones have learned is not forced on it."""
+    right, other = weather_plans(world), rows(DAYS, zones=1, missing=0.0, seed=77)
+    wrong = [Plan(p.source, p.kind, p.issued_ms, p.series, "2") for p in weather_plans(other)]
+    ratio = [
+        error(run_with(forecaster(3), world, right + wrong), world, zone) / error(without, world, zone)
+        for zone in (slice(0, 2), slice(2, 3))
+    ]
+    assert ratio[0][2] < 0.85
+    assert ratio[1].max() < 1.05
+
+
+def test_a_state_goes_on_bit_for_bit(world: np.ndarray) -> None:
+    """Saved in the middle, also with a zone that comes later, everything goes on the same."""
+    plans, half = weather_plans(world), 3 * DAY + 5
+    made = forecaster(3)
+    run_with(made, world, plans, stop=half)
+    again = OnlineForecaster(SPEC, 1)
+    again.load_state_dict(made.state_dict())
+    assert same(made.state_dict(), again.state_dict())
+    one = run_with(made, world, plans, half, half + DAY)
+    np.testing.assert_array_equal(run_with(again, world, plans, half, half + DAY), one)
+    assert same(made.state_dict(), again.state_dict())
+    made.add_zones()
+    assert len(made.known) == len(made) == 4
+
+
+def test_a_state_of_before_there_were_plans_is_taken_over(world: np.ndarray) -> None:
+    """It has no such part; plans that come then are learned from."""
+    old = forecaster(3)
+    run(old, world, stop=2 * DAY)
+    made = forecaster(3)
+    run_with(made, world, weather_plans(world), stop=DAY)
+    made.load_state_dict(old.state_dict())
+    assert made.known is None
+    run_with(made, world, weather_plans(world), 2 * DAY, 4 * DAY)
+    assert np.abs(flat(made.state_dict())["known.pooled.product"]).max() > 0
+
+
+def test_a_state_that_does_not_fit_is_refused(world: np.ndarray) -> None:
+    """In a sentence, as of any other part."""
+    made = forecaster(3)
+    run_with(made, world, weather_plans(world), stop=DAY)
+    state = made.state_dict()
+    state["known"]["zones"] = {"stamp": state["known"]["zones"]["stamp"]}
+    with pytest.raises(ValueError, match="lacks or adds"):
+        forecaster(3).load_state_dict(state)
+
+
+def test_what_plans_move_travels_with_the_experts(world: np.ndarray) -> None:
+    """One column more than experts, nothing where nothing is foreseen; weights are those of experts, and sum to one."""
+    made = forecaster(3)
+    plans = Plans()
+    for plan in weather_plans(world):
+        plans.add(plan)
+    for step in range(3 * DAY):
+        ahead = plans.ahead(step * STEP_MS, ["0", "1", "2"], SPEC).copy()
+        ahead[1] = np.nan
+        learned = made.learn(np.arange(3), step, world[:, step], np.full(3, step % DAY), sun(step, 3), ahead)
+    assert learned.experts.shape[-1] == len(EXPERTS) + 1
+    assert (learned.experts[1, ..., -1] == 0).all()
+    assert np.abs(learned.experts[0, ..., -1]).max() > 0
+    weights = made.weights(learned)
+    assert weights.shape[-1] == len(EXPERTS)
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
+    assert width() == 1 + 9 * len(PLANNED)
