@@ -416,8 +416,6 @@ class OnlineForecaster:
                     self.known.pooled.refit(h)
         if place % self._refit_every == 0:
             self.mixture.refit()
-            if self.known:
-                self.known.mixture.refit()
 
     def _targets(self, values: F32) -> F32:
         y = targets_of(values, self._spec)
