@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,14 @@ import pytest
 from models.features.known_ahead import width
 from models.features.plans import PLANNED, Plan, Plans
 from models.online.online_forecaster import EXPERTS, OnlineForecaster
-from tests.models.online.online_worlds import DAY, SPEC, flat, forecaster, rows, run, same, sun
-from tests.models.worlds import CHANNELS, STEP_MS
+from tests.models.online.online_worlds import flat, rows, same
+from tests.models.worlds import CHANNELS
+from tests.models.worlds import SPEC as QUARTERS
 
-DAYS, HOUR_STEPS = 13, DAY // 24
+# By the hour, so that weeks pass quickly.
+SPEC = replace(QUARTERS, step_ms=3_600_000, horizons_min=(60, 360, 1440), lookback_steps=24)
+DAY, STEP_MS, DAYS = SPEC.steps_per_day, SPEC.step_ms, 20
+STEPS = np.array((0, *SPEC.horizon_steps))
 OUTSIDE = CHANNELS.index("out_temp_c")
 Said = Callable[[int, np.ndarray], np.ndarray | None]
 
@@ -21,20 +26,37 @@ Said = Callable[[int, np.ndarray], np.ndarray | None]
 def weather_plans(values: np.ndarray, said: Said = lambda issued, ahead: ahead) -> list[Plan]:
     """A forecast of two days every six hours, hour by hour: what came, as ``said`` alters it; none for ``None``."""
     outside, plans = values[0, :, OUTSIDE].astype(np.float64), []
-    hourly = outside[: len(outside) // HOUR_STEPS * HOUR_STEPS].reshape(-1, HOUR_STEPS).mean(axis=1)
-    for hour in range(0, len(hourly), 6):
-        ahead = said(hour, hourly[hour : hour + 48])
+    for hour in range(0, len(outside), 6):
+        ahead = said(hour, outside[hour : hour + 48])
         if ahead is not None:
-            times = (hour + np.arange(len(ahead))) * 3_600_000 + 1_800_000
+            times = (hour + np.arange(len(ahead))) * STEP_MS
             plans.append(Plan("service", "weather", hour * 3_600_000, {"out_temp_c": (times, ahead)}))
     return plans
+
+
+def forecaster(zones: int) -> OnlineForecaster:
+    """A forecaster of new zones."""
+    made = OnlineForecaster(SPEC, 1)
+    made.add_zones(zones)
+    return made
+
+
+def sun(step: int, zones: int) -> np.ndarray:
+    """Sines of the sun's elevation now and at each horizon."""
+    height = np.sin((step + STEPS) * 2 * np.pi / DAY - np.pi / 2)
+    return np.broadcast_to(height.astype(np.float32), (zones, len(STEPS)))
+
+
+def run(made: OnlineForecaster, values: np.ndarray, stop: int | None = None) -> np.ndarray:
+    """Learn and forecast each step without plans: ``[Z, T, H, M, Q]``."""
+    return run_with(made, values, [], stop=stop, planless=tuple(range(len(values))))
 
 
 def run_with(
     made: OnlineForecaster, values: np.ndarray, plans: list[Plan], start: int = 0, stop: int | None = None,
     planless: tuple[int, ...] = (),
 ) -> np.ndarray:  # fmt: skip
-    """As ``run``, with plans; zones of ``planless`` are of another site, which was never given any."""
+    """The same with plans; zones of ``planless`` are of another site, which was never given any."""
     known, zones = Plans(), np.arange(len(values))
     for plan in plans:
         known.add(plan)
@@ -51,7 +73,7 @@ def run_with(
     return np.stack(out, axis=1)
 
 
-def error(out: np.ndarray, values: np.ndarray, zone: slice = slice(None), first: int = 8) -> np.ndarray:
+def error(out: np.ndarray, values: np.ndarray, zone: slice = slice(None), first: int = 10) -> np.ndarray:
     """Mean error of the air's median from day ``first`` on, by horizon."""
     t = np.arange(first * DAY, (DAYS - 1) * DAY)
     return np.array([
@@ -63,7 +85,7 @@ def error(out: np.ndarray, values: np.ndarray, zone: slice = slice(None), first:
 @pytest.fixture(scope="module")
 def world() -> np.ndarray:
     """Three zones under one weather, which the air inside follows."""
-    return rows(DAYS, zones=3, missing=0.0, seed=4)
+    return rows(DAYS, zones=3, missing=0.0, seed=4)[:, :: 3_600_000 // QUARTERS.step_ms]
 
 
 @pytest.fixture(scope="module")
@@ -76,18 +98,18 @@ def test_a_weather_forecast_makes_forecasts_better(world: np.ndarray, without: n
     """Six hours and a day ahead by a fifth and more, and intervals still hold four fifths."""
     out = run_with(forecaster(3), world, weather_plans(world))
     ratio = error(out, world) / error(without, world)
+    assert ratio[1] < 0.8
     assert ratio[2] < 0.8
-    assert ratio[3] < 0.8
     assert (ratio < 1.01).all()
-    t = np.arange(8 * DAY, (DAYS - 1) * DAY)
+    t = np.arange(10 * DAY, (DAYS - 1) * DAY)
     for h, steps in enumerate(SPEC.horizon_steps):
         truth = world[:, t + steps, 0]
         assert 0.7 < ((truth >= out[:, t, h, 0, 0]) & (truth <= out[:, t, h, 0, 2])).mean() < 0.95
 
 
-def _shuffled(values: np.ndarray) -> list[Plan]:
-    other = rows(DAYS, zones=1, missing=0.0, seed=77)
-    return weather_plans(other)
+def another(values: np.ndarray) -> np.ndarray:
+    """As many hours of another place's weather."""
+    return rows(DAYS, zones=1, missing=0.0, seed=77)[:, : values.shape[1]]
 
 
 NONSENSE: dict[str, Said] = {
@@ -107,7 +129,7 @@ def test_plans_without_sense_cost_nearly_nothing(said: Said, world: np.ndarray, 
 
 def test_plans_of_another_weather_cost_nearly_nothing(world: np.ndarray, without: np.ndarray) -> None:
     """A forecast for another place is smooth and plausible, and has nothing to do with what comes."""
-    out = run_with(forecaster(3), world, _shuffled(world))
+    out = run_with(forecaster(3), world, weather_plans(another(world)))
     assert (error(out, world) / error(without, world)).max() < 1.01
 
 
@@ -121,7 +143,7 @@ def test_a_service_that_dies_costs_nothing(world: np.ndarray, without: np.ndarra
     out = run_with(forecaster(3), world, weather_plans(world, until))
     after = slice((8 + 3) * DAY, None)
     np.testing.assert_array_equal(out[:, after, :, :, 1], without[:, after, :, :, 1])
-    assert (out[:, 7 * DAY : 8 * DAY, 2:, 0, 1] != without[:, 7 * DAY : 8 * DAY, 2:, 0, 1]).any()
+    assert (out[:, 7 * DAY : 8 * DAY, 1:, 0, 1] != without[:, 7 * DAY : 8 * DAY, 1:, 0, 1]).any()
 
 
 def test_before_the_first_plan_nothing_is_kept_of_it(world: np.ndarray) -> None:
@@ -144,19 +166,19 @@ def test_a_zone_without_plans_is_forecast_as_before(world: np.ndarray) -> None:
 
 def test_one_zone_whose_plans_are_wrong_is_left_alone(world: np.ndarray, without: np.ndarray) -> None:
     """Its neighbours' are right, and help them; what all zones have learned is not forced on it."""
-    right, other = weather_plans(world), rows(DAYS, zones=1, missing=0.0, seed=77)
-    wrong = [Plan(p.source, p.kind, p.issued_ms, p.series, "2") for p in weather_plans(other)]
+    right = weather_plans(world)
+    wrong = [Plan(p.source, p.kind, p.issued_ms, p.series, "2") for p in weather_plans(another(world))]
     ratio = [
         error(run_with(forecaster(3), world, right + wrong), world, zone) / error(without, world, zone)
         for zone in (slice(0, 2), slice(2, 3))
     ]
-    assert ratio[0][2] < 0.85
+    assert ratio[0][1] < 0.85
     assert ratio[1].max() < 1.05
 
 
 def test_a_state_goes_on_bit_for_bit(world: np.ndarray) -> None:
     """Saved in the middle, also with a zone that comes later, everything goes on the same."""
-    plans, half = weather_plans(world), 3 * DAY + 5
+    plans, half = weather_plans(world), 5 * DAY + 5
     made = forecaster(3)
     run_with(made, world, plans, stop=half)
     again = OnlineForecaster(SPEC, 1)
