@@ -371,9 +371,9 @@ class Shard:
             self._failpoint("letters kept")
             parts = snapshot_state(self._settings, self.spec, partition, self._queue.state(number))
             revision = partition.revision
-            same = LEARNED if self._revisions.get(number) == revision else ()
-            finish = self._snapshots[number].begin(partition.offset, parts, LEARNED, same)
-            self._saving[number] = _Saving(partition.offset, revision, self._saver.submit(finish))
+            unchanged = LEARNED if self._revisions.get(number) == revision else ()
+            write = self._snapshots[number].begin(partition.offset, parts, not_copied=LEARNED, unchanged=unchanged)
+            self._saving[number] = _Saving(partition.offset, revision, self._saver.submit(write))
             self._see_saved()
         if not self._saving:
             self._failures.works("storage")
@@ -421,7 +421,7 @@ class Shard:
     def _grow(self) -> bool:
         """Grow again what snapshots have lost, for a while; whether there is more of it."""
         for number, growing in list(self._growing.items()):
-            if not growing.step():
+            if not growing.grow():
                 continue
             partition = self._partitions[number]
             lately = issued_lately(partition, self.spec, self._issued)
