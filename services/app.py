@@ -34,7 +34,7 @@ from services.runtime.state_lock import StateLock
 from services.runtime.supervise import ChildProcess
 
 if TYPE_CHECKING:
-    from services.ingest.shard import SilentZone
+    from services.ingest.questions import SilentZone
     from services.runtime.ray_runtime import RayRuntime
 
 __all__ = ["System"]
