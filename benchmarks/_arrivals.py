@@ -14,7 +14,8 @@ from typing import NamedTuple
 from edge.clock import ReplayedClock
 from edge.gateway.record_builder import Message, RecordBuilder
 from edge.log import NewRecord, Origin, Record
-from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
+from edge.wire.topic import sample_topic
 from edge.wire.samples import decode_samples, encode_samples
 from services.ingest.log_reader import READ_BYTES, READ_RECORDS
 

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from edge.log import Record
-from edge.wire.reading import VOCABULARY, Sample
+from edge.wire.reading import Sample
+from edge.wire.vocabulary import VOCABULARY
 from edge.wire.samples import encode_samples
 from services.config import Settings
 from services.forecast_spec import forecast_spec, place_of

@@ -16,7 +16,8 @@ import msgspec
 
 from edge.wire.decoder import MAX_DOCUMENT_BYTES, Answer, DecodedMessage, Decoder, HothouseDecoder
 from edge.wire.envelope import UNKNOWN_SITE
-from edge.wire.reading import Refusal, Sample, decode, encode_message, is_name, sample_topic
+from edge.wire.reading import Refusal, Sample, decode, encode_message
+from edge.wire.topic import is_name, sample_topic
 
 __all__ = ["GROUP", "CheckedDecoder", "DecoderError", "load_decoders"]
 

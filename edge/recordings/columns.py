@@ -41,7 +41,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edge.wire.reading import VOCABULARY, base_metric, is_name
+from edge.wire.topic import is_name
+from edge.wire.vocabulary import VOCABULARY, base_metric
 
 __all__ = ["Column", "Mapping", "RecordingError", "convert", "find_column", "load_mapping"]
 

@@ -17,7 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.recordings.columns import Column
-from edge.wire.reading import FAHRENHEIT_ABOVE, SHARE_LEAST, SHARE_MOST, SHARES, TEMPERATURES, VOCABULARY, base_metric
+from edge.wire.vocabulary import (
+    FAHRENHEIT_ABOVE,
+    SHARES,
+    SHARE_LEAST,
+    SHARE_MOST,
+    TEMPERATURES,
+    VOCABULARY,
+    base_metric,
+)
 
 __all__ = ["LEFT_OUT", "TARGETS", "Cells", "Finding", "numbers", "of_cells", "of_guess", "of_values"]
 

@@ -17,7 +17,7 @@ from edge.simulator.greenhouse import MINUTE_MS, ZONE_METRICS, Greenhouse
 from edge.simulator.physics.weather import Outside, SyntheticWeather
 from edge.simulator.regimes import Regime, change_regime
 from edge.simulator.zone_config import default_zones
-from edge.wire.reading import SITE_ZONE
+from edge.wire.topic import SITE_ZONE
 from models.psychrometrics import relative_humidity_pct
 
 __all__ = ["WEATHER_METRICS", "SimulatedSite"]

@@ -14,7 +14,8 @@ import msgspec
 from edge.log.contract import NewRecord, RecordKind
 from edge.wire.envelope import UNKNOWN_SITE, decode_envelope, is_envelope
 from edge.wire.events import decode_change
-from edge.wire.reading import Refusal, Sample, decode, parse_topic
+from edge.wire.reading import Refusal, Sample, decode
+from edge.wire.topic import parse_topic
 
 __all__ = ["MAX_DOCUMENT_BYTES", "Answer", "DecodedMessage", "Decoder", "HothouseDecoder"]
 

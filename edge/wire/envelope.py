@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from edge.log.contract import NewRecord, Origin, RecordKind
-from edge.wire.reading import Refusal, is_name, parse_topic
+from edge.wire.reading import Refusal
+from edge.wire.topic import is_name, parse_topic
 from edge.wire.samples import SampleColumns, decode_device
 
 __all__ = ["UNKNOWN_SITE", "decode_envelope", "encode_envelope", "is_envelope"]

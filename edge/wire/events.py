@@ -14,7 +14,8 @@ from typing import Annotated, Any
 import msgspec
 
 from edge.log.contract import NewRecord
-from edge.wire.reading import SITE_ZONE, VOCABULARY, Metric, Topic, base_metric, is_name, parse_topic
+from edge.wire.topic import SITE_ZONE, Topic, is_name, parse_topic
+from edge.wire.vocabulary import VOCABULARY, Metric, base_metric
 
 __all__ = [
     "Alias", "Calibration", "Change", "Retirement", "RowChange", "SettingsChange", "decode_change", "encode_change",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from edge.recordings.columns import Column, RecordingError
 from edge.recordings.columns import Mapping as Meaning
 from edge.recordings.recording import recording_of
-from edge.wire.reading import VOCABULARY, base_metric
+from edge.wire.vocabulary import VOCABULARY, base_metric
 from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.report import predictions, scores
 from services.backtest.table import Table, read_table, table_of
@@ -76,7 +76,7 @@ def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: 
     unknown = sorted(metric for metric in columns.values() if base_metric(metric) not in VOCABULARY)
     if unknown:
         raise ConfigError(
-            f"{', '.join(unknown)} is not a metric", "The table of metrics is VOCABULARY in edge/wire/reading.py."
+            f"{', '.join(unknown)} is not a metric", "The table of metrics is VOCABULARY in edge/wire/vocabulary.py."
         )
     said = Meaning(columns={name.lower(): Column(metric) for name, metric in columns.items()})
     zones = {}

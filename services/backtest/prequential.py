@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 from models.evaluation.drift import Drift
 from models.features.inputs import targets_of
 from models.features.sensor_faults import SensorFaults

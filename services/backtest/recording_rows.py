@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from edge.recordings.recording import DeviceTable, Recording
 from edge.recordings.sample_source import CLIMATE, CONTROL, WEATHER
-from edge.wire.reading import VOCABULARY, base_metric
+from edge.wire.vocabulary import VOCABULARY, base_metric
 from services.ingest.windows.open_rows import Names, OpenSamples
 from services.ingest.windows.sensors import Sensors
 from services.ingest.windows.site_rules import SiteRules

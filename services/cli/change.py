@@ -89,7 +89,7 @@ def version_or_now(given: int | None) -> int:
 def publish_change(ctx: typer.Context, where: tuple[str, str, str], change: Change) -> None:
     """Publish a change of (site, zone, device), once it is seen to be one that the gateway takes."""
     from edge.wire.events import decode_change, encode_change
-    from edge.wire.reading import parse_topic
+    from edge.wire.topic import parse_topic
 
     topic, payload = f"hothouse/v1/{'/'.join(where)}/event", encode_change(change)
     parsed = parse_topic(topic)

@@ -11,7 +11,8 @@ from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from edge.config import Section
-from edge.wire.reading import VOCABULARY, is_name
+from edge.wire.topic import is_name
+from edge.wire.vocabulary import VOCABULARY
 from models.families import FAMILIES
 
 __all__ = [

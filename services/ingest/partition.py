@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.log import Record
-from edge.wire.reading import SITE_ZONE
+from edge.wire.topic import SITE_ZONE
 from models.evaluation.scoring import LiveScore
 from models.features.inputs import day_bins, sun_sine, targets_of
 from models.online.online_forecaster import EXPERTS, Basis, OnlineForecaster

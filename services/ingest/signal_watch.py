@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from edge.wire.reading import SITE_ZONE, VOCABULARY
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import VOCABULARY
 from models.evaluation.drift import Drift
 from models.features.sensor_faults import SensorFaults
 from models.spec import ForecastSpec, Place

@@ -26,7 +26,8 @@ from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.link import Link, LinkError
 from edge.simulator.publisher.pace import Pace
 from edge.timing import Backoff
-from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
+from edge.wire.topic import sample_topic
 
 __all__ = ["Publisher"]
 

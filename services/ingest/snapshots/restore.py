@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from edge.log import Log
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 from models.spec import ForecastSpec
 from services.config import Settings
 from services.errors import ConfigError, SnapshotError

@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 
 from edge.log import Record
-from edge.wire.reading import SITE_ZONE, Metric
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import Metric
 from services.ingest.windows.batch import Run, in_columns, take_runs
 from services.ingest.windows.closed import Closed, Feed, Place
 from services.ingest.windows.headers import HeaderTable

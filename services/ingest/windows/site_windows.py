@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.wire.events import Retirement, decode_change
-from edge.wire.reading import SITE_ZONE, Metric, parse_topic, sample_topic
+from edge.wire.topic import SITE_ZONE, parse_topic, sample_topic
+from edge.wire.vocabulary import Metric
 from services.ingest.windows.batch import RunSamples
 from services.ingest.windows.closed import Feed, Place
 from services.ingest.windows.open_rows import Names, OpenRow, OpenSamples

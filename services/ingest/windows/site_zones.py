@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from edge.wire.events import Retirement
-from edge.wire.reading import SITE_ZONE
+from edge.wire.topic import SITE_ZONE
 
 __all__ = ["Silent", "Zones"]
 

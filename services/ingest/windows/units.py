@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edge.wire.reading import FAHRENHEIT_ABOVE, SHARE_LEAST, SHARE_MOST, SHARES, TEMPERATURES, VOCABULARY, base_metric
+from edge.wire.vocabulary import (
+    FAHRENHEIT_ABOVE,
+    SHARES,
+    SHARE_LEAST,
+    SHARE_MOST,
+    TEMPERATURES,
+    VOCABULARY,
+    base_metric,
+)
 from services.store.rows import UnitFault
 
 __all__ = ["HOUR_MS", "Units"]

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks._arrivals import START_MS, Line, grouped, make_lines, reads, to_records
 from edge.log import Record
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 from edge.wire.samples import decode_samples
 from services.ingest.windows.partition_windows import PartitionWindows
 
