@@ -41,7 +41,7 @@ FAMILIES = {
     "network": Kind("windows", "models.network.family:NetworkFamily"),
     "trees": Kind("examples", "models.trees.family:TreesFamily"),
 }
-"""By the name that stands in a manifest."""
+"""By the name in a manifest."""
 
 
 class UnknownFamilyError(ValueError):
@@ -65,12 +65,12 @@ class Model(Protocol):
     def answer(self, inputs: Any) -> F32:
         """``[N, H, M, Q]``, p10 <= p50 <= p90, each example's whatever stands beside it; NaN where the baseline is.
 
-        ``inputs`` are what its kind takes. A family that knows a median only says it three times.
+        ``inputs`` are what its kind takes. A family with only a median returns it three times.
         """
 
 
 class ModelFamily(Protocol):
-    """How models of one kind come to be. It has no state of its own."""
+    """Makes, fits and loads models of one kind. It has no state of its own."""
 
     refits: bool
     """What serves is fitted on all rows. What is judged on the rows that were held back is then a twin, fitted without

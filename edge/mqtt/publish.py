@@ -14,7 +14,7 @@ WAIT_S = 10.0
 
 
 class PublishError(Exception):
-    """The broker did not acknowledge the message; it may have it all the same."""
+    """The broker did not acknowledge the message, but may still have it."""
 
 
 def publish_once(address: MqttAddress, name: str, topic: str, payload: bytes, wait_s: float = WAIT_S) -> None:

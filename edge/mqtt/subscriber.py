@@ -40,7 +40,7 @@ class Subscriber(paho.Client):
     """A client whose messages come to ``on_published``, in the network thread and in order; quality 1 at most.
 
     Make it with ``manual_ack``. ``gather_s``: once something has arrived it waits so long for more before it reads, so
-    that it wakes up less often. Where the broker sends what is no MQTT the connection ends.
+    that it wakes up less often. The connection ends if the broker sends something that is not MQTT.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

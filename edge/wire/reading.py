@@ -129,13 +129,13 @@ VOCABULARY: Mapping[str, Metric] = _vocabulary()
 
 
 SHARES = ("rh_pct", "out_rh_pct", "sp_rh_pct", "soil_vwc_pct")
-"""Percents that are never at 1.5 or below for long; vents, lamps and screens are, by right."""
+"""Percentages that never stay at 1.5 or below for long. Vents, lamps and screens do."""
 
 SHARE_MOST, SHARE_LEAST = 1.5, 0.05
 """A share is never more; what is never more than 5 % of 1 is a broken sensor or one that hangs in the air."""
 
 TEMPERATURES = ("air_temp_c", "leaf_temp_c", "soil_temp_c", "out_temp_c")
-"""Those that are never above 45 °C for long; heating pipes are."""
+"""Temperatures that never stay above 45 °C for long. Heating pipes do."""
 
 FAHRENHEIT_ABOVE = 45.0
 
@@ -143,8 +143,8 @@ FAHRENHEIT_ABOVE = 45.0
 class Sample(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One device, one instant, any metrics.
 
-    ``(site, zone, device, boot, seq)`` names a sample for ever; that is what de-duplication uses. ``ts_ms`` is
-    Unix time in milliseconds, UTC. ``values`` holds finite numbers only, each within its metric's range.
+    ``(site, zone, device, boot, seq)`` is a sample's permanent name; de-duplication uses it. ``ts_ms`` is Unix time in
+    milliseconds, UTC. ``values`` holds finite numbers only, each within its metric's range.
     """
 
     site: str
@@ -213,7 +213,7 @@ _DECODER = msgspec.json.Decoder(_Message)
 _MAX_INT = 2**53
 _EPOCH_2000_MS = 946_684_800_000
 _SUGGESTIONS = 3
-"""Of one message: it may hold thousands of unknown metrics."""
+"""Suggestions for one message, which may hold thousands of unknown metrics."""
 
 
 def is_name(text: str) -> bool:
@@ -348,9 +348,9 @@ def check_values(
 ) -> tuple[dict[str, float], list[tuple[str, str]]]:
     """Split a sample's values into those that may pass and ``(reason, detail)`` of each that may not.
 
-    Whatever appends samples, the gateway or an import, asks this one function. A ``None`` says "no value", which
-    an absent key says too. Of the first few unknown metrics (``suggestions``) the nearest known one is named: to look
-    for it takes longer than to refuse.
+    The gateway and the import both use this function. A ``None`` says "no value", as an absent key does. For the first
+    few unknown metrics (``suggestions``) the nearest known one is named; only for a few, because the search takes
+    longer than the refusal.
 
     >>> check_values({"rh_pct": 101, "co2_ppm": -4, "air_temp_c": None})
     ({'rh_pct': 100}, [('out_of_range', 'co2_ppm -4 ppm, allowed 150 to 5000')])

@@ -160,7 +160,7 @@ class Drift:
         return first
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._rows.prepare(zones + len(self._sites))
 
     def update(self, site: str, indices: I64, step: int, values: F32, errors: F32) -> list[Drifted]:

@@ -3,7 +3,7 @@
 A challenger must beat persistence, the 24-hour naive, the climatology and what serves now on rows that none of them was
 trained on; a champion that is worse than the one before it must go. Every comparison is a mean over cells (target and
 horizon) of the ratio of mean absolute errors, each over paired rows. Errors of one day resemble each other, and those
-of all zones under one sky do: so what is drawn again for the interval is whole days, all zones together (a paired block
+of all zones under one sky do: so the interval comes from drawing whole days again, all zones together (a paired block
 bootstrap), or shorter blocks while there are too few days.
 """
 

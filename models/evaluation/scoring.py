@@ -70,7 +70,7 @@ class LiveScore:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def learn(self, indices: I64, y: F32) -> None:
@@ -95,7 +95,7 @@ class LiveScore:
         s["rows"][indices] = rows + 1
 
     def skip(self, indices: I64, steps: int) -> None:
-        """Zones ``indices`` had no row for so many steps: nothing that was to mature in them does."""
+        """Zones ``indices`` had no row for this many steps: forecasts for these steps do not mature."""
         s = self._zones
         ring = s["seen"].shape[1]
         none = np.full((len(indices), len(self._spec.targets)), np.nan, np.float32)

@@ -63,13 +63,13 @@ STUCK_MS = 5_400_000
 """... and for this long at least."""
 
 SATURATED_PCT = 99.0
-"""Humidity may stand still from here on."""
+"""At this humidity and above a sensor may stand still."""
 
 SILENT_MS = 1_800_000
 """A drop-out lasts this long at least, and twice the longest usual gap."""
 
 GONE_MS = 86_400_000
-"""A channel that was silent for longer comes back to another world, and is first watched for as long again."""
+"""A channel that was silent for longer comes back to other conditions; it is first only watched, for as long again."""
 
 _HOURS = 24
 
@@ -147,7 +147,7 @@ class SensorFaults:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def state_dict(self) -> dict[str, _Array]:

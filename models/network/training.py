@@ -46,7 +46,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingConfig:
-    """What decides a training besides its data."""
+    """Everything besides its data that a training depends on."""
 
     epochs: int = 6
     max_windows: int = 20_000
@@ -77,7 +77,7 @@ class FitResult:
 
 
 def quantile_network(spec: ForecastSpec, config: TrainingConfig) -> QuantileNetwork:
-    """A new network, as the configuration wants it."""
+    """A new network of the configured sizes."""
     return QuantileNetwork(spec, config.hidden, config.mixes, config.dropout, config.silence)
 
 

@@ -1,7 +1,8 @@
-"""Step 7 of the way of a reading: finds that a zone has changed; its forecasts then follow what forgets fastest.
+"""Step 7 of the way of a reading: finds changes of a zone, after which its forecasts follow the experts that forget
+fastest.
 
 A cumulative sum (E. S. Page, 1954) of how much larger than usual a zone's errors are calls a change. Learned weights
-cannot say in time whom to follow then: for a day every expert is wrong, the fast ones as well.
+cannot tell soon enough which expert to follow then: for a day every expert is wrong, the fast ones too.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ LARGEST = 4.0
 """Single errors count as no larger than so many usual ones."""
 
 WARM_UP_DAYS = 8.0
-"""There is no usual before."""
+"""Before this there is no usual error."""
 
 DEAF_HOURS = 12.0
-"""After a call the same zone and target calls no other for so long."""
+"""After a call the same zone and target makes no other for this long."""
 
 RISE_DAYS = 0.5
 """What forgets fastest learns the new regime by and by, and a call may have been a single odd day: it is followed the
@@ -76,7 +77,7 @@ class ChangePoints:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def level(self, indices: I64) -> F32:

@@ -60,9 +60,9 @@ def thrice(median: F32) -> F32:
 class ExampleSet(WindowSet):
     """Rows of some zones, without what faulty sensors said, and the example of every quarter of an hour.
 
-    Only where there is an example is an origin. It is made by :meth:`from_columns`, of zones that are named
-    ``site/zone``: those of a site are each other's neighbours. ``examples`` are those of every step, in order; between
-    the quarters with their truth alone.
+    Only rows with an example are origins. :meth:`from_columns` makes a set. Zones are named ``site/zone``; those of one
+    site are each other's neighbours. ``examples`` has one a step, in order; between the quarters it holds only the
+    truth.
     """
 
     examples: Sequence[Example]

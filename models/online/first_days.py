@@ -30,7 +30,7 @@ _Bool = npt.NDArray[np.bool_]
 _Array = npt.NDArray[Any]
 
 ALONE_DAYS, OLD_DAYS = 3.0, 9.0
-"""So long the forecast is this one alone; then its share goes down to nothing."""
+"""For this long the forecast is this one alone; then its share goes down to 0."""
 
 DECAY_MS = 8 * 3_600_000
 """A deviation dies away with this time constant."""
@@ -79,7 +79,7 @@ WIDTH_OWN, WIDTH_PRIOR, WIDTH_POOL = 4.0, 8.0, 2.0
 """... and weigh as much as so many examples of the horizon itself; the pool in them, and the prior in the pool."""
 
 MOST_ZONES = 128
-"""Of more zones than this, so many at a time learn from their errors and weigh their answers, and all take turns."""
+"""With more zones than this, this many at a time learn from their errors and weigh their answers; all take turns."""
 
 LARGEST = 60_000.0
 """Values are kept in half precision."""
@@ -90,9 +90,8 @@ _HOURS = 24
 class FirstDays:
     """Forecasts and widths of zones in their first days, vectorised over them.
 
-    Each step, in this order: :meth:`learn` with what matured, :meth:`see` with the new row, then :meth:`forecast`.
-    At examples, what is issued is told (:meth:`issue`, :meth:`bind`). Zones of which :meth:`share` is nothing cost
-    nothing.
+    Each step, in this order: :meth:`learn` with what matured, :meth:`see` with the new row, then :meth:`forecast`. At
+    examples, pass what is issued to :meth:`issue` and :meth:`bind`. Zones whose :meth:`share` is 0 cost nothing.
     """
 
     def __init__(self, spec: ForecastSpec, stride: int, places: int, capacity: int = 16) -> None:
@@ -140,11 +139,11 @@ class FirstDays:
         self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def share(self, indices: I64) -> F32:
-        """How far the first days' forecast is followed, ``[Z, M]``: 1 in the first of them, then less, soon nothing."""
+        """The weight of the first days' forecast, ``[Z, M]``: 1 at first, then less, soon 0."""
         days = self._zones["seen"][indices] / np.float32(self._a_day)
         return np.asarray(np.clip((OLD_DAYS - days) / (OLD_DAYS - ALONE_DAYS), 0, 1), dtype=np.float32)
 
@@ -225,7 +224,7 @@ class FirstDays:
             s["usual_at"][zones, slot] = place - late
 
     def forecast(self, indices: I64, step: int, hour: I64, old: F32 | None) -> F32:
-        """The first days' forecasts ``[Z, H, M]``, NaN where :meth:`share` is nothing.
+        """The first days' forecasts ``[Z, H, M]``, NaN where :meth:`share` is 0.
 
         ``hour [Z, H]`` is that of each horizon; ``old`` what the learners forecast, ``None`` between examples: there
         the weights are those of the example before.
@@ -244,7 +243,7 @@ class FirstDays:
         return np.where((share > 0)[:, None], out, np.float32(np.nan))
 
     def widths(self, indices: I64, hour: I64) -> F32:
-        """How far p10 and p90 are from the median in the first days, ``[Z, H, M]``: never nothing."""
+        """How far p10 and p90 are from the median in the first days, ``[Z, H, M]``: never 0."""
         normal = self.prior.issued[hour, np.arange(hour.shape[1])] * self._unit(indices)[:, None]
         return np.asarray(self._zones["half"][indices] * normal, dtype=np.float32)
 

@@ -1,8 +1,8 @@
 """Step 7 of the way of a reading: the whole forecast of a zone, learned online.
 
-:class:`OnlineForecaster` composes the three-rate climatology, ridges and trees on what it leaves over, the network's
-answer where there is one, the mixture that weighs them and the intervals around it. It has no clock, no I/O and no
-torch, so that whoever has rows can run it.
+:class:`OnlineForecaster` composes the three-rate climatology, ridges and trees on its residual, the network's answer
+where there is one, the mixture that weighs them and the intervals around it. It has no clock, no I/O and no torch, so
+that whoever has rows can run it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ third is followed in a zone's first days, and NaN later (:class:`~models.online.
 FIRST = EXPERTS.index("first days")
 
 WEIGHED = 3
-"""From this one on experts have learned weights."""
+"""Experts from this index on have learned weights."""
 
 FAST = {"yesterday": 1 / 2, "shifted": 1 / 2}
 """What a zone follows after a change, at horizons of ``FAST_MS`` and more: shorter ones know from the climate now what
@@ -104,7 +104,7 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Learned(Basis):
-    """The same with its example, as :meth:`OnlineForecaster.learn` gives it, and how wrong it was before."""
+    """A basis with its example, as :meth:`OnlineForecaster.learn` returns it, and the errors of earlier forecasts."""
 
     example: Example
     errors: F32  # [Z, M], size of the errors that matured in these rows, in usual errors; NaN where none did
@@ -168,7 +168,7 @@ class OnlineForecaster:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         for part in (self.climatology, self.features, self.intervals, self.change, self.first, self._zones):
             part.prepare(zones)
 
@@ -207,8 +207,8 @@ class OnlineForecaster:
         return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
 
     def examine(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Example:
-        """The example that :meth:`learn` would give, for who only collects them: no correction learns, and nothing can
-        be forecast. Half the work.
+        """The example that :meth:`learn` would give, for callers that only collect examples. No correction learns, and
+        nothing can be forecast; it is half the work.
         """
         y = self._targets(values)
         matured = self._matured(indices, step)
@@ -243,8 +243,8 @@ class OnlineForecaster:
     def weights(self, basis: Basis, network: F32 | None = None) -> F32:
         """What each expert weighs in the median that :meth:`predict` gives, ``[Z, H, M, K]`` in the order of EXPERTS.
 
-        They sum to one. An expert without an answer weighs nothing: the climatology has its share. What no forecast
-        departs from (limits, the size of deviations) is left out.
+        They sum to one. An expert without an answer weighs nothing: the climatology has its share. Bounds of every
+        forecast (limits, the size of deviations) are left out.
         """
         experts = basis.experts
         if network is not None:
@@ -269,7 +269,7 @@ class OnlineForecaster:
     def remember(self, zones: I64, step: int, median: F32, network: F32) -> None:
         """Keep a forecast ``[Z, H, M]`` from ``step`` until its truth comes; ``network`` as in :meth:`predict`.
 
-        What a newer origin has taken the place of is left out. A shard that reads its log again tells this way what
+        A forecast whose place a newer origin has taken is left out. A shard that reads its log again passes here what
         it had issued.
         """
         if step % self._stride:

@@ -32,7 +32,7 @@ LONGEST_MS = 3 * 3_600_000
 """Beyond this horizon trees add nothing to the ridges."""
 
 LEAST_DAYS = 3
-"""Before, the climatology is still learning, and what it leaves over is not what it will leave over."""
+"""Before this the climatology is still learning, and its residual is not what it will be."""
 
 OPTIONS: dict[str, Any] = {
     "objective": "regression_l1", "num_iterations": 60, "learning_rate": 0.13, "num_leaves": LEAVES,

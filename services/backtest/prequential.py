@@ -38,7 +38,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BacktestOptions:
-    """What decides a backtest besides its recordings."""
+    """Everything besides its recordings that a backtest depends on."""
 
     every_ms: int = 1_800_000
     warmup_ms: int = 14 * _DAY_MS
@@ -84,8 +84,8 @@ def replay(
 ) -> Forecasts:  # fmt: skip
     """Run the forecaster along the recording; ``progress(done, total)`` is told after each step.
 
-    ``train`` is what trains the network, by default in this process; ``spec`` is what is forecast, by default
-    :func:`spec_of` the recording.
+    ``train`` trains the network, by default in this process; ``spec`` is what is forecast, by default :func:`spec_of`
+    the recording.
     """
     spec = spec or spec_of(table)
     ends, zones = table.end_ms, len(table.names)

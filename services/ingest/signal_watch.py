@@ -32,7 +32,7 @@ KEPT_EVENTS = 50
 
 @dataclass(frozen=True, slots=True)
 class SignalEvent:
-    """Something that operators should know of, and that a retraining may be started by."""
+    """Something that operators should know of, and that may start a retraining."""
 
     at_ms: int
     site: str
@@ -62,7 +62,7 @@ class SignalWatch:
         self._drift.add_zones(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._faults.prepare(zones)
         self._drift.prepare(zones)
 

@@ -91,7 +91,7 @@ class ModelRow(TypedDict):
 
 
 def refused_candidate(reason: str) -> Candidate:
-    """The record of what is no usable model, so that its reason can be read where models are listed."""
+    """The record of an unusable model, so that the list of models shows the reason."""
     return Candidate(
         folder="", kind="", weights_sha256="", trained_on={}, log_offsets={}, params={}, held_back_mae={}, curves={},
         recipe={}, evidence={}, shadow=False, passed=False, reason=reason, forced=False,

@@ -1,9 +1,9 @@
-"""One running system a state: the lock lies with the state, and holds between machines, too.
+"""One running system a state: the lock is kept with the state, and works between machines, too.
 
 The kernel's lock on the data folder (:mod:`services.runtime.folder`) is let go of at once when its process dies, but is
 worth nothing between two machines whose mount does not share locks. So an owner also writes itself down beside the
 state, in a file whose name is its epoch and which can be made once only, and shows every two seconds that it lives.
-Clocks are never compared: who comes watches whether the file changes.
+Clocks are never compared: a newcomer watches whether the file changes.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Forecaster:
         self._inference.shutdown(wait=False)
 
     def check_health(self) -> None:
-        """Raises when the follower has died: this replica would serve an old model for ever."""
+        """Raises when the follower has died: this replica would go on serving an old model."""
         if self._follower is not None and self._follower.done():
             raise RuntimeError(f"the replica no longer follows the model pointer: {self._follower!r}")
 
@@ -109,7 +109,7 @@ class Forecaster:
         return self._serving[0]
 
     async def ping(self) -> str:
-        """What answers now; for who wants to know that the way here is open."""
+        """The version that answers now; for callers that check the connection."""
         return self.version
 
     async def forecast(self, request: ForecastRequest) -> ForecastReply:

@@ -27,7 +27,7 @@ __all__ = ["GRACE_S", "Span", "compact", "current", "path_for", "remove_retired"
 LARGE_BYTES = 64_000_000
 """Files grow to about this; larger ones are left as they are."""
 LEAST_FILES = 8
-"""So many small files in a row are worth a larger one: a week's, as a rule, so that rows are not written every day."""
+"""This many small files in a row become a larger one: a week's, as a rule, so that rows are not written every day."""
 GRACE_S = 86_400.0
 """A retired file stays this long, for trainings and queries that listed it."""
 
@@ -86,9 +86,9 @@ def compact(
 ) -> int:  # fmt: skip
     """Make larger files of a site's small ones that end before a day; returns how many files were replaced.
 
-    Rows keep their bytes and their order. Safe to be stopped anywhere and to be repeated. Whoever else writes into
-    the folder holds ``switching`` meanwhile: files that it changed are left for the next time. ``check`` raises when
-    the partitions belong to another writer by now. Raises :class:`HistoryError`.
+    Rows keep their bytes and their order. Safe to be stopped anywhere and to be repeated. Another writer to the folder
+    holds ``switching`` while it writes; files that it changed are left for the next time. ``check`` raises when the
+    partitions belong to another writer by now. Raises :class:`HistoryError`.
     """
     replaced = 0
     ours = [span for span in current(folder) if span.last < before_day and span.partition in partitions]

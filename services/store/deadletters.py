@@ -50,7 +50,7 @@ class DeadLetters:
     def put(self, dead_letters: Sequence[DeadLetter]) -> None:
         """Keep letters durably; a letter that is there already, after a replay, stays as it is.
 
-        The work is that of these letters, however many there are: the oldest stand first in the table.
+        The cost depends on these letters only, not on those in the table, where the oldest come first.
         """
         if not dead_letters:
             return

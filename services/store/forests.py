@@ -1,4 +1,4 @@
-"""Step 16 of the way of a reading: trees of before there was a registry for them, read where no newer ones serve.
+"""Step 16 of the way of a reading: trees from before the registry had any, read while no newer ones serve.
 
 ``models/forests/{newest row}-{digest}/`` holds ``weights.safetensors`` and ``manifest.json``; names sort by the time of
 the newest row. Hothouse wrote them until it trained trees as it trains networks. Nothing is ever unpickled.

@@ -1,4 +1,4 @@
-"""The history as a pandas frame, for whoever wants to look at it or take it elsewhere."""
+"""The history as a pandas frame, to look at or to take elsewhere."""
 
 from __future__ import annotations
 

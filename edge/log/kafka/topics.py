@@ -23,7 +23,7 @@ MAX_RECORD_BYTES = 8 * 1024 * 1024
 
 _FORMAT = {"format": 2, "hash": "crc32"}
 _MIGRATED = 1
-"""Of this format we read every record. What we write it cannot read, so the format of the topic rises."""
+"""We read every record of this older format. Code of that format cannot read ours, so the topic's format rises."""
 
 
 class TopicFacts:

@@ -25,10 +25,10 @@ __all__ = ["PIECE", "Layout", "PieceError", "Segment", "SegmentReader", "Segment
 
 PIECE = 4096
 SLACK = 16_384
-"""So many dead pieces are always left where they lie: 64 MB."""
+"""Up to this many dead pieces (64 MB) always stay where they are."""
 MOST_SEGMENTS = 48
 _AT_ONCE = 4096
-"""So many pieces, 16 MB, are copied at a time."""
+"""This many pieces (16 MB) are copied at a time."""
 
 _Bytes = npt.NDArray[np.uint8]
 
@@ -66,7 +66,7 @@ class SegmentWriter:
     _new: list[tuple[_Bytes, npt.NDArray[np.int64]]] = field(default_factory=list)
 
     def add(self, array: npt.NDArray[Any], before: Layout | None) -> Layout:
-        """The layout of ``array``, of whose pieces those at the same place ``before`` stay where they are.
+        """The layout of ``array``. Pieces that are equal at the same place ``before`` stay where they are.
 
         The array must stand still until :meth:`write` has returned.
         """
@@ -153,8 +153,8 @@ class SegmentReader:
 
 
 def to_rewrite(segments: Iterable[Segment], layouts: Iterable[Layout]) -> frozenset[int]:
-    """The segments whose last pieces are better written again: so much of what lies there is dead that files take
-    twice what is alive, or there are too many of them. What is alive is written about once more that way.
+    """The segments to write again: so many of their pieces are dead that files take twice the space of live pieces, or
+    there are too many segments. Live pieces are written about once more that way.
     """
     segments = sorted(segments, key=lambda one: one.number)
     last = max((one.number for one in segments), default=0)

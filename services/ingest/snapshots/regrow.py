@@ -1,4 +1,4 @@
-"""Steps 7, 8 and 10 of the way of a reading: grows what a snapshot has lost again, from the history.
+"""Steps 7, 8 and 10 of the way of a reading: grows lost parts of a snapshot again, from the history.
 
 The rows that the partition had closed are in the history, since it is written before every snapshot; so are the
 forecasts that were issued. What grows is a partition beside the one that serves. It stops nothing: other partitions of

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class RowSettings(NamedTuple):
-    """What the rows of a site are made by, in seconds."""
+    """The settings that a site's rows are made with, in seconds."""
 
     step_s: int
     lateness_s: int
@@ -75,7 +75,7 @@ def restore(
 ) -> Restored:
     """Continue from the newest snapshot, or begin where the log begins.
 
-    A snapshot that cannot be read costs nothing while the log holds all: it is read again from its beginning.
+    If a snapshot cannot be read and the log holds everything, the log is read again from its beginning.
 
     Raises ``ConfigError`` where rows would be made in another way than those that are there, and ``SnapshotError``
     where no snapshot can be read, or the log has lost what comes after it.

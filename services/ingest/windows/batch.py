@@ -39,8 +39,8 @@ class Run(NamedTuple):
 class RunSamples(NamedTuple):
     """The ``n`` samples of a run's first ``records`` records.
 
-    These are not all where the next one has a name that cannot be decoded (``error`` says why), or where the last one
-    made names too many. Of the site's runs behind it nothing is taken.
+    These are fewer than the run has if the next one has a name that cannot be decoded (``error`` says why), or if the
+    last one made too many names. Nothing is taken from the site's later runs then.
     """
 
     records: int

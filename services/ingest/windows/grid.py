@@ -47,7 +47,7 @@ class Grid:
         return begin
 
     def forget(self, until_ms: int) -> None:
-        """Nothing will be asked of rows that end at or before ``until_ms``."""
+        """Forget rows that end at or before ``until_ms``: nobody asks for them any more."""
         while len(self._parts) > 1 and self._parts[1][0] <= until_ms:
             del self._parts[0]
 

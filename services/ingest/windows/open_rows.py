@@ -22,7 +22,7 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 LOW_BITS = 32
-"""So many bits of ``seq`` stand in a key; the bits above them count as part of the device."""
+"""A key holds this many bits of ``seq``; the bits above them count as part of the device."""
 
 _LOW = (1 << LOW_BITS) - 1
 _DEVICE_BITS = 31  # of a key

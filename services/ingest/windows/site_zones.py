@@ -2,7 +2,7 @@
 
 A zone that leaves has its last row where its newest sample is; it is back with the row of its next one. Silence is
 counted in time that ticks saw, so that a zone does not leave because nobody listened. All of it is a function of the
-partition's records; how long a zone may be silent is asked by who publishes the event (``services.ingest.retirement``).
+partition's records; the publisher of the event (``services.ingest.retirement``) knows how long a zone may be silent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Zones:
         self._listened_ms = 0
 
     def listen(self, ms: int) -> None:
-        """So much time passed between two ticks."""
+        """Count the time between two ticks."""
         self._listened_ms += ms
 
     def close(self, end_ms: int, counts: Counts) -> list[str]:

@@ -25,7 +25,7 @@ I64 = npt.NDArray[np.int64]
 HOUR_MS = 3_600_000
 
 CELSIUS_BELOW = 35.0
-"""A sensor that was taken to send °F and is below sends °C: 35 °F is frost."""
+"""A sensor that seemed to send °F and reads less than this sends °C: 35 °F is frost."""
 
 _UNCHECKED, _FIRST_HOUR, _FINE, _FAULTY = range(4)
 

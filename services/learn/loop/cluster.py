@@ -106,7 +106,7 @@ class RayCluster:
             raise TrainingError("a shard does not answer: it is being restarted") from error
 
     def news(self, since_ms: int) -> NewData:
-        """The newest drift after ``since_ms`` that is wide enough, and the rows of zones that were ever closed."""
+        """The newest drift after ``since_ms`` that is wide enough, and how many zone rows were closed so far."""
         shards = self._shards()
         wide = self._settings.learn.retrain_on_drift
         drifts = [

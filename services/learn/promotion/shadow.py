@@ -66,7 +66,7 @@ class Shadows:
         return version
 
     def prove(self) -> None:
-        """Have what is to be compared compared, and do what comes of it. Raises what registry and prover raise."""
+        """Make the comparisons that are due, and act on their outcomes. Raises the errors of registry and comparer."""
         outcome = self._comparison.look()
         if outcome is None:
             return

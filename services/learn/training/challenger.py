@@ -94,7 +94,7 @@ class _Work:
 def learn(job: Job) -> dict[str, Any]:
     """Train a challenger, measure it beside the champion and the baselines, judge it, and keep its artefact.
 
-    Returns a :class:`services.learn.promotion.registry.Candidate`. Whatever is no usable model raises
+    Returns a :class:`services.learn.promotion.registry.Candidate`. An unusable model raises
     :class:`TrainingError` (or :class:`HistoryError`) and leaves no artefact: weights or forecasts that are not finite,
     a history too short, a file that does not give its golden output again. A champion that has seen the held-back rows
     leaves fewer to compare on; where they are too few the gate refuses.

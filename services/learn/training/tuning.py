@@ -32,11 +32,11 @@ __all__ = ["Tail", "Trial", "read_windows", "score", "search", "tail_of", "toml_
 
 DAY_MS = 86_400_000
 SCORED_ORIGINS = 2000
-"""Of each half of the tail, at most, spread evenly."""
+"""Origins of each half of the tail, at most, spread evenly."""
 FIRST_RUNG = 2
 """Epochs that every trial gets."""
 KEPT_SHARE = 3
-"""At each rung about one trial in so many goes on."""
+"""At each rung about one trial in this many goes on."""
 
 
 @dataclass(frozen=True, slots=True)
