@@ -104,7 +104,7 @@ def save(
     """Write a model to ``folder``, whole or not at all, and return its manifest.
 
     ``golden`` is a handful of real inputs; ``trained_on`` names log offsets and history range; ``metrics`` is
-    JSON-able. Raises ``FileExistsError`` where the folder exists: an artefact never changes.
+    JSON-able. Raises ``FileExistsError`` if the folder exists: an artefact never changes.
     """
     if folder.exists():
         raise FileExistsError(f"{folder} exists; an artefact never changes")

@@ -73,8 +73,8 @@ class ModelFamily(Protocol):
     """Makes, fits and loads models of one kind. It has no state of its own."""
 
     refits: bool
-    """What serves is fitted on all rows. What is judged on the rows that were held back is then a twin, fitted without
-    them. Otherwise the model itself is judged on them."""
+    """Whether the serving model is fitted on all rows. Then a twin, fitted without the held-back rows, is judged on
+    these. Otherwise the model itself is judged on them."""
 
     def make(self, spec: ForecastSpec, options: Mapping[str, Any]) -> Model:
         """A model that has learned nothing."""
@@ -85,11 +85,11 @@ class ModelFamily(Protocol):
         """Fit a model to ``origins`` of ``cases``, knowing nothing after ``cut_ms``; equal arguments, equal arrays.
 
         ``settings`` are those of ``learn``; a family takes those that it knows. ``start`` is where to begin, for a
-        family that can. Raises ``ValueError`` where there is too little to learn from.
+        family that can. Raises ``ValueError`` if there is too little to learn from.
         """
 
     def load(self, spec: ForecastSpec, options: Mapping[str, Any], arrays: Arrays) -> Model:
-        """The model of which :attr:`Model.options` and :meth:`Model.arrays` were kept.
+        """The model whose :attr:`Model.options` and :meth:`Model.arrays` were kept.
 
         Raises ``ValueError``, ``KeyError``, ``TypeError`` or ``RuntimeError`` where they do not fit.
         """

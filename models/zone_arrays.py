@@ -68,7 +68,7 @@ class ZoneArrays:
         return {name: np.array(held[: self._zones], copy=copy or None) for name, held in self._held.items()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` if it does not fit."""
         if set(state) != set(self._fields):
             raise ValueError(f"this state lacks or adds {sorted(set(self._fields) ^ set(state))}")
         zones = len(next(iter(state.values())))

@@ -317,7 +317,7 @@ class _Repeating:
 
 
 class _Thread(threading.Thread):
-    """A thread whose exception reaches whoever joins it."""
+    """A thread whose exception is raised where it is joined."""
 
     def __init__(self, work: Callable[[], None], name: str) -> None:
         super().__init__(name=name, daemon=True)

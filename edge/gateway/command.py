@@ -172,9 +172,7 @@ def _uplink(settings: EdgeSettings, own: MqttAddress, log: Log) -> Uplink | None
     if not is_kafka(to.to):
         central = mqtt_address(to.to, tls_ca=tls_ca)
         if (central.host, central.port) == (own.host, own.port):
-            raise ValueError(
-                "uplink.to names the broker that this gateway reads: its records would come back"
-            )
+            raise ValueError("uplink.to names the broker that this gateway reads: its records would come back")
     target = open_target(
         to.to, log.id, username=to.username, password=read_secret(to.password_file, "uplink.password_file"),
         tls_ca=tls_ca, mechanism=to.mechanism, partitions=to.partitions,

@@ -44,7 +44,7 @@ _REPORT_S = 1.0
 _FIRST_RETRY_S = 0.2
 _STOP_S = 1.5
 _GATHERINGS = 10
-"""The network thread wakes up about so many times while a batch lingers, at the rate of the largest sites."""
+"""The network thread wakes up about this many times while a batch lingers, at the rate of the largest sites."""
 
 
 class Gateway:

@@ -97,7 +97,7 @@ class Subscription:
         self._drop()
 
     def publish(self, topic: str, payload: bytes, qos: int) -> bool:
-        """Send a message, from any thread, and wait for nothing; ``False`` where there is no connection to send it on.
+        """Send a message, from any thread, and wait for nothing; ``False`` if there is no connection to send it on.
 
         The message is lost if the connection ends before the broker has it.
         """

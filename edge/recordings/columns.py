@@ -89,7 +89,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """What is said about a recording beside its files; names of columns are in lower case."""
+    """What a mapping file or the caller says about a recording; names of columns are in lower case."""
 
     site: str | None = None
     timezone: str | None = None

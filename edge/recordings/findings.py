@@ -206,7 +206,7 @@ def of_guess(file: str, name: str, column: Column, least: F64, most: F64) -> lis
 
 
 def _other_unit(column: Column, known: F64) -> str:
-    """The unit that a column looks like instead of its metric's; empty where it looks like that."""
+    """The unit that a column looks like instead of its metric's; empty if it looks like that."""
     metric = base_metric(column.metric)
     if not known.size:
         return ""

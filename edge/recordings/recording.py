@@ -185,7 +185,7 @@ def _recording(files: Sequence[_ZoneFile], left_out: Sequence[str], said: Mappin
 
 
 def _kind(path: Path) -> str:
-    """The ending that says how to read a file, empty where it is not a recording."""
+    """The ending that says how to read a file, empty if it is not a recording."""
     name = path.name.lower()
     if name.startswith(".") or not path.is_file():  # systems keep notes of their own beside files, as ._zone.csv
         return ""

@@ -53,7 +53,7 @@ class Alias(msgspec.Struct, frozen=True, tag="alias", omit_defaults=True, forbid
 
 
 class Retirement(msgspec.Struct, frozen=True, tag="retire", omit_defaults=True, forbid_unknown_fields=True):
-    """The zone leaves until its next sample; as zone ``_site`` the whole site, once no other zone of it is there.
+    """The zone leaves until its next sample; for zone ``_site`` the whole site leaves, once it has no other zone.
 
     An operator's event carries a ``version``, which counts the zone's retirements; no row shows it. An event for
     silence carries ``until_ms``, the end of the zone's newest row with a sample. It has no effect if a later sample

@@ -13,7 +13,7 @@ _SMALLER_UNITS = (("microseconds", 1000), ("nanoseconds", 1_000_000))
 
 @lru_cache(maxsize=1024)
 def nearest(name: str, names: tuple[str, ...]) -> str:
-    """A question that names the nearest of ``names``; empty where none is near.
+    """A question that names the nearest of ``names``; empty if none is near.
 
     >>> nearest("air_temp", ("air_temp_c", "rh_pct")), nearest("joy", ("air_temp_c", "rh_pct"))
     ('; did you mean air_temp_c?', '')

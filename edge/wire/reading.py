@@ -240,7 +240,7 @@ def _base_metric(name: str) -> str:
 
 
 def parse_topic(topic: str) -> Topic | None:
-    """Parse ``hothouse/v1/{site}/{zone}/{device}/{kind}``; ``None`` where the topic is not ours.
+    """Parse ``hothouse/v1/{site}/{zone}/{device}/{kind}``; ``None`` if the topic is not ours.
 
     >>> parse_topic("hothouse/v1/demo/z1/climate/sample")
     Topic(site='demo', zone='z1', device='climate', kind='sample')

@@ -59,7 +59,7 @@ def judge(
     challenger: Errors, champion: Errors, champion_name: str = "what serves now", level: float = 0.1,
     margin: float = 0.0,
 ) -> Verdict:  # fmt: skip
-    """Whether a challenger is better; raises ``ValueError`` where the origins differ.
+    """Whether a challenger is better; raises ``ValueError`` if the origins differ.
 
     ``champion`` holds the errors of what serves now in ``champion.model``: at first the climatology's, as its name
     then says. The ratio to each rival must be below ``1 - margin`` but for a chance of ``level``; with a negative
@@ -108,7 +108,7 @@ def judge_worse(champion: Errors, previous: Errors, previous_name: str, level: f
 def _compare(
     mine: Errors, theirs: Errors, rivals: Mapping[str, F32], level: float, shortest_min: int
 ) -> tuple[dict[str, Any], str]:
-    """The numbers, and why they prove nothing; empty where they may."""
+    """The numbers, and why they prove nothing; empty if they may."""
     if not (np.array_equal(mine.origin_ms, theirs.origin_ms) and np.array_equal(mine.zone, theirs.zone)):
         raise ValueError("the two were measured on different rows")
     comparable = np.asarray(np.isfinite(theirs.model) & np.isfinite(mine.persistence))

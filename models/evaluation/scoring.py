@@ -146,6 +146,6 @@ class LiveScore:
         return self._zones.state_dict(copy)
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` if it does not fit."""
         self._table = None
         self._zones.load_state_dict(state)

@@ -174,7 +174,7 @@ class Features:
         return {**self._zones.state_dict(copy), "scale": self._scale.copy(), "seen": self._seen.copy()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         self._zones.load_state_dict({k: v for k, v in state.items() if k not in ("scale", "seen")})
         self._scale, self._seen = state["scale"].copy(), state["seen"].copy()
 

@@ -51,7 +51,7 @@ RANGE = 1.0
 """An offset lies this share of the usual range beyond it, or half of that where it began with a jump ..."""
 
 OFFSET_MS = 3_600_000
-"""... for so long; or for two steps where it began with a jump."""
+"""... for this long; or for two steps where it began with a jump."""
 
 GIVE_UP_MS = 2 * 86_400_000
 """An offset that lasts longer is the new normal: a sensor that was moved, a greenhouse that is run otherwise."""
@@ -155,7 +155,7 @@ class SensorFaults:
         return self._zones.state_dict()
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         self._zones.load_state_dict(state)
 
     def learn(self, indices: I64, step: int, values: F32, hour: int) -> tuple[F32, list[SensorFault]]:

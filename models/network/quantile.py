@@ -147,7 +147,7 @@ class QuantileNetwork(nn.Module):
         return {name: whole(tensor.detach()).cpu().numpy().copy() for name, tensor in self.state_dict().items()}
 
     def load_arrays(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Inverse of :meth:`arrays`; raises ``RuntimeError`` where names or shapes do not fit."""
+        """Inverse of :meth:`arrays`; raises ``RuntimeError`` if names or shapes do not fit."""
         self.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in state.items()})
 
     def _silence(self, window: Tensor) -> Tensor:

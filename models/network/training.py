@@ -67,7 +67,7 @@ class FitResult:
     """The network's state, NumPy arrays by name, and how it got there; ``resumed``: by way of a checkpoint,
     or by fewer workers than were planned.
 
-    ``cost_s``: wall and CPU seconds of each epoch of this process, where whoever ran it has a clock.
+    ``cost_s``: wall and CPU seconds of each epoch of this process, if the caller has a clock.
     """
 
     state: dict[str, npt.NDArray[Any]]
@@ -193,7 +193,7 @@ def pinball(forecast: Tensor, truth: Tensor, scale: Tensor) -> Tensor:
 
 
 def _mean_of_workers(number: Tensor) -> Tensor:
-    """The mean of what all workers of a process group have, each of which calls this; without a group the number."""
+    """The mean over all workers of a process group, each of which calls this; without a group the number itself."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return number
     total = number.clone()

@@ -36,7 +36,7 @@ DECAY_MS = 8 * 3_600_000
 """A deviation dies away with this time constant."""
 
 SMOOTHING = 4
-"""A value of a day ago is a mean over so many examples on either side: what is noise there does not come again."""
+"""A value of a day ago is a mean over this many examples on either side, because its noise does not come again."""
 
 BEFORE = 0.3
 """The share of two days ago in what is expected of the days before."""
@@ -48,14 +48,14 @@ POWER = 2.5
 """Answers are weighed by their errors to this negative power: 2 is best for errors that are independent."""
 
 UNTRIED = 2.8
-"""Before a day has been seen it may be no guide: until then yesterday's errors count for so many times the prior's.
+"""Before a day has been seen it may be no guide: until then yesterday's errors count as this many times the prior's.
 Simulated houses are more regular than real ones, and a zone's first hours are often not its usual ones."""
 
 OLD = 2.5
 """So do the old zone's: in the first days it says nearly what the others say, and would count twice."""
 
 OWN, POOL = 8.0, 2.0
-"""The pool's errors weigh as much in a zone's own as so many examples, and the prior's as so many in the pool's."""
+"""The pool's errors weigh as much as this many examples of a zone's own, and the prior's as this many of the pool's."""
 
 POOL_DAYS = 14.0
 """How long the pool remembers."""
@@ -64,7 +64,7 @@ WIDTH = 1.8
 """Half an interval in mean absolute errors; a Laplace distribution has 1.61, and a mean of few is uncertain ..."""
 
 UNSURE, SURE = 1.0, 192.0
-"""... that of none is more so: then it is wider by this share, of which half is left after so many examples."""
+"""... without errors it is more so: it is wider by this share, and half of that is left after this many examples."""
 
 WIDTH_DAYS = 0.5
 """How long the size of errors is remembered."""
@@ -73,10 +73,11 @@ WIDTH_STEP = 0.04
 """The logarithm of a width moves up by four fifths of this after a miss, and down by a fifth after a hit."""
 
 NEAR = 1.0
-"""Errors of horizons within so many octaves tell of each other's size ..."""
+"""Errors of horizons within this many octaves tell about each other's size ..."""
 
 WIDTH_OWN, WIDTH_PRIOR, WIDTH_POOL = 4.0, 8.0, 2.0
-"""... and weigh as much as so many examples of the horizon itself; the pool in them, and the prior in the pool."""
+"""... and weigh as much as this many examples of the horizon itself; so does the pool in them, and the prior in the
+pool."""
 
 MOST_ZONES = 128
 """With more zones than this, this many at a time learn from their errors and weigh their answers; all take turns."""
@@ -260,7 +261,7 @@ class FirstDays:
         return {**self._zones.state_dict(copy), **{name: held.copy() for name, held in self._pool.items()}}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         self._zones.load_state_dict({name: held for name, held in state.items() if name not in self._pool})
         self._off, self._expected = state["pool_off"].copy(), state["pool_expected"].copy()
         self._missed, self._counted = state["pool_missed"].copy(), state["pool_counted"].copy()

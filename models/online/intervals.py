@@ -96,7 +96,7 @@ class Intervals:
         return {**self._zones.state_dict(copy), "pooled": self._factor.copy()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         self._zones.load_state_dict({name: held for name, held in state.items() if name != "pooled"})
         self._factor = state["pooled"].copy()
 

@@ -77,7 +77,7 @@ _HOURS = 24
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What was known of zones at one step, and the targets there: an earlier example's truth."""
+    """What was known of zones at one step, and their targets then, which are an earlier example's truth."""
 
     step: int
     zones: I64  # [Z]
@@ -115,8 +115,9 @@ class OnlineForecaster:
 
     Each step, for the zones whose rows closed: :meth:`learn`, then :meth:`predict`, now or some steps later, when the
     network's answer is there. The newest forecast of an origin is remembered, so that intervals and mixture learn how
-    good it was; one that nobody asks for is remembered without the network. ``step`` numbers steps of ``spec.step_ms``
-    on one time line and never goes back; a zone without a row takes part with NaN, or is left out for a while.
+    good it was; a forecast that no caller asks for is remembered without the network. ``step`` numbers steps of
+    ``spec.step_ms`` on one time line and never goes back; a zone without a row takes part with NaN, or is left out for
+    a while.
     """
 
     def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
@@ -223,7 +224,7 @@ class OnlineForecaster:
     def predict(self, learned: Basis, network: F32 | None = None) -> F32:
         """Forecast from the rows that were ``learned``: ``[Z, H, M, Q]``, p10 <= p50 <= p90, p10 < p90.
 
-        ``network [Z, H, M]`` is the network's median for the same origins, NaN or ``None`` where there is none.
+        ``network [Z, H, M]`` is the network's median for the same origins, NaN or ``None`` if there is none.
         """
         experts = learned.experts
         if network is not None:
@@ -299,7 +300,7 @@ class OnlineForecaster:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         for name in _PARTS:
             getattr(self, name).load_state_dict(state[name])
         self._zones.load_state_dict(state["zones"])

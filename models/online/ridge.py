@@ -94,7 +94,7 @@ class PooledRidge:
         return {name: array.copy() for name, array in held.items()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         if state["moment"].shape != self._moment.shape:
             raise ValueError(f"moment is {state['moment'].shape}, wanted {self._moment.shape}")
         self._moment, self._product = state["moment"].copy(), state["product"].copy()

@@ -69,7 +69,7 @@ class Forest:
         return {name: np.array(array) for name, array in self._arrays.items()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         if state and set(state) != set(_FIELDS):
             raise ValueError(f"this forest lacks or adds {sorted(set(state) ^ set(_FIELDS))}")
         if state and tuple(state["shape"]) != self._shape:

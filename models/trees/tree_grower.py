@@ -76,7 +76,7 @@ class TreeGrower:
             self._examples.popleft()
 
     def grow(self, unit: npt.NDArray[np.float64]) -> Forest | None:
-        """Fit to all examples whose truth is known; ``None`` where there are too few. ``unit [H, M]``."""
+        """Fit to all examples whose truth is known; ``None`` if there are too few. ``unit [H, M]``."""
         horizons, targets = len(self._spec.horizons_min), len(self._spec.targets)
         if self._first is None:
             return None
@@ -112,7 +112,7 @@ def _fit(x: F32, residual: F32) -> Booster | None:
 
 
 def _library() -> ModuleType:
-    """LightGBM. It loads the system's OpenMP library; raises :class:`GrowerError` where there is none."""
+    """LightGBM. It loads the system's OpenMP library; raises :class:`GrowerError` if there is none."""
     try:
         import lightgbm
     except OSError:

@@ -58,9 +58,7 @@ def backtest(
         raise ConfigError(f"{out} cannot hold predictions", "Name a .parquet or .csv file.")
     names = [folder.resolve().name for folder in recordings]
     if len(set(names)) < len(names):
-        raise ConfigError(
-            "two recordings have the same name, and so would their predictions", "Rename a folder."
-        )
+        raise ConfigError("two recordings have the same name, and so would their predictions", "Rename a folder.")
     with need_cluster("backtest"):
         from services.backtest.frames import options_of
 

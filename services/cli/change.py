@@ -24,9 +24,7 @@ Zone = Annotated[str, typer.Argument(help="Its zone; _site for the weather stati
 Device = Annotated[str, typer.Argument(help="The device, by the name that it sends.")]
 Version = Annotated[
     int | None,
-    typer.Option(
-        "--change-version", min=2, help="Greater than the site's earlier ones; default: the time in seconds."
-    ),
+    typer.Option("--change-version", min=2, help="Greater than the site's earlier ones; default: the time in seconds."),
 ]
 
 

@@ -17,7 +17,7 @@ __all__ = ["register"]
 
 
 class Promotion(StrEnum):
-    """Who decides about a new model in a demonstration."""
+    """What decides about a new model in a demonstration."""
 
     GATE = "gate"
     ALWAYS = "always"

@@ -139,8 +139,8 @@ class LearnSettings(Section):
         "newest has had that part of its time, by default half; with 1, after its verdict.",
     )  # fmt: skip
     watch_hours: float = Field(
-        48.0, ge=0, le=24 * 60, description="Hours of live rows on which a new champion is compared with the one before "
-        "it; it is withdrawn if it is worse. 0: no watch.",
+        48.0, ge=0, le=24 * 60, description="Hours of live rows on which a new champion is compared with the previous "
+        "one; it is withdrawn if it is worse. 0: no watch.",
     )  # fmt: skip
     gate_budget: float = Field(
         0.2, gt=0, lt=1, description="Chance that any of a champion's challengers replaces it without being better."
@@ -228,9 +228,7 @@ class SiteSettings(Section):
     latitude: float | None = Field(None, ge=-90, le=90, description="Degrees north.")
     longitude: float | None = Field(None, ge=-180, le=180, description="Degrees east.")
     clock: Literal["civil", "standard"] = Field("civil", description="Which clock its climate control follows.")
-    primary: dict[str, str] = Field(
-        default_factory=dict, description="metric = device: its value is the zone's."
-    )
+    primary: dict[str, str] = Field(default_factory=dict, description="metric = device: its value is the zone's.")
 
     @field_validator("name")
     @classmethod

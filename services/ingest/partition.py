@@ -3,7 +3,7 @@
 Windows, rings and counts are a function of the partition's records. Learners and live scores are a function of these
 and of the forecasts that were issued: what the network said, what became of it, and after which row. All of that is
 kept before a forecast is published, and :meth:`Partition.state` holds the rest, so that a shard that continues from a
-snapshot goes on as if it had never stopped. What was still waiting at a crash is forecast, and counts, after it.
+snapshot goes on as if it had never stopped. Steps that were waiting at a crash are forecast after it, and count.
 """
 
 from __future__ import annotations
@@ -177,7 +177,9 @@ class Partition:
         return self.watch.faults_now(indices, {site for site, _ in zones})
 
     def silent(self, retire_ms: int) -> list[tuple[str, Silent]]:
-        """The site of each zone that no sample came of for so long, as ticks saw it; for ``_site`` see ``Zones``."""
+        """The zones that have been silent for this long, by the time of ticks, each with its site; for ``_site`` see
+        ``Zones``.
+        """
         return [
             (site, silent)
             for site in self.windows.sites
@@ -350,7 +352,7 @@ class Partition:
         return missing
 
     def newest_origins(self) -> list[ForecastOrigin]:
-        """The origins of the sites' newest rows, but for sites of which nothing was learned since they were lost."""
+        """The origins of the sites' newest rows, except for sites of which nothing was learned since they were lost."""
         return [self.origin(step.site) for step in self.latest.values() if step.zones and step.site in self._bases]
 
     def _new_rings(self) -> Rings:

@@ -130,7 +130,7 @@ class Rings:
         self._place = np.concatenate([np.empty(0, np.int64), *(np.arange(len(block)) for block in self._blocks)])
 
     def _make_room(self, values: F32) -> None:
-        """Add a column for each channel of ``values`` [Z, C] that is there for the first time."""
+        """Add a column for each channel of ``values`` [Z, C] that is new."""
         there = np.flatnonzero(~np.isnan(values).all(axis=0))
         new = np.setdiff1d(there, self._columns)
         if len(new):

@@ -116,14 +116,14 @@ class SignalWatch:
         return len(self._faults.active(indices)) + sum(self._units.get(site, 0) for site in sites)
 
     def state(self) -> dict[str, Any]:
-        """Everything that was learned and told."""
+        """Everything that was learned and reported."""
         return {
             "faults": self._faults.state_dict(), "drift": self._drift.state_dict(), "counts": dict(self.counts),
             "events": [asdict(event) for event in self.events], "units": dict(self._units),
         }  # fmt: skip
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state` gave; raises ``ValueError`` if it does not fit."""
         self._faults.load_state_dict(state["faults"])
         self._drift.load_state_dict(state["drift"])
         self.counts = Counter(state["counts"])

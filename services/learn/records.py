@@ -73,7 +73,7 @@ class ModelRow(TypedDict):
 
     version: str
     expert: str  # the place in the mixture that it is for
-    kind: str  # of its family; empty where there is no artefact
+    kind: str  # of its family; empty if there is no artefact
     stage: str  # champion | previous | shadow | withdrawn | refused | challenger | retired
     aliases: list[str]
     created_ms: int
@@ -105,7 +105,7 @@ _TAGS = (
 
 
 def tags_of(known: Mapping[str, Any]) -> dict[str, str]:
-    """What is kept as tags of a model's version, each as JSON."""
+    """The tags of a model's version, each as JSON."""
     return {name: json.dumps(value) for name, value in known.items() if name in _TAGS}
 
 

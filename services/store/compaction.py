@@ -2,8 +2,9 @@
 
 A *span* is a file that holds a partition's rows of some days: one at first, ``2022-03-01-p0-300s.parquet``, several
 after a compaction, ``2022-03-01-to-2022-03-09-p0-300s.parquet``. A file whose days lie in another one's is retired:
-nobody lists it any more, and whoever listed it before may go on reading it until it is removed, a day later. So the
-rename of the new file is the one moment at which readers change over, and none sees rows twice or not at all.
+readers do not list it any more, and a reader that listed it before may go on reading it until it is removed, a day
+later. So the rename of the new file is the one moment at which readers change over, and none sees rows twice or not at
+all.
 """
 
 from __future__ import annotations

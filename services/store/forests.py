@@ -32,7 +32,7 @@ class Forests:
         self._root = root / "models" / "forests"
 
     def newest(self) -> str:
-        """The name of the newest; empty where there is none."""
+        """The name of the newest; empty if there is none."""
         return max(names(self._root), default="")
 
     def manifest(self, name: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Forests:
         return found
 
     def load(self, name: str, spec: ForecastSpec, regressors: int) -> Forest:
-        """Read a forest; raises :class:`ModelFilesError` where it is torn, altered, or grown for something else."""
+        """Read a forest; raises :class:`ModelFilesError` if it is torn, altered, or grown for something else."""
         manifest = self.manifest(name)
         wanted = (spec.hash, regressors)
         if (manifest.get("schema_hash"), manifest.get("regressors")) != wanted:

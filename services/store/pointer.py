@@ -23,7 +23,7 @@ class Pointed:
 
     generation: int
     version: str  # ONLINE_VERSION, or "v3", "trees-v1" and so on
-    folder: str  # of its artefact; empty where no model serves
+    folder: str  # of its artefact; empty if no model serves
 
 
 NOWHERE = Pointed(1, ONLINE_VERSION, "")
@@ -43,7 +43,7 @@ class Pointer:
     def read(self) -> Pointed:
         """What serves now.
 
-        Raises :class:`ModelFilesError` where the file cannot be understood. The operator must then say which
+        Raises :class:`ModelFilesError` if the file cannot be understood. The operator must then say which
         model serves; there is no default.
         """
         try:

@@ -139,7 +139,7 @@ class Uplink:
         return True
 
     def trim(self) -> None:
-        """Truncate what the target cannot lose any more; raises ``LogError`` where the disk refuses."""
+        """Truncate what the target cannot lose any more; raises ``LogError`` if the disk refuses."""
         now_s = self._clock_s()
         while self._taken and self._taken[0].at_s + self._target.tail_s <= now_s:
             _, partition, end = self._taken[0]
@@ -153,7 +153,7 @@ class Uplink:
                 self._begin[partition] = end
 
     def waiting(self) -> Waiting:
-        """How much waits, and since when; any thread may ask. Raises ``LogError`` where the buffer cannot be read."""
+        """How much waits, and since when; any thread may ask. Raises ``LogError`` if the buffer cannot be read."""
         records, oldest = 0, list[int]()
         for partition, start in self._next.copy().items():
             records += self._buffer.end_offset(partition) - start

@@ -125,7 +125,7 @@ class KafkaLog:
             return self._times.newest(self._clients.scout, partition)
 
     def sites(self) -> list[str]:
-        """Every site of which the newest ``samples`` record that was appended, or tried to be, had no origin."""
+        """Every site whose newest ``samples`` record, appended or tried, had no origin."""
         with self._session():
             facts = self._facts.read(self._clients.scout).items()
             return sorted(fact[5:] for fact, value in facts if fact.startswith("site:") and value == b"1")

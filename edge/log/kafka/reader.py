@@ -81,7 +81,7 @@ class KafkaReader:
         return place
 
     def _fetch(self, partition: int, place: _Place, known_end: int) -> None:
-        """Have something fetched of a partition, unless nothing is there."""
+        """Fetch from a partition, unless nothing is there."""
         at = TopicPartition(self._address.topic, partition)
         if place.paused:
             self._clients.reader.resume(at)

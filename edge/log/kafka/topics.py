@@ -52,9 +52,9 @@ class TopicFacts:
 
 
 def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consumer: KafkaConsumer) -> None:
-    """Create what is not there, and check that what is there is a log with ``partitions``.
+    """Create the topics that are missing, and check that the others are a log with ``partitions``.
 
-    Raises ``LogFormatError`` where it is another's topic, or a log of another format or number of partitions.
+    Raises ``LogFormatError`` if it is another's topic, or a log of another format or number of partitions.
     """
     if partitions < 1:
         raise ValueError(f"a log needs at least one partition, not {partitions}")

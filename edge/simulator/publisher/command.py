@@ -124,12 +124,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )  # fmt: skip
     ledger = common.add_argument_group("ledger, faults and disturbances")
     ledger.add_argument("--status-file", type=Path, help="JSON with what was published, replaced each second")
-    ledger.add_argument(
-        "--ids-file", type=Path, help="gets a line `zone device boot seq ts_ms` for each true sample"
-    )
-    ledger.add_argument(
-        "--messages-file", type=Path, help="gets a line `kind<TAB>topic<TAB>payload` for each message"
-    )
+    ledger.add_argument("--ids-file", type=Path, help="gets a line `zone device boot seq ts_ms` for each true sample")
+    ledger.add_argument("--messages-file", type=Path, help="gets a line `kind<TAB>topic<TAB>payload` for each message")
     ledger.add_argument(
         "--disturb", action="append", default=[], metavar="KIND=RATE",
         help=f"send such messages between the true ones; KIND one of {', '.join(KINDS)}; may be repeated",

@@ -1,4 +1,4 @@
-"""Step 4 of the way of a reading: large arrays on disk in pieces, of which only those that changed are written.
+"""Step 4 of the way of a reading: large arrays on disk in pieces; only pieces that changed are written.
 
 Most of what a shard has learned stands still: a row changes a few hundred bytes of what a zone's day looks like. So an
 array is cut into pieces of ``PIECE`` bytes. Each is known by its hash (XXH3, 64 bits: two versions of a piece have the
@@ -39,7 +39,7 @@ class PieceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A file with so many pieces; ``number`` rises with each that a partition writes."""
+    """A file with this many pieces; ``number`` rises with each segment that a partition writes."""
 
     number: int
     name: str
@@ -120,7 +120,7 @@ class SegmentReader:
         self._opened: dict[int, _Bytes] = {}
 
     def array(self, layout: Layout, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """The array as it was written; raises :class:`PieceError` where a piece of it was lost or damaged."""
+        """The array as it was written; raises :class:`PieceError` if a piece of it was lost or damaged."""
         size = math.prod(shape) * dtype.itemsize
         count = -(-size // PIECE)
         if not len(layout.hashes) == len(layout.segment) == len(layout.place) == count:

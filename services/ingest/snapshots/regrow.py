@@ -69,7 +69,7 @@ class Regrowth:
     def step(self) -> bool:
         """Grow for about ``ROUND_S``; whether all is grown. The serving partition does not change.
 
-        Raises ``HistoryError`` where something cannot be read; what fails again and again is left out and named.
+        Raises ``HistoryError`` if something cannot be read; what fails again and again is left out and named.
         """
         until_s = self._clock_s() + ROUND_S
         if self._issued_after is None:

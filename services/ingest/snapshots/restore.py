@@ -77,7 +77,7 @@ def restore(
 
     If a snapshot cannot be read and the log holds everything, the log is read again from its beginning.
 
-    Raises ``ConfigError`` where rows would be made in another way than those that are there, and ``SnapshotError``
+    Raises ``ConfigError`` if rows would be made in another way than those that are there, and ``SnapshotError``
     where no snapshot can be read, or the log has lost what comes after it.
     """
     number = snapshots.partition

@@ -62,7 +62,7 @@ class RunSamples(NamedTuple):
 def take_runs(records: Sequence[Record], runs: Sequence[Run], heads: HeaderTable) -> list[RunSamples]:
     """The samples of all runs, which cover ``records`` in their order; their names get numbers.
 
-    Raises ``msgspec.DecodeError`` where a payload is torn, holds no sample or is of an older version, without saying
+    Raises ``msgspec.DecodeError`` if a payload is torn, holds no sample or is of an older version, without saying
     which: see :func:`in_columns`.
     """
     if not runs:
@@ -95,7 +95,7 @@ def take_runs(records: Sequence[Record], runs: Sequence[Run], heads: HeaderTable
 
 
 def in_columns(record: Record) -> Record | None:
-    """The record with its payload in columns, whatever version wrote it; ``None`` where it holds no sample.
+    """The record with its payload in columns, whatever version wrote it; ``None`` if it holds no sample.
 
     Raises ``msgspec.DecodeError`` on a torn one.
     """
@@ -106,7 +106,7 @@ def in_columns(record: Record) -> Record | None:
 
 
 def _row_ends(ts_ms: I64, begins: I64, steps_ms: Sequence[int | None]) -> list[int | None]:
-    """The end of the row that all samples of a run belong to; ``None`` where they belong to several, or where a site's
+    """The end of the row that all samples of a run belong to; ``None`` if they belong to several, or if a site's
     rows are not all as long.
     """
     step_ms = np.array([step or 1 for step in steps_ms])

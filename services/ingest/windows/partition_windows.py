@@ -173,7 +173,7 @@ class PartitionWindows:
         return [site.settings for site in self._sites.values()]
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where :meth:`state` was taken; raises ``KeyError`` where something is missing."""
+        """Continue exactly where :meth:`state` was taken; raises ``KeyError`` if something is missing."""
         sites = {name: self._new_site(name) for name in state["sites"]}
         for name, site in sites.items():
             site.load(state["sites"][name])

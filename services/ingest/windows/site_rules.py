@@ -87,7 +87,7 @@ class SiteRules:
         return self._aliases.get((zone, device, ""), device), self._aliases.get((zone, device, metric), metric)
 
     def curve(self, zone: str, device: str, metric: str) -> Curve:
-        """How the metric is calibrated, by its name as sent; empty where it is not."""
+        """How the metric is calibrated, by its name as sent; empty if it is not."""
         return self._curves.get((zone, device, metric), [])
 
     def state(self) -> dict[str, Any]:

@@ -252,7 +252,7 @@ class SiteWindows:
         }  # fmt: skip
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where :meth:`state` was taken; raises ``KeyError`` where something is missing."""
+        """Continue exactly where :meth:`state` was taken; raises ``KeyError`` if something is missing."""
         self.closed_ms, self._newest_ms = state["closed_ms"], state["newest_ms"]
         self._newest_row_ms, self._quiet_ms = state["newest_row_ms"], state["quiet_ms"]
         self._tick_ms = state["tick_ms"]

@@ -1,4 +1,4 @@
-"""Step 5 of the way of a reading: sensors that send another unit than their metric's, told by their first hour.
+"""Step 5 of the way of a reading: sensors that send another unit than their metric's, found by their first hour.
 
 A share passes as a humidity of under 2 %, and °F pass as °C where they are below 60: both are plausible values, and
 the zone's median would be between them and those of the other sensors. Only metrics are checked that cannot be there

@@ -148,7 +148,7 @@ class Triggers:
             self._schedule.use(now_s)
 
     def trained(self, now_s: float) -> None:
-        """A retraining has its challenger; what it waits for now is no work to rest from."""
+        """A retraining has its challenger. What it waits for now is not training time, so no rest counts it."""
         self._trained_s = now_s
 
     def ended(self, now_s: float) -> None:

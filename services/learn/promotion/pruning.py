@@ -18,7 +18,7 @@ GRACE_MS = 120_000
 
 
 class Models(Protocol):
-    """What is needed of :class:`services.learn.promotion.registry.Registry`; everything may raise."""
+    """The part of :class:`services.learn.promotion.registry.Registry` that is needed here; everything may raise."""
 
     def list(self) -> list[ModelRow]:
         """All models, newest first."""

@@ -4,7 +4,7 @@ released.
 Ray Train reserves its workers' CPUs in a placement group. When the process that trains is killed, or its node, or when
 it is ended for taking too long, nothing gives them back while the driver lives: the actor that should asks Ray's
 dashboard, which a local runtime does not have. The training that is run again would then wait for them without end. So
-a training notes its group in its folder, and whoever trains next, one at a time on a storage, releases it first.
+a training notes its group in its folder, and the next training (one at a time on a storage) releases it first.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ __all__ = ["run_job"]
 
 RETRIES = 2
 NICE, NICEST = 10, 19
-"""What is not a network's training gives way to one, too."""
+"""Trainings of other kinds than networks give way to them, too."""
 
 
 @ray.remote(num_cpus=0, max_calls=1, max_retries=RETRIES)
