@@ -125,8 +125,8 @@ class StreamSettings(Section):
     ring_hours: int = Field(26, ge=26, le=336, description="Rows with all channels kept in memory a zone.")
     snapshot_s: float = Field(5.0, gt=0, le=3600, description="Seconds between snapshots of a shard.")
     retire_days: float = Field(
-        7, ge=0, le=3650, description="A zone leaves after so many days of the stream's time without a sample, and is "
-        "back with its next; 0: never by itself.",
+        7, ge=0, le=3650, description="A zone leaves after this many days of the stream's time without a sample, and "
+        "is back with its next; 0: never by itself.",
     )  # fmt: skip
 
     @field_validator("step_s")

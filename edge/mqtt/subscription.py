@@ -1,6 +1,6 @@
 """Step 2 of the way of a reading: keeps one persistent subscription alive.
 
-Connects with MQTT 5, or with 3.1.1 where the broker has no 5; connects again with back-off and jitter for as long
+It connects with MQTT 5, or with 3.1.1 if the broker has no 5, and connects again with back-off and jitter for as long
 as it is tended. The broker keeps what arrives meanwhile, because session and subscription outlive a connection.
 """
 

@@ -1,8 +1,8 @@
 """Step 1-2 of the way of a reading: the wire contract between a device and Hothouse.
 
-A device publishes *samples*: any metrics at one instant. This module holds the metric vocabulary with its units
-and plausible ranges, the topic grammar, and the one function that turns untrusted bytes into checked samples.
-Whatever the gateway (MQTT) or a site's own Kafka producer hands over goes through :func:`decode`, once.
+A device publishes *samples*: any metrics at one instant. This module holds the metric vocabulary with its units and
+plausible ranges, the topic grammar, and the one function that turns untrusted bytes into checked samples. Every message
+of the gateway (MQTT) or of a site's own Kafka producer goes through :func:`decode`, once.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _CLIMATOLOGY = "the climatology"
 MIN_ROWS = 12
 """Fewer origins than this prove nothing."""
 MIN_BLOCKS = 6
-"""Nor do fewer blocks."""
+"""Fewer blocks than this prove nothing either."""
 BLOCK_MIN = (1440, 720, 360, 180, 60, 15)
 """Blocks are as long as leaves enough of them, in minutes; a challenger's never shorter than an hour. Those of less
 than a day are surer than they should be, because hours of one day resemble each other."""

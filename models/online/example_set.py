@@ -90,7 +90,7 @@ class ExampleSet(WindowSet):
         return self._units[max((step for step in self._units if step <= newest), default=min(self._units))]
 
     def origins(self, warm_steps: int = 0) -> I64:
-        """Those of :meth:`WindowSet.origins` that have an example, ordered by time."""
+        """The origins of :meth:`WindowSet.origins` that have an example, ordered by time."""
         found = super().origins(warm_steps)
         known = np.zeros((len(self.zone_ids), self.length), bool)
         for t, example in self._at.items():

@@ -52,7 +52,8 @@ UNTRIED = 2.8
 Simulated houses are more regular than real ones, and a zone's first hours are often not its usual ones."""
 
 OLD = 2.5
-"""So do the old zone's: in the first days it says nearly what the others say, and would count twice."""
+"""The errors of the old zones' forecast are multiplied by this: in the first days it says nearly what the others say,
+and would count twice."""
 
 OWN, POOL = 8.0, 2.0
 """The pool's errors weigh as much as this many examples of a zone's own, and the prior's as this many of the pool's."""

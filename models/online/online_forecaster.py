@@ -70,7 +70,7 @@ LEAST_WIDTH = 0.02
 days says so because its display is coarse."""
 
 SMALLEST = 4e-6
-"""Nor than this share of the median: thinner ones are lost in single precision."""
+"""No interval is thinner than this share of the median: thinner ones are lost in single precision."""
 
 _HOURS = 24
 

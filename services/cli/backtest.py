@@ -30,7 +30,7 @@ COLUMNS = {
     "mae": "MAE", "climatology": "climatology", "frozen": "frozen", "persistence": "persistence",
     "naive_24h": "24-h naive", "skill": "skill", "pinball": "pinball", "coverage": "coverage",
 }  # fmt: skip
-"""Of the scores -> headings."""
+"""Columns of the scores -> headings."""
 
 
 def register(app: typer.Typer) -> None:

@@ -25,7 +25,7 @@ def retire(
 ) -> None:
     """Take a zone out of forecasts, page and metrics; its rows stay, and its next sample brings it back.
 
-    One that was silent for stream.retire_days leaves by itself.
+    A zone that was silent for stream.retire_days leaves by itself.
     """
     from edge.wire.events import Retirement
 

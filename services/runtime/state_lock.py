@@ -29,7 +29,7 @@ SILENT_S = 20.0
 up."""
 LOOK_S = 0.5
 _WIDTH = 512
-"""Bytes of a file: it is written over in one piece, so that who reads it over a network sees the change."""
+"""Bytes of a file: it is written over in one piece, so that a reader over a network sees the change."""
 
 _log = logging.getLogger(__name__)
 

@@ -49,7 +49,7 @@ class DeviceRows(Sequence[DeviceRow]):
 
     @classmethod
     def of(cls, rows: Sequence[DeviceRow]) -> DeviceRows:
-        """The same rows as columns."""
+        """The rows as columns."""
         if isinstance(rows, cls):
             return rows
         columns = list(zip(*rows, strict=True)) or [()] * 8

@@ -5,7 +5,7 @@ hold none, some or all of the batch: the log then looks which of its records arr
 again, and sends only the others, so that a retry duplicates nothing. What a record looks like there is in
 ``edge.log.kafka.record``.
 
-Partitions are assigned, never negotiated: who reads what is fixed, and no rebalance ever pauses a shard.
+Partitions are assigned, never negotiated: each reader's are fixed, and no rebalance ever pauses a shard.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Step 4 of the way of a reading: large arrays on disk in pieces; only pieces that changed are written.
 
-Most of what a shard has learned stands still: a row changes a few hundred bytes of what a zone's day looks like. So an
+Most of what a shard has learned stands still: a row changes a few hundred bytes of a zone's profile of the day. So an
 array is cut into pieces of ``PIECE`` bytes. Each is known by its hash (XXH3, 64 bits: two versions of a piece have the
 same one once in 10^19), and a *segment* is a file with the pieces that were new when it was written, never changed
 after that. Where the pieces of an array lie is its :class:`Layout`, which the snapshot keeps.
@@ -57,7 +57,7 @@ class Layout:
 
 @dataclass(slots=True)
 class SegmentWriter:
-    """Writes what is new of any number of arrays into one segment; ``rewrite`` are segments that are to be let go."""
+    """Writes the new pieces of any number of arrays into one segment; ``rewrite`` are the segments to give up."""
 
     number: int
     rewrite: frozenset[int] = frozenset()
@@ -68,7 +68,7 @@ class SegmentWriter:
     def add(self, array: npt.NDArray[Any], before: Layout | None) -> Layout:
         """The layout of ``array``. Pieces that are equal at the same place ``before`` stay where they are.
 
-        The array must stand still until :meth:`write` has returned.
+        The array must not change until :meth:`write` has returned.
         """
         content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         hashes = _hashes(content)

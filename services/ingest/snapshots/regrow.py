@@ -2,7 +2,7 @@
 
 The rows that the partition had closed are in the history, since it is written before every snapshot; so are the
 forecasts that were issued. What grows is a partition beside the one that serves. It stops nothing: other partitions of
-the shard go on, and questions are answered. It is done a stretch a round; after a crash it begins anew.
+the shard go on, and questions are answered. Each round grows a stretch; after a crash it begins again.
 """
 
 from __future__ import annotations

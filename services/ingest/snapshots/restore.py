@@ -38,12 +38,12 @@ class RowSettings(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> RowSettings:
-        """Those of the configuration."""
+        """The settings of the configuration."""
         return cls(settings.stream.step_s, settings.stream.lateness_s, settings.stream.idle_s)
 
     @classmethod
     def of_ms(cls, step_ms: int, lateness_ms: int, idle_ms: int) -> RowSettings:
-        """Those of windows."""
+        """The settings of windows."""
         return cls(step_ms // 1000, lateness_ms // 1000, idle_ms // 1000)
 
 

@@ -83,7 +83,7 @@ class HeaderTable:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Forget all heads."""
         self._known: dict[bytes, int] = {}
         self._bytes = 0  # of all that are known
         self._new: list[SampleHeader] = []  # heads of this batch that were not known

@@ -68,13 +68,13 @@ class OpenSamples(NamedTuple):
         return order
 
     def cut(self, part: slice, lengths: I64) -> OpenSamples:
-        """Those of a slice; ``lengths`` [n] says how many values each has."""
+        """The samples of a slice; ``lengths`` [n] says how many values each has."""
         first = int(lengths[: part.start].sum())
         values = self.values[first : first + int(lengths[part].sum())]
         return OpenSamples(self.device[part], self.metric_set[part], self.seq[part], self.ts_ms[part], values)
 
     def chosen(self, which: Bools, lengths: I64) -> OpenSamples:
-        """Only those; ``lengths`` [n] says how many values each has."""
+        """Only the chosen samples; ``lengths`` [n] says how many values each has."""
         device, metric_set, seq, ts_ms, values = self
         return OpenSamples(
             device[which], metric_set[which], seq[which], ts_ms[which], values[np.repeat(which, lengths)]
@@ -133,7 +133,7 @@ class Names:
         return len(self.devices) + len(self.metric_sets) + more <= self._room
 
     def samples(self, site: str, samples: OpenSamples, chosen: I64) -> list[Sample]:
-        """Those of a site's samples at the indices ``chosen`` as objects."""
+        """The samples at the indices ``chosen``, as objects."""
         ends = np.cumsum(self.lengths(samples.metric_set))
         made = []
         for at in chosen.tolist():

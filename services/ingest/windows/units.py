@@ -116,7 +116,7 @@ class Units:
 
     @property
     def ended(self) -> tuple[UnitFault, ...]:
-        """Those that no longer do, since the newest row; with what they said in it."""
+        """The sensors that no longer do, since the newest row; with their values in it."""
         return self._ended
 
     def state(self) -> dict[str, Any]:

@@ -184,7 +184,7 @@ def _resume(plan: TrainPlan) -> TrainingProgress | None:
         with checkpoint.as_directory() as copied:
             return TrainingProgress.load(Path(copied))
     except ProgressError:
-        _log.warning("%s begins anew: what it had kept cannot be read", plan.name, exc_info=True)
+        _log.warning("%s begins anew: its checkpoint cannot be read", plan.name, exc_info=True)
         return None
 
 
