@@ -1,8 +1,8 @@
 """Step 7 of the way of a reading: the width of each forecast's interval, learned from matured forecasts.
 
-The size of a zone's errors by hour of day, times factors that adaptive conformal inference (Gibbs and Candès 2021)
-moves up after a miss and down after a hit, so that in the long run the wanted share lies inside whatever the errors'
-distribution is. Factors belong to a zone, target, horizon and quarter of the day.
+A width is the size of a zone's errors by hour of day, times a factor. Adaptive conformal inference (Gibbs and Candès
+2021) moves the factor up after a miss and down after a hit. So in the long run the wanted share lies inside, whatever
+the errors' distribution is. Factors belong to a zone, target, horizon and quarter of the day.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Step 13 of the way of a reading: grow the trees that are an expert of the mixture.
 
-:class:`TreeGrower` keeps a bounded history of regressors and truths, and fits one histogram gradient boosting a horizon
-and target (LightGBM, Ke and others 2017) on what the climatology left over, absolute error as the loss, all zones
+:class:`TreeGrower` keeps a bounded history of regressors and truths. It fits one histogram gradient boosting a horizon
+and target (LightGBM, Ke and others 2017) to the climatology's residual, with absolute error as the loss, all zones
 together. Equal examples give equal trees.
 """
 

@@ -1,7 +1,7 @@
 """Steps 12-14 of the way of a reading: one retraining as a Ray task.
 
-It runs in a process of its own that ends with it, because Ray Data, Ray Train and torch, or what grows trees, need most
-of a gigabyte that the retrainer must not hold while nothing is trained. So this module imports none of them.
+It runs in a process of its own that ends with it. Ray Data, Ray Train and torch, or the tree library, need most of a
+gigabyte, which the retrainer must not hold while nothing is trained. So this module imports none of them.
 """
 
 from __future__ import annotations
