@@ -290,7 +290,7 @@ def _stop_all(actors: Sequence[Any], timeout_s: float) -> None:
 
 
 class _Thread(threading.Thread):
-    """A thread whose exception reaches whoever joins it."""
+    """A thread whose exception is raised where it is joined."""
 
     def __init__(self, work: Callable[[], None], name: str) -> None:
         super().__init__(name=name, daemon=True)

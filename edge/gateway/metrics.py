@@ -45,7 +45,7 @@ _BASE_UNITS = {
 
 
 class GatewayCollector(Collector):
-    """Asks ``status`` at each scrape: figures are those of now. A counter gets its ``_total`` in the text."""
+    """Asks ``status`` at each scrape, so that figures are current. A counter gets its ``_total`` in the text."""
 
     def __init__(self, status: Callable[[], GatewayStatus]) -> None:
         self._status = status

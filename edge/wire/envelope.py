@@ -1,6 +1,6 @@
 """Step 2 of the way of a reading: a log record as an MQTT message, from a site's gateway to the central one.
 
-Topic ``hothouse/v1/{site}/_uplink/{log}/record``, payload a MessagePack list; site and log stand in the topic only, so
+Topic ``hothouse/v1/{site}/_uplink/{log}/record``, payload a MessagePack list; site and log are in the topic only, so
 that a broker's access rules bind them. The central gateway appends the record as it is, receive time and origin too.
 """
 

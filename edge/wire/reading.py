@@ -40,8 +40,8 @@ MAX_PAYLOAD_BYTES = 256 * 1024
 class Sample(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One device, one instant, any metrics.
 
-    ``(site, zone, device, boot, seq)`` names a sample for ever; that is what de-duplication uses. ``ts_ms`` is
-    Unix time in milliseconds, UTC. ``values`` holds finite numbers only, each within its metric's range.
+    ``(site, zone, device, boot, seq)`` is a sample's permanent name; de-duplication uses it. ``ts_ms`` is Unix time in
+    milliseconds, UTC. ``values`` holds finite numbers only, each within its metric's range.
     """
 
     site: str
@@ -94,7 +94,7 @@ _DECODER = msgspec.json.Decoder(_Message)
 _MAX_INT = 2**53
 _EPOCH_2000_MS = 946_684_800_000
 _SUGGESTIONS = 3
-"""Of one message: it may hold thousands of unknown metrics."""
+"""Suggestions for one message, which may hold thousands of unknown metrics."""
 
 
 def encode_message(samples: Sequence[Sample]) -> bytes:
@@ -175,9 +175,9 @@ def check_values(
 ) -> tuple[dict[str, float], list[tuple[str, str]]]:
     """Split a sample's values into those that may pass and ``(reason, detail)`` of each that may not.
 
-    Whatever appends samples, the gateway or an import, asks this one function. A ``None`` says "no value", which
-    an absent key says too. Of the first few unknown metrics (``suggestions``) the nearest known one is named: to look
-    for it takes longer than to refuse.
+    The gateway and the import both use this function. A ``None`` says "no value", as an absent key does. For the first
+    few unknown metrics (``suggestions``) the nearest known one is named; only for a few, because the search takes
+    longer than the refusal.
 
     >>> check_values({"rh_pct": 101, "co2_ppm": -4, "air_temp_c": None})
     ({'rh_pct': 100}, [('out_of_range', 'co2_ppm -4 ppm, allowed 150 to 5000')])

@@ -29,7 +29,7 @@ UNITS_MS = {"min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
-    """What came of it: the forecasts, how good they were, and what was found on the way.
+    """The result of a backtest: the forecasts, how good they were, and what was found on the way.
 
     ``predictions`` and ``scores`` are as :mod:`services.backtest.report` says; ``told`` counts sensor faults and drifts
     by kind; ``notes`` says, one sentence each, what was left out of the recording.

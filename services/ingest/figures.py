@@ -64,7 +64,7 @@ class Rate:
 
 
 def figures(partitions: Collection[Partition]) -> dict[str, Any]:
-    """What was taken and made in these partitions, since the beginning of the log."""
+    """Counts of what these partitions took and made since the beginning of the log."""
     counts: Counter[str] = sum((p.counts for p in partitions), Counter())
     rejected: Counter[str] = sum((p.rejected for p in partitions), Counter())
     values_refused: Counter[str] = sum((p.values_refused for p in partitions), Counter())

@@ -46,7 +46,8 @@ __all__ = ["LiveStateLink", "ShardActor", "start_shard"]
 _log = logging.getLogger(__name__)
 
 POLL_S = 0.3
-"""So long a shard lets samples gather that come one by one: a round costs much the same for one and for a hundred."""
+"""A shard lets samples that come one by one gather for this long, as a round costs much the same for one and a
+hundred."""
 FORECAST_POLL_S = 0.02
 RETRY_S = 1.0
 FORECAST_TIMEOUT_S = 5.0
@@ -60,8 +61,8 @@ THREADS = QUESTION_THREADS = 8
 QUESTIONS = "questions"
 
 _question = ray.method(concurrency_group=QUESTIONS)
-"""For what never waits for a disk. ``stats`` and ``flush`` do, and callers that give up and ask again may leave a call
-in every thread; so questions have threads of their own."""
+"""Questions, which never wait for a disk, have threads of their own. ``stats`` and ``flush`` may wait, and callers that
+give up and ask again may leave a call in every thread."""
 
 
 class ShardActor:
@@ -156,7 +157,7 @@ class ShardActor:
 
 
 def start_shard(settings: Settings, index: int, partitions: Sequence[int], kind: type[ShardActor] = ShardActor) -> Any:
-    """Start the shard of that index; returns its handle, with which it ends."""
+    """Start the shard of that index; returns its handle. The actor ends with the handle."""
     # Ray takes groups here alone, not with the options of one actor, and writes into the dictionary.
     actor: Any = ray.remote(
         num_cpus=SHARD_CPUS, max_restarts=-1, max_task_retries=0, max_concurrency=THREADS,
@@ -207,8 +208,8 @@ class _ForecasterLink:
 
 
 class LiveStateLink:
-    """Sends to the live state actor from a thread of its own; keeps what could not be sent, within a bound beside each
-    zone's newest forecast.
+    """Sends to the live state actor from a thread of its own; keeps what could not be sent: each zone's newest
+    forecast, and the rest up to a bound.
 
 
     A live state that was restarted has lost everything: after an error, or when another live state answers, each zone's

@@ -36,7 +36,7 @@ KEPT_MESSAGES = 20_000
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
 DRAIN_AFTER_STOP_S = 2.0
 LOOK_S = 0.1
-"""How often a wait looks whether to stop, and whether the link is there."""
+"""How often a wait checks whether to stop, and whether the link is alive."""
 
 
 @dataclass(slots=True, eq=False)

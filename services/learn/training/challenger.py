@@ -61,7 +61,7 @@ class _Work:
 
     @property
     def options(self) -> Mapping[str, Any] | None:
-        """Those of what is trained; ``None`` where it always begins anew."""
+        """Those of what is trained; ``None`` if it always begins anew."""
         if self.by_ray:
             return network_options(self.job.learn)
         return None if self.family.refits else self.family.make(self.job.spec, self.job.learn.model_dump()).options
@@ -94,7 +94,7 @@ class _Work:
 def learn(job: Job) -> dict[str, Any]:
     """Train a challenger, measure it beside the champion and the baselines, judge it, and keep its artefact.
 
-    Returns a :class:`services.learn.promotion.registry.Candidate`. Whatever is no usable model raises
+    Returns a :class:`services.learn.promotion.registry.Candidate`. An unusable model raises
     :class:`TrainingError` (or :class:`HistoryError`) and leaves no artefact: weights or forecasts that are not finite,
     a history too short, a file that does not give its golden output again. A champion that has seen the held-back rows
     leaves fewer to compare on; where they are too few the gate refuses.
@@ -145,7 +145,7 @@ def learn(job: Job) -> dict[str, Any]:
 def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
     """Train as :func:`learn` does, and nothing else; the SHA-256 of the weights.
 
-    Raises :class:`TrainingError` where the range no longer holds ``rows`` (``site/zone`` -> how many), or where the
+    Raises :class:`TrainingError` if the range no longer holds ``rows`` (``site/zone`` -> how many), or if the
     weights that it began with, of digest ``started_from`` (empty: random ones), are gone.
     """
     work = _Work(job)
@@ -162,9 +162,7 @@ def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
     if started_from:
         reference = reference_model_of(job, cut_ms, work.options)
         if _started_from(reference) != started_from:
-            raise TrainingError(
-                f"it began with the weights of {job.champion}, which no longer exist. {reference.note}"
-            )
+            raise TrainingError(f"it began with the weights of {job.champion}, which no longer exist. {reference.note}")
     model, _ = work.fit(whole.to_ms if work.family.refits else cut_ms, reference)
     return artefact.digest(model.arrays())
 
