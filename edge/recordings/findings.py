@@ -19,9 +19,9 @@ import numpy.typing as npt
 from edge.recordings.columns import Column
 from edge.wire.vocabulary import (
     FAHRENHEIT_ABOVE,
-    SHARES,
     SHARE_LEAST,
     SHARE_MOST,
+    SHARES,
     TEMPERATURES,
     VOCABULARY,
     base_metric,

@@ -15,8 +15,8 @@ import msgspec
 from edge.log import Log, NewRecord, partition_of
 from edge.recordings.sample_source import SampleSource
 from edge.wire.reading import Refusal, Sample, check_values
-from edge.wire.topic import sample_topic
 from edge.wire.samples import encode_samples
+from edge.wire.topic import sample_topic
 
 __all__ = ["ImportRefusedError", "ImportReport", "import_samples"]
 

@@ -12,8 +12,8 @@ import msgspec
 
 from edge.log.contract import NewRecord, Origin, RecordKind
 from edge.wire.reading import Refusal
-from edge.wire.topic import is_name, parse_topic
 from edge.wire.samples import SampleColumns, decode_device
+from edge.wire.topic import is_name, parse_topic
 
 __all__ = ["UNKNOWN_SITE", "decode_envelope", "encode_envelope", "is_envelope"]
 

@@ -37,6 +37,7 @@ MAX_AGE_MS = 400 * 86_400_000
 
 MAX_PAYLOAD_BYTES = 256 * 1024
 
+
 class Sample(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One device, one instant, any metrics.
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from edge.wire.vocabulary import (
     FAHRENHEIT_ABOVE,
-    SHARES,
     SHARE_LEAST,
     SHARE_MOST,
+    SHARES,
     TEMPERATURES,
     VOCABULARY,
     base_metric,

@@ -26,9 +26,9 @@ from edge.log.sqlite import SqliteLog
 from edge.wire.envelope import encode_envelope
 from edge.wire.events import Alias, Calibration, SettingsChange, encode_change
 from edge.wire.reading import Sample, encode_message
+from edge.wire.samples import ENCODING, encode_samples
 from edge.wire.topic import sample_topic
 from edge.wire.vocabulary import VOCABULARY
-from edge.wire.samples import ENCODING, encode_samples
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.store.rows import SiteStep
 
