@@ -274,8 +274,8 @@ def test_a_readers_key_guards_all_data_and_no_file_of_the_page() -> None:
     [
         (None, "cannot be read"),
         (b" \n", "is empty"),
-        ("schlüssel".encode(), "other characters"),
-        (b"two\nlines", "other characters"),
+        ("schlüssel".encode(), "printable ASCII"),
+        (b"two\nlines", "printable ASCII"),
         (b"\xff\xfe", "cannot be read: it is not text"),
     ],
 )
