@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edge.recordings.columns import convert, find_column
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 from models.features.plans import Kind, Plan
 from services.backtest.table import Table
 from services.errors import ConfigError, HothouseError

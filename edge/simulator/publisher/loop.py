@@ -26,7 +26,8 @@ from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.link import Link, LinkError
 from edge.simulator.publisher.pace import Pace
 from edge.timing import Backoff
-from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
+from edge.wire.topic import sample_topic
 
 __all__ = ["Publisher"]
 
@@ -35,7 +36,7 @@ KEPT_MESSAGES = 20_000
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
 DRAIN_AFTER_STOP_S = 2.0
 LOOK_S = 0.1
-"""How often a wait looks whether to stop, and whether the link is there."""
+"""How often a wait checks whether to stop, and whether the link is alive."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +44,7 @@ class _Message:
     topic: str
     payload: bytes
     kind: str  # "sample", "clock", or a disturbance's kind
+    sample: Sample | None = None  # of a true sample
     sent_s: float | None = None
 
 
@@ -133,13 +135,9 @@ class Publisher:
         messages = [_Message(CLOCK_TOPIC, encode_clock(ts_ms), "clock")] if self._with_clock else []
         for sample in samples:
             topic = sample_topic(sample.site, sample.zone, sample.device)
-            messages.append(_Message(topic, encode_message([sample]), "sample"))
-            self._ledger.identify(sample)
+            messages.append(_Message(topic, encode_message([sample]), "sample", sample))
             if self._disturbance is not None:
                 messages += [_Message(topic, payload, kind) for kind, payload in self._disturbance.after(sample)]
-        for message in messages:
-            if message.kind != "clock":
-                self._ledger.message(message.kind, message.topic, message.payload)
         self._kept.extend(messages)
         self._unsent += len(messages)
         self._ledger.instant(ts_ms)
@@ -148,6 +146,8 @@ class Publisher:
         """Send what waits, as far as the window allows; returns early when the link is lost or on :meth:`stop`."""
         while self._unsent and self._has_room(link):
             message = self._kept[-self._unsent]
+            if message.sent_s is None:
+                self._write_down(message)
             self._ledger.sent(message.kind, again=message.sent_s is not None)
             message.sent_s = time.monotonic()
             with self._acks:
@@ -155,6 +155,13 @@ class Publisher:
             self._unsent -= 1
             link.send(message.topic, message.payload)
         self._forget_old()
+
+    def _write_down(self, message: _Message) -> None:
+        """Before it is sent, and not sooner: what :meth:`stop` leaves unsent was never published."""
+        if message.sample is not None:
+            self._ledger.identify(message.sample)
+        if message.kind != "clock":
+            self._ledger.message(message.kind, message.topic, message.payload)
 
     def _has_room(self, link: Link) -> bool:
         with self._acks:

@@ -1,8 +1,8 @@
-"""Steps 7, 8 and 10 of the way of a reading: grows what a snapshot has lost again, from the history.
+"""Steps 7, 8 and 10 of the way of a reading: grows lost parts of a snapshot again, from the history.
 
 The rows that the partition had closed are in the history, since it is written before every snapshot; so are the
 forecasts that were issued. What grows is a partition beside the one that serves. It stops nothing: other partitions of
-the shard go on, and questions are answered. It is done a stretch a round; after a crash it begins anew.
+the shard go on, and questions are answered. Each round grows a stretch; after a crash it begins again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from services.store.history import History, age_column
 from services.store.parquet import day_of
 from services.store.rows import SiteStep
 
-__all__ = ["GROW_DAYS", "Regrowth"]
+__all__ = ["REGROW_DAYS", "Regrowth"]
 
 _log = logging.getLogger(__name__)
 
-GROW_DAYS = 60
+REGROW_DAYS = 60
 """Learners have mostly forgotten what is older."""
 DAY_MS = 86_400_000
 ROUND_S = 0.5
@@ -47,7 +47,7 @@ class Regrowth:
         self._history, self._issued, self._shape, self._clock_s = history, issued, shape, clock_s
         self._until_ms = {site: step.end_ms for site, step in partition.latest.items() if step.zones}
         newest = max(self._until_ms.values(), default=0)
-        hours = max(ring_hours, PAST_HOURS) if set(missing) <= _ROWS_ONLY else 24 * GROW_DAYS
+        hours = max(ring_hours, PAST_HOURS) if set(missing) <= _ROWS_ONLY else 24 * REGROW_DAYS
         self._from_ms, self._to_ms = newest - hours * 3_600_000, newest
         self._day_ms = self._grown_ms = self._from_ms  # the day that is read next; the newest row that was learned
         self.is_done = False
@@ -66,10 +66,10 @@ class Regrowth:
         without = "".join(f", without {words}" for words in self._left_out)
         return f"partition {self._partition.number} is grown again from the history, {state}{without} ({parts})"
 
-    def step(self) -> bool:
+    def grow(self) -> bool:
         """Grow for about ``ROUND_S``; whether all is grown. The serving partition does not change.
 
-        Raises ``HistoryError`` where something cannot be read; what fails again and again is left out and named.
+        Raises ``HistoryError`` if something cannot be read; what fails again and again is left out and named.
         """
         until_s = self._clock_s() + ROUND_S
         if self._issued_after is None:

@@ -14,8 +14,9 @@ from edge.gateway.record_builder import MAX_SAMPLES, Message, RecordBuilder
 from edge.log import NewRecord
 from edge.wire.decoder import MAX_DOCUMENT_BYTES
 from edge.wire.envelope import UNKNOWN_SITE
-from edge.wire.reading import MAX_PAYLOAD_BYTES, Refusal, Sample, encode_message, sample_topic
+from edge.wire.reading import MAX_PAYLOAD_BYTES, Refusal, Sample, encode_message
 from edge.wire.samples import decode_samples
+from edge.wire.topic import sample_topic
 
 NOW = 1_646_092_800_000
 STEP_MS = 300_000
@@ -158,8 +159,8 @@ def test_a_site_that_was_retired_ticks_from_its_next_sample_on() -> None:
     ("zone", "payload", "says"),
     [
         ("_site", b'{"type":"retire","version":7}', "_site cannot be retired alone"),
-        ("z1", b'{"type":"retire"}', "a version or until_ms"),
-        ("z1", b'{"type":"retire","version":7,"until_ms":8}', "a version or until_ms"),
+        ("z1", b'{"type":"retire"}', "either version or until_ms"),
+        ("z1", b'{"type":"retire","version":7,"until_ms":8}', "either version or until_ms"),
     ],
 )
 def test_a_retirement_that_means_nothing_is_refused(zone: str, payload: bytes, says: str) -> None:

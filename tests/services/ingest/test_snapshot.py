@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from services.errors import SnapshotError
-from services.ingest.snapshots import pieces
+from services.ingest.snapshots import pieces, snapshot
 from services.ingest.snapshots.parts import PARTS
 from services.ingest.snapshots.snapshot import FencedError, Snapshots
+from services.store.files import write_atomically
 
 
 def parts(**given: Any) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def test_what_has_not_changed_is_not_even_looked_at(tmp_path: Path) -> None:
     """A part that is named as the same is taken from the last snapshot."""
     snapshots, large = Snapshots(tmp_path, 0), np.arange(5_000)
     snapshots.save(1, parts(scores={"x": large}))
-    saved = snapshots.begin(2, parts(scores={"x": large}), still={"scores"}, same={"scores"})()
+    saved = snapshots.begin(2, parts(scores={"x": large}), not_copied={"scores"}, unchanged={"scores"})()
     assert saved.looked_at_bytes == 0
     found = Snapshots(tmp_path, 0).load()
     assert found is not None
@@ -92,7 +93,7 @@ def test_what_has_not_changed_is_not_even_looked_at(tmp_path: Path) -> None:
 def test_what_may_change_is_copied_at_once(tmp_path: Path) -> None:
     """Of parts that do not stand still the snapshot has what they were when it began."""
     snapshots, counts, small = Snapshots(tmp_path, 0), {"rows": 1}, np.zeros(3)
-    finish = snapshots.begin(1, parts(figures=counts, windows={"x": small}), still={"scores"})
+    finish = snapshots.begin(1, parts(figures=counts, windows={"x": small}), not_copied={"scores"})
     counts["rows"], small[0] = 2, 2
     finish()
     found = Snapshots(tmp_path, 0).load()
@@ -177,7 +178,7 @@ def test_two_are_kept_and_partitions_do_not_mix(tmp_path: Path) -> None:
 def test_an_older_writer_is_fenced(tmp_path: Path) -> None:
     """Once a newer writer has claimed the partition, the older one cannot save, whenever it began to."""
     older = Snapshots(tmp_path, 0)
-    finish = older.begin(1, parts(), ())
+    finish = older.begin(1, parts(), not_copied=())
     later = Snapshots(tmp_path, 0)
     with pytest.raises(FencedError, match="partition 0"):
         finish()
@@ -225,8 +226,29 @@ def test_what_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mo
     """A full disk is not filled further by each new try, and what a killed writer left goes with the next."""
     (tmp_path / ".p0-1-1.pieces.abc.tmp").write_bytes(b"half")
     snapshots = Snapshots(tmp_path, 0)
-    monkeypatch.setattr(Snapshots, "_path", lambda self, offset: tmp_path / "no folder" / "\0")
+    monkeypatch.setattr(Snapshots, "_path", lambda self, offset: tmp_path / "p0.epoch" / "not a folder")
     for _ in range(3):
-        with pytest.raises((OSError, ValueError)):
+        with pytest.raises(OSError, match=r"p0\.epoch"):
             snapshots.save(1, parts(watch={"v": np.arange(9_999)}))
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["p0.epoch"]
+
+
+def test_what_fails_once_the_snapshot_is_in_place_leaves_it_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that cannot be synchronised after the rename: the snapshot that is there keeps its pieces."""
+    snapshots = Snapshots(tmp_path, 0)
+    values = np.arange(9_999)
+
+    def fails_afterwards(path: Path, *rest: Any) -> None:
+        write_atomically(path, *rest)
+        if path.suffix == ".snapshot":
+            raise OSError("the folder cannot be synchronised")
+
+    monkeypatch.setattr(snapshot, "write_atomically", fails_afterwards)
+    with pytest.raises(OSError, match="synchronised"):
+        snapshots.save(1, parts(watch={"v": values}))
+    found = Snapshots(tmp_path, 0).load()
+    assert found is not None
+    assert found.damage == ()
+    assert np.array_equal(found.parts["watch"]["v"], values)
