@@ -100,9 +100,9 @@ class KnownAheadFeatures:
             bin=((), np.int64, -1),
             sum=((k,), np.float32, 0.0),
             count=((k,), np.float32, 0.0),
-            mean=((_KEPT, k), np.float32, np.nan),
-            mean_bin=((_KEPT,), np.int64, -1),
-            usual=((_DAY, k), np.float32, np.nan),
+            mean=((_KEPT, k), np.float16, np.nan),
+            mean_bin=((_KEPT,), np.int32, -1),
+            usual=((_DAY, k), np.float16, np.nan),
         )
         self._square = np.full(k, np.nan)
         self._seen = np.zeros(k, dtype=np.int64)
@@ -143,7 +143,8 @@ class KnownAheadFeatures:
         ahead = np.stack([_between(off_usual, last, share), off_yesterday, on_the_way], axis=2)
         wrong = masked_mean(measured[:, -BINS_BACK - 1 :] - foreseen[:, : BINS_BACK + 1], axis=1)
         now = np.stack([measured[:, -1] - usual[:, BINS_BACK], wrong], axis=1) / scale
-        return Foreseen(_coarse(ahead), _coarse(now), np.isfinite(foreseen[:, BINS_BACK:]).any(axis=(1, 2)))
+        anything = np.asarray(np.isfinite(foreseen[:, BINS_BACK:]).any(axis=(1, 2)))
+        return Foreseen(_coarse(ahead), _coarse(now), anything)
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
         """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
@@ -202,6 +203,6 @@ def _running_mean(x: F32) -> F32:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)
 
 
-def _coarse(scaled: F32) -> I8:
+def _coarse(scaled: _Array) -> I8:
     cut = np.clip(np.where(np.isnan(scaled), np.float32(0), scaled), -CLIP, CLIP)
     return np.asarray(np.rint(cut * np.float32(FINENESS)).astype(np.int8))

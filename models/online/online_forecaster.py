@@ -110,7 +110,9 @@ class Learned(Basis):
     """A basis with its example, as :meth:`OnlineForecaster.learn` returns it, and the errors of earlier forecasts."""
 
     example: Example
-    errors: F32  # [Z, M], size of the errors that matured in these rows, in usual errors; NaN where none did
+    # [Z, M], size of the errors that matured in these rows, in usual errors; NaN where none did. Of what was forecast
+    # before plans moved it.
+    errors: F32
 
 
 class OnlineForecaster:
@@ -207,15 +209,13 @@ class OnlineForecaster:
         answers = (base, climate.shifted, none, *fast, *ridges.transpose(3, 0, 1, 2), trees, none)  # as EXPERTS
         experts = np.stack(answers, axis=-1, dtype=np.float32)
         self.first.see(indices, step, y)
-        old = plain = self._median(indices, experts) if example else None
+        old = self._median(indices, experts) if example else None
+        hours = self._hours(day_bin, self._steps)
+        experts[..., FIRST] = self.first.forecast(indices, step, hours, old)
         known = self._see_ahead(foreseen)
         if known and foreseen is not None:
             foresight, said = known.see(indices, step, values, foreseen, sun, self._clock[self._bins_at(day_bin)])
-            moved = known.move(indices, said, self.unit)
-            experts = np.concatenate([experts, moved[..., None]], axis=-1)
-            old = None if plain is None else self._moved(plain, experts)
-        hours = self._hours(day_bin, self._steps)
-        experts[..., FIRST] = self.first.forecast(indices, step, hours, old)
+            experts = np.concatenate([experts, known.move(indices, said, self.unit)[..., None]], axis=-1)
         if old is not None:
             s, at = self._zones, self._keep_base(seen)
             place = step // self._stride % s["stamp"].shape[1]
@@ -223,8 +223,8 @@ class OnlineForecaster:
             s["ahead"][indices[:, None], at] = ahead
             s["experts"][indices[:, None], at] = self._deviations(experts)
             s["median"][indices[:, None], at] = old
-            if known and foreseen is not None and plain is not None:
-                known.keep(indices, step, at, foresight, said, plain, sun)
+            if known and foreseen is not None:
+                known.keep(indices, step, at, foresight, said, self._moved(old, experts) - old, sun, self.intervals)
             self.first.issue(indices[:, None], at, self._blended(indices, old, experts))
             self.first.bind(indices, at)
         return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
@@ -255,7 +255,7 @@ class OnlineForecaster:
         mixed = self._moved(self._median(learned.zones, experts), experts)
         median = self._blended(learned.zones, mixed, experts)
         self.remember(learned.zones, learned.step, median, experts[..., NETWORK])
-        below, above = self._widths(learned.zones, self._hours(learned.day_bin, self._steps))
+        below, above = self._widths(learned.zones, self._hours(learned.day_bin, self._steps), experts)
         thinnest = np.maximum(self._thinnest, np.float32(SMALLEST) * np.abs(median))
         thin = below + above < thinnest
         below, above = (np.where(thin, thinnest, side) for side in (below, above))
@@ -303,9 +303,14 @@ class OnlineForecaster:
         newest = s["stamp"][zones].max(axis=1) // self._stride
         z, h = np.nonzero(newest[:, None] - place < self._slots)
         # What is issued of a young zone is another's forecast: the intervals learn how good the learners' own was.
-        young = self.first.share(zones)[z] > 0
-        s["median"][zones[z], at[h]] = np.where(young, s["median"][zones[z], at[h]], median[z, h])
-        self.first.issue(zones[z], at[h], median[z, h])
+        share = self.first.share(zones)[z]
+        # Nor do they learn from plans: what these moved the forecast by is taken off. Without the network's answer that
+        # leaves what learn() has kept, to the last bit.
+        moved = self.known.moved(zones[z], step, at[h]) if self.known else np.zeros((len(z), 1), np.float32)
+        plain = median[z, h] - (1 - share) * moved
+        kept = (moved != 0) & ~np.isfinite(network[z, h])
+        s["median"][zones[z], at[h]] = np.where((share > 0) | kept, s["median"][zones[z], at[h]], plain)
+        self.first.issue(zones[z], at[h], plain, ~kept)
         base, unit = s["base"][zones[z], at[h]], self.unit[h]
         s["experts"][zones[z], at[h], :, -1] = np.clip((network[z, h] - base) / unit, -LARGEST, LARGEST)
 
@@ -361,6 +366,7 @@ class OnlineForecaster:
         if self.known is None and foreseen is not None and np.isfinite(foreseen).any():
             self.known = self._new_known()
             self.known.add_zones(len(self))
+            self.known.intervals.take(np.arange(len(self)), self.intervals, pooled=True)
         return self.known
 
     def _new_known(self) -> KnownAhead:
@@ -381,9 +387,15 @@ class OnlineForecaster:
         blended = median + share * np.where(np.isnan(first), np.float32(0), first - median)
         return np.asarray(np.clip(blended, self._low, self._high), dtype=np.float32)
 
-    def _widths(self, zones: I64, hours: I64) -> tuple[F32, F32]:
-        """How far p10 lies below and p90 above the median, ``[Z, H, M]``."""
+    def _widths(self, zones: I64, hours: I64, experts: F32) -> tuple[F32, F32]:
+        """How far p10 lies below and p90 above the median, ``[Z, H, M]``: learned from medians that plans moved where
+        they move this one.
+        """
         below, above = self.intervals.predict(zones, hours)
+        if self.known and experts.shape[-1] > len(EXPERTS):
+            moves = experts[..., len(EXPERTS)] != 0
+            sides = self.known.intervals.predict(zones, hours)
+            below, above = (np.where(moves, *side) for side in zip(sides, (below, above), strict=True))
         share = self.first.share(zones)[:, None]
         if not share.any():
             return below, above
@@ -464,13 +476,13 @@ class OnlineForecaster:
         residual = self._residual(indices, at, due, y)
         missed = np.where(due[..., None], y[:, None] - s["median"][zone, at], np.float32(np.nan))
         scaled = np.asarray(residual / self.unit[h], dtype=np.float32)
-        if self.known:
-            self.known.mature(indices, step, h, at, y, self._clock[day_bin], self.unit)
         self._learn_unit(h, residual)
         common, ahead = s["common"][zone, common_at].astype(np.float32), s["ahead"][zone, at].astype(np.float32)
         self.pooled.learn(h, step, np.concatenate([common, ahead], axis=-1), scaled)
         self.mixture.learn(h, step, s["experts"][zone, at].astype(np.float32), scaled)
         hour = self._hours(day_bin, np.zeros(1, np.int64))[:, 0]
+        if self.known:
+            self.known.mature(indices, step, h, at, missed, self._clock[day_bin], hour, self.unit)
         relative = self.intervals.learn(indices, h, hour, missed)
         self.first.learn(indices, step, h, at, due, y, hour, s["median"][zone, at])
         self.change.update(indices, masked_mean(relative, axis=1))

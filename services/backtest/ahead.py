@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -85,7 +85,7 @@ def _plans(rows: pd.DataFrame, table: Table, label: str) -> tuple[list[Plan], li
         kept = of_metric.assign(value=np.minimum(value, metric.high))[good]
         kind: Kind = "setpoint" if column.metric.startswith("sp_") else "weather"
         for (issued, source, zone), part in kept.groupby(["issued", "source", "zone"], sort=True):
-            series.setdefault((int(issued), str(source), str(zone), kind), {})[column.metric] = part
+            series.setdefault((int(str(issued)), str(source), str(zone), kind), {})[column.metric] = part
     plans = []
     for (issued, source, zone, kind), metrics in sorted(series.items(), key=lambda item: item[0]):
         said = {}
@@ -97,7 +97,7 @@ def _plans(rows: pd.DataFrame, table: Table, label: str) -> tuple[list[Plan], li
     return plans, notes
 
 
-def _ms(times: pd.Series[object], table: Table) -> pd.Series[int]:
+def _ms(times: pd.Series[Any], table: Table) -> pd.Series[int]:
     """Times as the table has its own; raises ``ValueError`` where they are of another kind."""
     import pandas as pd
 
