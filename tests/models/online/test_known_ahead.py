@@ -10,6 +10,7 @@ import pytest
 
 from models.features.known_ahead import width
 from models.features.plans import PLANNED, Plan, Plans
+from models.online.known_ahead import KnownAhead
 from models.online.online_forecaster import EXPERTS, OnlineForecaster
 from tests.models.online.online_worlds import flat, rows, same
 from tests.models.worlds import CHANNELS
@@ -95,16 +96,19 @@ def without(world: np.ndarray) -> np.ndarray:
 
 
 def test_a_weather_forecast_makes_forecasts_better(world: np.ndarray, without: np.ndarray) -> None:
-    """Six hours and a day ahead by a fifth and more, and intervals still hold four fifths."""
+    """Six hours and a day ahead by a third; and their intervals are as much narrower, and hold four fifths.
+
+    They may hold a few more: errors still shrink in these ten days, and widths follow them.
+    """
     out = run_with(forecaster(3), world, weather_plans(world))
     ratio = error(out, world) / error(without, world)
-    assert ratio[1] < 0.8
-    assert ratio[2] < 0.8
-    assert (ratio < 1.01).all()
+    assert (ratio < [1, 0.67, 0.67]).all()
     t = np.arange(10 * DAY, (DAYS - 1) * DAY)
     for h, steps in enumerate(SPEC.horizon_steps):
         truth = world[:, t + steps, 0]
-        assert 0.7 < ((truth >= out[:, t, h, 0, 0]) & (truth <= out[:, t, h, 0, 2])).mean() < 0.95
+        assert 0.75 < ((truth >= out[:, t, h, 0, 0]) & (truth <= out[:, t, h, 0, 2])).mean() < 0.92
+    width = [(q[:, t, 1, 0, 2] - q[:, t, 1, 0, 0]).mean() for q in (out, without)]
+    assert width[0] < 0.8 * width[1]
 
 
 def another(values: np.ndarray) -> np.ndarray:
@@ -112,29 +116,55 @@ def another(values: np.ndarray) -> np.ndarray:
     return rows(DAYS, zones=1, missing=0.0, seed=77)[:, : values.shape[1]]
 
 
+def shuffled(plans: list[Plan]) -> list[Plan]:
+    """Each says what another of them said, as far ahead."""
+    whole = [plan for plan in plans if len(plan.series["out_temp_c"][0]) == 48]
+    said = [whole[k].series["out_temp_c"][1] for k in np.random.default_rng(0).permutation(len(whole))]
+    return [
+        replace(plan, series={"out_temp_c": (plan.series["out_temp_c"][0], value)})
+        for plan, value in zip(whole, said, strict=True)
+    ]
+
+
 NONSENSE: dict[str, Said] = {
     "of another day": lambda issued, ahead: np.roll(ahead, 24) + np.random.default_rng(issued).normal(0, 3),
     "noise": lambda issued, ahead: np.random.default_rng(issued).normal(5, 8, len(ahead)),
+    "as the year's mean": lambda issued, ahead: np.full(len(ahead), 9.0),
+    "upside down": lambda issued, ahead: 20 - ahead,
     "enormous": lambda issued, ahead: ahead * 0 + 1e30,
 }
+MADE: dict[str, Callable[[np.ndarray], list[Plan]]] = {
+    "of the day before": lambda values: [
+        replace(p, series={"out_temp_c": (p.series["out_temp_c"][0] + 24 * STEP_MS, p.series["out_temp_c"][1])})
+        for p in weather_plans(values)
+    ],
+    "shuffled": lambda values: shuffled(weather_plans(values)),
+    "of another place": lambda values: weather_plans(another(values)),
+} | {name: (lambda values, said=said: weather_plans(values, said)) for name, said in NONSENSE.items()}
 
 
-@pytest.mark.parametrize("said", NONSENSE.values(), ids=NONSENSE.keys())
-def test_plans_without_sense_cost_nearly_nothing(said: Said, world: np.ndarray, without: np.ndarray) -> None:
-    """Where nothing can be learned of them forecasts are as good as without, to one in a hundred."""
-    out = run_with(forecaster(3), world, weather_plans(world, said))
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE.keys())
+def test_plans_without_sense_cost_nearly_nothing(
+    made: Callable[[np.ndarray], list[Plan]], world: np.ndarray, without: np.ndarray
+) -> None:
+    """Where nothing can be learned of them forecasts are as good as without, to one in a hundred up to six hours.
+
+    A day ahead it may be one more: ten days of one weather are too few to tell what is chance.
+    """
+    out = run_with(forecaster(3), world, made(world))
     assert np.isfinite(out).all()
-    assert (error(out, world) / error(without, world)).max() < 1.01
+    assert (error(out, world) / error(without, world) < [1.01, 1.01, 1.02]).all()
 
 
-def test_plans_of_another_weather_cost_nearly_nothing(world: np.ndarray, without: np.ndarray) -> None:
-    """A forecast for another place is smooth and plausible, and has nothing to do with what comes."""
-    out = run_with(forecaster(3), world, weather_plans(another(world)))
-    assert (error(out, world) / error(without, world)).max() < 1.01
+def test_plans_that_come_late_cost_nothing(world: np.ndarray, without: np.ndarray) -> None:
+    """Half a day after they were issued they still help, and nothing is forecast worse."""
+    late = [replace(plan, known_ms=plan.issued_ms + 12 * STEP_MS) for plan in weather_plans(world)]
+    ratio = error(run_with(forecaster(3), world, late), world) / error(without, world)
+    assert (ratio < [1, 0.8, 0.8]).all()
 
 
 def test_a_service_that_dies_costs_nothing(world: np.ndarray, without: np.ndarray) -> None:
-    """Three days after its last plan the medians are those of a forecaster that never had one."""
+    """Three days after its last plan forecasts are those of a forecaster that never had one, intervals and all."""
     dies = 8 * 24
 
     def until(issued: int, ahead: np.ndarray) -> np.ndarray | None:
@@ -142,7 +172,7 @@ def test_a_service_that_dies_costs_nothing(world: np.ndarray, without: np.ndarra
 
     out = run_with(forecaster(3), world, weather_plans(world, until))
     after = slice((8 + 3) * DAY, None)
-    np.testing.assert_array_equal(out[:, after, :, :, 1], without[:, after, :, :, 1])
+    np.testing.assert_array_equal(out[:, after], without[:, after])
     assert (out[:, 7 * DAY : 8 * DAY, 1:, 0, 1] != without[:, 7 * DAY : 8 * DAY, 1:, 0, 1]).any()
 
 
@@ -164,16 +194,42 @@ def test_a_zone_without_plans_is_forecast_as_before(world: np.ndarray) -> None:
     assert (out[:2] != alone[:2]).any()
 
 
-def test_one_zone_whose_plans_are_wrong_is_left_alone(world: np.ndarray, without: np.ndarray) -> None:
-    """Its neighbours' are right, and help them; what all zones have learned is not forced on it."""
+def test_one_zone_whose_plans_are_wrong_follows_them_less(
+    world: np.ndarray, without: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its neighbours' are right, and help them; it loses a tenth, and more where its own share is not learned."""
     right = weather_plans(world)
-    wrong = [Plan(p.source, p.kind, p.issued_ms, p.series, "2") for p in weather_plans(another(world))]
-    ratio = [
-        error(run_with(forecaster(3), world, right + wrong), world, zone) / error(without, world, zone)
-        for zone in (slice(0, 2), slice(2, 3))
-    ]
-    assert ratio[0][1] < 0.85
-    assert ratio[1].max() < 1.05
+    wrong = [replace(plan, zone="2") for plan in weather_plans(another(world))]
+
+    def ratios() -> list[np.ndarray]:
+        out = run_with(forecaster(3), world, right + wrong)
+        return [error(out, world, zone) / error(without, world, zone) for zone in (slice(0, 2), slice(2, 3))]
+
+    neighbours, alone = ratios()
+    assert neighbours[1] < 0.8
+    assert alone.max() < 1.13
+    monkeypatch.setattr(KnownAhead, "_share_of", lambda self, zones: np.float32(1))
+    assert (ratios()[1][1:] > alone[1:] + 0.04).all()
+
+
+def test_forecasts_that_are_told_again_teach_the_same(world: np.ndarray) -> None:
+    """Whoever reads its log again tells what was issued, with the network's answers: the state is that of before."""
+    known, zones = Plans(), np.arange(3)
+    for plan in weather_plans(world):
+        known.add(plan)
+    made, again = forecaster(3), forecaster(3)
+    rng = np.random.default_rng(1)
+    for step in range(4 * DAY):
+        ahead = known.ahead(step * STEP_MS, ["0", "1", "2"], SPEC)
+        network = (world[:, step, None, :1] + rng.normal(0, 1, (3, 3, 3))).astype(np.float32)
+        network[:, :, step % 3] = np.nan
+        row = (zones, step, world[:, step], np.full(3, step % DAY), sun(step, 3), ahead)
+        issued = made.predict(made.learn(*row), network)
+        again.learn(*row)
+        again.remember(zones, step, issued[..., 1], network)
+    assert same(made.state_dict(), again.state_dict())
+    assert made.known is not None
+    assert np.abs(flat(made.state_dict())["known.zones.moves"]).max() > 0
 
 
 def test_a_state_goes_on_bit_for_bit(world: np.ndarray) -> None:
