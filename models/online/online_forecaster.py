@@ -391,11 +391,16 @@ class OnlineForecaster:
         """How far p10 lies below and p90 above the median, ``[Z, H, M]``: learned from medians that plans moved where
         they move this one.
         """
-        below, above = self.intervals.predict(zones, hours)
         if self.known and experts.shape[-1] > len(EXPERTS):
             moves = experts[..., len(EXPERTS)] != 0
-            sides = self.known.intervals.predict(zones, hours)
-            below, above = (np.where(moves, *side) for side in zip(sides, (below, above), strict=True))
+            some, rest = moves.any(axis=(1, 2)), ~moves.all(axis=(1, 2))
+            below, above = np.zeros((2, *moves.shape), np.float32)
+            for part, of, where in ((some, self.known.intervals, moves), (rest, self.intervals, ~moves)):
+                sides = of.predict(zones[part], hours[part])
+                for held, side in zip((below, above), sides, strict=True):
+                    held[part] = np.where(where[part], side, held[part])
+        else:
+            below, above = self.intervals.predict(zones, hours)
         share = self.first.share(zones)[:, None]
         if not share.any():
             return below, above
