@@ -111,6 +111,10 @@ class KnownAheadFeatures:
         """Make room for more zones."""
         self._zones.add(count)
 
+    def prepare(self, zones: int) -> None:
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
+        self._zones.prepare(zones)
+
     def learn(self, indices: I64, step: int, values: F32, foreseen: F32) -> Foreseen:
         """Take the rows of one step: ``values [Z, C]``, and ``foreseen [Z, T, K]`` as :meth:`Plans.ahead` gives it."""
         end_ms = step * self._step_ms
@@ -131,7 +135,8 @@ class KnownAheadFeatures:
         # A setpoint steps where its yesterday's mean slopes: the difference also tells that it has just moved.
         nearest = foreseen[:, np.where(share[:, 0] < 0.5, last, last + 1)]
         measured = self._measured(indices, now_bin, now_bin - back + np.arange(back + 1), newest)
-        yesterday = _between(*(self._day_before(indices, now_bin, at, newest) for at in (last, last + 1)), share)
+        before, after = (self._day_before(indices, now_bin, at, newest) for at in (last, last + 1))
+        yesterday = _between(before, after, share)
         yesterday[:, self._whole_days] = newest[:, None]  # is now, and now is the newest that is known
         off_yesterday = (nearest - yesterday) / scale
         ahead = np.stack([_between(off_usual[:, last], off_usual[:, last + 1], share), off_yesterday, on_the_way], 2)

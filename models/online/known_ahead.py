@@ -99,6 +99,11 @@ class KnownAhead:
         self.intervals.add_zones(count)
         self._zones.add(count)
 
+    def prepare(self, zones: int) -> None:
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
+        for part in (self.features, self.intervals, self._zones):
+            part.prepare(zones)
+
     def see(self, indices: I64, step: int, values: F32, foreseen: F32, sun: F32, clock: F32) -> tuple[Foreseen, F32]:
         """What is foreseen from the rows of one step, and what that says, ``[Z, H, M]`` in usual errors.
 

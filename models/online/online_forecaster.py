@@ -182,6 +182,8 @@ class OnlineForecaster:
         """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         for part in (self.climatology, self.features, self.intervals, self.change, self.first, self._zones):
             part.prepare(zones)
+        if self.known:
+            self.known.prepare(zones)
 
     def learn(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None = None

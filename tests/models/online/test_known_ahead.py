@@ -243,6 +243,8 @@ def test_a_state_goes_on_bit_for_bit(world: np.ndarray) -> None:
     one = run_with(made, world, plans, half, half + DAY)
     np.testing.assert_array_equal(run_with(again, world, plans, half, half + DAY), one)
     assert same(made.state_dict(), again.state_dict())
+    made.prepare(9)
+    assert same(made.state_dict(), again.state_dict())
     made.add_zones()
     assert len(made.known) == len(made) == 4
 
