@@ -67,8 +67,7 @@ class KnownAhead:
     def __init__(self, spec: ForecastSpec, stride: int, slots: int, longest: int, capacity: int = 16) -> None:
         steps, targets, day = np.array(spec.horizon_steps), len(spec.targets), spec.steps_per_day
         k = len(PLANNED)
-        self._spec, self._stride, self._steps = spec, stride, steps
-        self._horizons, self._targets = len(steps), targets
+        self._stride, self._steps = stride, steps
         self.features = KnownAheadFeatures(spec, capacity)
         quarters = max(stride * spec.step_ms / EXAMPLE_MS, 1)
         self._trust_prior, self._zone_prior = TRUST_PRIOR / quarters, ZONE_PRIOR / quarters
