@@ -8,6 +8,7 @@ together. Equal examples give equal trees.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from models.trees.forest import LEAVES, Forest
 if TYPE_CHECKING:
     from lightgbm import Booster
 
-__all__ = ["GrowerError", "TreeGrower"]
+__all__ = ["GrowerError", "TreeGrower", "load_library"]
 
 F32 = npt.NDArray[np.float32]
 
@@ -106,17 +107,20 @@ def _fit(x: F32, residual: F32) -> Booster | None:
     known = np.isfinite(residual)
     if known.sum() < MIN_EXAMPLES:
         return None
-    lightgbm = _library()
+    lightgbm = load_library()
     booster: Booster = lightgbm.train(OPTIONS, lightgbm.Dataset(x[known], residual[known]))
     return booster
 
 
-def _library() -> ModuleType:
-    """LightGBM. It loads the system's OpenMP library; raises :class:`GrowerError` if there is none."""
+def load_library() -> ModuleType:
+    """LightGBM. It loads the system's OpenMP library; raises :class:`GrowerError` if either is missing."""
     try:
         import lightgbm
+    except ModuleNotFoundError as error:
+        raise GrowerError("trees cannot be grown without LightGBM", "pip install 'hothouse[library]'") from error
     except OSError:
-        import torch  # noqa: F401  # brings an OpenMP library of its own, which is found once it is loaded
+        with suppress(ModuleNotFoundError):
+            import torch  # noqa: F401  # brings an OpenMP library of its own, which is found once it is loaded
 
         try:
             import lightgbm
