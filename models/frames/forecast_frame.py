@@ -32,5 +32,4 @@ def forecast_frame(
     time = pd.DatetimeIndex(times_ms.astype("datetime64[ms]"), tz="UTC").tz_convert(timezone)
     index = pd.MultiIndex.from_product([zones, targets, time], names=["zone", "target", "time"])
     values = quantiles.transpose(0, 2, 1, 3).reshape(-1, len(QUANTILE_COLUMNS))
-    known = np.isfinite(values).all(axis=1)
-    return pd.DataFrame(values, index, QUANTILE_COLUMNS).loc[known]
+    return pd.DataFrame(values, index, QUANTILE_COLUMNS).dropna()

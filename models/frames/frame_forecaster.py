@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 
 from models.frames.forecast_frame import forecast_frame
 from models.frames.frame_learner import FrameLearner
-from models.frames.frame_options import Duration, checked_options, spec_of_frames
+from models.frames.frame_options import Duration, FrameOptions, checked_options, spec_of_frames
 from models.frames.frame_samples import ONLY_ZONE, Frames, MetricMeaning, check_units, read_frames
 from models.spec import ForecastSpec
 from models.trees.tree_grower import GrowerError, load_library
@@ -42,12 +43,7 @@ class FrameForecaster:
         self, metrics: Mapping[str, MetricMeaning], *, timezone: str, latitude: float, longitude: float,
         step: Duration | None = None, targets: Sequence[str] | None = None, horizons: Sequence[Duration] | None = None,
     ) -> None:  # fmt: skip
-        self._options = checked_options(metrics, timezone, latitude, longitude, step, targets, horizons)
-        try:
-            load_library()
-        except GrowerError as error:
-            raise ImportError(f"{error}. {error.hint}") from error
-        self._fitted: FrameLearner | None = None
+        self._begin(checked_options(metrics, timezone, latitude, longitude, step, targets, horizons))
 
     @property
     def spec(self) -> ForecastSpec:
@@ -112,6 +108,29 @@ class FrameForecaster:
         metrics, timezone = self._options.metrics, self._options.place.timezone
         past = None if history is None else read_frames(history, metrics, timezone)
         return draw(forecast, past, metrics, timezone, zone, target, ax)
+
+    def save(self, path: Path | str) -> None:
+        """Write what was learned to one file (safetensors; nothing is pickled), whole or not at all."""
+        from models.frames.frame_file import write_learner  # safetensors is for those who save
+
+        write_learner(Path(path), self._options, self._known)
+
+    @classmethod
+    def load(cls, path: Path | str, metrics: Mapping[str, MetricMeaning]) -> Self:
+        """A forecaster that goes on where :meth:`save` was called, bit for bit; ``metrics`` as it was made with."""
+        from models.frames.frame_file import read_learner
+
+        options, fitted = read_learner(Path(path), metrics)
+        made = cls.__new__(cls)
+        made._begin(options, fitted)
+        return made
+
+    def _begin(self, options: FrameOptions, fitted: FrameLearner | None = None) -> None:
+        self._options, self._fitted = options, fitted
+        try:
+            load_library()  # now, rather than when trees are grown after five days
+        except GrowerError as error:
+            raise ImportError(f"{error}: {error.hint}") from error
 
     @property
     def _known(self) -> FrameLearner:

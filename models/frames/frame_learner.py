@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from models.features.sensor_faults import SensorFaults
 from models.frames.frame_options import FrameOptions
 from models.frames.frame_rows import FrameRows
 from models.frames.frame_samples import ZoneSamples
-from models.online.online_forecaster import Learned, OnlineForecaster
+from models.online.online_forecaster import Basis, OnlineForecaster
 from models.spec import ForecastSpec
 from models.trees.forest import GROW_DAYS
 from models.trees.tree_grower import TreeGrower
@@ -35,7 +36,7 @@ class FrameLearner:
     """
 
     def __init__(self, spec: ForecastSpec, options: FrameOptions, start_ms: int) -> None:
-        self.spec = spec
+        self.spec, self.start_ms = spec, start_ms
         self.rows = FrameRows(options.metrics, spec.step_ms, start_ms)
         self.origin_ms = _NEVER_MS
         """The end of the newest row that was learned from."""
@@ -45,7 +46,7 @@ class FrameLearner:
         self._forecaster, self._sensors = OnlineForecaster(spec), SensorFaults(spec.channels, spec.step_ms)
         self._grower = TreeGrower(spec)
         self._measured_ms = np.empty((0, len(spec.targets)), np.int64)
-        self._learned: Learned | None = None
+        self._newest: Basis | None = None
 
     def take(self, samples: Mapping[str, ZoneSamples], progress: Callable[[int, int], None]) -> None:
         """Learn from the rows that these samples complete; ``progress(done, total)`` is called after each."""
@@ -78,17 +79,39 @@ class FrameLearner:
         """The zones ``[Z]`` that are in the newest row, and their forecasts from it, ``[Z, H, M, Q]``; NaN for what was
         not measured for a day.
         """
-        assert self._learned is not None, "the first sample closes a row"
-        zones = self._learned.zones
+        assert self._newest is not None, "the first sample closes a row"
+        zones = self._newest.zones
         silent = self.origin_ms - self._measured_ms[zones] > SILENT_MS
-        quantiles = self._forecaster.predict(self._learned)
+        quantiles = self._forecaster.predict(self._newest)
         quantiles = np.where(silent[:, None, :, None], np.float32(np.nan), quantiles)
         return [self.rows.zones[zone] for zone in zones.tolist()], quantiles
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that later forecasts depend on, as nested maps of arrays, and ``rows`` with lists of names."""
+        newest = self._newest
+        assert newest is not None, "the first sample closes a row"
+        return {
+            "rows": self.rows.state_dict(), "forecaster": self._forecaster.state_dict(),
+            "sensors": self._sensors.state_dict(), "grower": self._grower.state_dict(),
+            "newest": {"zones": newest.zones, "day_bin": newest.day_bin, "experts": newest.experts},
+            "measured_ms": self._measured_ms, "at": np.array([newest.step, self.origin_ms], np.int64),
+        }  # fmt: skip
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` or ``KeyError`` if it does not fit."""
+        self.rows.load_state_dict(state["rows"])
+        self._forecaster.load_state_dict(state["forecaster"])
+        self._sensors.load_state_dict(state["sensors"])
+        self._grower.load_state_dict(state["grower"])
+        step, self.origin_ms = state["at"].tolist()
+        self._newest = Basis(step, **state["newest"])
+        self._measured_ms = state["measured_ms"]
 
     def _learn(self, zones: I64, row: int, values: F32, day_bin: int, light: F32) -> None:
         spec, step = self.spec, self._first_step + row
         clean, _ = self._sensors.learn(zones, step, values, day_bin * 24 // spec.steps_per_day)
-        self._learned = self._forecaster.learn(zones, step, clean, np.full(len(zones), day_bin), light)
-        self._grower.add(self._learned.example)
+        learned = self._forecaster.learn(zones, step, clean, np.full(len(zones), day_bin), light)
+        self._newest = Basis(step, learned.zones, learned.day_bin, learned.experts)
+        self._grower.add(learned.example)
         if (row + 1) % (GROW_DAYS * spec.steps_per_day) == 0:
             self._forecaster.forest = self._grower.grow(self._forecaster.unit) or self._forecaster.forest

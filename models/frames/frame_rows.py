@@ -93,19 +93,20 @@ class FrameRows:
         return ends, zones
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that later rows depend on; names and numbers, and arrays."""
-        times = [np.full(len(waiting.times_ms), s) for s, waiting in enumerate(self._waiting)]
+        """Everything that later rows depend on; arrays, and the names of zones."""
+        series = [np.full(len(waiting.times_ms), number) for number, waiting in enumerate(self._waiting)]
         return {
-            "zones": list(self.zones), "begins": list(self.begins), "closed": self.closed, "newest_ms": self.newest_ms,
-            "heard_ms": self._heard_ms.copy(), "last": self._last.copy(), "series": np.concatenate(times),
+            "zones": list(self.zones), "begins": np.array(self.begins, np.int64),
+            "at": np.array([self.closed, self.newest_ms], np.int64),
+            "heard_ms": self._heard_ms.copy(), "last": self._last.copy(), "series": np.concatenate(series),
             "times_ms": np.concatenate([waiting.times_ms for waiting in self._waiting]),
             "values": np.concatenate([waiting.values for waiting in self._waiting]),
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave."""
-        self.zones, self.begins = list(state["zones"]), list(state["begins"])
-        self.closed, self.newest_ms = int(state["closed"]), int(state["newest_ms"])
+        self.zones, self.begins = list(state["zones"]), state["begins"].tolist()
+        self.closed, self.newest_ms = state["at"].tolist()
         self._heard_ms, self._last = state["heard_ms"].copy(), state["last"].copy()
         of = [state["series"] == series for series in range(1 + len(self.zones))]
         self._waiting = [ZoneSamples(state["times_ms"][mine], state["values"][mine]) for mine in of]
@@ -131,7 +132,8 @@ class FrameRows:
             mean = _vector_mean(row, values, size)
         elif metric.kind == "counter":
             before = np.concatenate([values[:1] if heard_ms == _NEVER_MS else [last], values[:-1]])[: len(values)]
-            mean = np.bincount(row, np.where(values >= before, values - before, values), size)
+            gained: F64 = np.where(values >= before, values - before, values)
+            mean = np.asarray(np.bincount(row, gained, size), np.float64)
         else:
             mean = np.bincount(row, values, size) / np.maximum(count, 1)
         known = count > 0
