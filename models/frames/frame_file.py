@@ -71,7 +71,7 @@ def read_learner(path: Path, metrics: Mapping[str, MetricMeaning]) -> tuple[Fram
 
 
 def _flat(state: Mapping[str, Any], above: str = "") -> dict[str, _Array]:
-    """Nested maps as one, with ``/`` between the names; ``a/b/`` says that ``a/b`` is a map, if it has nothing in it."""
+    """Nested maps as one, with ``/`` between the names; ``a/b/`` says that ``a/b`` is a map that is empty."""
     found: dict[str, _Array] = {} if state else {above: np.empty(0)}
     for name, value in state.items():
         if isinstance(value, Mapping):

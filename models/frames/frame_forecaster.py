@@ -39,6 +39,9 @@ class FrameForecaster:
     forecasts, bit for bit, in however many calls they come.
     """
 
+    _options: FrameOptions
+    _fitted: FrameLearner | None
+
     def __init__(
         self, metrics: Mapping[str, MetricMeaning], *, timezone: str, latitude: float, longitude: float,
         step: Duration | None = None, targets: Sequence[str] | None = None, horizons: Sequence[Duration] | None = None,

@@ -90,6 +90,7 @@ class FrameRows:
                 self._waiting[series] = ZoneSamples(waiting.times_ms[due:], waiting.values[due:])
         zones = rows[:, 1:].copy()
         zones[:, :, self._outside] = rows[:, :1, self._outside]
+        zones[first + np.arange(len(ends))[:, None] < self.begins] = np.nan
         return ends, zones
 
     def state_dict(self) -> dict[str, Any]:

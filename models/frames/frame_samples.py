@@ -179,8 +179,8 @@ def _read(
     zone: str, frame: pd.DataFrame, metrics: Mapping[str, MetricMeaning], timezone: str, newest_ms: int | None
 ) -> ZoneSamples:
     whose = f"the frame of {zone}"
-    _check_columns(whose, frame.columns, metrics)
     times_ms = utc_index(frame.index, timezone, newest_ms, whose)
+    _check_columns(whose, frame.columns, metrics)
     _check_times(whose, times_ms, timezone, newest_ms)
     values = np.full((len(frame), len(metrics)), np.nan)
     for c, name in enumerate(metrics):
