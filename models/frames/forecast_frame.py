@@ -19,7 +19,7 @@ def forecast_frame(
     zones: Sequence[str], targets: Sequence[str], times_ms: npt.NDArray[np.int64], timezone: str,
     quantiles: npt.NDArray[np.float32],
 ) -> pd.DataFrame:  # fmt: skip
-    """``quantiles [Z, T, M, Q]`` at the times ``[T]`` as a frame; what is NaN is left out.
+    """``quantiles [Z, T, M, Q]`` at the times ``[T]`` as a frame in the order of its index; what is NaN is left out.
 
     >>> times = np.array([1646136000000])
     >>> quantiles = np.array([[[[17.5, 18, 19]]]], dtype=np.float32)
@@ -32,4 +32,4 @@ def forecast_frame(
     time = pd.DatetimeIndex(times_ms.astype("datetime64[ms]"), tz="UTC").tz_convert(timezone)
     index = pd.MultiIndex.from_product([zones, targets, time], names=["zone", "target", "time"])
     values = quantiles.transpose(0, 2, 1, 3).reshape(-1, len(QUANTILE_COLUMNS))
-    return pd.DataFrame(values, index, QUANTILE_COLUMNS).dropna()
+    return pd.DataFrame(values.astype(np.float64), index, QUANTILE_COLUMNS).dropna().sort_index()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from models.frames.forecast_frame import QUANTILE_COLUMNS
-from models.frames.frame_samples import MetricMeaning, ZoneSamples, plausible
+from models.frames.frame_samples import ONLY_ZONE, MetricMeaning, ZoneSamples, plausible
 from models.psychrometrics import vpd_kpa
 
 try:
@@ -54,7 +54,7 @@ def draw(
     ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=times.tz))  # type: ignore[no-untyped-call]
     metric = metrics.get(target)
     ax.set_ylabel(f"{metric.label} ({metric.unit})" if metric is not None else "VPD (kPa)")
-    ax.set_title(zone, loc="left")
+    ax.set_title("" if zone == ONLY_ZONE else zone, loc="left")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", alpha=0.3)
     ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0, ncols=3)
@@ -81,7 +81,7 @@ def _draw_history(
         _measured(samples, metrics, target),
         pd.DatetimeIndex(samples.times_ms.astype("datetime64[ms]"), tz="UTC").tz_convert(times.tz),
     ).dropna()
-    measured = measured[measured.index > times[0] - HISTORY]
+    measured = measured[measured.index >= times[0] - HISTORY]
     ax.plot(measured.index, measured, color=MEASURED, linewidth=1.2, label="measured")
 
 

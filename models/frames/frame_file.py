@@ -26,7 +26,9 @@ _Array = npt.NDArray[Any]
 
 
 def write_learner(path: Path, options: FrameOptions, learner: FrameLearner) -> None:
-    """Write it to ``path``, whole or not at all: after a crash the file is the one before, or this one."""
+    """Write it to ``path``, whole or not at all: after a crash the file is the one before, or this one. Raises
+    ``OSError`` if that fails.
+    """
     state = learner.state_dict()
     told = {
         "format": FORMAT, "zones": state["rows"].pop("zones"), "start_ms": learner.start_ms,
@@ -34,8 +36,11 @@ def write_learner(path: Path, options: FrameOptions, learner: FrameLearner) -> N
         "targets": options.targets, "horizons_min": options.horizons_min,
     }  # fmt: skip
     beside = path.with_name(f".{path.name}.tmp")
-    save_file(_flat(state), beside, {"hothouse": json.dumps(told)})
-    beside.replace(path)
+    try:
+        save_file(_flat(state), beside, {"hothouse": json.dumps(told)})
+        beside.replace(path)
+    except (OSError, SafetensorError) as error:
+        raise OSError(f"{path} cannot be written: {error}") from error
 
 
 def read_learner(path: Path, metrics: Mapping[str, MetricMeaning]) -> tuple[FrameOptions, FrameLearner]:

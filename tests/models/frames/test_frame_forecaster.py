@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from edge.wire.vocabulary import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY, Metric
 from models.frames import FrameForecaster
 from models.trees import tree_grower
 from services.backtest.frames import backtest
@@ -52,8 +52,8 @@ def test_forecasts_are_those_of_the_backtest(week):
         given = made.predict()
         given.index = given.index.set_levels(given.index.levels[2].tz_localize(None), level="time")
         assert len(given) == len(wanted) == 3 * 3 * 6
-        assert set(given.dtypes) == {np.dtype(np.float32)}
-        np.testing.assert_array_equal(given.loc[wanted.index].to_numpy(), wanted.to_numpy())
+        assert set(given.dtypes) == {np.dtype(np.float64)}
+        np.testing.assert_array_equal(given.loc[wanted.index].to_numpy(), wanted.to_numpy().astype(np.float64))
     assert made._fitted._forecaster.forest.state_dict()  # there were trees among it
 
 
@@ -136,6 +136,14 @@ def test_a_file_that_cannot_be_read_is_one_sentence(week, tmp_path):
         FrameForecaster.load(path, VOCABULARY)
 
 
+def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path):
+    """The folder is not there: it says so, and the forecaster is as it was."""
+    made = forecaster().fit(recorded(0.05))
+    with pytest.raises(OSError, match="house cannot be written: "):
+        made.save(tmp_path / "nowhere" / "house")
+    made.predict()
+
+
 def test_a_zone_may_come_later_and_fall_silent(week):
     """A new zone is forecast from its first row; one without rows goes on as missing, and leaves after a day."""
     day = week["CVA"].index[96]
@@ -185,6 +193,18 @@ def test_step_targets_and_horizons_follow_the_rows():
     chosen.fit(pd.DataFrame({"co2_ppm": 600.0, "out_temp_c": 3.0}, at))
     assert (chosen.spec.targets, chosen.spec.horizons_min) == (("out_temp_c",), (30, 120))
     assert list(chosen.predict().index.unique("target")) == ["out_temp_c"]
+
+
+def test_a_metric_of_your_own_is_forecast():
+    """The vocabulary is the caller's; horizons may be what pandas makes of a range."""
+    own = {**VOCABULARY, "fog_bar": Metric("fog_bar", "fog pressure", "bar", 0, 100)}
+    horizons = pd.timedelta_range("1h", "24h", freq="1h")
+    made = FrameForecaster(own, **PLACE, targets=["fog_bar"], horizons=horizons)
+    at = pd.date_range("2022-02-01", periods=40, freq="5min")
+    forecast = made.fit(pd.DataFrame({"fog_bar": [3.0, 4.0] * 20}, at)).predict()
+    assert list(forecast.index.unique("time") - at[-1].tz_localize(PLACE["timezone"])) == list(horizons)
+    assert forecast.p50.between(3, 4).all()
+    assert made.plot(forecast).get_ylabel() == "fog pressure (bar)"
 
 
 def test_progress_is_told():

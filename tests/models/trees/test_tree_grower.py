@@ -128,6 +128,17 @@ def test_a_system_without_openmp_is_told(monkeypatch, times):
     assert finder.times == 0
 
 
+def test_a_system_without_openmp_and_torch_is_told(monkeypatch):
+    """Where there is no torch to bring OpenMP, the sentence is the same."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "lightgbm"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [NoOpenMP(2), *sys.meta_path])
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(GrowerError, match=r"cannot be loaded: libgomp\.so\.1") as told:
+        load_library()
+    assert "apt-get install libgomp1" in told.value.hint
+
+
 def test_an_empty_forest_answers_nothing():
     """Before the first trees there is no answer, which the mixture understands."""
     assert np.isnan(Forest(H, M).predict(np.zeros((2, 4), np.float32), np.zeros((2, H, 2), np.float32))).all()
