@@ -207,6 +207,25 @@ def test_a_metric_of_your_own_is_forecast():
     assert made.plot(forecast).get_ylabel() == "fog pressure (bar)"
 
 
+@pytest.mark.parametrize("start", ["2022-03-25", "2022-10-28"])
+def test_days_on_which_the_clock_changes_have_all_their_rows(start):
+    """Times of the site's clock over a change, forward or back, are the instants that they were: forecasts are those of
+    the same rows with offsets, and their own times are on the new clock.
+    """
+    at = pd.date_range(start, periods=4 * 48, freq="30min", tz=PLACE["timezone"])
+    warm = 20 + 4 * np.sin((at.hour + at.minute / 60) * np.pi / 12)
+    aware = pd.DataFrame({"air_temp_c": warm}, at)
+    shown = aware.set_axis(at.tz_localize(None))
+    one, other = forecaster().fit(aware), forecaster()
+    for row in range(0, len(shown), 64):
+        other = (other.update if row else other.fit)(shown.iloc[row : row + 64])
+    forecast = other.predict()
+    pd.testing.assert_frame_equal(forecast, one.predict(), check_exact=True)
+    assert len({time.utcoffset() for time in at}) == 2
+    assert forecast.index.get_level_values("time")[0] == at[-1] + pd.Timedelta("30min")
+    assert forecast.p50.iloc[-1] == pytest.approx(warm[-1], abs=0.5)  # an hour beside it, it would be 1 °C off
+
+
 def test_progress_is_told():
     """Each row is counted, up to all of them."""
     told = []
