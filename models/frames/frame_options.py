@@ -43,11 +43,11 @@ def checked_options(
     """What people write, as numbers; raises ``ValueError`` in one sentence."""
     try:
         zoneinfo.ZoneInfo(timezone)
-    except (KeyError, ValueError, OSError) as error:  # OSError for the name of a folder
+    except (KeyError, ValueError, TypeError, OSError) as error:  # OSError for the name of a folder
         raise ValueError(f"{timezone!r} is not a time zone: give an IANA name such as Europe/Amsterdam") from error
     for name, value, most in (("latitude", latitude, 90), ("longitude", longitude, 180)):
-        if not -most <= value <= most:
-            raise ValueError(f"{name} {value:g} is not within -{most} to {most}: give degrees, north and east positive")
+        if not isinstance(value, int | float) or not -most <= value <= most:
+            raise ValueError(f"{name} {value!s} is not within -{most} to {most}: give degrees, north and east positive")
     step_min = None if step is None else _minutes("step", step)
     if step_min is not None and step_min not in STEPS_MIN:
         raise ValueError(f"step {step!s} is not possible: give 5min, 10min, 15min or 30min")

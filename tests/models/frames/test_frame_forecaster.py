@@ -237,8 +237,10 @@ def test_progress_is_told():
     ("options", "says"),
     [
         ({"timezone": "Mars/Base"}, "'Mars/Base' is not a time zone: give an IANA name such as Europe/Amsterdam"),
+        ({"timezone": None}, "None is not a time zone: give an IANA name"),
+        ({"latitude": "52 N"}, "latitude 52 N is not within -90 to 90: give degrees, north and east positive"),
         ({"timezone": ""}, "'' is not a time zone: give an IANA name"),
-        ({"latitude": 152.0}, "latitude 152 is not within -90 to 90: give degrees, north and east positive"),
+        ({"latitude": 152.0}, "latitude 152.0 is not within -90 to 90: give degrees, north and east positive"),
         ({"longitude": float("nan")}, "longitude nan is not within -180 to 180"),
         ({"step": "7min"}, "step 7min is not possible: give 5min, 10min, 15min or 30min"),
         ({"step": "often"}, "step 'often' is not a duration: write it as 30min, 1h or 24h"),
