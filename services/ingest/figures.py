@@ -76,6 +76,7 @@ def figures(partitions: Collection[Partition]) -> dict[str, Any]:
         "samples": samples, "accepted": counts["accepted"], "duplicates": counts["duplicates"],
         "late": counts["late"], "rejected": dict(rejected), "values_refused": dict(values_refused),
         "plan_records": counts["plan_records"], "event_records": counts["event_records"],
+        "plans": counts["plans"], "plans_repeated": counts["plans_repeated"],
         "copied_records": counts["copied_records"],
         "rows": counts["zone_rows"], "zone_rows": counts["zone_rows"], "device_rows": counts["rows"],
         "steps": counts["steps"], "forecasts": counts["forecasts"],

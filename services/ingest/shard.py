@@ -31,10 +31,19 @@ from services.ingest.snapshots.regrow import Regrowth
 from services.ingest.snapshots.restore import issued_lately, restore, snapshot_state
 from services.ingest.snapshots.snapshot import Saved, Snapshots
 from services.ingest.trees import TreesInUse
-from services.messages import F32, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast, ZoneMixture
+from services.messages import (
+    F32,
+    ONLINE_VERSION,
+    ForecastReply,
+    ForecastRequest,
+    ZoneForecast,
+    ZoneMixture,
+    ZonePlan,
+)  # fmt: skip
 from services.store.deadletters import DeadLetters
 from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History
+from services.store.plans import PlanHistory
 from services.store.series import SeriesWriter
 
 __all__ = ["IssuedWindow", "LiveStateSink", "Shard", "SilentZone"]
@@ -114,6 +123,7 @@ class Shard:
         self._changing = threading.Lock()  # held, inside of it, while partitions change: never over I/O
         self._history = History(settings.storage, self.spec.channels, settings.stream.step_s)
         self._issued = IssuedForecasts(settings.storage, min(partitions, default=0))
+        self._plans = PlanHistory(settings.storage)
         self._snapshots = {number: Snapshots(settings.storage / "snapshots", number) for number in partitions}
         self._dead_letters = {number: DeadLetters(settings.storage, number) for number in partitions}
         self._retention = Retention(log, settings.log.keep_days if settings.log.kind == "sqlite" else 0)
@@ -212,6 +222,12 @@ class Shard:
         with self._changing:
             partition = self._owner(site, zone)
             return None if partition is None else partition.baseline(site, zone, origin_ms, now)
+
+    def plan(self, site: str, zone: str) -> list[ZonePlan] | None:
+        """The newest plan of each source that holds for a zone; None for a zone that is not ours."""
+        with self._changing:
+            partition = self._owner(site, zone)
+            return None if partition is None else partition.plan(site, zone)
 
     def past(self, site: str, zone: str, hours: int) -> tuple[list[int], dict[str, list[float | None]]] | None:
         """Ends and targets of a zone's newest rows; None for a zone that is not ours."""
@@ -366,6 +382,9 @@ class Shard:
             is_saved = partition.offset == self._saved[number] and number not in self._unsaved
             if is_saved or number in self._saving or number in self._growing:
                 continue
+            self._plans.put(number, partition.plans.kept, self._snapshots[number].check)
+            partition.plans.kept = []
+            self._failpoint("plans kept")
             self._dead_letters[number].put(partition.dead_letters)
             partition.dead_letters = []
             self._failpoint("letters kept")
@@ -416,7 +435,7 @@ class Shard:
     def _regrowth(self, partition: Partition, missing: Mapping[str, str]) -> Regrowth:
         shape = len(self.spec.horizons_min), len(self.spec.targets)
         ring_hours = self._settings.stream.ring_hours
-        return Regrowth(partition, missing, self._history, self._issued, shape, ring_hours, self._clock_s)
+        return Regrowth(partition, missing, self._history, self._plans, self._issued, shape, ring_hours, self._clock_s)
 
     def _grow(self) -> bool:
         """Grow again what snapshots have lost, for a while; whether there is more of it."""
