@@ -22,6 +22,13 @@ class Backoff:
     >>> backoff.reset()
     >>> backoff.next_s()
     0.2
+
+    Who does not wait, but looks now and then, tells it the time of failures, of one clock, and asks:
+
+    >>> backoff = Backoff(2, 10)
+    >>> backoff.failed(now_s=100)
+    >>> backoff.is_over(now_s=101), backoff.is_over(now_s=102)
+    (False, True)
     """
 
     def __init__(
@@ -29,6 +36,7 @@ class Backoff:
     ) -> None:
         self._first_s, self._longest_s, self._jitter = min(first_s, longest_s), longest_s, jitter
         self._pause_s = self._first_s
+        self._over_s = float("-inf")
 
     def next_s(self) -> float:
         """Seconds to wait after one more failure."""
@@ -36,9 +44,17 @@ class Backoff:
         self._pause_s = min(2 * pause_s, self._longest_s)
         return pause_s if self._jitter is None else pause_s * (0.5 + self._jitter() / 2)
 
+    def failed(self, now_s: float) -> None:
+        """It has failed once more, now."""
+        self._over_s = now_s + self.next_s()
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether the pause after the last failure that was told by :meth:`failed` is over."""
+        return now_s >= self._over_s
+
     def reset(self) -> None:
-        """It works again: the next failure is a first one."""
-        self._pause_s = self._first_s
+        """It works again, or is another thing now: it may be tried at once, and the next failure is a first one."""
+        self._pause_s, self._over_s = self._first_s, float("-inf")
 
 
 class Periodic:

@@ -75,7 +75,6 @@ class Subscription:
         self._lost = threading.Event()
         self._v5 = address.v5
         self._started_s = 0.0
-        self._next_s = 0.0
 
     def tend(self, now_s: float) -> None:
         """Connect if that is due; ``now_s`` is a monotonic time."""
@@ -85,8 +84,8 @@ class Subscription:
             self._v5 = not self._v5  # it may have waited for more of a packet that it does not understand
         if self._client is not None and self._lost.is_set():
             self._drop()
-            self._next_s = now_s + self._backoff.next_s()
-        if self._client is None and now_s >= self._next_s:
+            self._backoff.failed(now_s)
+        if self._client is None and self._backoff.is_over(now_s):
             self._started_s = now_s
             self._connect()
 

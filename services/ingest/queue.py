@@ -11,7 +11,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, fields
 from typing import Any
 
-from edge.timing import Periodic
+from edge.timing import Backoff, Periodic
 from models.spec import ForecastSpec
 from services.errors import HistoryError
 from services.ingest.figures import Failures
@@ -55,7 +55,7 @@ class ForecastQueue:
         self._latest: dict[str, ForecastOrigin] = {}  # of each site, for refresh()
         self._in_flight: _InFlight | None = None
         self._catch_up = Periodic(CATCH_UP_FORECAST_S, clock_s())
-        self._retry_s = 0.0
+        self._backoff = Backoff(RETRY_FORECAST_S, RETRY_FORECAST_S)
         self._refresh = False
         self._with_rows = False  # whether a network served when it was last asked
 
@@ -83,7 +83,7 @@ class ForecastQueue:
         ``rings`` are those of each partition; ``behind`` when there is a backlog.
         """
         now_s = self._clock_s()
-        if self._in_flight is not None or now_s < self._retry_s:
+        if self._in_flight is not None or not self._backoff.is_over(now_s):
             return
         if self._refresh:
             self._refresh = False
@@ -122,7 +122,7 @@ class ForecastQueue:
             self._failures.works("forecast")
         else:
             self._failures.failed("forecast", error)
-            self._retry_s = self._clock_s() + RETRY_FORECAST_S
+            self._backoff.failed(self._clock_s())
             self._put_back(origins)
 
     def state(self, partition: int) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from edge.mqtt.publish import PublishError
 from edge.wire.events import Retirement, encode_change
 
 if TYPE_CHECKING:  # the shard's module is heavy, and the command line imports this one
-    from services.ingest.shard import SilentZone
+    from services.ingest.questions import SilentZone
 
 __all__ = ["Retirements"]
 

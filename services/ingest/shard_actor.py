@@ -23,8 +23,9 @@ from edge.log import LogError
 from services.config import Settings
 from services.errors import HistoryError, SnapshotError
 from services.ingest.partition import PAST_HOURS
-from services.ingest.series_sink import series_writer
-from services.ingest.shard import IssuedWindow, Shard, SilentZone
+from services.ingest.questions import IssuedWindow, SilentZone
+from services.ingest.shard import Executors, Outputs, Shard
+from services.ingest.sinks.series_sink import series_writer
 from services.ingest.snapshots.snapshot import FencedError
 from services.installation import app_name_of, namespace_of
 from services.log import open_settings_log
@@ -71,9 +72,8 @@ class ShardActor:
         self._series = series_writer(settings, partitions)
         self._link = LiveStateLink(shard_actor(index), namespace_of(settings))
         self._shard = Shard(
-            settings, partitions, open_settings_log(settings), self._series,
-            _ForecasterLink(app_name_of(settings)).forecast, self._link,
-            ThreadPoolExecutor(1, "forecast"), ThreadPoolExecutor(1, "merge"), ThreadPoolExecutor(1, "save"),
+            settings, partitions, open_settings_log(settings), _ForecasterLink(app_name_of(settings)).forecast,
+            Outputs(self._series, self._link), Executors(*(ThreadPoolExecutor(1, name) for name in Executors._fields)),
             time.monotonic,
         )  # fmt: skip
         self._link.start(self._shard)
@@ -99,23 +99,23 @@ class ShardActor:
 
     @_question
     def window(self, site: str, zone: str) -> IssuedWindow | None:
-        """See :meth:`Shard.window`."""
-        return self._shard.window(site, zone)
+        """See :meth:`Questions.window`."""
+        return self._shard.questions.window(site, zone)
 
     @_question
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
-        """See :meth:`Shard.baseline`."""
-        return self._shard.baseline(site, zone, origin_ms, now)
+        """See :meth:`Questions.baseline`."""
+        return self._shard.questions.baseline(site, zone, origin_ms, now)
 
     @_question
     def mixtures(self) -> list[ZoneMixture]:
-        """See :meth:`Shard.mixtures`."""
-        return self._shard.mixtures()
+        """See :meth:`Questions.mixtures`."""
+        return self._shard.questions.mixtures()
 
     @_question
     def silent(self) -> list[SilentZone]:
-        """See :meth:`Shard.silent`."""
-        return self._shard.silent()
+        """See :meth:`Questions.silent`."""
+        return self._shard.questions.silent()
 
     @_question
     def refresh(self) -> None:
@@ -234,20 +234,20 @@ class LiveStateLink:
         self._thread.start()
 
     def publish(self, forecasts: Sequence[ZoneForecast]) -> None:
-        """See ``services.ingest.shard.LiveStateSink``."""
+        """See ``services.ingest.sinks.live_state_sink``."""
         with self._changed:
             self._newest.update({(f["site"], f["zone"]): f for f in forecasts})
             self._forecasts = self._bounded([*self._forecasts, *forecasts])
             self._changed.notify()
 
     def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
-        """See ``services.ingest.shard.LiveStateSink``."""
+        """See ``services.ingest.sinks.live_state_sink``."""
         with self._changed:
             self._past[site, zone] = (end_ms, values)
             self._changed.notify()
 
     def put_stats(self, stats: dict[str, Any]) -> None:
-        """See ``services.ingest.shard.LiveStateSink``."""
+        """See ``services.ingest.sinks.live_state_sink``."""
         with self._changed:
             self._stats = stats
             for left in stats.get("left", ()):
@@ -299,7 +299,7 @@ class LiveStateLink:
         if forecasts:
             asked = ray.get(self._live_state.publish.remote(forecasts), timeout=BOARD_TIMEOUT_S) or []
             for site, zone in map(tuple, asked):
-                found = self._shard.past(site, zone, PAST_HOURS) if self._shard else None
+                found = self._shard.questions.past(site, zone, PAST_HOURS) if self._shard else None
                 if found is not None:
                     past[site, zone] = found
         calls = [self._live_state.put_past.remote(site, zone, *content) for (site, zone), content in past.items()]

@@ -47,7 +47,7 @@ class TreesInUse:
         self._spec, self._failures, self._clock_s = spec, failures, clock_s
         self._in_use = self._failed = NOWHERE
         self._found = False  # trees in the snapshot that nothing on the storage names
-        self._backoff, self._again_s = Backoff(FIRST_PAUSE_S, LAST_PAUSE_S), 0.0
+        self._backoff = Backoff(FIRST_PAUSE_S, LAST_PAUSE_S)
 
     @property
     def version(self) -> str:
@@ -66,16 +66,16 @@ class TreesInUse:
         try:
             pointed = self._pointed()
             self._found = pointed == NOWHERE and any(len(one.forecaster.forest) for one in partitions)
-            if pointed == self._in_use or (pointed == self._failed and now_s < self._again_s):
+            if pointed == self._in_use or (pointed == self._failed and not self._backoff.is_over(now_s)):
                 return
             loaded = [self._load(pointed, one.forecaster.regressors) for one in partitions]
         except ModelFilesError as error:
-            again = pointed == self._failed
-            if again and now_s < self._again_s:
-                return
-            if not again:
+            if pointed != self._failed:
                 self._backoff.reset()
-            self._failed, self._again_s = pointed, now_s + self._backoff.next_s()
+            elif not self._backoff.is_over(now_s):
+                return  # the pointer itself cannot be read
+            self._failed = pointed
+            self._backoff.failed(now_s)
             self._failures.failed("trees", error)
             return
         before = [one.forecaster.forest for one in partitions]

@@ -81,7 +81,7 @@ class Forecaster:
         self._error = ""
         self._clock_s = clock_s
         self._prepare_imports: Callable[[], None] | None = prepare
-        self._retry_s, self._backoff = 0.0, Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
+        self._backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
         self._inference = ThreadPoolExecutor(1, thread_name_prefix="inference")
         self._follower: asyncio.Task[None] | None = None
 
@@ -133,7 +133,7 @@ class Forecaster:
         before = "" if is_new else self._error
         if is_new:
             self._backoff.reset()
-        if is_new or (before and self._clock_s() >= self._retry_s):
+        if is_new or (before and self._backoff.is_over(self._clock_s())):
             self._error = await self._swap(champion)
             self._generation = champion["generation"]
         await self._tell(champion, announce=is_new or self._error != before)
@@ -152,7 +152,7 @@ class Forecaster:
                 model = await asyncio.to_thread(self._prepare, champion["folder"])
         except Exception as error:  # a bad artefact of any kind must not end the replica
             _log.warning("champion %s cannot be served", champion["version"], exc_info=True)
-            self._retry_s = self._clock_s() + self._backoff.next_s()
+            self._backoff.failed(self._clock_s())
             return error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
         self._serving = (champion["version"], model)
         return ""

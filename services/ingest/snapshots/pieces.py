@@ -21,7 +21,7 @@ from xxhash import xxh3_64_intdigest
 
 from services.store.files import write_atomically
 
-__all__ = ["PIECE", "Layout", "PieceError", "Segment", "SegmentReader", "SegmentWriter", "to_rewrite"]
+__all__ = ["PIECE", "Layout", "PieceError", "Segment", "SegmentReader", "SegmentWriter", "pieces_used", "to_rewrite"]
 
 PIECE = 4096
 SLACK = 16_384
@@ -152,15 +152,25 @@ class SegmentReader:
         return self._opened[number]
 
 
+def pieces_used(layouts: Iterable[Layout], last: int) -> npt.NDArray[np.int64]:
+    """How many pieces of each segment from 0 to ``last`` the arrays with these layouts use.
+
+    >>> place = np.zeros(3, np.uint32)
+    >>> pieces_used([Layout(place.astype(np.uint64), np.array([1, 3, 3], np.uint32), place)], last=4).tolist()
+    [0, 1, 0, 2, 0]
+    """
+    used = np.zeros(last + 1, np.int64)
+    for layout in layouts:
+        used += np.bincount(layout.segment, minlength=last + 1)
+    return used
+
+
 def to_rewrite(segments: Iterable[Segment], layouts: Iterable[Layout]) -> frozenset[int]:
     """The segments whose last pieces are better written again: so much of what lies there is dead that files take
     twice what is alive, or there are too many of them. What is alive is written about once more that way.
     """
     segments = sorted(segments, key=lambda one: one.number)
-    last = max((one.number for one in segments), default=0)
-    alive = np.zeros(last + 1, np.int64)
-    for layout in layouts:
-        alive += np.bincount(layout.segment, minlength=last + 1)
+    alive = pieces_used(layouts, max((one.number for one in segments), default=0))
     total, wanted = sum(one.pieces for one in segments), 2 * int(alive.sum()) + SLACK
     chosen: set[int] = set()
     for one in sorted(segments, key=lambda one: alive[one.number] / max(one.pieces, 1)):

@@ -70,7 +70,7 @@ class Regrowth:
         without = "".join(f", without {words}" for words in self._left_out)
         return f"partition {self._partition.number} is grown again from the history, {state}{without} ({parts})"
 
-    def step(self) -> bool:
+    def grow(self) -> bool:
         """Grow for about ``ROUND_S``; whether all is grown. The serving partition does not change.
 
         Raises ``HistoryError`` where something cannot be read; what fails again and again is left out and named.

@@ -51,10 +51,10 @@ def test_the_newest_plan_of_each_source_is_told(tmp_path: Path) -> None:
     rig = Rig(tmp_path, filled(records))
     shard = rig.shard()
     rig.drain(shard)
-    assert known(shard.plan("demo", "z1")) == [("z1", "grower", at + 2), ("_site", "knmi", at + 1)]
-    assert known(shard.plan("demo", "z2")) == [("_site", "knmi", at + 1)]
-    assert shard.plan("demo", "elsewhere") is None
-    (forecast,) = shard.plan("demo", "z2") or []
+    assert known(shard.questions.plan("demo", "z1")) == [("z1", "grower", at + 2), ("_site", "knmi", at + 1)]
+    assert known(shard.questions.plan("demo", "z2")) == [("_site", "knmi", at + 1)]
+    assert shard.questions.plan("demo", "elsewhere") is None
+    (forecast,) = shard.questions.plan("demo", "z2") or []
     assert forecast["values"] == {"out_temp_c": [[at + 1 + n * HOUR, 7.0 + n] for n in range(1, 7)]}
     stats = shard.stats()
     assert (stats["plan_records"], stats["plans"], stats["plans_repeated"]) == (3, 3, 0)
@@ -114,7 +114,7 @@ def test_a_kill_at_any_durable_moment_changes_no_plan(tmp_path: Path, undisturbe
     assert len(rig.content(("plans",))) == 1
     assert rig.dead_letters() == undisturbed.dead_letters()
     again, once = rig.shard(), undisturbed.shard()
-    assert again.plan("demo", "z1") == once.plan("demo", "z1")
+    assert again.questions.plan("demo", "z1") == once.questions.plan("demo", "z1")
     assert {k: again.stats()[k] for k in ("plans", "plans_repeated")} == {
         k: once.stats()[k] for k in ("plans", "plans_repeated")
     }
@@ -134,7 +134,7 @@ def test_a_snapshot_of_before_plans_is_whole(tmp_path: Path) -> None:
     again = rig.shard()
     assert again.stats()["repaired"] == ""
     rig.drain(again)
-    assert len(again.plan("demo", "z1") or []) == 1
+    assert len(again.questions.plan("demo", "z1") or []) == 1
 
 
 def test_plans_that_a_snapshot_lost_come_back_from_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_plans_that_a_snapshot_lost_come_back_from_the_history(tmp_path: Path, m
     rig = Rig(tmp_path, filled(planned_day()))
     shard = rig.shard()
     rig.drain(shard)
-    before = shard.plan("demo", "z1")
+    before = shard.questions.plan("demo", "z1")
     shard.close()
     rig.log.truncate(0, rig.log.end_offset(0))
 
@@ -155,7 +155,7 @@ def test_plans_that_a_snapshot_lost_come_back_from_the_history(tmp_path: Path, m
     assert "plans: it is damaged" in again.stats()["repaired"]
     rig.drain(again)
     assert before
-    assert again.plan("demo", "z1") == before
+    assert again.questions.plan("demo", "z1") == before
 
 
 def test_an_old_weather_forecast_is_named_in_degraded(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_plan_that_came_after_a_row_is_not_what_that_row_saw(tmp_path: Path) -
     rig = Rig(tmp_path, filled([*records, late]))
     shard = rig.shard()
     rig.drain(shard)
-    (plan,) = shard.plan("demo", "z1") or []
+    (plan,) = shard.questions.plan("demo", "z1") or []
     assert plan["known_ms"] > T0 + 2 * STEP
     shard.close()
     (kept,) = PlanHistory(rig.settings.storage).read("demo", 0, 2**62)
