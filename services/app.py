@@ -25,6 +25,7 @@ from edge.mqtt.connection import MqttAddress
 from edge.mqtt.publish import PublishError, publish_once
 from services.config import Settings, child_environment
 from services.errors import ConfigError, StartError
+from services.ingest.plans.publishing import RepeatedPlans
 from services.ingest.retirement import Retirements
 from services.log import open_settings_log
 from services.runtime.folder import FolderLock
@@ -34,6 +35,7 @@ from services.runtime.state_lock import StateLock
 from services.runtime.supervise import ChildProcess
 
 if TYPE_CHECKING:
+    from edge.wire.plan import PlanMessage
     from services.ingest.questions import SilentZone
     from services.runtime.ray_runtime import RayRuntime
 
@@ -92,6 +94,7 @@ class System:
         self._handles: list[Any] = []  # actors live as long as their handles
         self._shards: list[Any] = []
         self._retirements: Retirements | None = None
+        self._repeated: RepeatedPlans | None = None
 
     def __enter__(self) -> System:
         try:
@@ -152,8 +155,11 @@ class System:
         if settings.mqtt.gateway == "here":
             self._start_gateway()
         self._retirements = Retirements(self._silent, self._publish, time.monotonic)
+        self._repeated = RepeatedPlans(self._repeated_plans, self._publish, time.monotonic)
         self._parts.enter_context(Repeating(self._report, REPORT_S, "report"))
         self._parts.enter_context(Repeating(self._retirements.look, RETIRE_S, "retirements"))
+        if any(site.repeat_setpoints for site in settings.sites):
+            self._parts.enter_context(Repeating(self._repeated.look, RETIRE_S, "repeated plans"))
         run_file = settings.data_dir / "run.json"
         mqtt = {
             "host": self.mqtt_host,
@@ -209,7 +215,8 @@ class System:
 
     def _report(self) -> None:
         """Show on the live state, which may have been restarted, what no actor shows: the ingress and the gateway."""
-        error = self._retirements.error if self._retirements is not None else ""
+        publishers = (self._retirements, self._repeated)
+        error = "; ".join(one.error for one in publishers if one is not None and one.error)
         self._serving.live_state.put_stats.remote("runtime", {**self._ingress, "error": error})
         if self.gateway is None:
             return
@@ -220,13 +227,21 @@ class System:
         self._serving.live_state.put_stats.remote("gateway", figures)
 
     def _silent(self) -> list[SilentZone]:
+        return self._of_shards("silent")
+
+    def _repeated_plans(self) -> list[PlanMessage]:
+        return self._of_shards("repeated_plans")
+
+    def _of_shards(self, question: str) -> list[Any]:
+        """What all shards answer to a question."""
         import ray
 
         try:
-            answers = ray.get([shard.silent.remote() for shard in self._shards], timeout=ASK_SHARDS_S)
+            calls = [getattr(shard, question).remote() for shard in self._shards]
+            answers = ray.get(calls, timeout=ASK_SHARDS_S)
         except ray.exceptions.RayError:
             return []  # one restarts: it is asked again
-        return [zone for answer in answers for zone in answer]
+        return [one for answer in answers for one in answer]
 
     def _publish(self, topic: str, payload: bytes) -> None:
         if not self.mqtt_host:
@@ -239,7 +254,7 @@ class System:
             host=self.mqtt_host, port=self.mqtt_port, username=self.mqtt_username, password=password,
             tls_ca=self.settings.mqtt.tls_ca_file,
         )  # fmt: skip
-        publish_once(address, "hothouse-retire", topic, payload)
+        publish_once(address, "hothouse-system", topic, payload)
 
     def _start_gateway(self) -> None:
         broker = {

@@ -14,6 +14,7 @@ import msgspec
 
 from edge.log import Log, NewRecord, partition_of
 from edge.recordings.sample_source import SampleSource
+from edge.wire.plan import encode_plan, plan_topic
 from edge.wire.reading import Refusal, Sample, check_values, sample_topic
 from edge.wire.samples import encode_samples
 
@@ -81,6 +82,10 @@ def import_samples(
             if len(waiting) >= RECORDS_AN_APPEND:
                 append()
         last_ms = ts_ms
+        for plan in source.plans():
+            close_record()
+            topic = plan_topic(plan.site, plan.zone, plan.source)
+            waiting.append(NewRecord(plan.site, "plan", ts_ms, encode_plan(plan), topic))
         for sample in instant:
             values, wrong = check_values(sample.values)
             if values:

@@ -98,9 +98,7 @@ def zone_of_table(name: str, table: Any, said: Mapping, zone: zoneinfo.ZoneInfo,
     return _zone_file(name, name, _read_arrow(table, name, said), said, zone, otherwise)
 
 
-def _zone_file(
-    label: str, name: str, found: _Read, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: str
-) -> ZoneFile:
+def _zone_file(label: str, name: str, found: _Read, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: str) -> ZoneFile:
     header, times, is_utc, columns, unmapped, cells = found
     if times.size == 0:
         raise NoRecordingError(f"{label} holds a header and no row")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli import backtest, change, dead_letters, export, learn, site, system, tune, zones
+from services.cli import backtest, change, dead_letters, export, learn, plan, site, system, tune, weather, zones
 from services.cli.base import GlobalOptions, Group
 from services.cli.running import ask
 from services.cli.setup import commands as setup
@@ -61,6 +61,8 @@ def _before(
 system.register(app)
 site.register(app)
 change.register(app)
+plan.register(app)
+weather.register(app)
 zones.register(app)
 ask.register(app)
 backtest.register(app)

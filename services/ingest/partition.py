@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.log import Record
+from edge.wire.plan import PlanMessage
 from edge.wire.reading import SITE_ZONE
 from models.evaluation.scoring import LiveScore
 from models.features.inputs import day_bins, sun_sine, targets_of
@@ -23,7 +24,8 @@ from models.online.online_forecaster import EXPERTS, Basis, OnlineForecaster
 from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
 from services.ingest.forecasting import ForecastOrigin
-from services.ingest.plans import PartitionPlans
+from services.ingest.plans.intake import PartitionPlans
+from services.ingest.plans.repeated import has_own, is_due, repeated, zones_of
 from services.ingest.rings import Rings
 from services.ingest.signal_watch import SignalWatch
 from services.ingest.windows.partition_windows import PartitionWindows
@@ -300,6 +302,21 @@ class Partition:
     def plan(self, site: str, zone: str) -> list[ZonePlan]:
         """The newest plan of each source that holds for a zone, used already or not."""
         return self.plans.of_zone(site, zone)
+
+    def repeated_plans(self, repeats: Mapping[str, Sequence[str]]) -> list[PlanMessage]:
+        """For zones without a plan of their own whose site ``repeats`` it: what was set yesterday, once a day."""
+        found = []
+        for step in self.latest.values():
+            plans, place = self.plans.of(step.site), self._place_of(step.site)
+            for zone in zones_of(repeats, step.site, step.zones):
+                if has_own(plans, zone, step.end_ms) or not is_due(plans, zone, step.end_ms, place.local_ms):
+                    continue
+                index = np.array([self.rings.index(step.site, zone)], np.int64)
+                rows = self.rings.window(index, np.array([step.end_ms]), self._spec.steps_per_day)[0]
+                plan = repeated(step.site, zone, step.end_ms, self._spec.step_ms, rows, self._spec.channels)
+                if plan is not None:
+                    found.append(plan)
+        return found
 
     def grow_trees(self, forest: Forest) -> None:
         """Use these trees from now on."""

@@ -105,6 +105,7 @@ class Shard:
         self.questions = Questions(
             self._partitions, self._changing, settings.stream.retire_days, lambda: self.is_behind,
             lambda: self._trees.version,
+            {site.name: site.repeat_setpoints for site in settings.sites if site.repeat_setpoints},
         )  # fmt: skip
         live_state = LiveStateSink(
             outputs.live_state, queue.past_due, lambda: self._reads_more,

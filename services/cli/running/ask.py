@@ -16,7 +16,7 @@ from services.observe.timeline import event_line
 
 __all__ = ["COMMANDS", "KeyFile", "Url", "register"]
 
-COMMANDS = ("predict", "status", "timeline", "models", "retrain")
+COMMANDS = ("predict", "status", "timeline", "models", "retrain", "plan")
 
 Url = Annotated[
     str | None, typer.Option(help="Address of a running system to ask; else client.url, or the one on the data folder.")

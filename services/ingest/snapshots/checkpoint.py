@@ -1,8 +1,8 @@
 """Step 4 of the way of a reading: what a shard has read and learned becomes durable.
 
-The order makes a crash at any moment harmless: history first, rows and plans, then dead letters, then the snapshot that names the
-offset; what a replay writes again is the same. Snapshots are written in another thread. Only behind one that is durable
-the offset is committed and old records leave the log.
+The order makes a crash at any moment harmless: history first, rows and plans, then dead letters, then the snapshot that
+names the offset; what a replay writes again is the same. Snapshots are written in another thread. Only behind one that
+is durable the offset is committed and old records leave the log.
 """
 
 from __future__ import annotations

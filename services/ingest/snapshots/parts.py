@@ -99,7 +99,7 @@ class Parts(TypedDict):
     bases: dict[str, BasisState]  # by site
     scores: dict[str, _Array]  # see models.evaluation.scoring
     watch: dict[str, Any]  # see services.ingest.signal_watch
-    plans: dict[str, Any]  # see services.ingest.plans
+    plans: dict[str, Any]  # see services.ingest.plans.intake
 
 
 @dataclass(frozen=True, slots=True)

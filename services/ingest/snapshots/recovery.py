@@ -45,9 +45,7 @@ class Recovery:
             self._repaired += damage
             if missing:
                 ring_hours, plans = settings.stream.ring_hours, PlanHistory(settings.storage)
-                self._growing[number] = Regrowth(
-                    partition, missing, history, plans, issued, shape, ring_hours, clock_s
-                )
+                self._growing[number] = Regrowth(partition, missing, history, plans, issued, shape, ring_hours, clock_s)
                 self._waiting[number] = waiting
             else:
                 self._queue_again(partition, waiting)

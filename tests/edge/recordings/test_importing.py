@@ -13,6 +13,7 @@ from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.recordings.importing import ImportRefusedError, import_samples
 from edge.recordings.replay import RecordingSource
+from edge.wire.plan import PlanMessage
 from edge.wire.reading import Refusal, Sample
 from edge.wire.samples import decode_samples
 
@@ -34,6 +35,9 @@ class ListSource:
     def samples(self, to_ms: int) -> Iterator[tuple[int, list[Sample]]]:
         while self._instants and self._instants[0][0] <= to_ms:
             yield self._instants.pop(0)
+
+    def plans(self) -> list[PlanMessage]:
+        return []
 
     def skip(self, to_ms: int) -> None:
         for _ in self.samples(to_ms):

@@ -13,7 +13,7 @@ from edge.log import NewRecord, Record
 from edge.log.memory import MemoryLog
 from services.forecast_spec import forecast_spec
 from services.ingest.partition import Partition
-from services.ingest.plans import MAX_ISSUES, MAX_SOURCES, PartitionPlans
+from services.ingest.plans.intake import MAX_ISSUES, MAX_SOURCES, PartitionPlans
 from services.ingest.snapshots.snapshot import Snapshots
 from services.ingest.windows.closed import CamePlan
 from services.messages import ZonePlan
