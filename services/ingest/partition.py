@@ -124,7 +124,7 @@ class Partition:
     def _take_plans(self, letters: Sequence[DeadLetter]) -> None:
         self.dead_letters += letters
         self.revision += bool(self.plans.counts)
-        self.counts += self.plans.counts
+        self.counts.update(self.plans.counts)
         self.plans.counts.clear()
 
     def _learn(self, step: SiteStep) -> None:

@@ -195,7 +195,7 @@ def test_a_service_that_hangs_is_given_up(service: FakeService, first: bytes) ->
 
 def test_a_service_that_is_not_there_is_one_sentence() -> None:
     """Refused connections and addresses that are none."""
-    for url in ("http://127.0.0.1:9/forecast", "http://[::1", "http://nowhere.invalid/forecast"):
+    for url in ("http://127.0.0.1:9/forecast", "http://[::1"):
         with pytest.raises(WeatherError, match="cannot be asked"):
             fetch(url, {}, limit_s=5)
 
