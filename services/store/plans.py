@@ -61,7 +61,7 @@ class PlanHistory:
             known = set(_keys(before))
             new = [kept for kept in found if (kept.plan.zone, kept.plan.source, kept.plan.issued_ms) not in known]
             if new:
-                order = [("offset", "ascending"), ("metric", "ascending"), ("valid_ms", "ascending")]
+                order = [(name, "ascending") for name in ("known_ms", *_KEYS, "metric", "valid_ms")]
                 table = pa.concat_tables([before, *map(_table, new)]).combine_chunks().sort_by(order)
                 write_table(path, table, check)
 
@@ -107,12 +107,12 @@ def _table(kept: KeptPlan) -> pa.Table:
 
 
 def _plans(table: pa.Table) -> Iterator[KeptPlan]:
-    """The plans of a file, whose rows stand by offset, metric and time."""
+    """The plans of a file, whose rows stand plan by plan, and in each by metric and time."""
     columns = {name: table[name].to_numpy() for name in table.column_names}
-    changed = np.flatnonzero(np.diff(columns["offset"])) + 1
-    for begin, end in zip([0, *changed], [*changed, len(table)], strict=True):
-        if begin == end:
-            continue
+    differs = np.zeros(max(len(table) - 1, 0), bool)
+    for name in _KEYS:
+        differs |= columns[name][1:] != columns[name][:-1]
+    for begin, end in pairwise([0, *(np.flatnonzero(differs) + 1), len(table)]):
         metric = columns["metric"][begin:end]
         cuts = [0, *(np.flatnonzero(metric[1:] != metric[:-1]) + 1), end - begin]
         series = {

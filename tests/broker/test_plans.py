@@ -1,5 +1,5 @@
-"""A plan's whole way: published by a device or an operator, carried by broker, gateway and log, used by a row, and shown
-at ``/zones/{zone}/plan``.
+"""A plan's whole way: published by a device or an operator, carried by broker, gateway and log, used by a row, and
+shown at ``/zones/{zone}/plan``.
 """
 
 from __future__ import annotations

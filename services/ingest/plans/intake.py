@@ -57,8 +57,21 @@ class _Site:
         self.sources: dict[_Key, _Source] = {}
         self.newest_ms = 0  # when the newest that came could first be used
 
-    def refusal(self, plan: Plan) -> tuple[str, str] | None:
-        """Why a plan is not taken: reason and sentence; empty ones where it is known already."""
+    def take(self, plan: Plan) -> tuple[str, str] | None:
+        """Take a plan; else reason and sentence why not, which are empty where it is known already."""
+        before_ms, self.newest_ms = self.newest_ms, max(self.newest_ms, plan.known_ms)
+        if before_ms // HOUR_MS != self.newest_ms // HOUR_MS:  # now and then: a site may have thousands of sources
+            self._forget_sources(self.newest_ms - LONGEST_AHEAD_MS)
+            self.plans.forget(self.newest_ms - KEPT_MS)
+        refusal = self._refusal(plan)
+        if refusal is None:
+            source = self.sources.setdefault((plan.zone, plan.source), _Source(plan.kind, []))
+            source.kind = plan.kind
+            source.issued_ms.append(plan.issued_ms)
+            self.plans.add(plan)
+        return refusal
+
+    def _refusal(self, plan: Plan) -> tuple[str, str] | None:
         source = self.sources.get((plan.zone, plan.source))
         if source is None:
             of_zone = sum(zone == plan.zone for zone, _ in self.sources)
@@ -72,17 +85,6 @@ class _Site:
             words = f"{plan.source} issued {MAX_ISSUES} plans for {plan.zone or SITE_ZONE} within 15 days"
             return "too_many_plans", f"{words}, which is the most: publish one where something has changed"
         return None
-
-    def add(self, plan: Plan) -> None:
-        """Take a plan that is new."""
-        before_ms, self.newest_ms = self.newest_ms, max(self.newest_ms, plan.known_ms)
-        source = self.sources.setdefault((plan.zone, plan.source), _Source(plan.kind, []))
-        source.kind = plan.kind
-        source.issued_ms.append(plan.issued_ms)
-        self.plans.add(plan)
-        if before_ms // HOUR_MS != self.newest_ms // HOUR_MS:  # now and then: a site may have thousands of sources
-            self._forget_sources(self.newest_ms - LONGEST_AHEAD_MS)
-            self.plans.forget(self.newest_ms - KEPT_MS)
 
     def _forget_sources(self, since_ms: int) -> None:
         for key, source in list(self.sources.items()):
@@ -142,11 +144,6 @@ class PartitionPlans:
     def __len__(self) -> int:
         return sum(len(site.plans) for site in self._sites.values())
 
-    @property
-    def waits(self) -> bool:
-        """Whether plans came that :meth:`before_row` and :meth:`take_rest` have not taken yet."""
-        return bool(self._came)
-
     def feed(self, came: Sequence[CamePlan]) -> list[DeadLetter]:
         """Decode records; the letters of those that no gateway of this release would have let through."""
         letters = []
@@ -179,9 +176,7 @@ class PartitionPlans:
     def again(self, plans: Sequence[KeptPlan]) -> None:
         """Take plans of the history; those that are there already stay."""
         for kept in plans:
-            site = self._sites.setdefault(kept.site, _Site())
-            if site.refusal(kept.plan) is None:
-                site.add(kept.plan)
+            self._sites.setdefault(kept.site, _Site()).take(kept.plan)
         self.changes += 1
 
     def of(self, site: str) -> Plans | None:
@@ -235,10 +230,8 @@ class PartitionPlans:
             self._came = [item for item in self._came if not is_due(item[0])]
             self.changes += 1
         for came, plan in due:
-            site = self._sites.setdefault(came.record.site, _Site())
-            refusal = site.refusal(plan)
+            refusal = self._sites.setdefault(came.record.site, _Site()).take(plan)
             if refusal is None:
-                site.add(plan)
                 self.counts["plans"] += 1
                 self.kept.append(KeptPlan(came.record.site, came.record.offset, plan))
             elif refusal[0]:
