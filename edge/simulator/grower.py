@@ -137,7 +137,7 @@ class Grower:
     ) -> list[Setpoints]:  # fmt: skip
         """The setpoints that the grower plans for coming times; ``outside`` gives radiation and temperature at one.
 
-        Times rise. Edits that nobody has thought of yet are not in it. What :meth:`setpoints` gives later is not changed.
+        Times rise. Edits that nobody has thought of yet are not in it. What :meth:`setpoints` gives stays the same.
         """
         other = copy.copy(self)
         other._now, other._knows = copy.copy(self._now), self._is_planned

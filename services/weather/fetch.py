@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Mapping
+from functools import cache
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -27,7 +29,7 @@ def fetch(url: str, parameters: Mapping[str, str], limit_s: float = LIMIT_S) -> 
     import httpx
 
     # No redirect: the address is the one that was named. A key in the parameters would follow it.
-    client = httpx.Client(timeout=limit_s, follow_redirects=False)
+    client = httpx.Client(timeout=limit_s, follow_redirects=False, verify=_certificates())
     done: SimpleQueue[bytes | Exception] = SimpleQueue()
 
     def work() -> None:
@@ -48,6 +50,12 @@ def fetch(url: str, parameters: Mapping[str, str], limit_s: float = LIMIT_S) -> 
     if isinstance(found, Exception):
         raise WeatherError(f"the service cannot be asked: {type(found).__name__}: {found}") from found
     return found
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """The system's, where a CA of the house is installed."""
+    return ssl.create_default_context()
 
 
 def _read(client: httpx.Client, url: str, parameters: Mapping[str, str]) -> bytes:

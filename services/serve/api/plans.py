@@ -53,7 +53,7 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
     """The routes about plans."""
     routes = APIRouter(tags=["plans"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
     view, backend = state.view, state.backend
-    answers = {status: PREDICT_ANSWERS[status] for status in (401, 403, 404, 503)}
+    answers: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (401, 403, 404, 503)}
 
     @routes.get("/zones/{zone}/plan", responses=answers)
     async def plan(zone: Zone, site: Site = None, authorization: Authorization = None) -> dict[str, Any]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
 from edge.simulator.forecasts import AHEAD_H, SimulatedForecasts
+from edge.simulator.grower import Grower, Setpoints
 from edge.simulator.physics.weather import SyntheticWeather
 from edge.simulator.simulated_site import SimulatedSite
 from edge.simulator.simulator_source import SimulatorSource
+from edge.simulator.site_plans import SitePlans
+from edge.simulator.zone_config import default_zones
 from edge.wire.plan import PlanMessage, decode_plan, encode_plan, plan_topic
 from models.psychrometrics import relative_humidity_pct
 
@@ -17,32 +22,60 @@ HOUR_MS = 3_600_000
 PLACE = (52.0, 4.5)
 
 
-def site(step_ms: int = 300_000) -> SimulatedSite:
-    return SimulatedSite("demo", 7, START_MS, zones=2, latitude=PLACE[0], longitude=PLACE[1], step_ms=step_ms)
+class Site:
+    """Weather and a grower, without the greenhouse: it takes no time."""
+
+    def __init__(self) -> None:
+        configs = default_zones(2, 7)
+        self.zones = [config.name for config in configs]
+        self.weather = SyntheticWeather(7, START_MS, *PLACE)
+        self.grower = Grower(configs, START_MS, "Europe/Amsterdam", 7)
+        self.plans = SitePlans("demo", self.zones, self.weather, self.grower, 7, *PLACE)
+
+    def setpoints(self, ts_ms: int) -> Setpoints:
+        out = self.weather.at(ts_ms)
+        return self.grower.setpoints(ts_ms, out.radiation_w_m2, out.temp_c)
+
+
+def times(days: float) -> range:
+    return range(START_MS, START_MS + round(days * 24 * HOUR_MS), HOUR_MS // 6)
 
 
 def test_plans_are_such_that_the_gateway_takes_all_of_them() -> None:
     """Four forecasts and one plan a zone each day, and those of the beginning; nothing of them is refused."""
-    source = SimulatorSource(site())
-    found: list[tuple[int, PlanMessage]] = []
-    for ts_ms, _ in source.samples(START_MS + 2 * 24 * HOUR_MS):
-        found += [(ts_ms, plan) for plan in source.plans()]
-    for ts_ms, plan in found:
-        assert plan.issued_ms == ts_ms
-        decoded = decode_plan(plan_topic(plan.site, plan.zone, plan.source), encode_plan(plan), ts_ms)
+    site, found = Site(), list[tuple[float, PlanMessage]]()
+    for ts_ms in times(2):
+        site.setpoints(ts_ms)
+        found += [((ts_ms - START_MS) / HOUR_MS, plan) for plan in site.plans.issued(ts_ms)]
+    for hour, plan in found:
+        assert plan.issued_ms == START_MS + hour * HOUR_MS
+        decoded = decode_plan(plan_topic(plan.site, plan.zone, plan.source), encode_plan(plan), plan.issued_ms)
         assert (decoded.plan, decoded.refusals) == (plan, [])
-    weather = [(ms - START_MS) / HOUR_MS for ms, plan in found if plan.kind == "weather"]
-    assert weather == [0, 3, 9, 15, 21, 27, 33, 39, 45]
-    grown = [(plan.zone, (ms - START_MS) / HOUR_MS) for ms, plan in found if plan.kind == "setpoint"]
-    assert grown == [(zone, hour) for hour in (0, 23, 47) for zone in source.zones]  # midnight in Amsterdam
+    assert [hour for hour, plan in found if plan.kind == "weather"] == [0, 3, 9, 15, 21, 27, 33, 39, 45]
+    grown = [(plan.zone, hour) for hour, plan in found if plan.kind == "setpoint"]
+    assert grown == [(zone, hour) for hour in (0, 23, 47) for zone in site.zones]  # midnight in Amsterdam
+
+
+def test_a_simulated_site_publishes_them() -> None:
+    """With the first of its instants; a time that is skipped brings the newest only."""
+    physical = SimulatedSite("demo", 7, START_MS, zones=2, step_ms=300_000)
+    source = SimulatorSource(physical)
+    next(source.samples(START_MS))
+    assert [plan.kind for plan in source.plans()] == ["weather", "setpoint", "setpoint"]
+    assert source.plans() == []
+    source.skip(START_MS + 4 * HOUR_MS)
+    assert [(plan.kind, plan.issued_ms) for plan in source.plans()] == [("weather", START_MS + 4 * HOUR_MS)]
 
 
 def test_asking_for_plans_changes_nothing_of_what_comes() -> None:
-    """The same weather, the same climate, the same grower."""
-    asked, left_alone = site(), site()
-    until_ms = START_MS + 40 * HOUR_MS
-    seen = [(ts_ms, values, asked.plans())[:2] for ts_ms, values in asked.instants(until_ms)]
-    assert seen == list(left_alone.instants(until_ms))
+    """The same weather, and the same grower."""
+    asked, left_alone = Site(), Site()
+    for ts_ms in times(4):
+        asked.plans.issued(ts_ms)
+        assert asked.weather.at(ts_ms) == left_alone.weather.at(ts_ms)
+        one, other = asked.setpoints(ts_ms), left_alone.setpoints(ts_ms)
+        for field in fields(Setpoints):
+            np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name))
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +120,12 @@ def test_errors_last_for_hours_and_from_run_to_run(
 
 def test_the_grower_keeps_to_most_of_the_plan() -> None:
     """What is set follows it better than yesterday does, and not always."""
-    simulated, days = site(), 8
-    set_, plans = {}, []
-    for ts_ms, values in simulated.instants(START_MS + days * 24 * HOUR_MS):
-        set_[ts_ms] = values[simulated.zones[0]]["sp_heat_c"]
-        plans += [p for p in simulated.plans() if p.kind == "setpoint" and p.zone == simulated.zones[0]]
+    site, set_, plans = Site(), dict[int, float](), list[PlanMessage]()
+    for ts_ms in times(20):
+        set_[ts_ms] = float(site.setpoints(ts_ms).heat_c[0])
+        plans += [p for p in site.plans.issued(ts_ms) if p.kind == "setpoint" and p.zone == site.zones[0]]
     by_plan, by_yesterday = [], []
-    for plan in plans[1:-1]:
+    for plan in plans[2:-1]:
         path = plan.values["sp_heat_c"]
         for ts_ms in range(plan.issued_ms + HOUR_MS, plan.issued_ms + 24 * HOUR_MS, HOUR_MS // 2):
             planned = [value for ms, value in path if ms <= ts_ms][-1]

@@ -172,7 +172,7 @@ def dripping(service: FakeService, first: bytes) -> Iterator[None]:
         try:
             handler.wfile.write(first)
             while not over.wait(0.05):
-                handler.wfile.write(b" ")
+                handler.wfile.write(b" " if first else b"")
                 handler.wfile.flush()
         except OSError:  # the poller has hung up
             return
