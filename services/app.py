@@ -25,7 +25,7 @@ from edge.mqtt.connection import MqttAddress
 from edge.mqtt.publish import PublishError, publish_once
 from services.config import Settings, child_environment
 from services.errors import ConfigError, StartError
-from services.ingest.plans.publishing import RepeatedPlans
+from services.ingest.plans.repeater import RepeatedPlans
 from services.ingest.retirement import Retirements
 from services.log import open_settings_log
 from services.runtime.folder import FolderLock

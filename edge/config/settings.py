@@ -28,7 +28,7 @@ __all__ = [
 
 _PREFIX = "HOTHOUSE_"
 _CONFIG = "HOTHOUSE_CONFIG"
-_SYSTEM_SECTIONS = ("forecast", "learn", "influx", "api", "client", "ray", "sites")
+_SYSTEM_SECTIONS = ("forecast", "learn", "influx", "weather", "api", "client", "ray", "sites")
 """What else a file may hold: sections of the whole system, which a gateway leaves unread."""
 
 _Settings = TypeVar("_Settings", bound="EdgeSettings")

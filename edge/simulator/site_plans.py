@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edge.simulator.forecasts import AHEAD_H, HOUR_MS, SimulatedForecasts, run_of
 from edge.simulator.grower import Grower, Setpoints
 from edge.simulator.physics.weather import Weather
+from edge.simulator.weather_forecasts import AHEAD_H, HOUR_MS, SimulatedForecasts, run_of
 from edge.wire.plan import Path, PlanMessage
 from edge.wire.reading import SITE_ZONE
 

@@ -86,7 +86,7 @@ def publish_change(ctx: typer.Context, where: tuple[str, str, str], change: Chan
     """Publish a change of (site, zone, device), once it is seen to be one that the gateway takes."""
     from edge.wire.events import decode_change, encode_change
     from edge.wire.reading import parse_topic
-    from services.broker import publish  # `hothouse --help` need not pay for an MQTT client
+    from services.message_broker import publish  # `hothouse --help` need not pay for an MQTT client
 
     topic, payload = f"hothouse/v1/{'/'.join(where)}/event", encode_change(change)
     parsed = parse_topic(topic)

@@ -22,14 +22,14 @@ from services.errors import HothouseError
 from services.store.files import write_atomically
 from services.weather.open_meteo import DEVICE, WeatherError, plan_of_answer, query
 
-__all__ = ["Place", "Poller", "Service"]
+__all__ = ["PolledSite", "Poller", "Service"]
 
 _log = logging.getLogger(__name__)
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 30.0, 1800.0
 
 
-class Place(NamedTuple):
+class PolledSite(NamedTuple):
     """A site, and where it is."""
 
     site: str
@@ -57,7 +57,7 @@ class _Answer(msgspec.Struct, frozen=True):
 class _Poll:
     """Of one site."""
 
-    place: Place
+    place: PolledSite
     file: Path
     backoff: Backoff
     due_ms: int = 0
@@ -73,7 +73,8 @@ class Poller:
     """
 
     def __init__(
-        self, service: Service, places: Sequence[Place], folder: Path, fetch: Callable[[str, Mapping[str, str]], bytes],
+        self, service: Service, places: Sequence[PolledSite], folder: Path,
+        fetch: Callable[[str, Mapping[str, str]], bytes],
         publish: Callable[[str, bytes], None], wall_ms: Callable[[], int], jitter: Callable[[], float],
     ) -> None:  # fmt: skip
         self._service, self._fetch, self._publish, self._wall_ms = service, fetch, publish, wall_ms

@@ -14,7 +14,7 @@ from services.cli.running.tables import component_table, forecast_view, model_vi
 from services.errors import HothouseError
 from services.observe.timeline import event_line
 
-__all__ = ["COMMANDS", "KeyFile", "Url", "register"]
+__all__ = ["COMMANDS", "AsJson", "KeyFile", "Url", "register"]
 
 COMMANDS = ("predict", "status", "timeline", "models", "retrain", "plan")
 

@@ -20,7 +20,7 @@ from models.features.plans import Kind, Plan, Plans
 from services.ingest.windows.closed import CamePlan
 from services.messages import ZonePlan
 from services.observe.duration import in_words
-from services.store.plans import KeptPlan
+from services.store.plan_history import KeptPlan
 from services.store.rows import DeadLetter
 
 __all__ = ["PartitionPlans", "plan_of"]

@@ -24,7 +24,7 @@ from services.ingest.snapshots.recovery import Recovery
 from services.ingest.snapshots.snapshot import Saved, Snapshots
 from services.store.deadletters import DeadLetters
 from services.store.history import History
-from services.store.plans import PlanHistory
+from services.store.plan_history import PlanHistory
 
 __all__ = ["Checkpoint"]
 

@@ -16,7 +16,7 @@ from services.ingest.snapshots.restore import issued_lately, restore
 from services.ingest.snapshots.snapshot import Snapshots
 from services.store.forecasts import IssuedForecasts
 from services.store.history import History
-from services.store.plans import PlanHistory
+from services.store.plan_history import PlanHistory
 
 __all__ = ["Recovery"]
 

@@ -22,7 +22,7 @@ from services.ingest.partition import PAST_HOURS, Partition
 from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History, age_column
 from services.store.parquet import day_of
-from services.store.plans import KeptPlan, PlanHistory
+from services.store.plan_history import KeptPlan, PlanHistory
 from services.store.rows import SiteStep
 
 __all__ = ["GROW_DAYS", "Regrowth"]

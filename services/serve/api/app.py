@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.serve.api.assets import page_routes
 from services.serve.api.operate import operate_routes
-from services.serve.api.plans import plan_routes
+from services.serve.api.plan_routes import plan_routes
 from services.serve.api.predict import predict_routes
 from services.serve.api.problems import install, problem
 from services.serve.api.state import ApiState

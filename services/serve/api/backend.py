@@ -14,10 +14,10 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from edge.log import partition_of
-from services.broker import publish
 from services.config import Settings
 from services.errors import HothouseError
 from services.installation import namespace_of
+from services.message_broker import publish
 from services.messages import (
     F32,
     LIVE_STATE_ACTOR,

@@ -7,12 +7,12 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from edge.simulator.forecasts import AHEAD_H, SimulatedForecasts
 from edge.simulator.grower import Grower, Setpoints
 from edge.simulator.physics.weather import SyntheticWeather
 from edge.simulator.simulated_site import SimulatedSite
 from edge.simulator.simulator_source import SimulatorSource
 from edge.simulator.site_plans import SitePlans
+from edge.simulator.weather_forecasts import AHEAD_H, SimulatedForecasts
 from edge.simulator.zone_config import default_zones
 from edge.wire.plan import PlanMessage, decode_plan, encode_plan, plan_topic
 from models.psychrometrics import relative_humidity_pct

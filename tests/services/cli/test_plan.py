@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import services.broker
+import services.message_broker
 from edge.wire.plan import PlanMessage, decode_plan
 from services.cli import app
 from services.cli.plan_file import PlanFileError, read_plans
@@ -81,8 +81,8 @@ def published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[PlanMessa
         assert plan is not None
         found.append(plan)
 
-    monkeypatch.setattr(services.broker, "publish", take)
-    monkeypatch.setattr("services.cli.plan.time.time_ns", lambda: now_ms * 1_000_000)
+    monkeypatch.setattr(services.message_broker, "publish", take)
+    monkeypatch.setattr("services.cli.planning.time.time_ns", lambda: now_ms * 1_000_000)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hothouse.toml").write_text(f'[[sites]]\nname = "demo"\ntimezone = "{AMSTERDAM}"\n')
     return found

@@ -17,7 +17,7 @@ from services.ingest.plans.intake import MAX_ISSUES, MAX_SOURCES, PartitionPlans
 from services.ingest.snapshots.snapshot import Snapshots
 from services.ingest.windows.closed import CamePlan
 from services.messages import ZonePlan
-from services.store.plans import PlanHistory
+from services.store.plan_history import PlanHistory
 from tests.services.ingest.planned import HOUR, heating, plan_record, weather
 from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Rig, day, filled
 from tests.services.ingest.samples import STEP, T0

@@ -10,7 +10,7 @@ from edge.log import NewRecord
 from edge.mqtt.publish import PublishError
 from edge.wire.plan import PlanMessage, encode_plan, plan_topic
 from services.config import Settings, SiteSettings
-from services.ingest.plans.publishing import AGAIN_S, RepeatedPlans
+from services.ingest.plans.repeater import AGAIN_S, RepeatedPlans
 from services.ingest.shard import Shard
 from tests.services.ingest.planned import HOUR, heating
 from tests.services.ingest.rig import Rig, filled

@@ -17,12 +17,12 @@ from services.config import WeatherSettings
 from services.errors import HothouseError
 from services.weather.fetch import MAX_BYTES, fetch
 from services.weather.open_meteo import WeatherError
-from services.weather.poller import LONGEST_RETRY_S, Place, Poller, Service
+from services.weather.poller import LONGEST_RETRY_S, PolledSite, Poller, Service
 from tests.services.weather.answers import HTML, REFUSED, answer
 
 NOW_MS = 1_646_136_000_000
 HOUR_MS = 3_600_000
-PLACE = Place("demo", 51.98, 4.53)
+PLACE = PolledSite("demo", 51.98, 4.53)
 
 
 class FakeService:

@@ -11,6 +11,7 @@ import typer
 
 from services.cli.base import console, options_of, print_json
 from services.cli.change import PANEL
+from services.cli.running.ask import AsJson, KeyFile, Url
 from services.errors import ConfigError, HothouseError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def import_(
             raise HothouseError(f"{file}: {decoded.refusals[0].detail}", "Nothing was published.")
         ready.append((topic, encode_plan(decoded.plan), decoded.plan))
     if not check:
-        from services.broker import publish
+        from services.message_broker import publish
 
         for topic, payload, _ in ready:
             publish(settings, "hothouse-plan", topic, payload)
@@ -78,7 +79,9 @@ def import_(
 def show(
     ctx: typer.Context,
     zone: Annotated[str, typer.Argument(help="Zone, or site/zone.")],
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
+    url: Url = None,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show what is foreseen for a zone: the newest plan of each source, and its next values."""
     from urllib.parse import quote
@@ -87,7 +90,7 @@ def show(
 
     options = options_of(ctx)
     site, _, name = zone.rpartition("/")
-    client = connect(options.settings(), options.url, options.key_file)
+    client = connect(options.settings(), url or options.url, key_file or options.key_file)
     found: dict[str, Any] = client.get(f"/zones/{quote(name)}/plan", **({"site": site} if site else {}))
     if as_json:
         return print_json(found)

@@ -19,7 +19,7 @@ from services.key_file import read_key
 
 if TYPE_CHECKING:
     from services.config import Settings
-    from services.weather.poller import Place
+    from services.weather.poller import PolledSite
 
 __all__ = ["register"]
 
@@ -39,7 +39,7 @@ def weather(
     """
     from functools import partial
 
-    from services.broker import publish
+    from services.message_broker import publish
     from services.weather.fetch import fetch
     from services.weather.poller import Poller, Service
 
@@ -72,12 +72,12 @@ def weather(
         return
 
 
-def _places(settings: Settings) -> list[Place]:
-    from services.weather.poller import Place
+def _places(settings: Settings) -> list[PolledSite]:
+    from services.weather.poller import PolledSite
 
     wanted = settings.weather.sites
     places = [
-        Place(site.name, site.latitude, site.longitude) for site in settings.sites
+        PolledSite(site.name, site.latitude, site.longitude) for site in settings.sites
         if site.latitude is not None and site.longitude is not None and (not wanted or site.name in wanted)
     ]  # fmt: skip
     lacking = sorted(set(wanted) - {place.site for place in places})
