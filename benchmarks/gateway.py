@@ -56,7 +56,7 @@ class CountingLog(SqliteLog):
         """Append, and count."""
         places = super().append(records)
         assert self.gateway is not None
-        self._handled.value = self.gateway.status().messages
+        self._handled.value = self.gateway.status()["messages"]
         return places
 
 
@@ -75,7 +75,7 @@ def run_gateway(address: MqttAddress, handled: Handled, pipe: Connection) -> Non
         settings = GatewayOptions(broker=address, client_id=f"bench-{secrets.token_hex(4)}", session_expiry_s=1)
         log.gateway = gateway = Gateway(settings, log, WallClock())
         threading.Thread(target=gateway.run, daemon=True).start()
-        while not gateway.status().connected:
+        while not gateway.status()["connected"]:
             time.sleep(0.05)
         pipe.send("connected")
         answer_cpu(pipe)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from models.features.inputs import targets_of
 from models.online.online_forecaster import Basis
 from models.spec import ForecastSpec
 from services.ingest.rings import Rings
-from services.messages import ForecastRequest, ZoneForecast
+from services.messages import ForecastPoint, ForecastRequest, ZoneForecast
 from services.observe.duration import in_words
 from services.store.rows import SiteStep
 
@@ -121,11 +120,11 @@ def _inputs_of(target: str, spec: ForecastSpec) -> tuple[str, ...]:
     return (target,) if target in spec.channels else ("air_temp_c", "rh_pct")  # vpd_kpa is computed from these
 
 
-def _point(horizon_min: int, time_ms: int, time: str, p10: float, p50: float, p90: float) -> dict[str, Any]:
-    return {
-        "horizon_min": horizon_min, "time_ms": time_ms, "time": time,
-        "p10": round(p10, DECIMALS), "p50": round(p50, DECIMALS), "p90": round(p90, DECIMALS),
-    }  # fmt: skip
+def _point(horizon_min: int, time_ms: int, time: str, p10: float, p50: float, p90: float) -> ForecastPoint:
+    return ForecastPoint(
+        horizon_min=horizon_min, time_ms=time_ms, time=time,
+        p10=round(p10, DECIMALS), p50=round(p50, DECIMALS), p90=round(p90, DECIMALS),
+    )  # fmt: skip
 
 
 def _number(value: float) -> float | None:

@@ -21,7 +21,7 @@ from edge.log import Log, LogError
 from services.config import Settings
 from services.errors import SnapshotError
 from services.forecast_spec import forecast_spec
-from services.ingest.figures import Failures, Rate, figures
+from services.ingest.figures import Failures, Rate, ShardFigures, figures
 from services.ingest.forecasting import ForecastOrigin, zone_forecasts
 from services.ingest.partition import PAST_HOURS, Partition
 from services.ingest.queue import ForecastQueue
@@ -65,7 +65,7 @@ class LiveStateSink(Protocol):
     def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
         """Replace a zone's past, because steps were left out."""
 
-    def put_stats(self, stats: dict[str, Any]) -> None:
+    def put_stats(self, stats: ShardFigures) -> None:
         """Show the shard's figures."""
 
 
@@ -195,7 +195,7 @@ class Shard:
         """Compute the last step's forecasts again, as after a swap to another model."""
         self._queue.refresh()
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> ShardFigures:
         """The shard's figures; counts are since the beginning of the log."""
         with self._round:
             return self._stats()
@@ -457,12 +457,12 @@ class Shard:
     def _owner(self, site: str, zone: str) -> Partition | None:
         return next((p for p in self._partitions.values() if (site, zone) in p.rings.zones), None)
 
-    def _stats(self) -> dict[str, Any]:
+    def _stats(self) -> ShardFigures:
         return {
             **figures(self._partitions.values()),
             "forecast_failures": self._failures.counts["forecast"], "failures": dict(self._failures.counts),
             "last_error": self._failures.last_error, "backlog": self._backlog(), "behind": self.is_behind,
             "repaired": "; ".join([*self._repaired, *(growing.words for growing in self._growing.values())]),
-            "samples_per_s": self._rate.value(self._clock_s()), "series": dict(self._series.stats()),
+            "samples_per_s": self._rate.value(self._clock_s()), "series": self._series.stats(),
             "trees": self._trees.version,
         }  # fmt: skip

@@ -22,6 +22,7 @@ from ray import serve
 from edge.log import LogError
 from services.config import Settings
 from services.errors import HistoryError, SnapshotError
+from services.ingest.figures import ShardFigures
 from services.ingest.partition import PAST_HOURS
 from services.ingest.series_sink import series_writer
 from services.ingest.shard import IssuedWindow, Shard, SilentZone
@@ -89,7 +90,7 @@ class ShardActor:
             raise RuntimeError(self._ended)
         return "ok"
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> ShardFigures:
         """See :meth:`Shard.stats`."""
         return self._shard.stats()
 
@@ -224,7 +225,7 @@ class LiveStateLink:
         self._forecasts: list[ZoneForecast] = []
         self._newest: dict[tuple[str, str], ZoneForecast] = {}
         self._past: dict[tuple[str, str], tuple[list[int], dict[str, list[float | None]]]] = {}
-        self._stats: dict[str, Any] | None = None
+        self._stats: ShardFigures | None = None
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="live-state-link", daemon=True)
 
@@ -246,7 +247,7 @@ class LiveStateLink:
             self._past[site, zone] = (end_ms, values)
             self._changed.notify()
 
-    def put_stats(self, stats: dict[str, Any]) -> None:
+    def put_stats(self, stats: ShardFigures) -> None:
         """See ``services.ingest.shard.LiveStateSink``."""
         with self._changed:
             self._stats = stats
@@ -290,7 +291,7 @@ class LiveStateLink:
         return [f for index, f in enumerate(forecasts) if index >= surplus or id(f) in newest]
 
     def _send(
-        self, forecasts: list[ZoneForecast], past: dict[tuple[str, str], Any], stats: dict[str, Any] | None
+        self, forecasts: list[ZoneForecast], past: dict[tuple[str, str], Any], stats: ShardFigures | None
     ) -> None:
         if self._live_state is None:
             live_state = ray.get_actor(LIVE_STATE_ACTOR, namespace=self._namespace)

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -22,7 +22,7 @@ from models.spec import ForecastSpec, Place
 from services.messages import DRIFTS
 from services.store.rows import SiteStep
 
-__all__ = ["SignalEvent", "SignalWatch"]
+__all__ = ["ShownSignal", "SignalEvent", "SignalWatch"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -38,6 +38,16 @@ class SignalEvent:
     site: str
     zone: str | None  # None: the site as a whole
     kind: str  # a sensor fault's kind, "unit", "input drift" or "error drift"
+    words: str
+
+
+class ShownSignal(TypedDict):
+    """A :class:`SignalEvent` as it is shown."""
+
+    at_ms: int
+    site: str
+    zone: str | None
+    kind: str
     words: str
 
 

@@ -16,7 +16,7 @@ from typing import TypedDict
 from services.messages import ServedModel
 from services.store.pointer import Pointed, Pointer
 
-__all__ = ["ModelPointer", "ModelPointerStatus", "ReplicaReport"]
+__all__ = ["ModelPointer", "ModelPointerStatus", "PointerAnswer", "ReplicaReport"]
 
 FORGET_REPLICA_S = 60.0
 
@@ -34,6 +34,14 @@ class ModelPointerStatus(TypedDict):
 
     champion: ServedModel
     replicas: dict[str, ReplicaReport]
+
+
+class PointerAnswer(TypedDict, total=False):
+    """:class:`ModelPointerStatus`, or the ``error`` that kept the model pointer from telling it."""
+
+    champion: ServedModel
+    replicas: dict[str, ReplicaReport]
+    error: str
 
 
 class ModelPointer:

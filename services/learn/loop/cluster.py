@@ -17,15 +17,26 @@ from models.spec import Place
 from services.config import Settings
 from services.errors import HothouseError, ModelFilesError, TrainingError
 from services.forecast_spec import forecast_spec, place_of
+from services.ingest.figures import ShardFigures
 from services.installation import namespace_of
 from services.learn.experts import EXPERTS, NETWORK, Expert, expert_for, learn_settings
 from services.learn.loop.triggers import NewData
 from services.learn.promotion.measure import Comparison, Measurer
-from services.learn.records import Candidate, ModelRow, TrainingRequest
+from services.learn.records import Candidate, TrainingRequest
 from services.learn.training import dataset
 from services.learn.training.job import Job
 from services.learn.training.task import run_job
-from services.messages import DRIFTS, LIVE_STATE_ACTOR, MODEL_POINTER_ACTOR, RETRAINER_ACTOR, shard_actor
+from services.messages import (
+    DRIFTS,
+    LIVE_STATE_ACTOR,
+    MODEL_POINTER_ACTOR,
+    RETRAINER_ACTOR,
+    LearningFigures,
+    LiveEvent,
+    ModelRow,
+    TrainedOn,
+    shard_actor,
+)
 from services.store.history import History
 from services.store.pointer import Pointer, pointer_file
 
@@ -97,11 +108,11 @@ class RayCluster:
         except TrainingError:
             return True
 
-    def _shards(self) -> list[dict[str, Any]]:
+    def _shards(self) -> list[ShardFigures]:
         """Every shard's figures; raises :class:`TrainingError` while one is away."""
         try:
             asked = [self._actor(shard_actor(index)).stats.remote() for index in range(self._settings.stream.shards)]
-            return cast(list[dict[str, Any]], ray.get(asked, timeout=CALL_TIMEOUT_S))
+            return cast(list[ShardFigures], ray.get(asked, timeout=CALL_TIMEOUT_S))
         except (ray.exceptions.RayError, ValueError) as error:
             raise TrainingError("a shard does not answer: it is being restarted") from error
 
@@ -195,7 +206,7 @@ class RayCluster:
         if expert_for(kind) is not self._expert:
             shutil.rmtree(copied, ignore_errors=True)
             raise TrainingError(f"{folder} holds a model of kind {kind}, which is none for the {self._expert.name}")
-        trained_on = {"to_ms": newest_ms, "to": datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat()}
+        trained_on = TrainedOn(to_ms=newest_ms, to=datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat())
         return Candidate(
             folder=str(copied), kind=kind, weights_sha256=manifest["weights_sha256"], trained_on=trained_on,
             log_offsets={}, params={"submitted": folder, "said_trained_on": str(manifest.get("trained_on"))[:400]},
@@ -242,11 +253,11 @@ class RayCluster:
         if self._expert is NETWORK:
             ray.get(self._actor(MODEL_POINTER_ACTOR).expect_network.remote(), timeout=CALL_TIMEOUT_S)
 
-    def event(self, event: dict[str, Any]) -> None:
+    def event(self, event: LiveEvent) -> None:
         """Show an event on the live state."""
         ray.get(self._actor(LIVE_STATE_ACTOR).put_event.remote(event), timeout=CALL_TIMEOUT_S)
 
-    def show(self, models: list[ModelRow], status: dict[str, Any]) -> None:
+    def show(self, models: list[ModelRow], status: LearningFigures) -> None:
         """Show the models and the status on the live state."""
         live_state, all_models = self._actor(LIVE_STATE_ACTOR), self._shown.models(self._expert, models)
         component = RETRAINER_ACTOR if self._expert is NETWORK else f"{RETRAINER_ACTOR}-{self._expert.name}"

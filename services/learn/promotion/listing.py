@@ -12,7 +12,8 @@ from mlflow import MlflowClient
 
 from services.errors import PromotionRefusedError
 from services.learn.experts import Expert, number_of
-from services.learn.records import ModelRow, row_of
+from services.learn.records import row_of
+from services.messages import ModelRow
 
 __all__ = ["Listing", "RegistryState"]
 

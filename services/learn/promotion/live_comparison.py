@@ -18,8 +18,7 @@ from services.config import LearnSettings
 from services.errors import HothouseError, ModelFilesError, PromotionRefusedError, RegistryError
 from services.learn.experts import number_of
 from services.learn.promotion.registry import Registry
-from services.learn.records import ModelRow, Shadow
-from services.messages import ONLINE_VERSION
+from services.messages import ONLINE_VERSION, ModelRow, Shadow
 
 __all__ = ["ComparisonOutcome", "LiveComparison", "ModelComparer"]
 

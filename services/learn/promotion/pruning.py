@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from services.learn.records import ModelRow, Pruned
+from services.messages import ModelRow, Pruned
 
 __all__ = ["GRACE_MS", "Pruner", "in_use"]
 

@@ -26,8 +26,8 @@ from services.config import Settings
 from services.errors import ModelFilesError, PromotionRefusedError
 from services.forecast_spec import forecast_spec
 from services.learn.experts import NETWORK, Expert
-from services.learn.records import Candidate, ModelRow, Pruned, Shadow, tags_of
-from services.messages import ONLINE_VERSION
+from services.learn.records import Candidate, tags_of
+from services.messages import ONLINE_VERSION, ModelRow, Pruned, Shadow
 
 # MLflow reads these when it is imported: nothing on the terminal, nothing sent anywhere, and a server that is away is
 # given up at once, because whoever asked asks again soon; one that is only slow, after half a minute.

@@ -11,7 +11,8 @@ from services.learn.promotion.champion import ChampionAlias
 from services.learn.promotion.live_comparison import ComparisonOutcome, LiveComparison
 from services.learn.promotion.registry import Registry
 from services.learn.promotion.shadow_capacity import gives_way
-from services.learn.records import Candidate, ModelRow, Shadow
+from services.learn.records import Candidate
+from services.messages import ModelRow, Shadow
 
 __all__ = ["Shadows"]
 
@@ -103,7 +104,7 @@ class Shadows:
 
     def _refuse(self, outcome: ComparisonOutcome) -> None:
         self._settle(outcome, passed=False)
-        self._learning_status.counts.refused += 1
+        self._learning_status.counts["refused"] += 1
         self._learning_status.tell("refused", version=outcome.version, reason=outcome.reason)
 
     def _settle(self, outcome: ComparisonOutcome, *, passed: bool) -> None:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from services.learn.experts import number_of
-from services.learn.records import ModelRow
-from services.messages import ONLINE_VERSION
+from services.messages import ONLINE_VERSION, ModelRow
 
 __all__ = ["TrainingWait", "gives_way", "wait_of"]
 

@@ -162,9 +162,7 @@ def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
     if started_from:
         reference = reference_model_of(job, cut_ms, work.options)
         if _started_from(reference) != started_from:
-            raise TrainingError(
-                f"it began with the weights of {job.champion}, which no longer exist. {reference.note}"
-            )
+            raise TrainingError(f"it began with the weights of {job.champion}, which no longer exist. {reference.note}")
     model, _ = work.fit(whole.to_ms if work.family.refits else cut_ms, reference)
     return artefact.digest(model.arrays())
 

@@ -24,6 +24,9 @@ from services.messages import (
     RETRAINER_ACTOR,
     ForecastReply,
     ForecastRequest,
+    ModelSubmitted,
+    Moved,
+    TrainingAccepted,
     ZoneMixture,
     shard_actor,
 )
@@ -32,7 +35,7 @@ from services.serve.api.what_if import WhatIfWindow
 from services.serve.live_state import LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus
 
-__all__ = ["Backend", "RayBackend", "shard_of"]
+__all__ = ["Backend", "OrderAnswer", "RayBackend", "shard_of"]
 
 _log = logging.getLogger(__name__)
 ANSWER_S = 5.0
@@ -42,6 +45,8 @@ SUBMIT_S = 55.0
 POLL_S = 5.0
 
 T = TypeVar("T")
+
+OrderAnswer = TrainingAccepted | Moved | ModelSubmitted
 
 
 def shard_of(site: str, settings: Settings) -> str:
@@ -73,7 +78,7 @@ class Backend(Protocol):
     async def pointer(self) -> ModelPointerStatus:
         """Champion and replicas."""
 
-    async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
+    async def order(self, verb: str, *arguments: str) -> OrderAnswer:
         """``trigger``, ``promote``, ``rollback`` or ``submit``, with what the retrainer takes.
 
         Raises a 409 problem with the reason of a refusal.
@@ -144,11 +149,11 @@ class RayBackend:
         """See :class:`Backend`."""
         return await _within(self._actor(MODEL_POINTER_ACTOR).status.remote(), ANSWER_S, "the model pointer")
 
-    async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
+    async def order(self, verb: str, *arguments: str) -> OrderAnswer:
         """See :class:`Backend`."""
         call = getattr(self._actor(RETRAINER_ACTOR), verb).remote(*arguments)
         limit_s = SUBMIT_S if verb == "submit" else ORDER_S
-        found: dict[str, Any] = await _within(call, limit_s, "the retrainer")
+        found: OrderAnswer = await _within(call, limit_s, "the retrainer")
         return found
 
     def _shard(self, site: str) -> Any:

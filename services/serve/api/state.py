@@ -10,11 +10,11 @@ from typing import Annotated
 from fastapi import Header
 
 from models.spec import ForecastSpec
-from services.observe.health import Readiness, awaited, component_errors, readiness
 from services.serve.api.auth import Keys
 from services.serve.api.backend import POLL_S, Backend
 from services.serve.api.problems import ProblemError
 from services.serve.follow import follow
+from services.serve.health import Readiness, awaited, component_errors, readiness
 from services.serve.live_state import LiveStateChanges
 from services.serve.view import View
 
