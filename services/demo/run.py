@@ -56,6 +56,7 @@ STALE_AFTER_WALL_S = 20.0
 LOOK_EVERY_S = 0.5
 LINE_EVERY_S = 10.0
 SHADOW_HOURS = 6.0
+NO_SCORE = Score(model=None, climatology=None, persistence=None, naive_24h=None, coverage=None, n=0)
 
 
 def run_demo(options: DemoOptions, console: Console | None = None) -> int:
@@ -346,8 +347,7 @@ def _mae(seen: Seen) -> dict[str, dict[str, Score]]:
         for target, horizons in table.items():
             of_target = pooled.setdefault(target, {})
             for horizon, cell in horizons.items():
-                known = of_target.get(str(horizon))
-                of_target[str(horizon)] = cell if known is None else _pool(known, cell)
+                of_target[str(horizon)] = _pool(of_target.get(str(horizon), NO_SCORE), cell)
     return pooled
 
 
@@ -355,9 +355,9 @@ def _pool(one: Score, other: Score) -> Score:
     n, more = one["n"], other["n"]
 
     def mean(first: float | None, second: float | None) -> float | None:
-        if first is None or second is None:
-            return second if first is None else first
-        return round((first * n + second * more) / (n + more), 5)
+        known = [(value, cases) for value, cases in ((first, n), (second, more)) if value is not None]
+        total = sum(cases for _, cases in known)
+        return round(sum(value * cases for value, cases in known) / total, 5) if total else None
 
     return Score(
         model=mean(one["model"], other["model"]), climatology=mean(one["climatology"], other["climatology"]),

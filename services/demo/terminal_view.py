@@ -102,11 +102,9 @@ def _retrainer(seen: Seen) -> str:
     retrainer = seen.retrainer
     if retrainer is None:
         return ""
-    return (
-        "[cyan]retraining ...[/]"
-        if retrainer["running"]
-        else f"{retrainer['retrains']} retrains, {retrainer['swaps']} swaps"
-    )
+    if retrainer["running"]:
+        return "[cyan]retraining ...[/]"
+    return f"{retrainer['retrains']} retrains, {retrainer['swaps']} swaps"
 
 
 def _zones(seen: Seen) -> Table:

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from services.learn.experts import NETWORK, Expert
 from services.messages import ModelRow, TrainedOn
 
-__all__ = ["Candidate", "TrainingRequest", "refused_candidate", "row_of", "tags_of"]
+__all__ = ["Candidate", "LiveVerdict", "TrainingRequest", "refused_candidate", "row_of", "tags_of"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +43,14 @@ class Candidate(TypedDict):
     passed: bool
     reason: str  # of the gate, one sentence
     forced: bool  # promoted although the gate refused
+
+
+class LiveVerdict(TypedDict):
+    """What a comparison on rows of the history came to."""
+
+    promote: bool
+    reason: str
+    evidence: dict[str, Any]  # the gate's numbers
 
 
 def refused_candidate(reason: str) -> Candidate:

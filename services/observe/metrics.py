@@ -16,11 +16,13 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _HEAD = """\
 # Metrics
 
-`GET /metrics` answers these for Prometheus. Each has the label `component`, which says which part told it (`shard-0`,
-`retrainer`, `retrainer-trees`, `gateway`), but for those of the API replica that answers. A gateway that runs alone
-answers its own without that label (`gateway.metrics_port`). A counter begins at 0 where the table says so, and is only
-counted up. The field is where `GET /status` has the same figure, under `components`; times are in milliseconds there
-where the field ends in `_ms`.
+`GET /metrics` answers these for Prometheus. The label `component` says which part told a figure: `shard-0` and so on,
+`retrainer`, `retrainer-trees`, `gateway`. The figures of the API replica that answers have none, nor have those of a
+gateway that runs alone and answers for itself (`gateway.metrics_port`).
+
+`field` is where `GET /status` has the figure, under `components`. There a field that ends in `_ms` is in milliseconds.
+What a shard counts of samples, rows and forecasts goes on over a restart, and is a function of the log. All other
+counters begin at 0 with their process.
 
 This page is made from the code. Renew it with `.venv/bin/python -m services.serve.components > docs/metrics.md`.
 """

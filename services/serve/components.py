@@ -14,7 +14,7 @@ from services.ingest.figures import ShardFigures
 from services.messages import RETRAINER_ACTOR, GatewayFigures, LearningFigures, LeftZone, RuntimeFigures
 from services.observe.metrics import metrics_page
 
-__all__ = ["COMPONENTS", "ApiFigures", "Figures", "left_in", "retrainers_of", "shards_of", "told_by"]
+__all__ = ["COMPONENTS", "SHOWN_ON_METRICS", "ApiFigures", "Figures", "left_in", "retrainers_of", "shards_of", "told_by"]
 
 Figures = ShardFigures | LearningFigures | GatewayFigures | RuntimeFigures
 
@@ -41,6 +41,10 @@ class ApiFigures(TypedDict):
             ),
         ]
     ]  # fmt: skip
+
+
+SHOWN_ON_METRICS: dict[str, type] = {"API": ApiFigures, **COMPONENTS}
+"""Heading of ``docs/metrics.md`` -> the structure whose figures stand there."""
 
 
 def shards_of(stats: Mapping[str, Figures]) -> dict[str, ShardFigures]:
@@ -72,4 +76,4 @@ def _structure(component: str) -> type | None:
 
 
 if __name__ == "__main__":
-    print(metrics_page({"API": ApiFigures, **COMPONENTS}), end="")  # noqa: T201 - it is what it is for
+    print(metrics_page(SHOWN_ON_METRICS), end="")  # noqa: T201 - it is what it is for

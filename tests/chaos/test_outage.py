@@ -334,13 +334,13 @@ def test_an_outage_of_a_real_broker_leaves_no_trace(tmp_path: Path) -> None:
 
         def mend() -> None:
             broker.restart()
-            until(lambda: gateway.status().connected)
+            until(lambda: gateway.status()["connected"])
 
         target = MqttTarget(broker.address, "test-uplink", patience_s(60))
         with closing(target):
             world = World(tmp_path, central, target, 0.5, cut=broker.kill, mend=mend)
             world.run()
-        assert gateway.status().relayed >= world.appended
+        assert gateway.status()["relayed"] >= world.appended
     assert judged(world).counts["copied"] > 0
 
 
@@ -349,5 +349,5 @@ def gateway_at(broker: LocalBroker, log: Log) -> Iterator[Gateway]:
     """A central gateway, connected."""
     gateway = Gateway(GatewayOptions(broker=broker.address, client_id="test-central"), log, WallClock())
     with running(gateway):
-        until(lambda: gateway.status().connected)
+        until(lambda: gateway.status()["connected"])
         yield gateway

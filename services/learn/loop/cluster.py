@@ -22,7 +22,7 @@ from services.installation import namespace_of
 from services.learn.experts import EXPERTS, NETWORK, Expert, expert_for, learn_settings
 from services.learn.loop.triggers import NewData
 from services.learn.promotion.measure import Comparison, Measurer
-from services.learn.records import Candidate, TrainingRequest
+from services.learn.records import Candidate, LiveVerdict, TrainingRequest
 from services.learn.training import dataset
 from services.learn.training.job import Job
 from services.learn.training.task import run_job
@@ -166,7 +166,7 @@ class RayCluster:
 
     def compare(
         self, mine: str, theirs: str, theirs_name: str, from_ms: int, level: float, *, worse: bool
-    ) -> dict[str, Any]:
+    ) -> LiveVerdict:
         """Ask the :class:`Measurer`, in a process of its own that is started when it is needed."""
         newest_ms = self.newest_ms()
         after_ms = from_ms - WARM_UP_DAYS[self._expert.takes] * DAY_MS
@@ -175,7 +175,7 @@ class RayCluster:
             after_ms=after_ms, from_ms=from_ms, to_ms=newest_ms, mine=mine, theirs=theirs, theirs_name=theirs_name,
             level=level, margin=self._settings.learn.gate_margin, worse=worse,
         )  # fmt: skip
-        return cast(dict[str, Any], self._measure("compare", asked))
+        return cast(LiveVerdict, self._measure("compare", asked))
 
     def rest(self) -> None:
         """End the process that compares."""

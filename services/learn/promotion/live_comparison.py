@@ -18,6 +18,7 @@ from services.config import LearnSettings
 from services.errors import HothouseError, ModelFilesError, PromotionRefusedError, RegistryError
 from services.learn.experts import number_of
 from services.learn.promotion.registry import Registry
+from services.learn.records import LiveVerdict
 from services.messages import ONLINE_VERSION, ModelRow, Shadow
 
 __all__ = ["ComparisonOutcome", "LiveComparison", "ModelComparer"]
@@ -48,8 +49,8 @@ class ModelComparer(Protocol):
 
     def compare(
         self, mine: str, theirs: str, theirs_name: str, from_ms: int, level: float, *, worse: bool
-    ) -> dict[str, Any]:
-        """A verdict ``{promote, reason, evidence}`` over rows after ``from_ms``: see ``measure.py`` beside."""
+    ) -> LiveVerdict:
+        """The verdict over rows after ``from_ms``: see ``measure.py`` beside."""
 
     def rest(self) -> None:
         """Nothing is being compared: let go of what it took."""
@@ -198,7 +199,7 @@ class LiveComparison:
             raise error
         return last
 
-    def _compare(self, row: ModelRow, shadow: Shadow, level: float, *, worse: bool) -> dict[str, Any]:
+    def _compare(self, row: ModelRow, shadow: Shadow, level: float, *, worse: bool) -> LiveVerdict:
         folder, against = str(self._registry.folder(row["version"])), shadow["against"]
         name, theirs = "the climatology", ""
         if against != ONLINE_VERSION:

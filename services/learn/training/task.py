@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import ray
 
+from services.learn.records import Candidate
 from services.learn.training.job import TRAININGS, Job
 
 __all__ = ["run_job"]
@@ -22,8 +22,8 @@ NICE, NICEST = 10, 19
 
 
 @ray.remote(num_cpus=0, max_calls=1, max_retries=RETRIES)
-def run_job(job: Job) -> dict[str, Any]:
-    """:func:`services.learn.training.challenger.learn`: a :class:`services.learn.promotion.registry.Candidate`.
+def run_job(job: Job) -> Candidate:
+    """:func:`services.learn.training.challenger.learn`.
 
     When its process or node is lost Ray runs it again, on another node if need be, and the training goes on from the
     newest epoch that it kept; an error that it raises is not tried again, nor one that was cancelled.
