@@ -14,7 +14,16 @@ from services.ingest.figures import ShardFigures
 from services.messages import RETRAINER_ACTOR, GatewayFigures, LearningFigures, LeftZone, RuntimeFigures
 from services.observe.metrics import metrics_page
 
-__all__ = ["COMPONENTS", "SHOWN_ON_METRICS", "ApiFigures", "Figures", "left_in", "retrainers_of", "shards_of", "told_by"]
+__all__ = [
+    "COMPONENTS",
+    "SHOWN_ON_METRICS",
+    "ApiFigures",
+    "Figures",
+    "left_in",
+    "retrainers_of",
+    "shards_of",
+    "told_by",
+]
 
 Figures = ShardFigures | LearningFigures | GatewayFigures | RuntimeFigures
 

@@ -27,6 +27,7 @@ from services.serve.model_pointer import PointerAnswer
 __all__ = [
     "HistoryAnswer",
     "ModelsAnswer",
+    "ReadyAnswer",
     "StatusAnswer",
     "ZoneNow",
     "ZonesAnswer",
@@ -47,6 +48,12 @@ class StatusAnswer(TypedDict):
     errors: Annotated[list[str], Meta(description="What fails now, a sentence a part.")]
     models: Annotated[list[ModelRow], Meta(description="Registered models, newest first.")]
     events: Annotated[list[LiveEvent], Meta(description="What the learning loop did, oldest first; the newest 200.")]
+
+
+class ReadyAnswer(Readiness):
+    """Forecasts can be served."""
+
+    status: str
 
 
 class ModelsAnswer(TypedDict):
@@ -92,7 +99,7 @@ class HistoryAnswer(TypedDict):
     values: dict[str, list[float | None]]
 
 
-_ANSWERS = (ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, Moved, TrainingAccepted, ModelSubmitted)
+_ANSWERS = (ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, Moved, TrainingAccepted, ModelSubmitted)
 
 
 def described(answer: type, status: int = 200) -> dict[int | str, dict[str, Any]]:

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from services.messages import ModelSubmitted, Moved, TrainingAccepted
 from services.observe.metrics import CONTENT_TYPE, prometheus_text
-from services.serve.api.answers import ModelsAnswer, StatusAnswer, ZonesServed, described
+from services.serve.api.answers import ModelsAnswer, ReadyAnswer, StatusAnswer, ZonesServed, described
 from services.serve.api.backend import OrderAnswer
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError, problem
@@ -103,7 +103,7 @@ def operate_routes(state: ApiState) -> APIRouter:
         """Say that this replica answers."""
         return {"status": "live"}
 
-    @routes.get("/health/ready", tags=["operation"])
+    @routes.get("/health/ready", tags=["operation"], responses=described(ReadyAnswer))
     async def ready() -> Response:
         """200 once a zone has a usable forecast and the log is read; before, a 503 problem that says what is awaited.
 
@@ -112,7 +112,7 @@ def operate_routes(state: ApiState) -> APIRouter:
         """
         found = state.readiness()
         if found["ready"]:
-            return JSONResponse({"status": "ready", **found})
+            return JSONResponse(ReadyAnswer(status="ready", **found))
         return problem(
             503, f"not ready: {found['reasons'][-1]}", {"Retry-After": "1"},
             reasons=found["reasons"], degraded=found["degraded"],

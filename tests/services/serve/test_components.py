@@ -9,14 +9,14 @@ from typing import get_type_hints
 import msgspec
 import pytest
 
+from edge.clock import WallClock
 from edge.figures import Figure, figures_of
 from edge.gateway import Gateway, GatewayOptions
 from edge.log.memory import MemoryLog
 from edge.mqtt.connection import MqttAddress
-from edge.clock import WallClock
+from services.ingest.figures import ShardFigures
 from services.learn.learning_status import LearningStatus
 from services.messages import GatewayFigures, LearningFigures
-from services.ingest.figures import ShardFigures
 from services.serve.components import COMPONENTS, ApiFigures
 from tests.services.ingest.rig import Rig, day, filled
 
