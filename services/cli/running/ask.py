@@ -12,10 +12,10 @@ from services.cli.base import console, errors, options_of, print_json
 from services.cli.running.client import Client, connect
 from services.cli.running.tables import component_table, forecast_view, model_view, zones_view
 from services.errors import HothouseError
-from services.messages import LearningFigures, LiveEvent
 from services.observe.timeline import event_line
 
 if TYPE_CHECKING:
+    from services.messages import LearningFigures, LiveEvent  # with NumPy, which `hothouse --help` must not pay for
     from services.serve.api.answers import StatusAnswer  # a part of the cluster's: questions run on the bare install
 
 __all__ = ["COMMANDS", "KeyFile", "Url", "register"]
@@ -93,7 +93,7 @@ def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_jso
         console.print(f"  {reason}", markup=False, highlight=False)
     components = answer["components"]
     for name, whose in (("retrainer", ""), ("retrainer-trees", " of trees")):
-        if words := cast(LearningFigures, components.get(name, {})).get("next_training"):
+        if words := cast("LearningFigures", components.get(name, {})).get("next_training"):
             console.print(f"next training{whose} {words}", markup=False, highlight=False, soft_wrap=True)
     console.print(component_table(components))
     for error in answer["errors"]:

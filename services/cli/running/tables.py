@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -12,8 +13,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from services.messages import ForecastPoint, ModelRow, ZoneForecast, ZoneMixture
 from services.observe.duration import in_words
+
+if TYPE_CHECKING:
+    from services.messages import ForecastPoint, ModelRow, ZoneForecast, ZoneMixture  # with NumPy
 
 __all__ = ["component_table", "forecast_view", "model_view", "zones_view"]
 

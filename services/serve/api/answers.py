@@ -116,7 +116,7 @@ def answer_schemas() -> dict[str, Any]:
 
 
 def _status_schema(found: dict[str, Any]) -> dict[str, Any]:
-    """msgspec knows no union of dictionaries: which figures are a component's, its name says."""
+    """Which figures are a component's, its name says: msgspec knows no union of dictionaries."""
     hints = get_type_hints(StatusAnswer, include_extras=True)
     named = {f"^{name}(-.+)?$": {"$ref": _REF.format(name=kind.__name__)} for name, kind in COMPONENTS.items()}
     (components,), _ = _schemas([Annotated[dict[str, Any], *hints.pop("components").__metadata__]])
