@@ -36,7 +36,8 @@ from edge.log import NewRecord
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.broker import LocalBroker
 from edge.mqtt.connection import MqttAddress, new_client, open_connection
-from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
+from edge.wire.topic import sample_topic
 
 METRICS = ("air_temp_c", "rh_pct", "co2_ppm", "par_umol_m2_s", "soil_vwc_pct", "vent_lee_pct")
 DEVICES = 1000

@@ -1,6 +1,6 @@
-"""How long to wait before something is tried again, and when it is time for what is done now and then.
+"""Pauses before another try, and times for periodic work.
 
-Both are told the time, or nothing: who uses them waits, by whatever wakes it up. Neither is a thread.
+Neither is a thread or has a clock: the caller gives the time and does the waiting.
 """
 
 from __future__ import annotations
@@ -22,6 +22,13 @@ class Backoff:
     >>> backoff.reset()
     >>> backoff.next_s()
     0.2
+
+    Who does not wait, but looks now and then, tells it the time of failures, of one clock, and asks:
+
+    >>> backoff = Backoff(2, 10)
+    >>> backoff.failed(now_s=100)
+    >>> backoff.is_over(now_s=101), backoff.is_over(now_s=102)
+    (False, True)
     """
 
     def __init__(
@@ -29,6 +36,7 @@ class Backoff:
     ) -> None:
         self._first_s, self._longest_s, self._jitter = min(first_s, longest_s), longest_s, jitter
         self._pause_s = self._first_s
+        self._over_s = float("-inf")
 
     def next_s(self) -> float:
         """Seconds to wait after one more failure."""
@@ -36,15 +44,23 @@ class Backoff:
         self._pause_s = min(2 * pause_s, self._longest_s)
         return pause_s if self._jitter is None else pause_s * (0.5 + self._jitter() / 2)
 
+    def failed(self, now_s: float) -> None:
+        """It has failed once more, now."""
+        self._over_s = now_s + self.next_s()
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether the pause after the last failure that was told by :meth:`failed` is over."""
+        return now_s >= self._over_s
+
     def reset(self) -> None:
-        """It works again: the next failure is a first one."""
-        self._pause_s = self._first_s
+        """It works again, or is another thing now: it may be tried at once, and the next failure is a first one."""
+        self._pause_s, self._over_s = self._first_s, float("-inf")
 
 
 class Periodic:
-    """What is done every ``every_s`` seconds, when somebody looks: at the first look, or so long after ``since_s``.
+    """Work that is due every ``every_s`` seconds: at the first call, or this long after ``since_s``.
 
-    Looks that come late move all that follow: between two times lie at least ``every_s`` seconds.
+    A late call moves all that follow: between two times lie at least ``every_s`` seconds.
 
     >>> report = Periodic(10)
     >>> [report.due(now_s) for now_s in (3, 12, 13, 22, 23)]
@@ -55,16 +71,16 @@ class Periodic:
         self._every_s, self._since_s = every_s, since_s
 
     def due(self, now_s: float) -> bool:
-        """Whether it is time; if so, who asks does it now."""
+        """Whether it is time; if so, the caller does the work now."""
         if not self.is_due(now_s):
             return False
         self.restart(now_s)
         return True
 
     def is_due(self, now_s: float) -> bool:
-        """Whether it is time, for who may not do it now; who does, calls :meth:`restart`."""
+        """Whether it is time, for a caller that may put the work off. When it does it, it calls :meth:`restart`."""
         return now_s - self._since_s >= self._every_s
 
     def restart(self, now_s: float) -> None:
-        """It was done now."""
+        """The work was done now."""
         self._since_s = now_s

@@ -6,7 +6,6 @@ Only this module and the command line know every part. ``System`` is what ``hoth
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import sys
@@ -33,18 +32,17 @@ from services.log import open_settings_log
 from services.messages import GatewayFigures, RuntimeFigures
 from services.runtime.folder import FolderLock
 from services.runtime.interrupts import deferred_interrupts
+from services.runtime.repeating import Repeating
 from services.runtime.state_lock import StateLock
 from services.runtime.supervise import ChildProcess
 
 if TYPE_CHECKING:
-    from services.ingest.shard import SilentZone
+    from services.ingest.questions import SilentZone
     from services.runtime.ray_runtime import RayRuntime
 
 __all__ = ["System"]
 
 Say = Callable[[str], None]
-
-_log = logging.getLogger(__name__)
 
 REPORT_S = 1.0
 RETIRE_S = 10.0
@@ -155,8 +153,8 @@ class System:
         if settings.mqtt.gateway == "here":
             self._start_gateway()
         self._retirements = Retirements(self._silent, self._publish, time.monotonic)
-        self._parts.enter_context(_Repeating(self._report, REPORT_S))
-        self._parts.enter_context(_Repeating(self._retirements.look, RETIRE_S))
+        self._parts.enter_context(Repeating(self._report, REPORT_S, "report"))
+        self._parts.enter_context(Repeating(self._retirements.look, RETIRE_S, "retirements"))
         run_file = settings.data_dir / "run.json"
         mqtt = {
             "host": self.mqtt_host,
@@ -294,33 +292,8 @@ def _stop_all(actors: Sequence[Any], timeout_s: float) -> None:
         ray.get([actor.stop.remote() for actor in actors], timeout=timeout_s)
 
 
-class _Repeating:
-    """Calls ``work`` every ``period_s`` from a thread until the context ends; an error of one call ends nothing."""
-
-    def __init__(self, work: Callable[[], None], period_s: float) -> None:
-        self._work = work
-        self._period_s = period_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="report", daemon=True)
-
-    def __enter__(self) -> _Repeating:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._period_s):
-            try:
-                self._work()
-            except Exception:
-                _log.exception("a report failed")
-
-
 class _Thread(threading.Thread):
-    """A thread whose exception reaches whoever joins it."""
+    """A thread whose exception is raised where it is joined."""
 
     def __init__(self, work: Callable[[], None], name: str) -> None:
         super().__init__(name=name, daemon=True)

@@ -1,11 +1,11 @@
 """Step 2 of the way of a reading: from the broker into the log, acknowledged after the append is durable.
 
 The network thread puts messages into a queue; the writer thread drains it, turns a batch into records
-(``edge.gateway.record_builder``), appends them with one fsync and only then acknowledges. What is not acknowledged, the
-broker sends again: after a crash between append and acknowledgement a message is in the log twice, and step 5 drops the
-copy by its sample id. The main thread keeps the connection and writes the status file. A site's gateway has a fourth
-thread, the uplink (``edge.gateway.uplink.forward``), that carries the log's records on. What a decoder answers to a
-device goes out before the append: it says nothing about what is durable.
+(``edge.gateway.record_builder``), appends them with one fsync and only then acknowledges. The broker sends again what
+is not acknowledged: after a crash between append and acknowledgement a message is in the log twice, and step 5 drops
+the copy by its sample id. The main thread keeps the connection and writes the status file. A site's gateway has a
+fourth thread, the uplink (``edge.gateway.uplink.forward``), that carries the log's records on. A decoder's answer to a
+device goes out before the append, so it says nothing about what is durable.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REPORT_S = 1.0
 _FIRST_RETRY_S = 0.2
 _STOP_S = 1.5
 _GATHERINGS = 10
-"""The network thread wakes up about so many times while a batch lingers, at the rate of the largest sites."""
+"""The network thread wakes up about this many times while a batch lingers, at the rate of the largest sites."""
 
 
 class _LogFigures(NamedTuple):
@@ -145,7 +145,7 @@ class Gateway:
         return self._stop_asked
 
     def status(self) -> GatewayStatus:
-        """How the gateway is now."""
+        """The gateway's present status."""
         figures, failure = _LogFigures(), ""
         try:
             figures = self._log_figures()

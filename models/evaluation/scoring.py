@@ -85,7 +85,7 @@ class LiveScore:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def learn(self, indices: I64, y: F32) -> None:
@@ -110,7 +110,7 @@ class LiveScore:
         s["rows"][indices] = rows + 1
 
     def skip(self, indices: I64, steps: int) -> None:
-        """Zones ``indices`` had no row for so many steps: nothing that was to mature in them does."""
+        """Zones ``indices`` had no row for this many steps: forecasts for these steps do not mature."""
         s = self._zones
         ring = s["seen"].shape[1]
         none = np.full((len(indices), len(self._spec.targets)), np.nan, np.float32)
@@ -160,6 +160,6 @@ class LiveScore:
         return self._zones.state_dict(copy)
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` if it does not fit."""
         self._table = None
         self._zones.load_state_dict(state)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 import psutil
+
+from services.runtime.repeating import Repeating
 
 __all__ = ["MemoryWatch", "total_pss_mb"]
 
@@ -29,20 +29,15 @@ class MemoryWatch:
     def __init__(self) -> None:
         self.now_mb = 0.0
         self.peak_mb = 0.0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="memory", daemon=True)
+        self._samples = Repeating(self._sample, EVERY_S, "memory", at_once=True)
 
     def __enter__(self) -> MemoryWatch:
-        self._thread.start()
+        self._samples.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._samples.__exit__()
 
-    def _run(self) -> None:
-        while True:
-            self.now_mb = total_pss_mb()
-            self.peak_mb = max(self.peak_mb, self.now_mb)
-            if self._stop.wait(EVERY_S):
-                return
+    def _sample(self) -> None:
+        self.now_mb = total_pss_mb()
+        self.peak_mb = max(self.peak_mb, self.now_mb)

@@ -47,7 +47,7 @@ def live_view(seen: Seen, progress: DemoProgress) -> RenderableType:
 
 
 def headless_line(seen: Seen, progress: DemoProgress) -> str:
-    """The same, in one line."""
+    """What :func:`live_view` shows, in one line."""
     versions = sorted({forecast["model_version"] for forecast in seen.forecasts.values()})
     climate = ""
     if seen.forecasts:

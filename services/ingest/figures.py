@@ -24,7 +24,7 @@ RATE_WINDOW_S = 5.0
 
 
 class PartitionFigures(TypedDict):
-    """What was taken and made in a shard's partitions, since the beginning of the log. Times are those of the stream."""
+    """What was taken and made in a shard's partitions, since the beginning of the log. Times are event times."""
 
     samples: Annotated[int, counter("hothouse_samples_total", "Samples that came, whatever became of them.")]
     accepted: Annotated[int, counter("hothouse_samples_accepted_total", "Samples that were taken into rows.")]
@@ -147,7 +147,7 @@ class Rate:
 
 
 def figures(partitions: Collection[Partition]) -> PartitionFigures:
-    """What was taken and made in these partitions, since the beginning of the log."""
+    """Counts of what these partitions took and made since the beginning of the log."""
     counts: Counter[str] = sum((p.counts for p in partitions), Counter())
     rejected: Counter[str] = sum((p.rejected for p in partitions), Counter())
     values_refused: Counter[str] = sum((p.values_refused for p in partitions), Counter())

@@ -26,7 +26,7 @@ I64 = npt.NDArray[np.int64]
 STALE_AFTER_S = 900
 """A forecast is degraded when an input of its target is older than this, or than two steps if they are longer."""
 DECIMALS = 4
-"""Of what is published: finer than any sensor."""
+"""Decimals of published values: finer than any sensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ def build_request(
 
 
 def zone_forecasts(spec: ForecastSpec, origin: SiteStep, version: str, quantiles: F32) -> list[ZoneForecast]:
-    """What is published of ``quantiles [Z, H, M, Q]`` from the step ``origin``; a target that cannot be forecast at
-    all is left out.
+    """The forecasts to publish: ``quantiles [Z, H, M, Q]`` from the step ``origin``, without targets that cannot be
+    forecast at all.
     """
     targets_now = targets_of(origin.values, spec)
     times = [origin.end_ms + horizon * 60_000 for horizon in spec.horizons_min]

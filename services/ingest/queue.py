@@ -11,7 +11,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, fields
 from typing import Any
 
-from edge.timing import Periodic
+from edge.timing import Backoff, Periodic
 from models.spec import ForecastSpec
 from services.errors import HistoryError
 from services.ingest.figures import Failures
@@ -22,7 +22,7 @@ from services.messages import ASK_AGAIN, ONLINE_VERSION, ForecastReply, Forecast
 __all__ = ["MAX_ORIGINS", "ForecastQueue"]
 
 MAX_ORIGINS = 12
-"""Steps of a site that may wait for their forecast; older ones are left out."""
+"""How many steps of a site may wait for their forecast; older ones are left out."""
 MAX_EXAMPLES = 2_048
 """Zones times origins of one request."""
 CATCH_UP_FORECAST_S = 5.0
@@ -37,7 +37,7 @@ class _InFlight:
 
 
 class ForecastQueue:
-    """Not safe to share between threads, but for :meth:`refresh`.
+    """Not safe to share between threads, except for :meth:`refresh`.
 
     ``forecast`` computes a reply and may block or raise; it runs on ``executor``. What it raises, and a
     ``HistoryError`` of issuing, is tried again after a while. ``clock_s`` is monotonic.
@@ -55,7 +55,7 @@ class ForecastQueue:
         self._latest: dict[str, ForecastOrigin] = {}  # of each site, for refresh()
         self._in_flight: _InFlight | None = None
         self._catch_up = Periodic(CATCH_UP_FORECAST_S, clock_s())
-        self._retry_s = 0.0
+        self._backoff = Backoff(RETRY_FORECAST_S, RETRY_FORECAST_S)
         self._refresh = False
         self._with_rows = False  # whether a network served when it was last asked
 
@@ -78,12 +78,12 @@ class ForecastQueue:
         self._refresh = True
 
     def submit(self, rings: Mapping[int, Rings], behind: bool) -> None:
-        """Hand what waits to the Forecaster; the newest steps first in what is kept when there is too much.
+        """Send what waits to the Forecaster. If it is too much, the newest steps are kept.
 
         ``rings`` are those of each partition; ``behind`` when there is a backlog.
         """
         now_s = self._clock_s()
-        if self._in_flight is not None or now_s < self._retry_s:
+        if self._in_flight is not None or not self._backoff.is_over(now_s):
             return
         if self._refresh:
             self._refresh = False
@@ -102,7 +102,7 @@ class ForecastQueue:
         self._in_flight = _InFlight(chosen, self._executor.submit(self._call, request))
 
     def harvest(self, issue: Callable[[Sequence[ForecastOrigin], ForecastReply], None]) -> None:
-        """Give a reply that has come to ``issue``; what fails waits again."""
+        """Pass a reply that has come to ``issue``; what fails waits again."""
         if self._in_flight is None or not self._in_flight.future.done():
             return
         origins, future = self._in_flight.origins, self._in_flight.future
@@ -122,7 +122,7 @@ class ForecastQueue:
             self._failures.works("forecast")
         else:
             self._failures.failed("forecast", error)
-            self._retry_s = self._clock_s() + RETRY_FORECAST_S
+            self._backoff.failed(self._clock_s())
             self._put_back(origins)
 
     def state(self, partition: int) -> list[dict[str, Any]]:

@@ -24,8 +24,9 @@ from services.config import Settings
 from services.errors import HistoryError, SnapshotError
 from services.ingest.figures import ShardFigures
 from services.ingest.partition import PAST_HOURS
-from services.ingest.series_sink import series_writer
-from services.ingest.shard import IssuedWindow, Shard, SilentZone
+from services.ingest.questions import IssuedWindow, SilentZone
+from services.ingest.shard import Executors, Outputs, Shard
+from services.ingest.sinks.series_sink import series_writer
 from services.ingest.snapshots.snapshot import FencedError
 from services.installation import app_name_of, namespace_of
 from services.log import open_settings_log
@@ -46,7 +47,8 @@ __all__ = ["LiveStateLink", "ShardActor", "start_shard"]
 _log = logging.getLogger(__name__)
 
 POLL_S = 0.3
-"""So long a shard lets samples gather that come one by one: a round costs much the same for one and for a hundred."""
+"""A shard lets samples that come one by one gather for this long, as a round costs much the same for one and a
+hundred."""
 FORECAST_POLL_S = 0.02
 RETRY_S = 1.0
 FORECAST_TIMEOUT_S = 5.0
@@ -60,8 +62,8 @@ THREADS = QUESTION_THREADS = 8
 QUESTIONS = "questions"
 
 _question = ray.method(concurrency_group=QUESTIONS)
-"""For what never waits for a disk. ``stats`` and ``flush`` do, and callers that give up and ask again may leave a call
-in every thread; so questions have threads of their own."""
+"""Questions, which never wait for a disk, have threads of their own. ``stats`` and ``flush`` may wait, and callers that
+give up and ask again may leave a call in every thread."""
 
 
 class ShardActor:
@@ -72,9 +74,8 @@ class ShardActor:
         self._series = series_writer(settings, partitions)
         self._link = LiveStateLink(shard_actor(index), namespace_of(settings))
         self._shard = Shard(
-            settings, partitions, open_settings_log(settings), self._series,
-            _ForecasterLink(app_name_of(settings)).forecast, self._link,
-            ThreadPoolExecutor(1, "forecast"), ThreadPoolExecutor(1, "merge"), ThreadPoolExecutor(1, "save"),
+            settings, partitions, open_settings_log(settings), _ForecasterLink(app_name_of(settings)).forecast,
+            Outputs(self._series, self._link), Executors(*(ThreadPoolExecutor(1, name) for name in Executors._fields)),
             time.monotonic,
         )  # fmt: skip
         self._link.start(self._shard)
@@ -100,23 +101,23 @@ class ShardActor:
 
     @_question
     def window(self, site: str, zone: str) -> IssuedWindow | None:
-        """See :meth:`Shard.window`."""
-        return self._shard.window(site, zone)
+        """See :meth:`Questions.window`."""
+        return self._shard.questions.window(site, zone)
 
     @_question
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
-        """See :meth:`Shard.baseline`."""
-        return self._shard.baseline(site, zone, origin_ms, now)
+        """See :meth:`Questions.baseline`."""
+        return self._shard.questions.baseline(site, zone, origin_ms, now)
 
     @_question
     def mixtures(self) -> list[ZoneMixture]:
-        """See :meth:`Shard.mixtures`."""
-        return self._shard.mixtures()
+        """See :meth:`Questions.mixtures`."""
+        return self._shard.questions.mixtures()
 
     @_question
     def silent(self) -> list[SilentZone]:
-        """See :meth:`Shard.silent`."""
-        return self._shard.silent()
+        """See :meth:`Questions.silent`."""
+        return self._shard.questions.silent()
 
     @_question
     def refresh(self) -> None:
@@ -157,7 +158,7 @@ class ShardActor:
 
 
 def start_shard(settings: Settings, index: int, partitions: Sequence[int], kind: type[ShardActor] = ShardActor) -> Any:
-    """Start the shard of that index; returns its handle, with which it ends."""
+    """Start the shard of that index; returns its handle. The actor ends with the handle."""
     # Ray takes groups here alone, not with the options of one actor, and writes into the dictionary.
     actor: Any = ray.remote(
         num_cpus=SHARD_CPUS, max_restarts=-1, max_task_retries=0, max_concurrency=THREADS,
@@ -208,8 +209,8 @@ class _ForecasterLink:
 
 
 class LiveStateLink:
-    """Sends to the live state actor from a thread of its own; keeps what could not be sent, within a bound beside each
-    zone's newest forecast.
+    """Sends to the live state actor from a thread of its own; keeps what could not be sent: each zone's newest
+    forecast, and the rest up to a bound.
 
 
     A live state that was restarted has lost everything: after an error, or when another live state answers, each zone's
@@ -235,20 +236,20 @@ class LiveStateLink:
         self._thread.start()
 
     def publish(self, forecasts: Sequence[ZoneForecast]) -> None:
-        """See ``services.ingest.shard.LiveStateSink``."""
+        """See ``services.ingest.sinks.live_state_sink``."""
         with self._changed:
             self._newest.update({(f["site"], f["zone"]): f for f in forecasts})
             self._forecasts = self._bounded([*self._forecasts, *forecasts])
             self._changed.notify()
 
     def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
-        """See ``services.ingest.shard.LiveStateSink``."""
+        """See ``services.ingest.sinks.live_state_sink``."""
         with self._changed:
             self._past[site, zone] = (end_ms, values)
             self._changed.notify()
 
     def put_stats(self, stats: ShardFigures) -> None:
-        """See ``services.ingest.shard.LiveStateSink``."""
+        """See ``services.ingest.sinks.live_state_sink``."""
         with self._changed:
             self._stats = stats
             for left in stats.get("left", ()):
@@ -300,7 +301,7 @@ class LiveStateLink:
         if forecasts:
             asked = ray.get(self._live_state.publish.remote(forecasts), timeout=BOARD_TIMEOUT_S) or []
             for site, zone in map(tuple, asked):
-                found = self._shard.past(site, zone, PAST_HOURS) if self._shard else None
+                found = self._shard.questions.past(site, zone, PAST_HOURS) if self._shard else None
                 if found is not None:
                     past[site, zone] = found
         calls = [self._live_state.put_past.remote(site, zone, *content) for (site, zone), content in past.items()]

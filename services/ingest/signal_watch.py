@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from edge.wire.reading import SITE_ZONE, VOCABULARY
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import VOCABULARY
 from models.evaluation.drift import Drift
 from models.features.sensor_faults import SensorFaults
 from models.spec import ForecastSpec, Place
@@ -32,7 +33,7 @@ KEPT_EVENTS = 50
 
 @dataclass(frozen=True, slots=True)
 class SignalEvent:
-    """Something that operators should know of, and that a retraining may be started by."""
+    """Something that operators should know of, and that may start a retraining."""
 
     at_ms: int
     site: str
@@ -72,7 +73,7 @@ class SignalWatch:
         self._drift.add_zones(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._faults.prepare(zones)
         self._drift.prepare(zones)
 
@@ -126,14 +127,14 @@ class SignalWatch:
         return len(self._faults.active(indices)) + sum(self._units.get(site, 0) for site in sites)
 
     def state(self) -> dict[str, Any]:
-        """Everything that was learned and told."""
+        """Everything that was learned and reported."""
         return {
             "faults": self._faults.state_dict(), "drift": self._drift.state_dict(), "counts": dict(self.counts),
             "events": [asdict(event) for event in self.events], "units": dict(self._units),
         }  # fmt: skip
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state` gave; raises ``ValueError`` if it does not fit."""
         self._faults.load_state_dict(state["faults"])
         self._drift.load_state_dict(state["drift"])
         self.counts = Counter(state["counts"])

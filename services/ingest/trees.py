@@ -27,11 +27,12 @@ __all__ = ["HasTrees", "TreesInUse"]
 
 UNREGISTERED = "unregistered"
 FIRST_PAUSE_S, LAST_PAUSE_S = 5.0, 300.0
-"""Trees that could not be loaded are tried again after so long, then after twice as long each time, at last this."""
+"""Trees that could not be loaded are tried again after the first pause, then after twice as long each time, up to the
+last."""
 
 
 class HasTrees(Protocol):
-    """A :class:`services.ingest.partition.Partition`, as far as its trees go."""
+    """The part of :class:`services.ingest.partition.Partition` that concerns trees."""
 
     forecaster: OnlineForecaster
 
@@ -47,7 +48,7 @@ class TreesInUse:
         self._spec, self._failures, self._clock_s = spec, failures, clock_s
         self._in_use = self._failed = NOWHERE
         self._found = False  # trees in the snapshot that nothing on the storage names
-        self._backoff, self._again_s = Backoff(FIRST_PAUSE_S, LAST_PAUSE_S), 0.0
+        self._backoff = Backoff(FIRST_PAUSE_S, LAST_PAUSE_S)
 
     @property
     def version(self) -> str:
@@ -57,25 +58,25 @@ class TreesInUse:
         return UNREGISTERED if self._found else self._in_use.version
 
     def look(self, partitions: Sequence[HasTrees], save: Callable[[], None]) -> None:
-        """Take the trees up that the pointer names. Such that cannot be loaded are told and tried again, further and
-        further apart, and the ones before stay.
+        """Load the trees that the pointer names. If that fails, it is reported and tried again, after pauses that grow;
+        the earlier trees stay.
 
-        ``save`` makes durable what holds then; what it raises gets out, with the trees before in use.
+        ``save`` makes the new state durable. Its errors are passed on, with the earlier trees in use.
         """
         now_s, pointed = self._clock_s(), self._failed
         try:
             pointed = self._pointed()
             self._found = pointed == NOWHERE and any(len(one.forecaster.forest) for one in partitions)
-            if pointed == self._in_use or (pointed == self._failed and now_s < self._again_s):
+            if pointed == self._in_use or (pointed == self._failed and not self._backoff.is_over(now_s)):
                 return
             loaded = [self._load(pointed, one.forecaster.regressors) for one in partitions]
         except ModelFilesError as error:
-            again = pointed == self._failed
-            if again and now_s < self._again_s:
-                return
-            if not again:
+            if pointed != self._failed:
                 self._backoff.reset()
-            self._failed, self._again_s = pointed, now_s + self._backoff.next_s()
+            elif not self._backoff.is_over(now_s):
+                return  # the pointer itself cannot be read
+            self._failed = pointed
+            self._backoff.failed(now_s)
             self._failures.failed("trees", error)
             return
         before = [one.forecaster.forest for one in partitions]

@@ -1,6 +1,4 @@
-"""Steps 11-17 of the way of a reading: how the learning loop stands, and its events, for the live state and for
-callers.
-"""
+"""Steps 11-17 of the way of a reading: the learning loop's status and events, for the live state and for callers."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class StatusSink(Protocol):
-    """Where the loop shows itself; both methods may raise."""
+    """Where the loop reports; both methods may raise."""
 
     def event(self, event: LiveEvent) -> None:
         """Show an event on the live state."""
@@ -35,7 +33,7 @@ def _none_yet() -> LearningCounts:
 
 @dataclass
 class LearningStatus:
-    """What the threads of the loop say of themselves; a live state that is away stops nobody.
+    """What the threads of the loop report. A live state that is away stops none of them.
 
     ``models`` reads the registry, ``next_training`` the schedule and what stands in its way: seconds from now, ``None``
     for never, and words for people.

@@ -54,7 +54,7 @@ class LiveVerdict(TypedDict):
 
 
 def refused_candidate(reason: str) -> Candidate:
-    """The record of what is no usable model, so that its reason can be read where models are listed."""
+    """The record of an unusable model, so that the list of models shows the reason."""
     return Candidate(
         folder="", kind="", weights_sha256="", trained_on={}, log_offsets={}, params={}, held_back_mae={}, curves={},
         recipe={}, evidence={}, shadow=False, passed=False, reason=reason, forced=False,
@@ -68,7 +68,7 @@ _TAGS = (
 
 
 def tags_of(known: Mapping[str, Any]) -> dict[str, str]:
-    """What is kept as tags of a model's version, each as JSON."""
+    """The tags of a model's version, each as JSON."""
     return {name: json.dumps(value) for name, value in known.items() if name in _TAGS}
 
 

@@ -81,7 +81,7 @@ class Forecaster:
         self._error = ""
         self._clock_s = clock_s
         self._prepare_imports: Callable[[], None] | None = prepare
-        self._retry_s, self._backoff = 0.0, Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
+        self._backoff = Backoff(FIRST_RETRY_S, LONGEST_RETRY_S)
         self._inference = ThreadPoolExecutor(1, thread_name_prefix="inference")
         self._follower: asyncio.Task[None] | None = None
 
@@ -99,7 +99,7 @@ class Forecaster:
         self._inference.shutdown(wait=False)
 
     def check_health(self) -> None:
-        """Raises when the follower has died: this replica would serve an old model for ever."""
+        """Raises when the follower has died: this replica would go on serving an old model."""
         if self._follower is not None and self._follower.done():
             raise RuntimeError(f"the replica no longer follows the model pointer: {self._follower!r}")
 
@@ -109,11 +109,11 @@ class Forecaster:
         return self._serving[0]
 
     async def ping(self) -> str:
-        """What answers now; for who wants to know that the way here is open."""
+        """The version that answers now; for callers that check the connection."""
         return self.version
 
     async def forecast(self, request: ForecastRequest) -> ForecastReply:
-        """Forecast a batch. Raises ``ValueError`` where the request was made for another schema."""
+        """Forecast a batch. Raises ``ValueError`` if the request was made for another schema."""
         if request["schema_hash"] != self._spec.hash:
             raise ValueError(f"the request has schema {request['schema_hash']}, this replica serves {self._spec.hash}")
         version, model = self._serving  # one read: a swap in between cannot mix versions
@@ -133,7 +133,7 @@ class Forecaster:
         before = "" if is_new else self._error
         if is_new:
             self._backoff.reset()
-        if is_new or (before and self._clock_s() >= self._retry_s):
+        if is_new or (before and self._backoff.is_over(self._clock_s())):
             self._error = await self._swap(champion)
             self._generation = champion["generation"]
         await self._tell(champion, announce=is_new or self._error != before)
@@ -152,7 +152,7 @@ class Forecaster:
                 model = await asyncio.to_thread(self._prepare, champion["folder"])
         except Exception as error:  # a bad artefact of any kind must not end the replica
             _log.warning("champion %s cannot be served", champion["version"], exc_info=True)
-            self._retry_s = self._clock_s() + self._backoff.next_s()
+            self._backoff.failed(self._clock_s())
             return error.message if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
         self._serving = (champion["version"], model)
         return ""
@@ -174,7 +174,7 @@ class Forecaster:
 def warm_up(model: LoadedModel, spec: ForecastSpec) -> None:
     """Run the model once a batch size, so that the first real request is not the slow one.
 
-    Raises :class:`ModelFilesError` where the output does not have the shape of ``spec`` or is not finite.
+    Raises :class:`ModelFilesError` if the output does not have the shape of ``spec`` or is not finite.
     """
     shape = (len(spec.horizons_min), len(spec.targets), len(QUANTILES))
     for examples in WARM_EXAMPLES:

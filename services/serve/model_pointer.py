@@ -47,8 +47,8 @@ class PointerAnswer(TypedDict, total=False):
 class ModelPointer:
     """The champion, kept in ``path``. All calls are idempotent.
 
-    Raises :class:`ModelFilesError` at construction when the file is there but cannot be understood: which model should
-    serve is then for the operator to say, not for a default.
+    Raises :class:`ModelFilesError` at construction when the file is there but cannot be understood. The
+    operator must then say which model serves; there is no default.
     """
 
     def __init__(self, path: Path, clock_s: Callable[[], float] = time.monotonic) -> None:

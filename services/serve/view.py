@@ -2,7 +2,7 @@
 
 The view takes the live state's changes and keeps each zone's answer as bytes, so that ``GET /predict`` only looks up
 and sends. How old a forecast is, is judged by the clock of the stream (how far the zone's site has got), because in a
-replay the wall clock says nothing; that the stream moves at all, by the wall time since it last did.
+replay the wall clock says nothing; whether the stream moves at all is judged by the wall time since it last did.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ class InfluxWriter:
         try:
             self._delivered(newest)
         except OSError as error:  # the note stays behind: a restart sends these points again
-            _log.warning("what InfluxDB has taken is not noted: %s", error)
+            _log.warning("the note of what InfluxDB has taken cannot be written: %s", error)
 
     def _deliver(self, lines: list[str]) -> bool | None:
         """Send a batch, again and again while the server is away; false when it was refused, None when stopping."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from edge.log import LogError
 from services.config import load_settings
 from services.errors import HistoryError
-from services.ingest.series_sink import series_writer
-from services.ingest.shard import Shard
+from services.ingest.shard import Executors, Outputs, Shard
+from services.ingest.sinks.series_sink import series_writer
 from services.log import open_settings_log
 from services.messages import ForecastReply, ForecastRequest, ZoneForecast
 
@@ -52,9 +52,8 @@ def main(config: Path, index: int, count: int) -> None:
     partitions = range(settings.log.partitions)[index::count]
     series = series_writer(settings, partitions)
     shard = Shard(
-        settings, partitions, log, series, baseline_forecast, NoBoard(), ThreadPoolExecutor(1), ThreadPoolExecutor(1),
-        ThreadPoolExecutor(1),
-        time.monotonic,
+        settings, partitions, log, baseline_forecast, Outputs(series, NoBoard()),
+        Executors(*(ThreadPoolExecutor(1, name) for name in Executors._fields)), time.monotonic,
     )  # fmt: skip
     while not signals:
         try:

@@ -20,9 +20,10 @@ from edge.log.memory import MemoryLog
 from edge.simulator.publisher.disturb import Disturbance
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.simulator_source import SimulatorSource
-from edge.wire.reading import encode_message, sample_topic
+from edge.wire.reading import encode_message
+from edge.wire.topic import sample_topic
 from services.config import Settings, StreamSettings
-from services.ingest.shard import Shard
+from services.ingest.shard import Executors, Outputs, Shard
 from services.store.history import History
 from services.store.series import NullSeries
 from tests.chaos.ledger import Account, account
@@ -63,9 +64,8 @@ class Small:
     def settle(self) -> Account:
         """Let a shard read the log, and settle the account."""
         shard = Shard(
-            self.settings, [0], self.log, NullSeries(), baseline_forecast, NoBoard(), ThreadPoolExecutor(1),
-            ThreadPoolExecutor(1),
-            ThreadPoolExecutor(1), time.monotonic,
+            self.settings, [0], self.log, baseline_forecast, Outputs(NullSeries(), NoBoard()),
+            Executors(*(ThreadPoolExecutor(1, name) for name in Executors._fields)), time.monotonic,
         )  # fmt: skip
         while shard.step():
             pass

@@ -26,8 +26,10 @@ from edge.log.kafka.kafka_log import KafkaLog
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.broker import LocalBroker
-from edge.wire.reading import VOCABULARY, Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
 from edge.wire.samples import decode_samples
+from edge.wire.topic import sample_topic
+from edge.wire.vocabulary import VOCABULARY
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.ingest.windows.seen_origins import SeenOrigins
 from tests.broker.conftest import until

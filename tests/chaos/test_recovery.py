@@ -23,7 +23,7 @@ from edge.wire.reading import Sample
 from services.app import System
 from services.config import Settings, load_settings
 from services.demo.watch import DemoWatch
-from services.ingest.shard import Shard
+from services.ingest.shard import Executors, Outputs, Shard
 from services.messages import ForecastReply, ForecastRequest, ZoneForecast
 from services.store.history import History
 from services.store.series import NullSeries
@@ -163,8 +163,8 @@ def replayed(settings: Settings, folder: Path) -> Settings:
     elsewhere = settings.model_copy(update={"data_dir": folder})
     log = SqliteLog(settings.log_path, settings.log.partitions)
     shard = Shard(
-        elsewhere, range(settings.log.partitions), log, NullSeries(), no_forecast, NoBoard(), ThreadPoolExecutor(1),
-        ThreadPoolExecutor(1), ThreadPoolExecutor(1), time.monotonic,
+        elsewhere, range(settings.log.partitions), log, no_forecast, Outputs(NullSeries(), NoBoard()),
+        Executors(*(ThreadPoolExecutor(1, name) for name in Executors._fields)), time.monotonic,
     )  # fmt: skip
     while shard.step():
         pass

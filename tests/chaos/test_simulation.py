@@ -24,9 +24,10 @@ from edge.log import Log, LogFullError
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.wire.events import Alias, Calibration, Change, SettingsChange, encode_change
-from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
+from edge.wire.topic import sample_topic
 from services.config import ForecastSettings, Settings, StreamSettings
-from services.ingest.shard import Shard
+from services.ingest.shard import Executors, Outputs, Shard
 from services.ingest.snapshots import snapshot
 from services.store import parquet
 from services.store.deadletters import DeadLetters
@@ -172,8 +173,9 @@ class World:
         number = self.rng.randrange(1, PARTITIONS + 1)
         self.shards = [
             Shard(
-                self.settings, range(PARTITIONS)[index::number], self.log, NullSeries(), FakeForecaster(), FakeBoard(),
-                Inline(), Inline(), Inline(), Clock(0.2), lambda _: self.maybe_crash(0.004),
+                self.settings, range(PARTITIONS)[index::number], self.log, FakeForecaster(),
+                Outputs(NullSeries(), FakeBoard()), Executors(Inline(), Inline(), Inline()), Clock(0.2),
+                lambda _: self.maybe_crash(0.004),
             )
             for index in range(number)
         ]  # fmt: skip

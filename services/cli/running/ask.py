@@ -127,7 +127,7 @@ def list_models(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, a
         answer["zones"] = client.get("/models/zones")["zones"]
     except HothouseError as error:  # a shard restarts: the models are there all the same
         answer["zones"] = []
-        answer["errors"] = [*answer["errors"], f"what serves the zones is not known now: {error.message}"]
+        answer["errors"] = [*answer["errors"], f"it is not known now what serves the zones: {error.message}"]
     for error_words in () if as_json else answer["errors"]:
         errors.print(error_words, markup=False, highlight=False, soft_wrap=True)
     if as_json:

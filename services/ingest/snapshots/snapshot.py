@@ -29,6 +29,7 @@ from services.ingest.snapshots.pieces import (
     Segment,
     SegmentReader,
     SegmentWriter,
+    pieces_used,
     to_rewrite,
 )
 from services.store.files import TMP_SUFFIX, write_atomically
@@ -127,43 +128,43 @@ class Snapshots:
 
     def save(self, offset: int, parts: Mapping[str, Any]) -> Saved:
         """Make ``parts`` durable as what holds before the record at ``offset``; see :meth:`begin`."""
-        return self.begin(offset, parts, parts)()
+        return self.begin(offset, parts, not_copied=parts)()
 
     def begin(
-        self, offset: int, parts: Mapping[str, Any], still: Collection[str], same: Collection[str] = ()
+        self, offset: int, parts: Mapping[str, Any], *, not_copied: Collection[str], unchanged: Collection[str] = ()
     ) -> Callable[[], Saved]:  # fmt: skip
         """Take in ``parts`` (see ``services.ingest.snapshots.parts``): maps, lists and arrays. What it returns
         makes them durable as what holds before the record at ``offset``, in whatever thread.
 
-        Until that is done the arrays of the parts that are named ``still`` must not change, and nothing else may be
-        saved; the others are copied at once. Parts named ``same`` have not changed since the last time. What is
-        returned raises :class:`FencedError` when a newer writer has claimed the partition, and what the disk raises;
-        then nothing is saved.
+        Until that is done the arrays of the parts that are ``not_copied`` must not change, and nothing else may be
+        saved; the others are copied at once. Parts that are ``unchanged`` are as they were saved the last time. What
+        is returned raises :class:`FencedError` when a newer writer has claimed the partition, and what the disk
+        raises; then nothing is saved.
         """
         self.check()
-        copied = {name: _encoded(state) for name, state in parts.items() if name not in still}
-        return lambda: self._finish(offset, parts, copied, frozenset(same))
+        copied = {name: _encoded(state) for name, state in parts.items() if name not in not_copied}
+        return lambda: self._write(offset, parts, copied, frozenset(unchanged))
 
-    def _finish(
-        self, offset: int, parts: Mapping[str, Any], copied: Mapping[str, _Body], same: frozenset[str]
+    def _write(
+        self, offset: int, parts: Mapping[str, Any], copied: Mapping[str, _Body], unchanged: frozenset[str]
     ) -> Saved:  # fmt: skip
         self.check()
         self._number += 1
-        layouts = [layout for body in self._bodies.values() for layout in body.layouts]
-        rewrite = to_rewrite(self._segments.values(), layouts)
+        rewrite = to_rewrite(self._segments.values(), _layouts(self._bodies))
         writer, bodies = SegmentWriter(self._number, rewrite), {}
         for name, state in parts.items():
             before = self._bodies.get(name, _Body(b""))
             if name in copied:
                 bodies[name] = copied[name]
-            elif name in same and name in self._bodies and not before.lies_in(rewrite):
+            elif name in unchanged and name in self._bodies and not before.lies_in(rewrite):
                 bodies[name] = before
             else:
                 bodies[name] = _encoded(state, writer, before.layouts)
         segment = Segment(self._number, f"p{self.partition}-{self.epoch}-{self._number}.pieces", writer.pieces)
         written = writer.write(self._folder / segment.name, self.check)
-        alive = {int(n) for body in bodies.values() for one in body.layouts for n in np.unique(one.segment)}
-        segments = {n: one for n, one in (self._segments | {segment.number: segment}).items() if n in alive}
+        segments = self._segments | {segment.number: segment}
+        used = pieces_used(_layouts(bodies), max(segments))
+        segments = {number: one for number, one in segments.items() if used[number]}
         content = _content(self.epoch, offset, list(segments.values()), bodies)
         path = self._path(offset)
         try:
@@ -252,6 +253,10 @@ class Snapshots:
             raise SnapshotError(
                 f"{self._epoch_file} does not hold a number", "Write a number that is larger than every earlier one."
             ) from error
+
+
+def _layouts(bodies: Mapping[str, _Body]) -> list[Layout]:
+    return [layout for body in bodies.values() for layout in body.layouts]
 
 
 def _content(epoch: int, offset: int, segments: Sequence[Segment], bodies: Mapping[str, _Body]) -> list[bytes]:

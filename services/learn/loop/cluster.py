@@ -117,7 +117,7 @@ class RayCluster:
             raise TrainingError("a shard does not answer: it is being restarted") from error
 
     def news(self, since_ms: int) -> NewData:
-        """The newest drift after ``since_ms`` that is wide enough, and the rows of zones that were ever closed."""
+        """The newest drift after ``since_ms`` that is wide enough, and how many zone rows were closed so far."""
         shards = self._shards()
         wide = self._settings.learn.retrain_on_drift
         drifts = [
@@ -183,7 +183,7 @@ class RayCluster:
             self._end_measurer()
 
     def longest_horizon_ms(self) -> int:
-        """Of the schema's horizons, or the reach of the expert."""
+        """The longest of the schema's horizons, or the reach of the expert."""
         return min(max(self._spec.horizons_min), self._expert.reach_min or 2**31) * 60_000
 
     def adopt(self, folder: str) -> Candidate:
@@ -304,7 +304,7 @@ class RayCluster:
 def _copy_artefact(folder: Path, to: Path) -> None:
     """Copy the files that an artefact has; plain ones of a sane size only.
 
-    Raises :class:`TrainingError` where there is none, :class:`ModelFilesError` where it is torn.
+    Raises :class:`TrainingError` if there is none, :class:`ModelFilesError` if it is torn.
     """
     if not (folder / ARTEFACT_FILES[0]).is_file():
         raise TrainingError(f"{folder} holds no model: it has no {ARTEFACT_FILES[0]}")
@@ -320,7 +320,7 @@ def _copy_artefact(folder: Path, to: Path) -> None:
 
 
 def this_runtime() -> dict[str, Any]:
-    """Ray Train looks its own runtime up by address: with a second one on the machine it must be told which."""
+    """Ray Train looks its own runtime up by address: with a second one on the machine it needs the address."""
     return {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
 
 
@@ -333,7 +333,7 @@ def _nodes() -> int:
 
 
 def _worth_it(places: int) -> int:
-    """Workers for so many GPUs or nodes: a group of one costs the start of six processes and gains nothing."""
+    """Workers for this many GPUs or nodes: a group of one costs the start of six processes and gains nothing."""
     return places if places > 1 else 0
 
 

@@ -65,7 +65,8 @@ class ChampionAlias:
         return before
 
     def succeed(self, version: str, judged_against: str, why: str) -> str:
-        """:meth:`promote` a challenger, or say why not: a verdict says nothing of a champion that it did not know.
+        """:meth:`promote` a challenger, or say why not: a verdict holds only for the champion that it was judged
+        against.
 
         Raises what :meth:`promote` raises.
         """
@@ -79,7 +80,7 @@ class ChampionAlias:
         return ""
 
     def expect_network(self) -> None:
-        """Have the replicas prepare for a first network; once, and it is no matter if that fails."""
+        """Have the replicas prepare for a first network, once. A failure does not matter."""
         if not self._expected:
             with suppress(Exception):
                 self._pointer.expect_network()

@@ -96,7 +96,7 @@ class Measurer:
         return LiveVerdict(promote=verdict.promote, reason=verdict.reason, evidence=verdict.evidence)
 
     def examine(self, folder: str, spec: ForecastSpec) -> dict[str, Any]:
-        """The manifest of an artefact that can serve; raises :class:`ModelFilesError` where it cannot, and why."""
+        """The manifest of an artefact that can serve; raises :class:`ModelFilesError` if it cannot, and why."""
         return dict(self._load(folder, spec).manifest)
 
     def _load(self, folder: str, spec: ForecastSpec) -> artefact.Artefact:

@@ -37,7 +37,7 @@ class Shadows:
         self._lock = threading.Lock()  # what is in shadow does not change between a look and what follows from it
 
     def of(self, candidate: Candidate, against: str) -> Shadow | None:
-        """The comparison that a trained challenger waits for; ``None`` where its verdict stands.
+        """The comparison that a trained challenger waits for; ``None`` if its verdict stands.
 
         Rows that were held back count beside live ones: all that neither of the two was trained on.
         """
@@ -67,7 +67,7 @@ class Shadows:
         return version
 
     def prove(self) -> None:
-        """Have what is to be compared compared, and do what comes of it. Raises what registry and prover raise."""
+        """Make the comparisons that are due, and act on their outcomes. Raises the errors of registry and comparer."""
         outcome = self._comparison.look()
         if outcome is None:
             return

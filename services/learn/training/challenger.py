@@ -62,7 +62,7 @@ class _Work:
 
     @property
     def options(self) -> Mapping[str, Any] | None:
-        """Those of what is trained; ``None`` where it always begins anew."""
+        """Those of what is trained; ``None`` if it always begins anew."""
         if self.by_ray:
             return network_options(self.job.learn)
         return None if self.family.refits else self.family.make(self.job.spec, self.job.learn.model_dump()).options
@@ -95,7 +95,7 @@ class _Work:
 def learn(job: Job) -> Candidate:
     """Train a challenger, measure it beside the champion and the baselines, judge it, and keep its artefact.
 
-    Whatever is no usable model raises
+    An unusable model raises
     :class:`TrainingError` (or :class:`HistoryError`) and leaves no artefact: weights or forecasts that are not finite,
     a history too short, a file that does not give its golden output again. A champion that has seen the held-back rows
     leaves fewer to compare on; where they are too few the gate refuses.
@@ -147,7 +147,7 @@ def learn(job: Job) -> Candidate:
 def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
     """Train as :func:`learn` does, and nothing else; the SHA-256 of the weights.
 
-    Raises :class:`TrainingError` where the range no longer holds ``rows`` (``site/zone`` -> how many), or where the
+    Raises :class:`TrainingError` if the range no longer holds ``rows`` (``site/zone`` -> how many), or if the
     weights that it began with, of digest ``started_from`` (empty: random ones), are gone.
     """
     work = _Work(job)

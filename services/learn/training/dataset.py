@@ -132,7 +132,7 @@ def gather(files: Sequence[str], channels: Sequence[str], after_ms: int, to_ms: 
 
 
 def share_out(rows: Mapping[str, int], workers: int) -> list[frozenset[str]]:
-    """Deal whole zones to at most ``workers`` workers, the largest zones first, each to whoever has least.
+    """Deal whole zones to at most ``workers`` workers, the largest zones first, each to the worker that has least.
 
     Windows need unbroken rows of a zone, so a zone is never cut; with fewer zones than workers, fewer take part.
 

@@ -1,7 +1,7 @@
 """Steps 12-14 of the way of a reading: one retraining as a Ray task.
 
-It runs in a process of its own that ends with it, because Ray Data, Ray Train and torch, or what grows trees, need most
-of a gigabyte that the retrainer must not hold while nothing is trained. So this module imports none of them.
+It runs in a process of its own that ends with it. Ray Data, Ray Train and torch, or the tree library, need most of a
+gigabyte, which the retrainer must not hold while nothing is trained. So this module imports none of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["run_job"]
 
 RETRIES = 2
 NICE, NICEST = 10, 19
-"""What is not a network's training gives way to one, too."""
+"""Trainings of other kinds than networks give way to them, too."""
 
 
 @ray.remote(num_cpus=0, max_calls=1, max_retries=RETRIES)

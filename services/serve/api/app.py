@@ -36,7 +36,7 @@ def create_app(state: ApiState) -> FastAPI:
     app = _Described(
         title="Hothouse",
         version=_version(),
-        summary="Probabilistic climate forecasts for greenhouses, that keep learning.",
+        summary="Probabilistic climate forecasts for greenhouses, from models that keep learning.",
         description="Errors are problem details (RFC 9457, application/problem+json).",
         lifespan=follow_the_live_state,
         docs_url=None,  # FastAPI's pages load scripts from elsewhere; /openapi.json is there for any viewer

@@ -1,7 +1,7 @@
 """What an API replica asks of the rest of the system, in one Protocol, and that Protocol over Ray.
 
-Every call looks its actor up anew, so that a restarted one is found, and has a time-out of its own, because a
-stopped process would never answer. Ray's errors are translated here: who asks sees problems only.
+Every call looks its actor up again, so that a restarted one is found. Every call has a time-out, because a stopped
+process would never answer. Ray's errors are translated here: callers see problems only.
 """
 
 from __future__ import annotations

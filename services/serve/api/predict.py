@@ -8,7 +8,7 @@ import numpy as np
 from fastapi import APIRouter, Body, Query, Response
 from fastapi.responses import JSONResponse
 
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 from models.features.inputs import targets_of
 from services.serve.api.answers import HistoryAnswer, ZoneNow, ZonesAnswer, described
 from services.serve.api.parameters import StrictRoute

@@ -51,7 +51,7 @@ class ApiState:
             self._follower.cancel()
 
     def check_health(self) -> None:
-        """Raises when this replica no longer follows the live state: it would answer with old forecasts for ever."""
+        """Raises when this replica no longer follows the live state: it would go on answering with old forecasts."""
         if self._follower is not None and self._follower.done():
             raise RuntimeError(f"the replica no longer follows the live state: {self._follower!r}")
 

@@ -19,8 +19,9 @@ from edge.log import Log, NewRecord, partition_of
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.connection import MqttAddress
-from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
 from edge.wire.samples import decode_samples
+from edge.wire.topic import sample_topic
 from services.cli.setup.settings_view import list_settings
 from services.config import Settings
 from tests.gateways import GATEWAY, gateway_environment

@@ -15,8 +15,9 @@ from edge.gateway import Gateway, GatewayOptions
 from edge.log import Record
 from edge.log.kafka.kafka_log import KafkaLog
 from edge.mqtt.connection import MqttAddress
-from edge.wire.reading import Refusal, Sample, encode_message, sample_topic
+from edge.wire.reading import Refusal, Sample, encode_message
 from edge.wire.samples import decode_samples
+from edge.wire.topic import sample_topic
 from tests.conftest import require_env
 from tests.kafka_logs import delete_topics, kafka_logs
 from tests.patience import budget_s, patience_s

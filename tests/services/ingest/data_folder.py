@@ -1,8 +1,9 @@
 """A data folder of a version before: how ``tests/data/data_folder_10`` was made, and how a shard goes on with it.
 
-In the root of a tree of that version: ``PYTHONPATH=. python PATH/OF/THIS/FILE FOLDER`` writes it. Two sites and three
-zones for a day; a snapshot after 22 hours; then two hours more, and the power goes. ``expected.json`` has what that
-version forecast when it was started again and the next four hours came.
+In the root of a tree of that version, with the form of this file that fits it:
+``PYTHONPATH=. python PATH/OF/THIS/FILE FOLDER`` writes it. Two sites and three zones for a day; a snapshot after 22
+hours; then two hours more, and the power goes. ``expected.json`` has what that version forecast when it was started
+again and the next four hours came.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from edge.log.sqlite import SqliteLog
 from edge.wire.reading import Sample
 from edge.wire.samples import encode_samples
 from services.config import Settings, load_settings
-from services.ingest.shard import Shard
+from services.ingest.shard import Executors, Outputs, Shard
 from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
 from services.store.series import NullSeries
 
@@ -135,8 +136,8 @@ def open_shard(settings: Settings, log: SqliteLog, live_state: Kept) -> Shard:
         return ForecastReply(version=ONLINE_VERSION, quantiles=request["baseline"])
 
     clock = iter(range(10**9))
-    executors = [AtOnce() for _ in range(Shard.__init__.__code__.co_varnames.index("clock_s") - 7)]  # 2, later 3
-    return Shard(settings, [0], log, NullSeries(), answer, live_state, *executors, lambda: next(clock) * 1e-6)
+    outputs, executors = Outputs(NullSeries(), live_state), Executors(AtOnce(), AtOnce(), AtOnce())
+    return Shard(settings, [0], log, answer, outputs, executors, lambda: next(clock) * 1e-6)
 
 
 def _drain(shard: Shard) -> None:

@@ -12,9 +12,11 @@ import numpy as np
 
 from edge.log import NewRecord
 from edge.log.memory import MemoryLog
-from edge.wire.reading import SITE_ZONE, Refusal
+from edge.wire.reading import Refusal
+from edge.wire.topic import SITE_ZONE
 from services.config import Settings, SiteSettings, StreamSettings
-from services.ingest.shard import Shard
+from services.ingest.shard import Executors, Outputs, Shard
+from services.ingest.sinks.sink import Sink
 from services.messages import ASK_AGAIN, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
 from services.store.deadletters import DeadLetters
 from services.store.series import NullSeries
@@ -128,12 +130,14 @@ class Rig:
         self.executor: Executor = Inline()
         self.merger: Executor = Inline()
         self.saver: Executor = Inline()
+        self.sinks: list[Sink] = []
         self.clock = Clock()
 
     def shard(self, failpoint: Callable[[str], None] = lambda name: None) -> Shard:
         return Shard(
-            self.settings, range(self.log.partitions), self.log, NullSeries(), self.forecaster, self.live_state,
-            self.executor, self.merger, self.saver, self.clock, failpoint,
+            self.settings, range(self.log.partitions), self.log, self.forecaster,
+            Outputs(NullSeries(), self.live_state, tuple(self.sinks)),
+            Executors(self.executor, self.merger, self.saver), self.clock, failpoint,
         )  # fmt: skip
 
     def drain(self, shard: Shard) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from services.config import SiteSettings, load_settings
 from services.errors import ConfigError, SnapshotError
 from services.forecast_spec import forecast_spec
 from services.ingest.snapshots.snapshot import FencedError
+from services.messages import ZoneForecast
 from services.store.history import History
+from services.store.rows import SiteStep
 from tests.services.ingest.rig import (
     MOMENTS,
     Clock,
@@ -265,8 +268,8 @@ def test_sites_of_all_partitions_are_served(tmp_path: Path) -> None:
     assert shard.stats()["sites"] == ["alpha", "beta", "demo"]
     assert set(History(rig.settings.storage, forecast_spec(rig.settings).channels).sites()) == {"alpha", "beta", "demo"}
     assert {f["site"] for f in rig.live_state.published} == {"alpha", "beta", "demo"}
-    assert shard.past("beta", "z1", 48) is not None
-    assert shard.past("beta", "z9", 48) is None
+    assert shard.questions.past("beta", "z1", 48) is not None
+    assert shard.questions.past("beta", "z9", 48) is None
 
 
 def test_a_shard_process_never_imports_torch() -> None:
@@ -274,3 +277,31 @@ def test_a_shard_process_never_imports_torch() -> None:
     code = "import services.ingest.shard_actor, sys; print([m for m in ('torch', 'mlflow') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+class Recorder:
+    """A sink that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.steps: list[SiteStep] = []
+        self.said: list[ZoneForecast] = []
+
+    def rows(self, steps: Sequence[SiteStep]) -> None:
+        self.steps += steps
+
+    def forecasts(self, forecasts: Sequence[ZoneForecast]) -> None:
+        self.said += forecasts
+
+
+def test_one_more_sink_gets_each_row_and_forecast(tmp_path: Path) -> None:
+    """What is registered beside series and live state gets all closed rows, and the forecasts that are shown."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    recorder = Recorder()
+    rig.sinks.append(recorder)
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.flush()
+    ends = History(rig.settings.storage, shard.spec.channels).read()["end_ms"].to_pylist()
+    assert [step.end_ms for step in recorder.steps] == sorted(set(ends))
+    assert recorder.said == rig.live_state.published
+    assert recorder.said

@@ -310,7 +310,7 @@ def test_a_slow_merge_holds_up_no_forecast(tmp_path: Path, monkeypatch: pytest.M
                 until(partial(forecast, shard, hour), f"the last step of hour {hour} is forecast", 10)
         assert len(merges) == 1
         released.set()
-        until(lambda: shard.step() or shard._merging is None, "the merge is seen to be over")
+        until(lambda: shard.step() or not shard._daily_merge.is_running, "the merge is seen to be over")
         rig.log.append(new_records([[sample(T0 + 26 * 12 * STEP, 26)]]))
         until(partial(forecast, shard, 26), "the next hour is forecast")
         until(lambda: len(merges) == 2, "the days that ended meanwhile are merged")
@@ -343,17 +343,17 @@ def test_a_window_is_what_the_forecast_was_made_from(tmp_path: Path) -> None:
     rig.forecaster.version = "v3"
     shard = rig.shard()
     rig.drain(shard)
-    window, request = shard.window("demo", "z2"), rig.forecaster.requests[-1]
+    window, request = shard.questions.window("demo", "z2"), rig.forecaster.requests[-1]
     assert window is not None
     assert window["origin_ms"] == T0 + 28 * STEP
     np.testing.assert_array_equal(window["values"], request["values"][-1])
     shown = [point["p50"] for point in rig.live_state.published[-1]["forecasts"]["air_temp_c"]]
     np.testing.assert_allclose(window["quantiles"][:, 0, 1], shown, atol=1e-4)
     now = targets_of(request["values"][-1:, -1], shard.spec)
-    baseline = shard.baseline("demo", "z2", window["origin_ms"], now)
+    baseline = shard.questions.baseline("demo", "z2", window["origin_ms"], now)
     assert baseline is not None
     np.testing.assert_array_equal(baseline, request["baseline"][-1:])
-    assert shard.window("demo", "nowhere") is shard.baseline("demo", "nowhere", T0, now) is None
+    assert shard.questions.window("demo", "nowhere") is shard.questions.baseline("demo", "nowhere", T0, now) is None
 
 
 def test_questions_never_wait_for_a_disk_or_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,28 +4,45 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.patience import until
 from tests.services.ingest.rig import Rig, day, filled
 from tests.services.ingest.samples import STEP, T0, new_records, sample
+
+
+class Awaited(Future[Any]):
+    """Says when somebody waits for it."""
+
+    def __init__(self, waits: threading.Event) -> None:
+        super().__init__()
+        self._waits = waits
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        if not self.done():
+            self._waits.set()
+        return super().exception(timeout)
 
 
 class Gate(Executor):
     """Runs in a thread of its own, but not before it is opened."""
 
     def __init__(self) -> None:
-        self._threads, self.opened = ThreadPoolExecutor(1), threading.Event()
+        self.opened, self.waits = threading.Event(), threading.Event()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        def later() -> Any:
-            assert self.opened.wait(60)
-            return fn(*args, **kwargs)
+        future = Awaited(self.waits)
 
-        return self._threads.submit(later)
+        def later() -> None:
+            assert self.opened.wait(600)
+            future.set_result(fn(*args, **kwargs))
+
+        threading.Thread(target=later, daemon=True).start()
+        return future
 
 
 def test_samples_are_taken_while_a_snapshot_is_written_and_rows_wait_for_it(tmp_path: Path) -> None:
@@ -36,24 +53,29 @@ def test_samples_are_taken_while_a_snapshot_is_written_and_rows_wait_for_it(tmp_
     first = new_records([[sample(at, 499, "z1", air_temp_c=20.0)]])
     rig = Rig(tmp_path / "a", filled([*day(30), *first]))
     rig.saver = gate = Gate()
-    shard = rig.shard()
+    learned: list[bool] = []  # whether the snapshot could be written by then
+    shard = rig.shard(lambda name: learned.append(gate.opened.is_set()) if name == "taken" else None)
     gate.opened.set()
     rig.drain(shard)
     gate.opened.clear()
+    gate.waits.clear()
     shard.flush()  # a snapshot begins, and hangs
     before = shard.stats()["accepted"]
     rig.log.append(new_records([[sample(at + 1, 500, "z1", air_temp_c=21.0)]]))
     while shard.step():
         pass
     assert shard.stats()["accepted"] == before + 1
+    assert not gate.waits.is_set()
+    learned.clear()
     closing = [[sample(T0 + n * STEP, n, zone, air_temp_c=20.0 + n) for zone in ("z1", "z2")] for n in range(30, 34)]
     rig.log.append(new_records(closing))
     learner = threading.Thread(target=rig.drain, args=(shard,))
     learner.start()
-    learner.join(0.3)  # long enough for a learner that does not wait
-    assert learner.is_alive()
+    until(lambda: gate.waits.is_set() or not learner.is_alive(), "the learner waits for the snapshot")
+    assert learned == []
     gate.opened.set()
     learner.join()
+    assert all(learned)
 
     other = Rig(tmp_path / "b", filled([]))
     other.log = rig.log

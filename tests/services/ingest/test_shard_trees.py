@@ -234,7 +234,7 @@ def test_what_each_zone_is_served_by_and_what_weighs_in_it(trees: Trees) -> None
     trees.point("trees-v2")
     trees.look()
     trees.read(10, 30)
-    found = trees.shard.mixtures()
+    found = trees.shard.questions.mixtures()
     assert [(one["site"], one["zone"]) for one in found] == [("demo", "z1"), ("demo", "z2")]
     for one in found:
         assert one["serving"] == {"network": "v3", "trees": "trees-v2"}

@@ -11,8 +11,9 @@ import pytest
 
 from edge.log import NewRecord
 from edge.log.memory import MemoryLog
-from edge.wire.reading import SITE_ZONE
-from services.ingest.shard import Shard, SilentZone
+from edge.wire.topic import SITE_ZONE
+from services.ingest.questions import SilentZone
+from services.ingest.shard import Shard
 from tests.services.ingest.rig import Clock, Held, Rig
 from tests.services.ingest.samples import STEP, T0, new_records, sample
 
@@ -81,10 +82,10 @@ def test_the_last_zone_takes_its_forecast_with_it(tmp_path: Path) -> None:
     shard = rig.shard()
     feed(rig, shard, *(batch(n, "z1") for n in range(30)), *(tick(30 + n / 10) for n in range(10)))
     feed(rig, shard, retire("z1", 31, version=7))
-    assert shard.silent() == [SilentZone(site="demo", zone=SITE_ZONE, until_ms=T0 + 30 * STEP)]
+    assert shard.questions.silent() == [SilentZone(site="demo", zone=SITE_ZONE, until_ms=T0 + 30 * STEP)]
     assert "demo" in shard.stats()["stream_ms"]
     feed(rig, shard, retire(SITE_ZONE, 31, until_ms=T0 + 30 * STEP))
-    assert shard.silent() == []
+    assert shard.questions.silent() == []
     before = len(rig.live_state.published)
     shard.refresh()
     rig.drain(shard)
@@ -180,9 +181,9 @@ def test_silent_zones_are_named_by_the_time_of_the_stream(tmp_path: Path) -> Non
     rig.drain(shard)
     never.drain(other)
     rig.clock.now_s += 30 * 86_400
-    assert shard.silent() == []
+    assert shard.questions.silent() == []
     for one, of in ((rig, shard), (never, other)):
         one.log.append([tick(1 + 6 * HOUR + n / 10) for n in range(30)])
         one.drain(of)
-    assert SilentZone(site="demo", zone="typo", until_ms=T0) in shard.silent()
+    assert SilentZone(site="demo", zone="typo", until_ms=T0) in shard.questions.silent()
     assert other.silent() == []

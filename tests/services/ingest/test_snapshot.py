@@ -82,7 +82,7 @@ def test_what_has_not_changed_is_not_even_looked_at(tmp_path: Path) -> None:
     """A part that is named as the same is taken from the last snapshot."""
     snapshots, large = Snapshots(tmp_path, 0), np.arange(5_000)
     snapshots.save(1, parts(scores={"x": large}))
-    saved = snapshots.begin(2, parts(scores={"x": large}), still={"scores"}, same={"scores"})()
+    saved = snapshots.begin(2, parts(scores={"x": large}), not_copied={"scores"}, unchanged={"scores"})()
     assert saved.looked_at_bytes == 0
     found = Snapshots(tmp_path, 0).load()
     assert found is not None
@@ -92,7 +92,7 @@ def test_what_has_not_changed_is_not_even_looked_at(tmp_path: Path) -> None:
 def test_what_may_change_is_copied_at_once(tmp_path: Path) -> None:
     """Of parts that do not stand still the snapshot has what they were when it began."""
     snapshots, counts, small = Snapshots(tmp_path, 0), {"rows": 1}, np.zeros(3)
-    finish = snapshots.begin(1, parts(figures=counts, windows={"x": small}), still={"scores"})
+    finish = snapshots.begin(1, parts(figures=counts, windows={"x": small}), not_copied={"scores"})
     counts["rows"], small[0] = 2, 2
     finish()
     found = Snapshots(tmp_path, 0).load()
@@ -177,7 +177,7 @@ def test_two_are_kept_and_partitions_do_not_mix(tmp_path: Path) -> None:
 def test_an_older_writer_is_fenced(tmp_path: Path) -> None:
     """Once a newer writer has claimed the partition, the older one cannot save, whenever it began to."""
     older = Snapshots(tmp_path, 0)
-    finish = older.begin(1, parts(), ())
+    finish = older.begin(1, parts(), not_copied=())
     later = Snapshots(tmp_path, 0)
     with pytest.raises(FencedError, match="partition 0"):
         finish()

@@ -276,7 +276,7 @@ def test_a_readers_key_guards_all_data_and_no_file_of_the_page() -> None:
         (b" \n", "is empty"),
         ("schlüssel".encode(), "other characters"),
         (b"two\nlines", "other characters"),
-        (b"\xff\xfe", "cannot be read: it is no text"),
+        (b"\xff\xfe", "cannot be read: it is not text"),
     ],
 )
 def test_a_key_file_that_no_reader_could_match_stops_the_start(

@@ -1,0 +1,243 @@
+"""One file of a recording: CSV or Parquet of one zone, read into arrays, with what was found in its cells."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import lzma
+import re
+import zlib
+import zoneinfo
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edge.recordings.columns import Mapping, RecordingError, find_column
+from edge.recordings.findings import Cells, Finding, numbers, of_cells
+from edge.recordings.local_time import to_utc_ms
+from edge.wire.topic import is_name
+
+__all__ = ["NoRecordingError", "Source", "ZoneFile", "file_kind", "name_of", "read_zone", "zone_of_table"]
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+_OPENERS: dict[str, Callable[..., Any]] = {".csv": Path.open, ".csv.xz": lzma.open, ".csv.gz": gzip.open}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A zone's file: ``name`` without its ending, column names as they stand there, first and last time.
+
+    ``is_utc``: its times carry a UTC offset; else they are a clock's.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    first_ms: int
+    last_ms: int
+    is_utc: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneFile:
+    """What is known of a file and of its cells; ``source`` is what the recording tells of it."""
+
+    zone: str
+    label: str  # what a sentence calls it
+    source: Source
+    times_ms: I64
+    columns: dict[str, F64]  # mapped columns only, as recorded
+    unmapped: list[str]
+    notes: list[str]
+    findings: list[Finding]
+
+
+class NoRecordingError(RecordingError):
+    """A file that may lie beside recordings, and is none."""
+
+
+def file_kind(path: Path) -> str:
+    """The ending that says how to read a file, empty where it is not a recording."""
+    name = path.name.lower()
+    if name.startswith(".") or not path.is_file():  # systems keep notes of their own beside files, as ._zone.csv
+        return ""
+    return next((ending for ending in (*_OPENERS, ".parquet") if name.endswith(ending)), "")
+
+
+def name_of(text: str, otherwise: str = "") -> str:
+    """``text`` as a name of a site or zone; ``otherwise`` where none of its letters may be in one."""
+    cleaned = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).lstrip("_.-")[:64] or otherwise
+    if not is_name(cleaned):
+        raise RecordingError(f"{text!r} cannot name a site or a zone: it needs a letter or digit")
+    return cleaned
+
+
+def read_zone(path: Path, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: str) -> ZoneFile:
+    """Read a file, of a clock of the time zone ``zone``; ``otherwise`` names it if its own name cannot.
+
+    Raises :class:`NoRecordingError` for a file without time or rows, else :class:`RecordingError`.
+    """
+    kind = file_kind(path)
+    read = _read_parquet if kind == ".parquet" else _read_csv
+    try:
+        found = read(path, kind, said)
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+        raise RecordingError(f"{path.name} is damaged or cannot be read: {error}") from error
+    return _zone_file(path.name, path.name[: -len(kind)], found, said, zone, otherwise)
+
+
+def zone_of_table(name: str, table: Any, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: str) -> ZoneFile:
+    """The same of an Arrow table."""
+    return _zone_file(name, name, _read_arrow(table, name, said), said, zone, otherwise)
+
+
+def _zone_file(label: str, name: str, found: _Read, said: Mapping, zone: zoneinfo.ZoneInfo, otherwise: str) -> ZoneFile:
+    header, times, is_utc, columns, unmapped, cells = found
+    if times.size == 0:
+        raise NoRecordingError(f"{label} holds a header and no row")
+    rows, utc_ms = to_utc_ms(times, zoneinfo.ZoneInfo("UTC") if is_utc else zone, said.clock)
+    if not rows.size:
+        raise NoRecordingError(f"{label} holds no row of a time that the clock showed")
+    lost = times.size - rows.size
+    if lost >= rows.size and 2 * np.unique(times).size <= times.size:
+        raise RecordingError(
+            f"{label}: {lost} of {times.size} rows have a time that is there twice: if it holds several zones, make a "
+            "file a zone of it"
+        )
+    notes = []
+    if lost:
+        hint = "" if is_utc or said.clock == "standard" else ' (set clock = "standard" if it knows no daylight saving)'
+        notes.append(
+            f"{label}: {lost} of {times.size} rows left out: their time is there twice, "
+            f"or is one that the clock never showed{hint}"
+        )
+    source = Source(name, tuple(header), int(utc_ms[0]), int(utc_ms[-1]), is_utc)
+    values = {name: raw[rows] for name, raw in columns.items()}
+    findings = []
+    for column_name, counted in cells.items():
+        column = find_column(column_name, said)
+        assert column is not None
+        findings += of_cells(label, column_name, column, counted)
+    return ZoneFile(name_of(name, otherwise), label, source, utc_ms, values, unmapped, notes, findings)
+
+
+_Read = tuple[list[str], I64, bool, dict[str, F64], list[str], dict[str, Cells]]
+"""Header, times, whether they are UTC, columns by name, names of those without a meaning, what their cells are."""
+
+
+def _read_csv(path: Path, kind: str, said: Mapping) -> _Read:
+    with _OPENERS[kind](path, mode="rt", encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=said.separator)
+        header = next(reader, [])
+        place, wanted, unmapped = _understand(path.name, header, said)
+        rows, moments = [], []
+        for row in reader:
+            if not any(row):  # spreadsheets end in lines of commas
+                continue
+            if len(row) != len(header):
+                raise RecordingError(
+                    f"{path.name} is damaged: line {reader.line_num} has {len(row)} cells, its header {len(header)}"
+                )
+            rows.append(row)
+            moments.append(_moment(row[place], f"{path.name}, line {reader.line_num}", said.time_format))
+    times, is_utc = _times(moments, path.name)
+    columns, counted = {}, {}
+    for at in wanted:
+        name = header[at].strip()
+        columns[name], counted[name] = numbers([row[at] for row in rows], said.decimal, said.missing)
+    return [name.strip() for name in header], times, is_utc, columns, unmapped, counted
+
+
+def _moment(text: str, where: str, written: str) -> datetime:
+    try:
+        # A clock's time has no zone; whether it carries an offset is seen later.
+        return datetime.strptime(text.strip(), written) if written else datetime.fromisoformat(text.strip())  # noqa: DTZ007
+    except ValueError as error:
+        wanted = f"time as {written!r} (time_format)" if written else "time such as 2022-02-01 00:05"
+        fix = "" if written else '; say how it is written, as time_format = "%d-%m-%Y %H:%M", in recording.toml'
+        raise RecordingError(f"{where}: {text[:40]!r} is no {wanted}{fix}") from error
+
+
+def _times(moments: Sequence[datetime], label: str) -> tuple[I64, bool]:
+    """Milliseconds since 1970, and whether they are UTC; else they are a clock's, read as if it showed UTC."""
+    aware = {moment.tzinfo is not None for moment in moments}
+    if len(aware) > 1:
+        raise RecordingError(f"{label}: some times carry a UTC offset and some do not")
+    seconds = [(moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() for moment in moments]
+    return np.round(np.array(seconds, dtype=np.float64) * 1000).astype(np.int64), aware == {True}
+
+
+def _read_parquet(path: Path, kind: str, said: Mapping) -> _Read:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise RecordingError(f"{path.name} is Parquet, which needs pyarrow: pip install pyarrow") from error
+    try:
+        table = pq.read_table(path)
+    except pa.ArrowException as error:
+        raise RecordingError(f"{path.name} is damaged or cannot be read: {error}") from error
+    return _read_arrow(table, path.name, said)
+
+
+def _read_arrow(table: Any, label: str, said: Mapping) -> _Read:
+    import pyarrow as pa
+
+    try:
+        header = list(table.column_names)
+        place, wanted, unmapped = _understand(label, header, said)
+        times = _plain(table.column(place))
+        if pa.types.is_string(times.type) and not times.null_count:
+            shown, is_utc = _times([_moment(text, label, said.time_format) for text in times.to_pylist()], label)
+        elif pa.types.is_timestamp(times.type) and not times.null_count:
+            is_utc = times.type.tz is not None
+            shown = times.cast(pa.timestamp("ms", tz=times.type.tz), safe=False).cast(pa.int64()).to_numpy()
+        else:
+            raise RecordingError(f"{label}: its {said.time} column is {times.type}, not a timestamp in every row")
+        columns, counted = {}, {}
+        for at in wanted:
+            name, cells = header[at].strip(), _plain(table.column(at))
+            if pa.types.is_string(cells.type):
+                columns[name], counted[name] = numbers(cells.to_pylist(), said.decimal, said.missing)
+            else:
+                columns[name] = np.array(cells.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    except pa.ArrowException as error:
+        raise RecordingError(f"{label} is damaged or cannot be read: {error}") from error
+    return [name.strip() for name in header], np.array(shown, dtype=np.int64), is_utc, columns, unmapped, counted
+
+
+def _plain(column: Any) -> Any:
+    """A column of Parquet without dictionary, and text as one type."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    is_text = pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
+    return column.cast(pa.string()) if is_text else column
+
+
+def _understand(label: str, header: Sequence[str], said: Mapping) -> tuple[int, list[int], list[str]]:
+    """Where time stands, where columns with a meaning stand, and the names of the others."""
+    names = [name.strip().lower() for name in header]
+    if said.time not in names:
+        shown = f"its columns are {', '.join(header[:6])} …" if header else "it is empty"
+        if len(header) == 1 and (parted := next((sign for sign in ";|\t," if sign in header[0]), "")):
+            shown += f"; say separator = {json.dumps(parted)} in recording.toml"
+        raise NoRecordingError(f"{label} has no column {said.time!r}; {shown}")
+    place = names.index(said.time)
+    wanted, unmapped = [], []
+    for at, name in enumerate(names):
+        if at == place or name in said.ignore or not name:
+            continue
+        if find_column(name, said) is None:
+            unmapped.append(header[at].strip())
+        else:
+            wanted.append(at)
+    return place, wanted, unmapped

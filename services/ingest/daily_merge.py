@@ -1,0 +1,57 @@
+"""Step 6 of the way of a reading: small files of a day that is over become large ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import Executor, Future
+
+from services.ingest.figures import Failures
+from services.store.forecasts import IssuedForecasts
+from services.store.history import History
+
+__all__ = ["DailyMerge"]
+
+DAY_MS = 86_400_000
+
+
+class DailyMerge:
+    """Makes one file of a day's forecasts, and larger ones of the small ones of its history, on ``executor``, where it
+    holds nobody up. One merge at a time; one thread calls its methods. ``check`` raises when a partition belongs to
+    another writer by now.
+    """
+
+    def __init__(
+        self, issued: IssuedForecasts, history: History, partitions: Collection[int], check: Callable[[], None],
+        executor: Executor, failures: Failures,
+    ) -> None:  # fmt: skip
+        self._issued, self._history, self._partitions, self._check = issued, history, list(partitions), check
+        self._executor, self._failures = executor, failures
+        self._newest_ms = 0  # of the forecasts when the last merge began
+        self._running: Future[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a merge runs, or :meth:`finish` has not seen yet that it is over."""
+        return self._running is not None
+
+    def begin(self, newest_ms: int) -> None:
+        """Merge, if ``newest_ms`` is the first origin of a day."""
+        if newest_ms // DAY_MS > self._newest_ms // DAY_MS and self._running is None:
+            self._running = self._executor.submit(self._merge, newest_ms)
+            self._newest_ms = newest_ms
+
+    def finish(self) -> None:
+        """See whether a merge is over; a failure is told, and the next day's merge takes its files, too."""
+        if self._running is None or not self._running.done():
+            return
+        error = self._running.exception()
+        self._running = None
+        if error is None:
+            self._failures.works("merge of files")
+        else:
+            self._failures.failed("merge of files", error)
+
+    def _merge(self, newest_ms: int) -> None:
+        self._issued.merge_days(newest_ms, self._partitions, self._check)
+        # Rows of yesterday may still come: a file that grows is better small.
+        self._history.compact(newest_ms - DAY_MS, self._partitions, self._check)

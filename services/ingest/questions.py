@@ -1,0 +1,85 @@
+"""Steps 8 and 9 of the way of a reading: what other threads may ask a shard about its zones.
+
+Answers come from memory, and never wait for a disk or for the log.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import TypedDict
+
+from services.ingest.partition import Partition
+from services.ingest.sinks.live_state_sink import ZonePast
+from services.messages import F32, ZoneMixture
+
+__all__ = ["IssuedWindow", "Questions", "SilentZone"]
+
+DAY_MS = 86_400_000
+
+
+class IssuedWindow(TypedDict):
+    """A zone's newest issued forecast and the rows that it was made from."""
+
+    values: F32  # [L, C], newest row last
+    origin_ms: int
+    quantiles: F32  # [H, M, Q], the forecast that was issued
+
+
+class SilentZone(TypedDict):
+    """A zone, or a site as its ``_site``, that is to leave; ``until_ms`` as in ``edge.wire.events.Retirement``."""
+
+    site: str
+    zone: str
+    until_ms: int
+
+
+class Questions:
+    """Any thread calls its methods; ``changing`` is held while a partition changes."""
+
+    def __init__(
+        self, partitions: Mapping[int, Partition], changing: threading.Lock, retire_days: float,
+        is_behind: Callable[[], bool], trees_version: Callable[[], str],
+    ) -> None:  # fmt: skip
+        self._partitions, self._changing, self._retire_days = partitions, changing, retire_days
+        self._is_behind, self._trees_version = is_behind, trees_version
+
+    def window(self, site: str, zone: str) -> IssuedWindow | None:
+        """A zone's newest forecast and its rows; None for a zone that is not ours or has none yet."""
+        with self._changing:
+            partition = self._owner(site, zone)
+            found = None if partition is None else partition.window(site, zone)
+            return None if found is None else IssuedWindow(values=found[0], origin_ms=found[1], quantiles=found[2])
+
+    def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
+        """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]``; None for a zone that is not ours."""
+        with self._changing:
+            partition = self._owner(site, zone)
+            return None if partition is None else partition.baseline(site, zone, origin_ms, now)
+
+    def past(self, site: str, zone: str, hours: int) -> ZonePast | None:
+        """Ends and targets of a zone's newest rows; None for a zone that is not ours."""
+        with self._changing:
+            partition = self._owner(site, zone)
+            return None if partition is None else partition.past(site, zone, hours)
+
+    def mixtures(self) -> list[ZoneMixture]:
+        """What the newest forecast of each zone was mixed from, and which models took part."""
+        with self._changing:
+            found = [one for partition in self._partitions.values() for one in partition.mixtures()]
+        for one in found:
+            one["serving"]["trees"] = self._trees_version()
+        return found
+
+    def silent(self) -> list[SilentZone]:
+        """The zones, and sites as their ``_site``, that no sample came of for ``stream.retire_days`` of the stream's
+        time; none while the log holds more than was read.
+        """
+        with self._changing:
+            found = [one for p in self._partitions.values() for one in p.silent(round(self._retire_days * DAY_MS))]
+        if not self._retire_days or self._is_behind():
+            return []
+        return [SilentZone(site=site, zone=one.zone, until_ms=one.until_ms) for site, one in found]
+
+    def _owner(self, site: str, zone: str) -> Partition | None:
+        return next((p for p in self._partitions.values() if (site, zone) in p.rings.zones), None)

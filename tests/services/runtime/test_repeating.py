@@ -1,0 +1,34 @@
+"""A thread that does the same thing every few seconds."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from services.runtime.repeating import Repeating
+from tests.patience import until
+
+
+def test_an_error_of_one_call_does_not_end_the_calls(caplog: pytest.LogCaptureFixture) -> None:
+    """Work that fails is logged by the thread's name, and called again."""
+    calls = []
+
+    def work() -> None:
+        calls.append(threading.current_thread().name)
+        if len(calls) == 1:
+            raise ValueError("no")
+
+    with caplog.at_level(logging.ERROR), Repeating(work, 0.001, "report"):
+        until(lambda: len(calls) > 1, "it is called again")
+    assert set(calls) == {"report"}
+    assert "report failed" in caplog.text
+
+
+def test_the_first_call_comes_at_once_where_that_is_wanted() -> None:
+    """Otherwise it comes after the first pause, and never if the context ends before."""
+    done, never = threading.Event(), []
+    with Repeating(done.set, 3600, "memory", at_once=True), Repeating(lambda: never.append(1), 3600, "report"):
+        assert done.wait(600)
+    assert never == []
