@@ -52,8 +52,9 @@ def counter(
 ) -> msgspec.Meta:
     """What is only counted up, for ``Annotated``; ``field`` says what the field holds where that is not ``words``.
 
-    >>> class Counts(TypedDict):
-    ...     late: Annotated[int, counter("hothouse_samples_late_total", "Samples whose row had closed.")]
+    >>> from typing import TypedDict
+    >>> late = counter("hothouse_samples_late_total", "Samples whose row had closed.")
+    >>> Counts = TypedDict("Counts", {"late": Annotated[int, late]})
     >>> [(path, figure.kind) for path, figure in figures_of(Counts).items()]
     [(('late',), 'counter')]
     """
@@ -90,10 +91,10 @@ def figures_of(structure: type) -> Mapping[tuple[str, ...], Figure]:
 def readings(structure: type, values: Mapping[str, Any]) -> Iterator[tuple[Figure, str, float]]:
     """``(figure, value of its label, number)`` of each declared figure that ``values`` has now.
 
-    >>> class Counts(TypedDict):
-    ...     seen_ms: Annotated[
-    ...         dict[str, int], gauge("hothouse_seen_seconds", "When.", label="site", unit="seconds", scale=1e-3)]
-    >>> [(site, number) for _, site, number in readings(Counts, {"seen_ms": {"demo": 1500}})]
+    >>> from typing import TypedDict
+    >>> seen = gauge("hothouse_seen_seconds", "When.", label="site", unit="seconds", scale=1e-3)
+    >>> Times = TypedDict("Times", {"seen_ms": Annotated[dict[str, int], seen]})
+    >>> [(site, number) for _, site, number in readings(Times, {"seen_ms": {"demo": 1500}})]
     [('demo', 1.5)]
     """
     for path, figure in figures_of(structure).items():

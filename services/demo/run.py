@@ -362,7 +362,8 @@ def _pool(one: Score, other: Score) -> Score:
     return Score(
         model=mean(one["model"], other["model"]), climatology=mean(one["climatology"], other["climatology"]),
         persistence=mean(one["persistence"], other["persistence"]),
-        naive_24h=mean(one["naive_24h"], other["naive_24h"]), coverage=mean(one["coverage"], other["coverage"]), n=n + more,
+        naive_24h=mean(one["naive_24h"], other["naive_24h"]),
+        coverage=mean(one["coverage"], other["coverage"]), n=n + more,
     )  # fmt: skip
 
 

@@ -33,8 +33,8 @@ def prometheus_text(told: Iterable[Told]) -> bytes:
 
     >>> from typing import Annotated, TypedDict
     >>> from edge.figures import counter
-    >>> class Counts(TypedDict):
-    ...     late: Annotated[int, counter("hothouse_samples_late_total", "Samples whose row had closed.")]
+    >>> late = counter("hothouse_samples_late_total", "Samples whose row had closed.")
+    >>> Counts = TypedDict("Counts", {"late": Annotated[int, late]})
     >>> print(prometheus_text([(Counts, {"late": 7}, {"component": "shard-0"})]).decode(), end="")
     # HELP hothouse_samples_late_total Samples whose row had closed.
     # TYPE hothouse_samples_late_total counter
