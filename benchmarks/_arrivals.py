@@ -14,8 +14,9 @@ from typing import NamedTuple
 from edge.clock import ReplayedClock
 from edge.gateway.record_builder import Message, RecordBuilder
 from edge.log import NewRecord, Origin, Record
-from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
 from edge.wire.samples import decode_samples, encode_samples
+from edge.wire.topic import sample_topic
 from services.ingest.log_reader import READ_BYTES, READ_RECORDS
 
 __all__ = ["START_MS", "Line", "grouped", "make_lines", "read_lines", "reads", "to_records"]

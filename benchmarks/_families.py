@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 from models.features.inputs import Inputs, input_channels, window_tokens
 from models.network.quantile import _CLIP, _UNIT_SOFTPLUS, QuantileNetwork, to_tensors
 from models.network.training import TrainingConfig

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks._child import Child
 from edge.mqtt.broker import LocalBroker
 from edge.mqtt.connection import MqttAddress
-from edge.wire.reading import sample_topic
+from edge.wire.topic import sample_topic
 
 __all__ = ["SITES", "Load", "remaining_length", "zone_of"]
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from edge.wire.reading import VOCABULARY, Sample
+from edge.wire.reading import Sample
+from edge.wire.vocabulary import VOCABULARY
 
 __all__ = ["PlainPython"]
 

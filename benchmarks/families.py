@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks._families import CORES, Candidate, Kept, average, planned_channels, ridge
 from edge.simulator.simulated_site import SimulatedSite
-from edge.wire.reading import SITE_ZONE
+from edge.wire.topic import SITE_ZONE
 from models.evaluation.gate import judge
 from models.features.inputs import Inputs
 from models.network.quantile import QuantileNetwork

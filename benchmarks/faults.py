@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from edge.simulator.faults import FAULT_KINDS, Fault, FaultySensors, random_faults
 from edge.simulator.simulated_site import SimulatedSite
-from edge.wire.reading import SITE_ZONE, VOCABULARY
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import VOCABULARY
 from models.features.sensor_faults import SensorFault, SensorFaults
 from services.backtest.table import read_table
 

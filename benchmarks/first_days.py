@@ -27,7 +27,8 @@ from threadpoolctl import threadpool_limits
 
 from edge.simulator.regimes import REGIMES
 from edge.simulator.simulated_site import SimulatedSite
-from edge.wire.reading import SITE_ZONE, VOCABULARY
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import VOCABULARY
 from models.features.inputs import day_bins, targets_of
 from models.online.online_forecaster import OnlineForecaster
 from models.online.prior import ANSWERS, PARTS, TABLE, Prior, Sizes

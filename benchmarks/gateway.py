@@ -36,7 +36,8 @@ from edge.log import NewRecord
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.broker import LocalBroker
 from edge.mqtt.connection import MqttAddress, new_client, open_connection
-from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
+from edge.wire.topic import sample_topic
 
 METRICS = ("air_temp_c", "rh_pct", "co2_ppm", "par_umol_m2_s", "soil_vwc_pct", "vent_lee_pct")
 DEVICES = 1000
@@ -56,7 +57,7 @@ class CountingLog(SqliteLog):
         """Append, and count."""
         places = super().append(records)
         assert self.gateway is not None
-        self._handled.value = self.gateway.status().messages
+        self._handled.value = self.gateway.status()["messages"]
         return places
 
 
@@ -75,7 +76,7 @@ def run_gateway(address: MqttAddress, handled: Handled, pipe: Connection) -> Non
         settings = GatewayOptions(broker=address, client_id=f"bench-{secrets.token_hex(4)}", session_expiry_s=1)
         log.gateway = gateway = Gateway(settings, log, WallClock())
         threading.Thread(target=gateway.run, daemon=True).start()
-        while not gateway.status().connected:
+        while not gateway.status()["connected"]:
             time.sleep(0.05)
         pipe.send("connected")
         answer_cpu(pipe)

@@ -40,8 +40,8 @@ import msgspec
 from benchmarks._arrivals import Line, grouped, make_lines, read_lines, reads, to_records
 from benchmarks._plain import PlainPython
 from edge.log import Record
-from edge.wire.reading import VOCABULARY
 from edge.wire.samples import decode_samples
+from edge.wire.vocabulary import VOCABULARY
 from services.ingest.windows.partition_windows import Closed, PartitionWindows
 from services.store.rows import DeviceRow
 

@@ -19,7 +19,7 @@ import numpy as np
 from river import linear_model
 from threadpoolctl import threadpool_limits
 
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 from models.online.online_forecaster import OnlineForecaster
 from models.spec import ForecastSpec
 from models.trees.forest import LEAVES, Forest

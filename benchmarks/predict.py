@@ -20,7 +20,7 @@ import numpy as np
 
 from models.spec import ForecastSpec
 from services.config import load_settings
-from services.messages import ZoneForecast
+from services.messages import ForecastPoint, ZoneForecast
 from services.runtime.ports import free_port
 from services.runtime.ray_runtime import RayRuntime
 
@@ -33,8 +33,10 @@ def full_forecast() -> ZoneForecast:
     """A forecast of the default size: 10 horizons, 4 targets, 40 channels."""
     spec = ForecastSpec(channels=tuple(f"channel_{i}" for i in range(38)))
     points = [
-        {"horizon_min": m, "time_ms": ORIGIN_MS + m * 60_000, "time": "2022-03-01T00:05:00Z",
-         "p10": 18.1234, "p50": 18.5678, "p90": 19.0123}
+        ForecastPoint(
+            horizon_min=m, time_ms=ORIGIN_MS + m * 60_000, time="2022-03-01T00:05:00Z",
+            p10=18.1234, p50=18.5678, p90=19.0123,
+        )
         for m in spec.horizons_min
     ]  # fmt: skip
     return ZoneForecast(

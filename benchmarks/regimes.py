@@ -34,7 +34,8 @@ import numpy.typing as npt
 
 from edge.simulator.regimes import REGIMES
 from edge.simulator.simulated_site import SimulatedSite
-from edge.wire.reading import SITE_ZONE, VOCABULARY
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import VOCABULARY
 from models.features.inputs import day_bins, sun_elevation_deg, targets_of
 from models.online.online_forecaster import OnlineForecaster
 from models.spec import ForecastSpec, Place

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from edge.log import Record
-from edge.wire.reading import VOCABULARY, Sample
+from edge.wire.reading import Sample
 from edge.wire.samples import encode_samples
+from edge.wire.vocabulary import VOCABULARY
 from services.config import Settings
 from services.forecast_spec import forecast_spec, place_of
 from services.ingest.partition import Partition

@@ -27,7 +27,7 @@ class ReceiveClock(Protocol):
 
 
 class WallClock:
-    """The machine's clock; may step back when it is set, which the log lifts."""
+    """The machine's clock. It may step back when it is set; the log then keeps its newest time."""
 
     def now_ms(self) -> int:
         """Unix time in milliseconds, UTC."""

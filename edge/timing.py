@@ -1,6 +1,6 @@
-"""How long to wait before something is tried again, and when it is time for what is done now and then.
+"""Pauses before another try, and times for periodic work.
 
-Both are told the time, or nothing: who uses them waits, by whatever wakes it up. Neither is a thread.
+Neither is a thread or has a clock: the caller gives the time and does the waiting.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Backoff:
 
 
 class Periodic:
-    """What is done every ``every_s`` seconds, when somebody looks: at the first look, or so long after ``since_s``.
+    """Work that is due every ``every_s`` seconds: at the first call, or this long after ``since_s``.
 
-    Looks that come late move all that follow: between two times lie at least ``every_s`` seconds.
+    A late call moves all that follow: between two times lie at least ``every_s`` seconds.
 
     >>> report = Periodic(10)
     >>> [report.due(now_s) for now_s in (3, 12, 13, 22, 23)]
@@ -71,16 +71,16 @@ class Periodic:
         self._every_s, self._since_s = every_s, since_s
 
     def due(self, now_s: float) -> bool:
-        """Whether it is time; if so, who asks does it now."""
+        """Whether it is time; if so, the caller does the work now."""
         if not self.is_due(now_s):
             return False
         self.restart(now_s)
         return True
 
     def is_due(self, now_s: float) -> bool:
-        """Whether it is time, for who may not do it now; who does, calls :meth:`restart`."""
+        """Whether it is time, for a caller that may put the work off. When it does it, it calls :meth:`restart`."""
         return now_s - self._since_s >= self._every_s
 
     def restart(self, now_s: float) -> None:
-        """It was done now."""
+        """The work was done now."""
         self._since_s = now_s

@@ -1,4 +1,4 @@
-"""Step 15 of the way of a reading: a model as a folder of plain files, of whatever kind it is.
+"""Step 15 of the way of a reading: a model of any kind, as a folder of plain files.
 
 ``weights.safetensors``, ``golden.safetensors`` (an input and the output it must give) and ``manifest.json``, whose
 ``kind`` names the family that understands them. Nothing is ever unpickled; a folder that is torn, altered or of another
@@ -65,7 +65,7 @@ class ArtefactSchemaError(ArtefactError):
 
 
 _INPUTS: dict[str, type[Inputs] | type[Regressors]] = {"windows": Inputs, "examples": Regressors}
-"""What a kind takes, as golden inputs are kept."""
+"""The inputs of each kind, in the form in which golden inputs are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def save(
     """Write a model to ``folder``, whole or not at all, and return its manifest.
 
     ``golden`` is a handful of real inputs; ``trained_on`` names log offsets and history range; ``metrics`` is
-    JSON-able. Raises ``FileExistsError`` where the folder exists: an artefact never changes.
+    JSON-able. Raises ``FileExistsError`` if the folder exists: an artefact never changes.
     """
     if folder.exists():
         raise FileExistsError(f"{folder} exists; an artefact never changes")

@@ -41,7 +41,7 @@ FAMILIES = {
     "network": Kind("windows", "models.network.family:NetworkFamily"),
     "trees": Kind("examples", "models.trees.family:TreesFamily"),
 }
-"""By the name that stands in a manifest."""
+"""By the name in a manifest."""
 
 
 class UnknownFamilyError(ValueError):
@@ -65,16 +65,16 @@ class Model(Protocol):
     def answer(self, inputs: Any) -> F32:
         """``[N, H, M, Q]``, p10 <= p50 <= p90, each example's whatever stands beside it; NaN where the baseline is.
 
-        ``inputs`` are what its kind takes. A family that knows a median only says it three times.
+        ``inputs`` are what its kind takes. A family with only a median returns it three times.
         """
 
 
 class ModelFamily(Protocol):
-    """How models of one kind come to be. It has no state of its own."""
+    """Makes, fits and loads models of one kind. It has no state of its own."""
 
     refits: bool
-    """What serves is fitted on all rows. What is judged on the rows that were held back is then a twin, fitted without
-    them. Otherwise the model itself is judged on them."""
+    """Whether the serving model is fitted on all rows. Then a twin, fitted without the held-back rows, is judged on
+    these. Otherwise the model itself is judged on them."""
 
     def make(self, spec: ForecastSpec, options: Mapping[str, Any]) -> Model:
         """A model that has learned nothing."""
@@ -85,11 +85,11 @@ class ModelFamily(Protocol):
         """Fit a model to ``origins`` of ``cases``, knowing nothing after ``cut_ms``; equal arguments, equal arrays.
 
         ``settings`` are those of ``learn``; a family takes those that it knows. ``start`` is where to begin, for a
-        family that can. Raises ``ValueError`` where there is too little to learn from.
+        family that can. Raises ``ValueError`` if there is too little to learn from.
         """
 
     def load(self, spec: ForecastSpec, options: Mapping[str, Any], arrays: Arrays) -> Model:
-        """The model of which :attr:`Model.options` and :meth:`Model.arrays` were kept.
+        """The model whose :attr:`Model.options` and :meth:`Model.arrays` were kept.
 
         Raises ``ValueError``, ``KeyError``, ``TypeError`` or ``RuntimeError`` where they do not fit.
         """

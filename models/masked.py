@@ -1,4 +1,4 @@
-"""Means over what is known: NaN and infinity are values that are missing."""
+"""Means over known values; NaN and infinity count as missing."""
 
 from __future__ import annotations
 

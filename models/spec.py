@@ -49,7 +49,7 @@ class ForecastSpec:
 
     @property
     def limits(self) -> tuple[tuple[float, float], ...]:
-        """What is physically possible for each target, lowest and highest: forecasts stay within."""
+        """The lowest and highest value that is physically possible for each target; forecasts stay within."""
         return tuple(_LIMITS.get(name, (-math.inf, math.inf)) for name in self.targets)
 
     @property

@@ -1,4 +1,4 @@
-"""Arrays with one entry a zone that grow as zones come; what the online models keep their state in."""
+"""Arrays with one entry a zone, which grow as zones come. The online models keep their state in them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _A_CALL = 16
 
 
 class ZoneArrays:
-    """Named arrays ``[zones, ...]``; each keyword gives shape of an entry, type and what a new zone's holds, a number
-    or an array that is spread over the entry.
+    """Named arrays ``[zones, ...]``; each keyword gives an entry's shape, its type and its initial value: a number, or
+    an array that is broadcast.
 
     >>> state = ZoneArrays(1, count=((2,), np.int64, 0))
     >>> state.add(), state.add()
@@ -46,8 +46,8 @@ class ZoneArrays:
         return first
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all, for a few more of them a call: memory that is used for the first
-        time takes the machine long to give, longer than to learn. Changes nothing that can be seen.
+        """Prepare room for this many zones in all, a few more with each call, because the machine takes longer to give
+        new memory than a step takes to learn. No visible state changes.
         """
         self._fill(min(zones, self._filled + _A_CALL))
 
@@ -68,7 +68,7 @@ class ZoneArrays:
         return {name: np.array(held[: self._zones], copy=copy or None) for name, held in self._held.items()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` if it does not fit."""
         if set(state) != set(self._fields):
             raise ValueError(f"this state lacks or adds {sorted(set(self._fields) ^ set(state))}")
         zones = len(next(iter(state.values())))

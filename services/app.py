@@ -11,23 +11,26 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import msgspec
 
 from edge.gateway.decoders import DecoderError, load_decoders
 from edge.log import Log, LogError
 from edge.mqtt.broker import BrokerError, LocalBroker
 from edge.mqtt.connection import MqttAddress
 from edge.mqtt.publish import PublishError, publish_once
+from edge.wire.gateway_status import GatewayStatus
 from services.config import Settings, child_environment
 from services.errors import ConfigError, StartError
 from services.ingest.plans.repeater import RepeatedPlans
 from services.ingest.retirement import Retirements
 from services.log import open_settings_log
+from services.messages import GatewayFigures, RuntimeFigures
 from services.runtime.folder import FolderLock
 from services.runtime.interrupts import deferred_interrupts
 from services.runtime.repeating import Repeating
@@ -89,7 +92,6 @@ class System:
         self._parts = ExitStack()
         self._serving: Any = None
         self._runtime: RayRuntime | None = None
-        self._ingress: dict[str, Any] = {}
         self._shard_stop_s = SHARD_ABANDON_S
         self._handles: list[Any] = []  # actors live as long as their handles
         self._shards: list[Any] = []
@@ -112,13 +114,12 @@ class System:
         self._parts.close()
 
     @property
-    def gateway_status(self) -> dict[str, Any]:
-        """The gateway's newest status; empty until it wrote one."""
+    def gateway_status(self) -> GatewayStatus | None:
+        """The gateway's newest status; ``None`` until this one, or one before it of the same version, wrote it."""
         try:
-            status: dict[str, Any] = json.loads(self._gateway_status_file.read_text())
-        except (OSError, ValueError):
-            return {}
-        return status
+            return msgspec.json.decode(self._gateway_status_file.read_bytes(), type=GatewayStatus)
+        except (OSError, msgspec.DecodeError):
+            return None
 
     @property
     def _gateway_status_file(self) -> Path:
@@ -148,7 +149,7 @@ class System:
         runtime = self._runtime = RayRuntime(settings)
         self._parts.enter_context(runtime)
         self._start_parts()
-        self._ingress = asdict(runtime.ingress)
+        self._ingress = runtime.ingress
         self._report()
         if warming is not None:
             warming.join_or_raise()
@@ -217,14 +218,16 @@ class System:
         """Show on the live state, which may have been restarted, what no actor shows: the ingress and the gateway."""
         publishers = (self._retirements, self._repeated)
         error = "; ".join(one.error for one in publishers if one is not None and one.error)
-        self._serving.live_state.put_stats.remote("runtime", {**self._ingress, "error": error})
+        runtime = RuntimeFigures(
+            kind=self._ingress.kind, reason=self._ingress.reason, binary=self._ingress.binary, error=error
+        )
+        self._serving.live_state.put_stats.remote("runtime", runtime)
         if self.gateway is None:
             return
         status = self.gateway_status
-        age_s = time.time() - status.get("updated_ms", 0) / 1000
-        error = _gateway_problem(status, age_s, self.gateway)
-        figures = {**status, "pid": self.gateway.pid, "restarts": self.gateway.restarts, "error": error}
-        self._serving.live_state.put_stats.remote("gateway", figures)
+        error = _gateway_problem(status, time.time(), self.gateway)
+        kept = {"pid": self.gateway.pid, "restarts": self.gateway.restarts, "error": error}
+        self._serving.live_state.put_stats.remote("gateway", cast(GatewayFigures, {**(status or {}), **kept}))
 
     def _silent(self) -> list[SilentZone]:
         return self._of_shards("silent")
@@ -305,7 +308,7 @@ def _stop_all(actors: Sequence[Any], timeout_s: float) -> None:
 
 
 class _Thread(threading.Thread):
-    """A thread whose exception reaches whoever joins it."""
+    """A thread whose exception is raised where it is joined."""
 
     def __init__(self, work: Callable[[], None], name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -325,12 +328,15 @@ class _Thread(threading.Thread):
             raise self._error
 
 
-def _gateway_problem(status: Mapping[str, Any], age_s: float, child: ChildProcess) -> str:
+def _gateway_problem(status: GatewayStatus | None, now_s: float, child: ChildProcess) -> str:
     """One sentence when samples do not come in for a reason that the gateway knows; empty when all is well."""
     if child.pid is None:
         return f"it ended with exit code {child.last_exit} and is started again"
+    if status is None:
+        return "it has not written its status yet"
+    age_s = now_s - status["updated_ms"] / 1000
     if age_s > GATEWAY_QUIET_S:
         return f"no sign of life for {age_s:.0f} s"
-    if not status.get("connected"):
-        return f"not connected to the broker: {status.get('last_error') or 'connecting'}"
+    if not status["connected"]:
+        return f"not connected to the broker: {status['last_error'] or 'connecting'}"
     return ""

@@ -1,4 +1,4 @@
-"""Every error that Hothouse raises on purpose, drawn once.
+"""All errors that Hothouse raises on purpose.
 
 Foreign errors are translated where they enter (``raise … from error``). The message is one sentence for a person;
 ``hint`` says what to do next.

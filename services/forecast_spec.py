@@ -5,7 +5,7 @@ Ingest, learning and serving build the spec here, so that rows, models and reque
 
 from __future__ import annotations
 
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 from models.spec import ForecastSpec, Place
 from services.config import Settings
 

@@ -23,7 +23,7 @@ _OWN_APP = "hothouse"
 def installation_of(storage: Path) -> str:
     """The id of the installation whose state lies in ``storage``; made where there is none, by whoever is first.
 
-    Raises :class:`StartError` where the file cannot be read or made, or holds no id.
+    Raises :class:`StartError` if the file cannot be read or made, or holds no id.
     """
     path = storage / INSTALLATION_FILE
     try:
@@ -47,7 +47,7 @@ def installation_of(storage: Path) -> str:
 
 
 def _publish(beside: Path, path: Path) -> None:
-    """Give a whole file its name, which it gets once; raises ``FileExistsError`` where that is taken."""
+    """Give a whole file its name, which it gets once; raises ``FileExistsError`` if that is taken."""
     try:
         os.link(beside, path)
     except FileExistsError:

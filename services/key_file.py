@@ -1,4 +1,4 @@
-"""A key in a file: who serves and who asks read it by the same rules."""
+"""A key in a file: server and clients read it by the same rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def read_key(path: Path) -> str:
     try:
         key = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(
             f"the key file {path} cannot be read: {reason}", "Check its path and who may read it."
         ) from error
@@ -27,7 +27,7 @@ def read_key(path: Path) -> str:
         raise ConfigError(f"the key file {path} is empty", "Put one line with the key into it.")
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(
-            f"the key file {path} holds other characters than one line of printable ASCII", "No header can carry them."
+            f"the key file {path} must hold one line of printable ASCII", "An HTTP header carries nothing else."
         )
     return key
 

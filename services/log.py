@@ -1,4 +1,4 @@
-"""Step 3 of the way of a reading: the log that the settings name, for whoever reads or writes it."""
+"""Step 3 of the way of a reading: the log of the settings, for readers and writers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def open_settings_log(settings: Settings) -> Log:
 
 
 def kafka_options(settings: Settings) -> dict[str, Any]:
-    """The fields of ``KafkaAddress`` that are set; empty where the log is a file."""
+    """The fields of ``KafkaAddress`` that are set; empty if the log is a file."""
     try:
         return config.kafka_options(settings)
     except SettingsError as error:

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from edge.figures import figures_of
 from services.cli.setup.settings_view import list_settings, markdown_table
 from services.config import Settings
+from services.observe.metrics import metrics_page
+from services.serve.components import SHOWN_ON_METRICS
 from tests.services.cli.test_cli import commands
 
 ROOT = Path(__file__).parent.parent
@@ -28,6 +31,24 @@ def text(name: str) -> str:
 def test_configuration_reference_is_up_to_date() -> None:
     """docs/configuration.md ends with what `hothouse config --markdown` prints."""
     assert text("docs/configuration.md").endswith(markdown_table())
+
+
+def test_the_table_of_metrics_is_up_to_date() -> None:
+    """docs/metrics.md is what `python -m services.serve.components` prints."""
+    assert text("docs/metrics.md") == metrics_page(SHOWN_ON_METRICS)
+
+
+def test_every_metric_in_the_documentation_is_there() -> None:
+    """A name of a metric that a page tells is one that is declared; the changelog and decisions may tell old ones."""
+    declared = {figure.name for kind in SHOWN_ON_METRICS.values() for figure in figures_of(kind).values()}
+    told = {
+        (page.name, name)
+        for page in PAGES
+        if page.name != "CHANGELOG.md" and page.parent.name != "adr"
+        for name in re.findall(r"`(hothouse_\w+)[`{]", page.read_text())
+    }
+    assert len(told) > 50
+    assert sorted((page, name) for page, name in told if name not in declared) == []
 
 
 def test_every_setting_is_documented() -> None:

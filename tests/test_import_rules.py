@@ -87,7 +87,7 @@ CASES = [
     ("services.ingest.shard", "services.serve.view", "the layers of services"),
     ("services.serve.view", "services.learn.loop.triggers", "the layers of services"),
     ("services.store.history", "services.ingest.shard", "the layers of services"),
-    ("services.observe.health", "services.errors", "the layers of services"),
+    ("services.observe.metrics", "services.errors", "the layers of services"),
     ("services.made_tomorrow", "services.errors", "the layers of services"),
     ("services.learn.promotion.registry", "services.learn.loop.retrainer", "the layers inside learn"),
     ("services.learn.training.dataset", "services.learn.promotion.shadow", "the layers inside learn"),

@@ -1,4 +1,4 @@
-"""Where the log is that the settings name, and how to log in there."""
+"""The address of the log in the settings, and the login for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def log_address(settings: EdgeSettings) -> str:
 
 
 def kafka_options(settings: EdgeSettings) -> dict[str, Any]:
-    """The fields of ``KafkaAddress`` that are set; empty where the log is a file. Raises :class:`SettingsError`."""
+    """The fields of ``KafkaAddress`` that are set; empty if the log is a file. Raises :class:`SettingsError`."""
     if settings.log.kind != "kafka":
         return {}
     kafka = settings.kafka
@@ -30,7 +30,7 @@ def kafka_options(settings: EdgeSettings) -> dict[str, Any]:
 
 
 def read_secret(path: Path | None, setting: str) -> str:
-    """What a file holds that a setting names; empty without one. Raises :class:`SettingsError`, naming the setting."""
+    """The content of the file that a setting names; empty without one. Raises :class:`SettingsError` with its name."""
     try:
         return path.read_text().strip() if path else ""
     except (OSError, UnicodeDecodeError) as error:

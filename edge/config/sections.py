@@ -13,7 +13,7 @@ __all__ = [
 
 
 class Section(BaseModel):
-    """A table of the configuration file: frozen, and a name that is no setting is refused."""
+    """A table of the configuration file. It is frozen, and refuses names that are no settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,13 +35,13 @@ class MqttSettings(Section):
     )
     topics: str = Field(
         "hothouse/#",
-        description="Asked for besides what is read: messages on a wrong topic are counted. Empty: nothing is.",
+        description="Also subscribed to, so that messages on a wrong topic are counted. Empty: they are not.",
     )
     linger_ms: float = Field(
         20, ge=0, le=1000, description="Milliseconds the gateway waits for more messages: records are fewer and larger."
     )
     gateway: Literal["here", "elsewhere"] = Field(
-        "here", description="Run a gateway beside the rest; elsewhere: one that runs by itself fills the log."
+        "here", description="`hothouse up` starts a gateway; elsewhere: one that runs alone fills the log."
     )
 
 
@@ -57,12 +57,12 @@ class LogSettings(Section):
         64, ge=0, description="The gateway acknowledges nothing while the file's disk has less than this left."
     )
     keep_days: int = Field(
-        0, ge=0, description="Records older than this leave the file once rows and snapshots hold them; 0: for ever."
+        0, ge=0, description="Records older than this leave the file once rows and snapshots hold them; 0: none does."
     )
 
 
 class KafkaSettings(Section):
-    """Kafka, where log.kind names it."""
+    """Kafka, if log.kind is kafka."""
 
     servers: tuple[str, ...] = Field((), description="Bootstrap servers, each host:port.")
     topic: str = Field(
@@ -78,10 +78,8 @@ class KafkaSettings(Section):
         "SCRAM-SHA-512", description="SASL mechanism."
     )
     tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")
-    replication: int = Field(
-        -1, ge=-1, le=9, description="Copies of a topic that is created; -1: the servers' default."
-    )
-    retention_h: int = Field(720, ge=0, description="Hours that a topic that is created keeps records; 0: for ever.")
+    replication: int = Field(-1, ge=-1, le=9, description="Copies of a new topic; -1: the servers' default.")
+    retention_h: int = Field(720, ge=0, description="Hours that a new topic keeps records; 0: no limit.")
 
 
 class UplinkSettings(Section):
@@ -107,7 +105,7 @@ class GatewaySettings(Section):
         "wall", description="Where receive times come from; replayed: from the clock messages of a fast simulation."
     )
     status_file: Path | None = Field(
-        None, description="JSON, replaced every second; none: gateway-status.json beside a log in a file."
+        None, description="JSON, replaced every second; none: gateway-status.json beside a file log."
     )
     metrics_port: int = Field(
         0, ge=0, le=65535, description="Port that answers GET /metrics for Prometheus; 0: none does."
@@ -127,8 +125,8 @@ class StreamSettings(Section):
     ring_hours: int = Field(26, ge=26, le=336, description="Rows with all channels kept in memory a zone.")
     snapshot_s: float = Field(5.0, gt=0, le=3600, description="Seconds between snapshots of a shard.")
     retire_days: float = Field(
-        7, ge=0, le=3650, description="A zone leaves after so many days of the stream's time without a sample, and is "
-        "back with its next; 0: never by itself.",
+        7, ge=0, le=3650, description="A zone leaves after this many days of the stream's time without a sample, and "
+        "is back with its next; 0: never by itself.",
     )  # fmt: skip
 
     @field_validator("step_s")

@@ -29,7 +29,7 @@ __all__ = [
 _PREFIX = "HOTHOUSE_"
 _CONFIG = "HOTHOUSE_CONFIG"
 _SYSTEM_SECTIONS = ("forecast", "learn", "influx", "weather", "api", "client", "ray", "sites")
-"""What else a file may hold: sections of the whole system, which a gateway leaves unread."""
+"""Other sections that a file may hold: those of the whole system, which a gateway ignores."""
 
 _Settings = TypeVar("_Settings", bound="EdgeSettings")
 
@@ -103,13 +103,13 @@ def environment() -> dict[str, str]:
 
 
 def stray_variables() -> list[str]:
-    """Variables that look like settings and name no section that there is: most often a slip of the pen."""
+    """Variables that look like settings and name no section that there is: mostly typing errors."""
     known = {*EdgeSettings.model_fields, *_SYSTEM_SECTIONS}
     return sorted(name for name in environment() if name.removeprefix(_PREFIX).lower().split("__")[0] not in known)
 
 
 def child_environment(settings: EdgeSettings) -> dict[str, str]:
-    """The environment of a gateway that is to work with exactly ``settings``, whatever file and variables there are.
+    """The environment that gives a gateway exactly ``settings``, whatever file and variables there are.
 
     It holds no secret: passwords are in files, and settings that only the whole system has are left out.
     """
@@ -126,7 +126,7 @@ def read_settings(
 ) -> _Settings:
     """Read the TOML file (``path``, else ``$HOTHOUSE_CONFIG``, else ``hothouse.toml`` if there) and the environment.
 
-    ``overrides`` win over the file (sections as dicts); what stands in ``others`` is not looked at. Raises
+    ``overrides`` win over the file (sections as dicts); the sections in ``others`` are ignored. Raises
     :class:`SettingsError` naming the setting, its value and what is allowed.
     """
     named = path or (Path(os.environ[_CONFIG]) if os.environ.get(_CONFIG) else None)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from edge.gateway.loop import Gateway
 from edge.gateway.settings import GatewayOptions
-from edge.gateway.status import GatewayStatus
+from edge.wire.gateway_status import GatewayStatus
 
 __all__ = ["Gateway", "GatewayOptions", "GatewayStatus"]

@@ -1,7 +1,7 @@
-"""Step 2 of the way of a reading: which answers of decoders go out to devices.
+"""Step 2 of the way of a reading: which of the decoders' answers go out to devices.
 
-A device that was never understood gives a reason to answer with every message that it sends, and whole halls do so at
-once after a restart. So one topic gets one answer in a while, and all together get no more than a broker bears.
+A decoder may want to answer each message of a device that it does not understand yet. After a restart that can be all
+devices at once. So answers are limited, for each topic and in all.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from edge.wire.decoder import Answer
 __all__ = ["EVERY_S", "MOST", "AnswerLimit"]
 
 EVERY_S = 10.0
-"""Of a topic one answer goes out in so many seconds."""
+"""One topic gets one answer in this many seconds."""
 
 MOST = 200
-"""Of all topics together so many answers go out in ``EVERY_S``."""
+"""All topics together get this many answers in ``EVERY_S``."""
 
 
 class AnswerLimit:

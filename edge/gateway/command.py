@@ -78,7 +78,8 @@ def _parser(prog: str, has_settings: bool) -> argparse.ArgumentParser:
 def main(
     arguments: Sequence[str] | None = None, prog: str = "python -m edge.gateway", settings: EdgeSettings | None = None
 ) -> int:
-    """Run a gateway until SIGTERM or SIGINT; help and usage call it ``prog``. Who has the settings hands them in.
+    """Run a gateway until SIGTERM or SIGINT; help and usage call it ``prog``. A caller that has the settings passes
+    them.
 
     Exit codes: 0 stopped, 1 failed, 2 a wrong argument, setting or log.
     """
@@ -171,7 +172,7 @@ def _uplink(settings: EdgeSettings, own: MqttAddress, log: Log) -> Uplink | None
     if not is_kafka(to.to):
         central = mqtt_address(to.to, tls_ca=tls_ca)
         if (central.host, central.port) == (own.host, own.port):
-            raise ValueError("uplink.to names the broker that this gateway reads: its records would go round for ever")
+            raise ValueError("uplink.to names the broker that this gateway reads: its records would come back")
     target = open_target(
         to.to, log.id, username=to.username, password=read_secret(to.password_file, "uplink.password_file"),
         tls_ca=tls_ca, mechanism=to.mechanism, partitions=to.partitions,

@@ -1,8 +1,8 @@
 """Step 2 of the way of a reading: the decoders that the configuration names, from installed packages.
 
 A package offers one through the entry-point group ``hothouse.decoders``: a name, and a class that is called without
-arguments. It is code of others: what it says of a message is checked as what a device says is, and where it fails the
-message is refused and the gateway goes on.
+arguments. A decoder is foreign code. Its samples are checked like those of devices. If it fails at a message, the
+gateway refuses the message and goes on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import msgspec
 
 from edge.wire.decoder import MAX_DOCUMENT_BYTES, Answer, DecodedMessage, Decoder, HothouseDecoder
 from edge.wire.envelope import UNKNOWN_SITE
-from edge.wire.reading import Refusal, Sample, decode, encode_message, is_name, sample_topic
+from edge.wire.reading import Refusal, Sample, decode, encode_message
+from edge.wire.topic import is_name, sample_topic
 
 __all__ = ["GROUP", "CheckedDecoder", "DecoderError", "load_decoders"]
 
@@ -29,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class DecoderError(ValueError):
-    """A decoder that the configuration names is not there, or is none."""
+    """A decoder that the configuration names is not installed, or is no decoder."""
 
 
 class CheckedDecoder:
@@ -59,7 +60,7 @@ class CheckedDecoder:
 
 
 def load_decoders(names: Iterable[str]) -> tuple[Decoder, ...]:
-    """Our own decoder and those of these names, made anew. Raises :class:`DecoderError` in one sentence."""
+    """New instances of our own decoder and of those with these names. Raises :class:`DecoderError` in one sentence."""
     decoders: list[Decoder] = [HothouseDecoder()]
     for name in dict.fromkeys(names):
         made = _make(name, _find(name))

@@ -55,7 +55,7 @@ class Inbox:
             self._full.set()
 
     def hurry(self) -> None:
-        """From now on no batch waits for more, and :meth:`take` not for a first one."""
+        """From now on no batch waits for more messages, and :meth:`take` does not wait for a first one."""
         self._hurried = True
         self._full.set()
 

@@ -1,11 +1,11 @@
 """Step 2 of the way of a reading: from the broker into the log, acknowledged after the append is durable.
 
 The network thread puts messages into a queue; the writer thread drains it, turns a batch into records
-(``edge.gateway.record_builder``), appends them with one fsync and only then acknowledges. What is not acknowledged, the
-broker sends again: after a crash between append and acknowledgement a message is in the log twice, and step 5 drops the
-copy by its sample id. The main thread keeps the connection and writes the status file. A site's gateway has a fourth
-thread, the uplink (``edge.gateway.uplink.forward``), that carries the log's records on. What a decoder answers to a
-device goes out before the append: it says nothing about what is durable.
+(``edge.gateway.record_builder``), appends them with one fsync and only then acknowledges. The broker sends again what
+is not acknowledged: after a crash between append and acknowledgement a message is in the log twice, and step 5 drops
+the copy by its sample id. The main thread keeps the connection and writes the status file. A site's gateway has a
+fourth thread, the uplink (``edge.gateway.uplink.forward``), that carries the log's records on. A decoder's answer to a
+device goes out before the append, so it says nothing about what is durable.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock
 from edge.gateway.answers import AnswerLimit
@@ -23,7 +23,7 @@ from edge.gateway.inbox import Acknowledge, Inbox, Incoming
 from edge.gateway.other_topics import PRESENCE
 from edge.gateway.record_builder import Message, RecordBuilder
 from edge.gateway.settings import GatewayOptions
-from edge.gateway.status import GatewayStatus, write_status
+from edge.gateway.status import write_status
 from edge.gateway.uplink.forward import Uplink
 from edge.log.contract import Log, LogError, NewRecord
 from edge.log.sqlite import SqliteLog
@@ -31,6 +31,7 @@ from edge.mqtt.subscriber import Published, Subscriber
 from edge.mqtt.subscription import Subscription
 from edge.timing import Backoff, Periodic
 from edge.wire.decoder import Answer, Decoder, HothouseDecoder
+from edge.wire.gateway_status import GatewayStatus
 
 if TYPE_CHECKING:
     from edge.gateway.kafka_source import KafkaSource
@@ -44,7 +45,18 @@ _REPORT_S = 1.0
 _FIRST_RETRY_S = 0.2
 _STOP_S = 1.5
 _GATHERINGS = 10
-"""The network thread wakes up about so many times while a batch lingers, at the rate of the largest sites."""
+"""The network thread wakes up about this many times while a batch lingers, at the rate of the largest sites."""
+
+
+class _LogFigures(NamedTuple):
+    """What the log in a file and the uplink add to the status."""
+
+    bytes_free: int = 0
+    buffered_records: int = 0
+    buffered_bytes: int = 0
+    oldest_unsent_s: float = 0.0
+    uplinked: int = 0
+    uplink_errors: int = 0
 
 
 class Gateway:
@@ -133,8 +145,8 @@ class Gateway:
         return self._stop_asked
 
     def status(self) -> GatewayStatus:
-        """How the gateway is now."""
-        figures, failure = dict[str, Any](), ""
+        """The gateway's present status."""
+        figures, failure = _LogFigures(), ""
         try:
             figures = self._log_figures()
         except LogError as error:
@@ -155,26 +167,30 @@ class Gateway:
             answered=self._answered,
             unanswered=self._unanswered,
             last_error="; ".join(filter(None, [*self._errors(), failure])),
-            **figures,
+            bytes_free=figures.bytes_free,
+            buffered_records=figures.buffered_records,
+            buffered_bytes=figures.buffered_bytes,
+            oldest_unsent_s=figures.oldest_unsent_s,
+            uplinked=figures.uplinked,
+            uplink_errors=figures.uplink_errors,
         )
 
     def _errors(self) -> list[str]:
         source = self._source.last_error if self._source else ""
         return [self._log_error, self._link.last_error, source, self._uplink.last_error if self._uplink else ""]
 
-    def _log_figures(self) -> dict[str, Any]:
-        """What the log in a file and the uplink add to the status."""
+    def _log_figures(self) -> _LogFigures:
         if not isinstance(self._log, SqliteLog):
-            return {}
+            return _LogFigures()
         usage = self._log.usage()
         if self._uplink is None:
-            return {"bytes_free": usage.free_bytes}
+            return _LogFigures(bytes_free=usage.free_bytes)
         waiting = self._uplink.waiting()
         age_ms = 0 if waiting.oldest_ms is None else max(0, self._clock.now_ms() - waiting.oldest_ms)
-        return {
-            "bytes_free": usage.free_bytes, "buffered_records": waiting.records, "buffered_bytes": usage.bytes,
-            "oldest_unsent_s": age_ms / 1000, "uplinked": self._uplink.sent, "uplink_errors": self._uplink.errors,
-        }  # fmt: skip
+        return _LogFigures(
+            bytes_free=usage.free_bytes, buffered_records=waiting.records, buffered_bytes=usage.bytes,
+            oldest_unsent_s=age_ms / 1000, uplinked=self._uplink.sent, uplink_errors=self._uplink.errors,
+        )  # fmt: skip
 
     def _receive(self, client: Subscriber, message: Published) -> None:
         """Network thread. What arrives while we stop is not acknowledged, so it comes again."""

@@ -1,7 +1,7 @@
 """Step 2 of the way of a reading: messages on topics that no decoder reads are counted, and named once an hour.
 
-A device that publishes on a mistyped topic would else be silent without a word. What else is published there may come
-by the second for years, so that its letters are few: one a topic and hour, of ``MAX_TOPICS`` topics at most.
+Otherwise nobody would notice a device that publishes on a mistyped topic. Such messages may come every second for
+years, so there are few dead letters: one a topic and hour, for at most ``MAX_TOPICS`` topics.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from edge.wire.reading import Refusal
 __all__ = ["MAX_TOPICS", "PRESENCE", "OtherTopics"]
 
 PRESENCE = "hothouse/presence/"
-"""Begins the topics on which gateways say that they are there; nobody's samples."""
+"""Prefix of the topics on which gateways announce themselves; no samples come there."""
 
 MAX_TOPICS = 50
-"""Of so many topics an hour's letters tell; messages on more of them are counted in one letter."""
+"""An hour has letters about this many topics; messages on further topics are counted in one letter."""
 
 _HOUR_MS = 3_600_000
 _EXPECTED = "nothing reads this topic; samples go to hothouse/v1/{site}/{zone}/{device}/sample"
@@ -37,7 +37,7 @@ class OtherTopics:
         self._beyond = 0
 
     def take(self, topic: str, payload: bytes) -> Refusal | None:
-        """The letter about a message; none where its topic has one of this hour. :meth:`due` is asked first."""
+        """The dead letter about a message; ``None`` if its topic has one in this hour. Call :meth:`due` first."""
         if topic in self._more:
             self._more[topic] += 1
         elif len(self._more) >= MAX_TOPICS:
@@ -48,7 +48,7 @@ class OtherTopics:
         return None
 
     def due(self, now_ms: int) -> list[Refusal]:
-        """Once an hour is over: letters that say how many more messages came in it."""
+        """At the end of an hour: letters that say how many more messages came in it."""
         hour = now_ms // _HOUR_MS
         if hour == self._hour:
             return []

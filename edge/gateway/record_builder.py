@@ -2,8 +2,8 @@
 
 Every message that a decoder reads ends in the records exactly once: its samples in a ``samples`` record of its site,
 what was refused in a ``refused`` record, a plan or an event in one of its own. Records of a site keep the order of its
-messages. What a message says is its decoder's matter (``edge.wire.decoder``). Other messages are counted, and few of
-them are in a record (``edge.gateway.other_topics``).
+messages. A decoder reads a message (``edge.wire.decoder``). Messages without a decoder are counted, and few of them are
+in a record (``edge.gateway.other_topics``).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class RecordBuilder:
 
     ``clock`` stamps them; a :class:`ReplayedClock` follows the clock messages among them, with any other clock those
     are refused. ``sites`` are the sites known from the log, ``newest_ms`` its newest receive time: ticks go on from
-    there. ``step_ms`` is the length of a row; each known site gets a tick when the receive time enters a new tenth
-    of it. A site whose records come from its own gateway gets its ticks from there, and none here: ticks of ours would
+    there. ``step_ms`` is the length of a row; each known site gets a tick when the receive time enters a new tenth of
+    it. A site whose records come from its own gateway gets its ticks from there, and none here: ticks of ours would
     close its rows while it is merely cut off. A site that has left (``edge.wire.events.Retirement``) gets none until
-    its next sample. A message goes to the decoder whose prefix its topic has; where none has it is counted and refused
-    (``edge.gateway.other_topics``), but for what gateways say of themselves.
+    its next sample. A message goes to the decoder whose prefix its topic has. Without such a decoder it is counted and
+    refused (``edge.gateway.other_topics``), except for the presence messages of gateways.
 
     >>> builder = RecordBuilder(ReplayedClock(1646092800500), step_ms=300_000)
     >>> body = b'{"boot":"9f3c62d1a07be845","ts":1646092800000,"seq":1,"values":{"rh_pct":71.0}}'

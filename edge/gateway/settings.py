@@ -19,11 +19,11 @@ class GatewayOptions:
     """How a gateway works. ``step_s`` is the length of a row: ticks come every tenth of it.
 
     A batch is what came within ``linger_s`` of its first message, at most ``max_batch`` messages, from the broker and
-    from ``direct`` together; it is acknowledged once it is durable. ``in_flight`` bounds what the broker
-    may send before we acknowledge, so also what waits here while the log is full. Gateways with the same ``share``
-    split the broker's messages among them. ``topics`` is asked for besides what the decoders read, so that messages
-    on a wrong topic are counted; nothing is where it is empty, or where the broker refuses it. ``direct`` is a Kafka
-    topic that sites write samples to themselves.
+    from ``direct`` together; it is acknowledged once it is durable. ``in_flight`` bounds what the broker may send
+    before we acknowledge, so also what waits here while the log is full. Gateways with the same ``share`` split the
+    broker's messages among them. The gateway also subscribes to ``topics``, so that messages on a wrong topic are
+    counted; not if it is empty, or if the broker refuses it. ``direct`` is a Kafka topic that sites write samples to
+    themselves.
     """
 
     broker: MqttAddress = field(default_factory=MqttAddress)

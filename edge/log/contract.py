@@ -33,7 +33,7 @@ RecordKind = Literal["samples", "refused", "tick", "plan", "event"]
 
 
 class LogError(Exception):
-    """Base of all that a log raises on purpose; as itself: the storage failed and nothing was appended."""
+    """Base of all errors of a log. The class itself is raised when the storage failed and nothing was appended."""
 
 
 class LogBusyError(LogError):
@@ -65,8 +65,9 @@ class LogTruncatedError(LogError):
 
 
 class Origin(NamedTuple):
-    """Names a record for ever, through every uplink: the log that held it first, and which record of its *site* it
-    was there (from 0, without gaps). Two records of a site with one origin are one record that was sent twice.
+    """The permanent name of a record, through every uplink: the log that held it first, and its number among the
+    records of its *site* there (from 0, without gaps). Two records of a site with one origin are one record that was
+    sent twice.
     """
 
     log: str
@@ -144,14 +145,15 @@ class Log(Protocol):
         """Every site whose newest ``samples`` record came without an origin, sorted; truncating forgets none. One that
         was retired as a whole since then (``edge.wire.events.site_retirement``) is left out.
 
-        Who appends to this log ticks for them. A site whose records come out of another log is ticked for there.
+        The process that appends to this log also appends their ticks. A site whose records come from another log gets
+        its ticks there.
         """
 
     def truncate(self, partition: int, before: int) -> None:
         """Forget records with an offset smaller than ``before`` (at most the end); offsets are never used again."""
 
     def commit(self, partition: int, offset: int) -> None:
-        """Tell whoever watches the log that all before ``offset`` is done with; nothing of ours depends on it."""
+        """Tell tools that watch the log that all before ``offset`` is processed; Hothouse does not depend on it."""
 
     def close(self) -> None:
         """Release files and connections; further calls raise ``LogClosedError``, another ``close`` does nothing."""

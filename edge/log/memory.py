@@ -100,7 +100,7 @@ class MemoryLog:
             self._begin[partition] += gone
 
     def commit(self, partition: int, offset: int) -> None:
-        """Nothing: nobody watches it."""
+        """Do nothing: nobody watches this log."""
         with self._lock:
             self._check(partition)
 

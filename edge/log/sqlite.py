@@ -60,9 +60,10 @@ class SqliteLog:
 
     The first ``append`` takes the writer's lock (``path`` + ``.lock``), which ``close`` or the end of the process
     releases; so an import may append first and a gateway after it. Beyond ``max_bytes`` of records, and while the
-    disk has less than ``reserve_bytes`` left, ``append`` raises ``LogFullError``; truncation makes room. ``id`` names
-    the log for ever. Raises ``LogFormatError`` when the file was created with another number of partitions or is no
-    log, ``LogBusyError`` when it must be migrated while another process appends, ``LogError`` when it cannot be opened.
+    disk has less than ``reserve_bytes`` left, ``append`` raises ``LogFullError``; truncation makes room. ``id`` is
+    the log's permanent name. Raises ``LogFormatError`` when the file was created with another number of partitions or
+    is no log, ``LogBusyError`` when it must be migrated while another process appends, ``LogError`` when it cannot be
+    opened.
     """
 
     def __init__(
@@ -203,7 +204,7 @@ class SqliteLog:
             return Usage(records, used, max(0, room))
 
     def commit(self, partition: int, offset: int) -> None:
-        """Nothing: nobody but its readers looks into the file."""
+        """Do nothing: only readers of the log look into the file."""
         with self._session(partition):
             pass
 

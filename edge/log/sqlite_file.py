@@ -41,7 +41,7 @@ CREATE TABLE records (id INTEGER PRIMARY KEY, site TEXT NOT NULL, kind TEXT NOT 
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a file that is there; every commit on the connection is one fsync."""
+    """Open an existing file; every commit on the connection is one fsync."""
     db = sqlite3.connect(
         path.absolute().as_uri() + "?mode=rw", uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
     )
@@ -106,7 +106,7 @@ def migrate(db: sqlite3.Connection) -> None:
 
 
 def check_format(db: sqlite3.Connection, path: Path, partitions: int) -> str:
-    """The id of the log in the file; raises ``LogFormatError`` where it is another format or number of partitions."""
+    """The id of the log in the file; raises ``LogFormatError`` if it is another format or number of partitions."""
     try:
         meta = dict(fetch(db, "SELECT key, value FROM meta"))
     except sqlite3.OperationalError as error:

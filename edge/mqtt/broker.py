@@ -1,7 +1,8 @@
 """Step 1 of the way of a reading: a local MQTT broker for one machine.
 
-Mosquitto where it is installed, else the embedded one; on loopback, on a free port, with a generated user. The
-broker runs under a small process of its own (``python -m edge.mqtt.broker``) that ends it when its parent is gone.
+If Mosquitto is installed, it is started; otherwise the embedded broker. It listens on loopback, on a free port, with a
+generated user. The broker runs under a small process of its own (``python -m edge.mqtt.broker``) that ends it when its
+parent is gone.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class LocalBroker:
 
     @property
     def log_file(self) -> Path:
-        """What the broker says."""
+        """The broker's output."""
         return self.folder / "broker.log"
 
     @property
@@ -216,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a broker in the foreground; what :class:`LocalBroker` starts."""
     parser = argparse.ArgumentParser(
         prog="python -m edge.mqtt.broker",
-        description="A local MQTT broker on loopback; the password of user 'hothouse' stands in FOLDER/password.",
+        description="A local MQTT broker on loopback; the password of user 'hothouse' is in FOLDER/password.",
         epilog="example: python -m edge.mqtt.broker --folder hothouse-data/broker --port 1883",
     )
     parser.add_argument("--folder", type=Path, required=True, help="for password, configuration and queues")

@@ -53,7 +53,7 @@ def new_client(
 def new_subscriber(
     address: MqttAddress, client_id: str, *, v5: bool = True, will: tuple[str, bytes] | None = None
 ) -> Subscriber:
-    """The same for many messages, persistent."""
+    """A persistent client like :func:`new_client`, for many messages."""
     return _new(Subscriber, address, client_id, v5, True, will)
 
 

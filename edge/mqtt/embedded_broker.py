@@ -25,8 +25,8 @@ __all__ = ["run"]
 class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
     """Keeps a QoS 1 message until the client acknowledges it.
 
-    amqtt forgets it after 5 s without an acknowledgement and whenever the connection ends, so a gateway that is
-    killed, or whose disk is full, would lose what it was sent. What is kept is sent again on the next connection.
+    amqtt forgets it after 5 s without an acknowledgement and whenever the connection ends, so a gateway that is killed,
+    or whose disk is full, would lose messages. A kept message is sent again on the next connection.
     """
 
     async def _handle_qos1_message_flow(self, app_message: Any) -> None:

@@ -14,13 +14,13 @@ WAIT_S = 10.0
 
 
 class PublishError(Exception):
-    """The broker did not acknowledge the message; it may have it all the same."""
+    """The broker did not acknowledge the message, but may still have it."""
 
 
 def publish_once(address: MqttAddress, name: str, topic: str, payload: bytes, wait_s: float = WAIT_S) -> None:
     """Publish with QoS 1 and wait until the broker has acknowledged it; ``name`` begins the client's id.
 
-    Raises :class:`PublishError` where it did not within ``wait_s``.
+    Raises :class:`PublishError` if it did not within ``wait_s``.
     """
     client = new_client(address, f"{name}-{secrets.token_hex(4)}", v5=False)
     connected = threading.Event()

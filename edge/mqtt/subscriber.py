@@ -28,7 +28,7 @@ _LONGEST_LENGTH = 4  # bytes of MQTT's variable byte integer
 
 
 class Published(NamedTuple):
-    """A message of quality 0 or 1 as it came; ``topic`` is ``"?"`` where it is no text."""
+    """A message of quality 0 or 1 as it came; ``topic`` is ``"?"`` if it is not text."""
 
     topic: str
     payload: bytes
@@ -39,8 +39,8 @@ class Published(NamedTuple):
 class Subscriber(paho.Client):
     """A client whose messages come to ``on_published``, in the network thread and in order; quality 1 at most.
 
-    Make it with ``manual_ack``. ``gather_s``: once something has arrived it waits so long for more before it reads, so
-    that it wakes up less often. Where the broker sends what is no MQTT the connection ends.
+    Make it with ``manual_ack``. ``gather_s``: once something has arrived it waits this long for more before it reads,
+    so that it wakes up less often. The connection ends if the broker sends something that is not MQTT.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -79,7 +79,7 @@ class Subscriber(paho.Client):
             return MQTTErrorCode.MQTT_ERR_PROTOCOL
 
     def _receive(self) -> bytes:
-        """What has arrived, empty at the end of the stream; raises ``BlockingIOError`` where there is nothing."""
+        """What has arrived, empty at the end of the stream; raises ``BlockingIOError`` if there is nothing."""
         received = super()._sock_recv(_READ_BYTES)
         if not hasattr(self._sock, "pending"):
             return received

@@ -1,6 +1,6 @@
 """Step 2 of the way of a reading: keeps one persistent subscription alive.
 
-Connects with MQTT 5, or with 3.1.1 where the broker has no 5; connects again with back-off and jitter for as long
+It connects with MQTT 5, or with 3.1.1 if the broker has no 5, and connects again with back-off and jitter for as long
 as it is tended. The broker keeps what arrives meanwhile, because session and subscription outlive a connection.
 """
 
@@ -34,10 +34,10 @@ class Subscription:
     """A subscription to ``topics`` with QoS 1 whose messages are acknowledged by hand.
 
     ``on_message`` is called in the network thread with the client to acknowledge on; it must not block. ``gather_s`` is
-    how long the network thread lets messages gather before it reads them.
-    Call :meth:`tend` a few times a second, always from the same thread. ``presence_topic`` holds, retained, whether
-    we are connected; the broker itself says when we are lost. ``otherwise`` is subscribed to where the broker refuses
-    ``topics``, or ends the connection at the question; a session that has both keeps ``topics`` alone.
+    how long the network thread lets messages gather before it reads them. Call :meth:`tend` a few times a second,
+    always from the same thread. ``presence_topic`` holds, retained, whether we are connected; the broker itself says
+    when we are lost. If the broker refuses ``topics``, or ends the connection on that request, ``otherwise`` is
+    subscribed to. A session that has both keeps only ``topics``.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class Subscription:
         self._drop()
 
     def publish(self, topic: str, payload: bytes, qos: int) -> bool:
-        """Send a message, from any thread, and wait for nothing; ``False`` where there is no connection to send it on.
+        """Send a message, from any thread, and wait for nothing; ``False`` if there is no connection to send it on.
 
-        It is lost where the connection ends before the broker has it.
+        The message is lost if the connection ends before the broker has it.
         """
         client = self._client
         if client is None or not self.connected:

@@ -41,7 +41,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edge.wire.reading import VOCABULARY, base_metric, is_name
+from edge.wire.topic import is_name
+from edge.wire.vocabulary import VOCABULARY, base_metric
 
 __all__ = ["Column", "Mapping", "RecordingError", "convert", "find_column", "load_mapping"]
 
@@ -68,7 +69,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_stated(self) -> bool:
-        """Whether somebody said what its numbers are, by a unit or a scale."""
+        """Whether a unit or a scale says what its numbers are."""
         return bool(self.unit) or self.scale != 1 or self.offset != 0
 
 
@@ -89,7 +90,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """What is said about a recording beside its files; names of columns are in lower case."""
+    """What a mapping file or the caller says about a recording; names of columns are in lower case."""
 
     site: str | None = None
     timezone: str | None = None
@@ -117,7 +118,7 @@ _UNITS: dict[str, dict[str, tuple[float, float]]] = {
     "l/m²": {"l/m2": (1, 0), "mm": (1, 0)},
     "µmol/m²/s": {"umol/m2/s": (1, 0)},
 }
-"""Of a metric's unit: other units, and the scale and offset that lead from them to it."""
+"""For each unit of a metric: other units, with the scale and offset that convert them to it."""
 
 _BUILT_IN = {
     "t_air_c": Column("air_temp_c"),
@@ -160,7 +161,7 @@ _DEVICES = {"l": "left", "r": "right"}
 
 
 def find_column(name: str, mapping: Mapping) -> Column | None:
-    """What the column ``name`` holds, ``None`` where nobody says; the mapping wins over the built-in table.
+    """What the column ``name`` holds, ``None`` if that is not known; the mapping wins over the built-in table.
 
     >>> find_column("t_air_c", Mapping()).metric, find_column("Tair_sigrow", Mapping()).device
     ('air_temp_c', 'sigrow')

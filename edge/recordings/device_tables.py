@@ -13,7 +13,8 @@ from edge.recordings.columns import Mapping, convert, find_column
 from edge.recordings.findings import Finding, of_guess, of_values
 from edge.recordings.sample_source import WEATHER, device_of
 from edge.recordings.zone_file import ZoneFile
-from edge.wire.reading import SITE_ZONE, base_metric
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import base_metric
 
 __all__ = ["DeviceTable", "device_tables"]
 

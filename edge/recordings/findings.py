@@ -1,8 +1,8 @@
 """What a reader of recordings leaves out, guesses or cuts: one sentence a column and file, with the line that mends it.
 
-What is forecast must not be read wrongly without a word: where more than a tenth of a target's column is left out or
-cut, or its numbers look like another unit, the recording is refused with the same sentence. Whoever gives the column's
-unit in ``recording.toml`` has said that it is right; what is out of range is then cut, and told.
+A target's column must not be read wrongly without a message. If more than a tenth of it is left out or cut, or if its
+numbers look like another unit, the recording is refused with the same sentence. A unit that ``recording.toml`` gives
+for the column counts as right; values out of range are then cut and reported.
 """
 
 from __future__ import annotations
@@ -17,17 +17,25 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.recordings.columns import Column
-from edge.wire.reading import FAHRENHEIT_ABOVE, SHARE_LEAST, SHARE_MOST, SHARES, TEMPERATURES, VOCABULARY, base_metric
+from edge.wire.vocabulary import (
+    FAHRENHEIT_ABOVE,
+    SHARE_LEAST,
+    SHARE_MOST,
+    SHARES,
+    TEMPERATURES,
+    VOCABULARY,
+    base_metric,
+)
 
 __all__ = ["LEFT_OUT", "TARGETS", "Cells", "Finding", "numbers", "of_cells", "of_guess", "of_values"]
 
 F64 = npt.NDArray[np.float64]
 
 TARGETS = ("air_temp_c", "rh_pct", "co2_ppm")
-"""What is forecast of a recording, where it has it."""
+"""The metrics that are forecast, as far as a recording has them."""
 
 LEFT_OUT = 0.1
-"""More of a target's column than this share must not be left out or cut."""
+"""At most this share of a target's column may be left out or cut."""
 
 MISSING = frozenset(
     [
@@ -66,7 +74,9 @@ class Finding:
 
 
 class Cells(NamedTuple):
-    """Of a column's cells: how many say something, how many of these have a decimal comma or are no number."""
+    """Counts of a column's cells: those that say something, and of these those with a decimal comma and those that are
+    no number.
+    """
 
     said: int = 0
     commas: int = 0
@@ -117,7 +127,7 @@ def _pointed(cell: str) -> str:
 
 
 def of_cells(file: str, name: str, column: Column, cells: Cells) -> list[Finding]:
-    """What of a column's cells could not be read."""
+    """Findings about the cells of a column that could not be read."""
     found = []
     is_target = _is_target(column)
     if cells.commas:
@@ -141,8 +151,9 @@ def of_values(
 ) -> tuple[F64, list[Finding]]:
     """A column's values, without those of another unit, and what is wrong with them; ``raw`` is as recorded.
 
-    Whether a column is left out is told by its first day: what a value means must not depend on values that come after
-    it. An error may be told by all of it. What is out of range stays: it is refused, or left out, where it is used.
+    Its first day decides whether a column is left out: what a value means must not depend on values that come after it.
+    An error may depend on the whole column. Values out of range stay here; they are refused, or left out, where they
+    are used.
     """
     known = values[np.isfinite(values)]
     found = []
@@ -186,7 +197,9 @@ def _of_range(file: str, name: str, column: Column, known: F64) -> list[Finding]
 
 
 def of_guess(file: str, name: str, column: Column, least: F64, most: F64) -> list[Finding]:
-    """What the numbers of a CO₂ valve were taken for, where nobody said; ``least`` and ``most`` as in ``convert``."""
+    """What the numbers of a CO₂ valve were taken for, if the mapping does not say; ``least`` and ``most`` as in
+    ``convert``.
+    """
     is_code = (least >= 1) & (most <= 2)
     taken = ["a code of 1 dosing and 2 off"] if is_code.any() else []
     if (~is_code & (most <= 1)).any():
@@ -201,7 +214,7 @@ def of_guess(file: str, name: str, column: Column, least: F64, most: F64) -> lis
 
 
 def _other_unit(column: Column, known: F64) -> str:
-    """The unit that a column looks like instead of its metric's; empty where it looks like that."""
+    """The unit that a column looks like instead of its metric's; empty if it looks like that."""
     metric = base_metric(column.metric)
     if not known.size:
         return ""

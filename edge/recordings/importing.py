@@ -1,8 +1,8 @@
 """Steps 1-3 of the way of a reading, for the past: a source's history appended straight to the log.
 
-Each record has the receive time of its newest sample, and live readings come afterwards.
-History comes in by the front door: the shards read these records like any other, so windows, history and learners are
-warmed by the code that runs live. The log has one writer at a time: import first, then start the gateway.
+Each record has the receive time of its newest sample, and live readings come afterwards. The shards read these records
+like any other, so windows, history and learners are warmed by the code that runs live. The log has one writer at a
+time: import first, then start the gateway.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import msgspec
 from edge.log import Log, NewRecord, partition_of
 from edge.recordings.sample_source import SampleSource
 from edge.wire.plan import encode_plan, plan_topic
-from edge.wire.reading import Refusal, Sample, check_values, sample_topic
+from edge.wire.reading import Refusal, Sample, check_values
 from edge.wire.samples import encode_samples
+from edge.wire.topic import sample_topic
 
 __all__ = ["ImportRefusedError", "ImportReport", "import_samples"]
 
@@ -48,7 +49,7 @@ def import_samples(
     ``progress(ts_ms, samples)`` after each append. Afterwards the source stands behind ``to_ms``.
 
     Raises :class:`ImportRefusedError`, before anything is appended, when the site's partition has a record that was
-    received after the first sample: its rows could have passed.
+    received after the first sample: its rows may be closed already.
     """
     samples, refused, records = 0, 0, 0
     last_ms: int | None = None

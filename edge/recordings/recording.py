@@ -2,7 +2,7 @@
 
 A file has a ``time`` column and one column a measurement (see :mod:`edge.recordings.columns`). ``time`` is what the
 site's clock showed (:mod:`edge.recordings.local_time` says how a clock that is put back and forth is read), or carries
-its UTC offset. Hidden files are none of it. Beside recordings, a file without time or rows is left out, with a note.
+its UTC offset. Hidden files are ignored. Beside recordings, a file without time or rows is left out, with a note.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def load_recording(
 
 
 def recording_of(zones: dict[str, Any], said: Mapping | None = None) -> Recording:
-    """The recording that Arrow tables hold, zone -> table: what :func:`load_recording` reads of Parquet files of them.
+    """The recording in Arrow tables (zone -> table), as :func:`load_recording` would read it from Parquet files.
 
     Raises :class:`RecordingError` in one sentence.
     """

@@ -12,7 +12,8 @@ import numpy as np
 from edge.recordings.recording import DeviceTable, load_recording
 from edge.recordings.sample_source import CLIMATE, CONTROL, new_boot
 from edge.wire.plan import PlanMessage
-from edge.wire.reading import Sample, base_metric
+from edge.wire.reading import Sample
+from edge.wire.vocabulary import base_metric
 
 __all__ = ["RecordingSource"]
 

@@ -49,11 +49,11 @@ class SampleSource(Protocol):
 
     @property
     def latitude(self) -> float | None:
-        """Degrees north; ``None`` where it is not known."""
+        """Degrees north; ``None`` if it is not known."""
 
     @property
     def longitude(self) -> float | None:
-        """Degrees east; ``None`` where it is not known."""
+        """Degrees east; ``None`` if it is not known."""
 
     @property
     def start_ms(self) -> int:

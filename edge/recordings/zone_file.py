@@ -21,7 +21,7 @@ import numpy.typing as npt
 from edge.recordings.columns import Mapping, RecordingError, find_column
 from edge.recordings.findings import Cells, Finding, numbers, of_cells
 from edge.recordings.local_time import to_utc_ms
-from edge.wire.reading import is_name
+from edge.wire.topic import is_name
 
 __all__ = ["NoRecordingError", "Source", "ZoneFile", "file_kind", "name_of", "read_zone", "zone_of_table"]
 

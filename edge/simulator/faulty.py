@@ -10,7 +10,9 @@ import msgspec
 from edge.recordings.sample_source import CLIMATE, CONTROL, WEATHER, SampleSource
 from edge.simulator.faults import FAULT_KINDS, Fault, FaultySensors
 from edge.wire.plan import PlanMessage
-from edge.wire.reading import SITE_ZONE, VOCABULARY, Sample
+from edge.wire.reading import Sample
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import VOCABULARY
 
 __all__ = ["FaultySource", "parse_fault"]
 

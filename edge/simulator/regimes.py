@@ -12,7 +12,7 @@ Regime = Literal["screens_removed", "vent_stuck", "crop_stage"]
 REGIMES: tuple[Regime, ...] = get_args(Regime)
 
 NEXT_STAGE_LEAF_AREA = 0.3
-"""What is left of the leaf area when an old crop makes room for a young one."""
+"""Share of the leaf area after a young crop has replaced an old one."""
 
 
 def change_regime(greenhouse: Greenhouse, regime: Regime, like: Greenhouse | None = None) -> None:

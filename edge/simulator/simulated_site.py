@@ -19,7 +19,7 @@ from edge.simulator.regimes import Regime, change_regime
 from edge.simulator.site_plans import SitePlans
 from edge.simulator.zone_config import default_zones
 from edge.wire.plan import PlanMessage
-from edge.wire.reading import SITE_ZONE
+from edge.wire.topic import SITE_ZONE
 from models.psychrometrics import relative_humidity_pct
 
 __all__ = ["WEATHER_METRICS", "SimulatedSite"]
@@ -65,7 +65,7 @@ _WEATHER_SENSORS = (
 
 
 class SimulatedSite:
-    """Everything that is measured on a site that is not there. Deterministic by ``seed`` and ``start_ms``.
+    """All measurements of a simulated site. Deterministic by ``seed`` and ``start_ms``.
 
     The greenhouse runs for a day and a half before ``start_ms``, so that soil and air have settled. ``start_ms`` is
     moved down to a whole minute. Raises ``ValueError`` for a step that is not a positive multiple of a minute, or for

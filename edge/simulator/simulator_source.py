@@ -7,7 +7,8 @@ from typing import Protocol
 
 from edge.recordings.sample_source import WEATHER, device_of, new_boot
 from edge.wire.plan import PlanMessage
-from edge.wire.reading import SITE_ZONE, Sample
+from edge.wire.reading import Sample
+from edge.wire.topic import SITE_ZONE
 
 __all__ = ["PhysicalSite", "SimulatorSource"]
 

@@ -12,7 +12,7 @@ from edge.simulator.grower import Grower, Setpoints
 from edge.simulator.physics.weather import Weather
 from edge.simulator.weather_forecasts import AHEAD_H, HOUR_MS, SimulatedForecasts, run_of
 from edge.wire.plan import Path, PlanMessage
-from edge.wire.reading import SITE_ZONE
+from edge.wire.topic import SITE_ZONE
 
 __all__ = ["GROWER", "SERVICE", "SitePlans"]
 

@@ -15,7 +15,8 @@ from edge.log.contract import NewRecord
 from edge.wire.envelope import UNKNOWN_SITE, decode_envelope, is_envelope
 from edge.wire.events import decode_change
 from edge.wire.plan import decode_plan, encode_plan
-from edge.wire.reading import Refusal, Sample, decode, parse_topic
+from edge.wire.reading import Refusal, Sample, decode
+from edge.wire.topic import parse_topic
 
 __all__ = ["MAX_DOCUMENT_BYTES", "Answer", "DecodedMessage", "Decoder", "HothouseDecoder"]
 
@@ -26,9 +27,9 @@ MAX_DOCUMENT_BYTES = 64 * 1024
 class Answer(msgspec.Struct, frozen=True):
     """A message to the device, such as the question to introduce itself again. The broker does not retain it.
 
-    It is sent at once, before the message that it answers is durable, and it may be lost: where the broker is away it
-    is dropped, and of one topic only one goes out every ten seconds. So a decoder answers anew for as long as there is
-    a reason to, and an answer never says that something was stored.
+    It is sent at once, before the message that it answers is durable, and it may be lost. It is dropped while the
+    broker is away, and one topic gets only one answer every ten seconds. So a decoder answers again for as long as
+    there is a reason to, and an answer never says that something was stored.
     """
 
     topic: str
@@ -49,7 +50,7 @@ class DecodedMessage(msgspec.Struct, frozen=True):
 
 
 class Decoder(Protocol):
-    """One wire format. ``prefix`` begins the topics that are its; a gateway's decoders have different ones.
+    """One wire format. Its topics begin with ``prefix``; a gateway's decoders have different ones.
 
     A decoder may keep a state, such as what each device said last: one thread asks it, with messages in the order in
     which they came. It starts empty with each start of the gateway, and what the broker sends again it sees again.

@@ -1,6 +1,6 @@
 """Step 2 of the way of a reading: a log record as an MQTT message, from a site's gateway to the central one.
 
-Topic ``hothouse/v1/{site}/_uplink/{log}/record``, payload a MessagePack list; site and log stand in the topic only, so
+Topic ``hothouse/v1/{site}/_uplink/{log}/record``, payload a MessagePack list; site and log are in the topic only, so
 that a broker's access rules bind them. The central gateway appends the record as it is, receive time and origin too.
 """
 
@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from edge.log.contract import NewRecord, Origin, RecordKind
-from edge.wire.reading import Refusal, is_name, parse_topic
+from edge.wire.reading import Refusal
 from edge.wire.samples import SampleColumns, decode_device
+from edge.wire.topic import is_name, parse_topic
 
 __all__ = ["UNKNOWN_SITE", "decode_envelope", "encode_envelope", "is_envelope"]
 

@@ -14,7 +14,8 @@ from typing import Annotated, Any
 import msgspec
 
 from edge.log.contract import NewRecord
-from edge.wire.reading import SITE_ZONE, VOCABULARY, Metric, Topic, base_metric, is_name, parse_topic
+from edge.wire.topic import SITE_ZONE, Topic, is_name, parse_topic
+from edge.wire.vocabulary import VOCABULARY, Metric, base_metric
 
 __all__ = [
     "Alias", "Calibration", "Change", "Retirement", "RowChange", "SettingsChange", "decode_change", "encode_change",
@@ -45,7 +46,7 @@ class Calibration(msgspec.Struct, frozen=True, tag="calibration", omit_defaults=
 
 
 class Alias(msgspec.Struct, frozen=True, tag="alias", omit_defaults=True, forbid_unknown_fields=True):
-    """The device, or where ``metric`` is given that metric of it, is called ``to``; its own name takes it back."""
+    """The device, or only its ``metric`` if given, is called ``to``. An alias to its own name takes this back."""
 
     version: Version
     to: str
@@ -53,10 +54,11 @@ class Alias(msgspec.Struct, frozen=True, tag="alias", omit_defaults=True, forbid
 
 
 class Retirement(msgspec.Struct, frozen=True, tag="retire", omit_defaults=True, forbid_unknown_fields=True):
-    """The zone leaves until its next sample; as zone ``_site`` the whole site, once no other zone of it is there.
+    """The zone leaves until its next sample; for zone ``_site`` the whole site leaves, once it has no other zone.
 
-    An operator's carries a ``version``, which counts the zone's retirements up and no row shows. One for silence
-    carries ``until_ms``, the end of the zone's newest row with a sample: where a later sample came, it means nothing.
+    An operator's event carries a ``version``, which counts the zone's retirements; no row shows it. An event for
+    silence carries ``until_ms``, the end of the zone's newest row with a sample. It has no effect if a later sample
+    came.
     """
 
     version: Version | None = None
@@ -64,7 +66,7 @@ class Retirement(msgspec.Struct, frozen=True, tag="retire", omit_defaults=True, 
 
 
 RowChange = SettingsChange | Calibration | Alias
-"""What rows are made by; a :class:`Retirement` says of whom there are any."""
+"""Changes of how rows are made; a :class:`Retirement` changes which zones have rows."""
 
 Change = RowChange | Retirement
 
@@ -106,7 +108,7 @@ def decode_change(where: Topic, payload: bytes) -> Change | None:
 
 
 def site_retirement(record: NewRecord) -> Retirement | None:
-    """The retirement of a whole site, where a record is that: nobody ticks for the site until its next sample.
+    """The retirement of a whole site, if the record is one: the site gets no ticks until its next sample.
 
     >>> payload = encode_change(Retirement(until_ms=1646092800000))
     >>> site_retirement(NewRecord("s", "event", 0, payload, "hothouse/v1/s/_site/operator/event"))
@@ -124,7 +126,7 @@ def site_retirement(record: NewRecord) -> Retirement | None:
 
 def _check_retirement(change: Retirement, where: Topic) -> None:
     if (change.version is None) == (change.until_ms is None):
-        raise ValueError("a retirement has a version or until_ms, one of them")
+        raise ValueError("a retirement needs either version or until_ms")
     if where.zone == SITE_ZONE and change.until_ms is None:
         raise ValueError(f"{SITE_ZONE} cannot be retired alone: it leaves after the site's last zone")
 

@@ -13,7 +13,7 @@ _SMALLER_UNITS = (("microseconds", 1000), ("nanoseconds", 1_000_000))
 
 @lru_cache(maxsize=1024)
 def nearest(name: str, names: tuple[str, ...]) -> str:
-    """A question that names the nearest of ``names``; empty where none is near.
+    """A question that names the nearest of ``names``; empty if none is near.
 
     >>> nearest("air_temp", ("air_temp_c", "rh_pct")), nearest("joy", ("air_temp_c", "rh_pct"))
     ('; did you mean air_temp_c?', '')
@@ -23,7 +23,7 @@ def nearest(name: str, names: tuple[str, ...]) -> str:
 
 
 def of_time(ts: int, receive_ms: int, tolerance_ms: int) -> str:
-    """Whether a time that is refused would be one of about now, or before, in another unit than milliseconds.
+    """A question that names another unit, if a refused time would be about now, or before, in that unit.
 
     >>> of_time(1_646_092_800, 1_646_092_800_500, 60_000), of_time(1_646_092_800_000_000, 1_646_092_800_500, 60_000)
     ('; is it in seconds?', '; is it in microseconds?')
@@ -40,7 +40,7 @@ def of_time(ts: int, receive_ms: int, tolerance_ms: int) -> str:
 
 
 def of_temperature(value: float, unit: str, high: float) -> str:
-    """Whether a value that is too high in °C would be none in °F.
+    """A question whether a value that is too high in °C is in °F, if it would not be too high in that.
 
     >>> of_temperature(71.6, "°C", 60), of_temperature(150, "°C", 60), of_temperature(140, "%", 100)
     ('; is it in °F?', '', '')

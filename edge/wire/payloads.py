@@ -35,7 +35,7 @@ class PayloadColumns(NamedTuple):
     def of(cls, payloads: Sequence[bytes]) -> PayloadColumns:
         """Take at least one payload apart.
 
-        Raises ``msgspec.DecodeError`` where one is torn, holds no sample or is of an older version, without saying
+        Raises ``msgspec.DecodeError`` if one is torn, holds no sample or is of an older version, without saying
         which: :meth:`edge.wire.samples.SampleColumns.of` tells, a payload at a time.
         """
         sizes = np.array([*map(len, payloads)])

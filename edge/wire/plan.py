@@ -14,15 +14,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from edge.wire import hints
-from edge.wire.reading import (
-    FUTURE_TOLERANCE_MS,
-    MAX_AGE_MS,
-    VOCABULARY,
-    Metric,
-    Refusal,
-    check_values,
-    parse_topic,
-)
+from edge.wire.reading import FUTURE_TOLERANCE_MS, MAX_AGE_MS, Refusal, check_values
+from edge.wire.topic import parse_topic
+from edge.wire.vocabulary import VOCABULARY, Metric
 
 __all__ = [
     "DONE",

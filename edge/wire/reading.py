@@ -1,50 +1,33 @@
 """Step 1-2 of the way of a reading: the wire contract between a device and Hothouse.
 
-A device publishes *samples*: any metrics at one instant. This module holds the metric vocabulary with its units
-and plausible ranges, the topic grammar, and the one function that turns untrusted bytes into checked samples.
-Whatever the gateway (MQTT) or a site's own Kafka producer hands over goes through :func:`decode`, once.
+A device publishes *samples*: any metrics (``edge.wire.vocabulary``) at one instant, on its topic (``edge.wire.topic``).
+This module holds the one function that turns untrusted bytes into checked samples: whatever the gateway (MQTT) or a
+site's own Kafka producer hands over goes through :func:`decode`, once.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from edge.wire import hints
+from edge.wire.topic import Topic, parse_topic
+from edge.wire.vocabulary import VOCABULARY, Metric, base_metric
 
 __all__ = [
-    "FAHRENHEIT_ABOVE",
     "FUTURE_TOLERANCE_MS",
     "MAX_AGE_MS",
     "MAX_PAYLOAD_BYTES",
-    "SHARES",
-    "SHARE_LEAST",
-    "SHARE_MOST",
-    "SITE_ZONE",
-    "TEMPERATURES",
-    "VOCABULARY",
     "Decoded",
-    "Metric",
     "Refusal",
     "Sample",
-    "Topic",
-    "base_metric",
     "check_values",
     "decode",
     "encode_message",
-    "is_name",
-    "parse_topic",
-    "sample_topic",
 ]
-
-SITE_ZONE = "_site"
-"""The zone of site-wide devices (the weather station)."""
 
 FUTURE_TOLERANCE_MS = 60_000
 """A device clock may run this far ahead of the receive time; beyond it a sample is refused."""
@@ -54,97 +37,12 @@ MAX_AGE_MS = 400 * 86_400_000
 
 MAX_PAYLOAD_BYTES = 256 * 1024
 
-Kind = Literal["gauge", "angle", "state", "counter"]
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One entry of the vocabulary; ``label`` is what people call it.
-
-    ``low`` and ``high`` bound what is plausible, in ``unit``; a value above ``high`` but at most ``clip_from`` is
-    clipped to ``high`` (a humidity sensor that reads 101 %). ``hold_s`` says how long a value that is sent on
-    change stays valid; ``None`` means that it is only valid in its own step.
-    """
-
-    name: str
-    label: str
-    unit: str
-    low: float
-    high: float
-    kind: Kind = "gauge"
-    hold_s: int | None = None
-    clip_from: float | None = None
-
-
-def _vocabulary() -> dict[str, Metric]:
-    hour = 3600
-    rows = [
-        # inside climate
-        Metric("air_temp_c", "air temperature", "°C", -20, 60),
-        Metric("rh_pct", "relative humidity", "%", 0, 100, clip_from=102),
-        Metric("hd_g_m3", "humidity deficit", "g/m³", 0, 100),
-        Metric("co2_ppm", "CO₂", "ppm", 150, 5000),
-        Metric("par_umol_m2_s", "PAR light", "µmol/m²/s", 0, 3000),
-        Metric("leaf_temp_c", "leaf temperature", "°C", -20, 60),
-        Metric("soil_vwc_pct", "soil water", "%", 0, 100),
-        Metric("soil_temp_c", "soil temperature", "°C", -20, 60),
-        Metric("soil_ec_us_cm", "soil EC", "µS/cm", 0, 20000),
-        # actuators
-        *(
-            Metric(name, label, "%", 0, 100, hold_s=hour, clip_from=102)
-            for name, label in (
-                ("vent_lee_pct", "leeward vents"), ("vent_wind_pct", "windward vents"), ("lamp_pct", "lamps"),
-                ("screen_energy_pct", "energy screen"), ("screen_black_pct", "blackout screen"),
-                ("co2_dosing_pct", "CO₂ dosing"), ("fog_pct", "fogging"), ("fan_pct", "fans"),
-            )
-        ),
-        Metric("heat_pipe_low_c", "lower heating pipe", "°C", -5, 110, hold_s=hour),
-        Metric("heat_pipe_grow_c", "grow pipe", "°C", -5, 110, hold_s=hour),
-        # setpoints
-        Metric("sp_heat_c", "heating setpoint", "°C", -20, 60, hold_s=24 * hour),
-        Metric("sp_vent_c", "venting setpoint", "°C", -20, 60, hold_s=24 * hour),
-        Metric("sp_rh_pct", "humidity setpoint", "%", 0, 100, hold_s=24 * hour, clip_from=102),
-        Metric("sp_hd_g_m3", "humidity deficit setpoint", "g/m³", 0, 100, hold_s=24 * hour),
-        Metric("sp_co2_ppm", "CO₂ setpoint", "ppm", 0, 5000, hold_s=24 * hour),
-        Metric("sp_pipe_min_c", "minimum pipe setpoint", "°C", -5, 110, hold_s=24 * hour),
-        Metric("sp_screen_energy_pct", "energy screen setpoint", "%", 0, 100, hold_s=24 * hour, clip_from=102),
-        Metric("sp_screen_black_pct", "blackout screen setpoint", "%", 0, 100, hold_s=24 * hour, clip_from=102),
-        Metric("sp_lamp_pct", "lamp setpoint", "%", 0, 100, hold_s=24 * hour, clip_from=102),
-        # outside
-        Metric("out_temp_c", "outside temperature", "°C", -50, 60),
-        Metric("out_rh_pct", "outside humidity", "%", 0, 100, clip_from=102),
-        Metric("out_radiation_w_m2", "solar radiation", "W/m²", -10, 1500),
-        Metric("out_longwave_net_w_m2", "net longwave radiation", "W/m²", -300, 200),
-        Metric("wind_m_s", "wind speed", "m/s", 0, 60),
-        Metric("wind_dir_deg", "wind direction", "°", 0, 360, kind="angle"),
-        Metric("rain", "rain", "0/1", 0, 1, kind="state", hold_s=hour),
-        Metric("out_rad_sum_j_cm2", "radiation sum today", "J/cm²", 0, 5000),
-        Metric("irrigation_l_m2", "irrigation", "l/m²", 0, 1e6, kind="counter"),
-    ]  # fmt: skip
-    return {metric.name: metric for metric in rows}
-
-
-VOCABULARY: Mapping[str, Metric] = _vocabulary()
-"""The one table of metrics; a site's configuration adds to it."""
-
-
-SHARES = ("rh_pct", "out_rh_pct", "sp_rh_pct", "soil_vwc_pct")
-"""Percents that are never at 1.5 or below for long; vents, lamps and screens are, by right."""
-
-SHARE_MOST, SHARE_LEAST = 1.5, 0.05
-"""A share is never more; what is never more than 5 % of 1 is a broken sensor or one that hangs in the air."""
-
-TEMPERATURES = ("air_temp_c", "leaf_temp_c", "soil_temp_c", "out_temp_c")
-"""Those that are never above 45 °C for long; heating pipes are."""
-
-FAHRENHEIT_ABOVE = 45.0
-
 
 class Sample(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One device, one instant, any metrics.
 
-    ``(site, zone, device, boot, seq)`` names a sample for ever; that is what de-duplication uses. ``ts_ms`` is
-    Unix time in milliseconds, UTC. ``values`` holds finite numbers only, each within its metric's range.
+    ``(site, zone, device, boot, seq)`` is a sample's permanent name; de-duplication uses it. ``ts_ms`` is Unix time in
+    milliseconds, UTC. ``values`` holds finite numbers only, each within its metric's range.
     """
 
     site: str
@@ -171,16 +69,6 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
     samples: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A parsed topic; ``kind`` is ``sample``, ``plan`` or ``event``."""
-
-    site: str
-    zone: str
-    device: str
-    kind: str
-
-
 class Decoded(msgspec.Struct, frozen=True):
     """What one message held: samples that may pass, and what was refused."""
 
@@ -202,72 +90,12 @@ class _Message(msgspec.Struct):
     samples: list[_Point] | None = None
 
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
-_SECOND = re.compile(r"\.[0-9]{1,2}\Z")
-_KINDS = ("sample", "plan", "event")
-_LONGEST_TOPIC = 256  # three names and what is around them are shorter
-_TOPICS_KEPT = 16_384
-_LONGEST_METRIC = 64  # longer names, which a message may hold, are not kept
 _BOUNDS = {metric.name: (metric.low, metric.high) for metric in VOCABULARY.values()}
 _DECODER = msgspec.json.Decoder(_Message)
 _MAX_INT = 2**53
 _EPOCH_2000_MS = 946_684_800_000
 _SUGGESTIONS = 3
-"""Of one message: it may hold thousands of unknown metrics."""
-
-
-def is_name(text: str) -> bool:
-    """Whether ``text`` may name a site, a zone or a device.
-
-    >>> is_name("north-1"), is_name("../etc"), is_name("a/b"), is_name("_site")
-    (True, False, False, False)
-    """
-    return _NAME.match(text) is not None
-
-
-def base_metric(name: str) -> str:
-    """The vocabulary's name of a metric that may carry a second sensor's suffix.
-
-    >>> base_metric("air_temp_c.2"), base_metric("rh_pct")
-    ('air_temp_c', 'rh_pct')
-    """
-    return _base_metric(name) if len(name) <= _LONGEST_METRIC else _SECOND.sub("", name)
-
-
-@functools.lru_cache(4096)
-def _base_metric(name: str) -> str:
-    return _SECOND.sub("", name)
-
-
-def parse_topic(topic: str) -> Topic | None:
-    """Parse ``hothouse/v1/{site}/{zone}/{device}/{kind}``; ``None`` where the topic is not ours.
-
-    >>> parse_topic("hothouse/v1/demo/z1/climate/sample")
-    Topic(site='demo', zone='z1', device='climate', kind='sample')
-    >>> parse_topic("hothouse/v1/demo/z1/sample") is None
-    True
-    """
-    return _parse_topic(topic) if len(topic) <= _LONGEST_TOPIC else None
-
-
-@functools.lru_cache(_TOPICS_KEPT)  # devices send on the same topics again and again
-def _parse_topic(topic: str) -> Topic | None:
-    parts = topic.split("/")
-    if len(parts) != 6 or parts[0] != "hothouse" or parts[1] != "v1" or parts[5] not in _KINDS:
-        return None
-    site, zone, device = parts[2:5]
-    if not (is_name(site) and (zone == SITE_ZONE or is_name(zone)) and is_name(device)):
-        return None
-    return Topic(site, zone, device, parts[5])
-
-
-def sample_topic(site: str, zone: str, device: str) -> str:
-    """The topic a device publishes its samples on.
-
-    >>> sample_topic("demo", "z1", "climate")
-    'hothouse/v1/demo/z1/climate/sample'
-    """
-    return f"hothouse/v1/{site}/{zone}/{device}/sample"
+"""Suggestions for one message, which may hold thousands of unknown metrics."""
 
 
 def encode_message(samples: Sequence[Sample]) -> bytes:
@@ -348,9 +176,9 @@ def check_values(
 ) -> tuple[dict[str, float], list[tuple[str, str]]]:
     """Split a sample's values into those that may pass and ``(reason, detail)`` of each that may not.
 
-    Whatever appends samples, the gateway or an import, asks this one function. A ``None`` says "no value", which
-    an absent key says too. Of the first few unknown metrics (``suggestions``) the nearest known one is named: to look
-    for it takes longer than to refuse.
+    The gateway and the import both use this function. A ``None`` says "no value", as an absent key does. For the first
+    few unknown metrics (``suggestions``) the nearest known one is named; only for a few, because the search takes
+    longer than the refusal.
 
     >>> check_values({"rh_pct": 101, "co2_ppm": -4, "air_temp_c": None})
     ({'rh_pct': 100}, [('out_of_range', 'co2_ppm -4 ppm, allowed 150 to 5000')])

@@ -3,8 +3,8 @@
 The gateway decodes a sample once; from there on a record's samples are arrays. A payload is the header, then the
 *head*, MessagePack of site, devices and metric sets, then the columns, all little-endian: device and metric set (two
 unsigned 32-bit indices a sample), ``seq``, ``ts_ms``, values. A device that sends one sample a message has the same
-head each time, so writer and reader keep what they have met. Payloads of older versions begin with another byte and
-stay readable.
+head each time, so writer and reader keep the heads that they have seen. Payloads of older versions begin with another
+byte and stay readable.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PACKED_HEADER = struct.Struct("<BIII")
 _WORD = np.dtype("<i8")
 
 DeviceBoot = tuple[str, str, str]
-"""Zone, device, boot: what counts its samples up."""
+"""Zone, device and boot, within which ``seq`` counts up."""
 
 MetricSet = tuple[str, ...]
 """The metrics that a sample carries, in their order."""
@@ -54,8 +54,9 @@ I64 = npt.NDArray[np.int64]
 
 
 class SampleHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What the columns of a payload count. ``devices`` are MessagePack of a :data:`DeviceBoot` each, so that a reader
-    that has met one before need not decode it; ``metric_sets`` are the metrics that samples carry, in their order.
+    """What the indices in a payload's columns refer to. ``devices`` are MessagePack of a :data:`DeviceBoot` each, so
+    that a reader that has met one before need not decode it; ``metric_sets`` are the metrics that samples carry, in
+    their order.
     """
 
     site: str

@@ -34,7 +34,7 @@ PROFILE_DAYS = 14.0
 """An input is compared with its mean at this hour of day over the last two weeks."""
 
 WARM_UP_HOURS = 7 * 24
-"""Nothing drifts in the first week: there is no usual yet."""
+"""No drift is called in the first week: there is no usual value yet."""
 
 CLIP = 4.0
 """Signals are cut here, in units of what is usual: one wild hour is no drift."""
@@ -160,7 +160,7 @@ class Drift:
         return first
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._rows.prepare(zones + len(self._sites))
 
     def update(self, site: str, indices: I64, step: int, values: F32, errors: F32) -> list[Drifted]:
@@ -186,7 +186,7 @@ class Drift:
         return {"rows": self._rows.state_dict(), "sites": dict(self._sites), "zones": list(self._zones)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         self._rows.load_state_dict(state["rows"])
         self._sites, self._zones = dict(state["sites"]), list(state["zones"])
 

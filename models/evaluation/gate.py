@@ -3,7 +3,7 @@
 A challenger must beat persistence, the 24-hour naive, the climatology and what serves now on rows that none of them was
 trained on; a champion that is worse than the one before it must go. Every comparison is a mean over cells (target and
 horizon) of the ratio of mean absolute errors, each over paired rows. Errors of one day resemble each other, and those
-of all zones under one sky do: so what is drawn again for the interval is whole days, all zones together (a paired block
+of all zones under one sky do: so the interval comes from drawing whole days again, all zones together (a paired block
 bootstrap), or shorter blocks while there are too few days.
 """
 
@@ -30,7 +30,7 @@ _CLIMATOLOGY = "the climatology"
 MIN_ROWS = 12
 """Fewer origins than this prove nothing."""
 MIN_BLOCKS = 6
-"""Nor do fewer blocks."""
+"""Fewer blocks than this prove nothing either."""
 BLOCK_MIN = (1440, 720, 360, 180, 60, 15)
 """Blocks are as long as leaves enough of them, in minutes; a challenger's never shorter than an hour. Those of less
 than a day are surer than they should be, because hours of one day resemble each other."""
@@ -59,7 +59,7 @@ def judge(
     challenger: Errors, champion: Errors, champion_name: str = "what serves now", level: float = 0.1,
     margin: float = 0.0,
 ) -> Verdict:  # fmt: skip
-    """Whether a challenger is better; raises ``ValueError`` where the origins differ.
+    """Whether a challenger is better; raises ``ValueError`` if the origins differ.
 
     ``champion`` holds the errors of what serves now in ``champion.model``: at first the climatology's, as its name
     then says. The ratio to each rival must be below ``1 - margin`` but for a chance of ``level``; with a negative
@@ -108,7 +108,7 @@ def judge_worse(champion: Errors, previous: Errors, previous_name: str, level: f
 def _compare(
     mine: Errors, theirs: Errors, rivals: Mapping[str, F32], level: float, shortest_min: int
 ) -> tuple[dict[str, Any], str]:
-    """The numbers, and why they prove nothing; empty where they may."""
+    """The numbers, and why they prove nothing; empty if they may."""
     if not (np.array_equal(mine.origin_ms, theirs.origin_ms) and np.array_equal(mine.zone, theirs.zone)):
         raise ValueError("the two were measured on different rows")
     comparable = np.asarray(np.isfinite(theirs.model) & np.isfinite(mine.persistence))

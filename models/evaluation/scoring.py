@@ -7,7 +7,7 @@ the climatology, on exactly the same cases: a case counts only where all four an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,28 @@ import numpy.typing as npt
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
-__all__ = ["LiveScore"]
+__all__ = ["LiveScore", "Score", "ScoreTable"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
 
 _NAMES = ("model", "climatology", "persistence", "naive_24h")
+
+
+class Score(TypedDict):
+    """Mean absolute errors at one horizon, and the share of truths within p10 ... p90; ``None`` where ``n`` is 0."""
+
+    model: float | None
+    climatology: float | None
+    persistence: float | None
+    naive_24h: float | None
+    coverage: float | None
+    n: int
+
+
+ScoreTable = dict[str, dict[int, Score]]
+"""By target and horizon in minutes."""
 
 
 class LiveScore:
@@ -60,7 +75,7 @@ class LiveScore:
             n=(cells, np.int64, 0),
             inside=(cells, np.int64, 0),
         )
-        self._table: dict[str, dict[int, dict[str, Any]]] | None = None  # of all zones, until something is learned
+        self._table: ScoreTable | None = None  # of all zones, until something is learned
 
     def __len__(self) -> int:
         return len(self._zones)
@@ -70,7 +85,7 @@ class LiveScore:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def learn(self, indices: I64, y: F32) -> None:
@@ -95,7 +110,7 @@ class LiveScore:
         s["rows"][indices] = rows + 1
 
     def skip(self, indices: I64, steps: int) -> None:
-        """Zones ``indices`` had no row for so many steps: nothing that was to mature in them does."""
+        """Zones ``indices`` had no row for this many steps: forecasts for these steps do not mature."""
         s = self._zones
         ring = s["seen"].shape[1]
         none = np.full((len(indices), len(self._spec.targets)), np.nan, np.float32)
@@ -114,11 +129,10 @@ class LiveScore:
         parts = (quantiles[..., 0], quantiles[..., 2], quantiles[..., 1], climatology)
         s["waiting"][indices[:, None], slots] = np.stack(parts, axis=-1)[:, ahead]
 
-    def table(self, indices: I64 | None = None) -> dict[str, dict[int, dict[str, Any]]]:
+    def table(self, indices: I64 | None = None) -> ScoreTable:
         """``{target: {horizon_min: {model, climatology, persistence, naive_24h, coverage, n}}}``, zones pooled.
 
-        Mean absolute errors, and the share of truths within p10 ... p90. ``indices`` picks zones.
-        Where nothing has matured yet, ``n`` is 0 and the rest is ``None``. Not to be changed by the caller.
+        ``indices`` picks zones. Not to be changed by the caller.
         """
         if indices is not None:
             return self._pooled(indices)
@@ -126,19 +140,19 @@ class LiveScore:
             self._table = self._pooled(None)
         return self._table
 
-    def _pooled(self, indices: I64 | None) -> dict[str, dict[int, dict[str, Any]]]:
+    def _pooled(self, indices: I64 | None) -> ScoreTable:
         at = np.arange(len(self._zones)) if indices is None else indices
         sums, n, inside = (self._zones[name][at].sum(axis=0) for name in ("sums", "n", "inside"))
-        out: dict[str, dict[int, dict[str, Any]]] = {}
+        out: ScoreTable = {}
         for m, target in enumerate(self._spec.targets):
             out[target] = {}
             for h, minutes in enumerate(self._spec.horizons_min):
                 cases = int(n[h, m])
-                cell: dict[str, Any] = {
-                    name: float(sums[h, m, i]) / cases if cases else None for i, name in enumerate(_NAMES)
-                }
-                cell["coverage"] = int(inside[h, m]) / cases if cases else None
-                out[target][minutes] = {**cell, "n": cases}
+                means = [float(total) / cases if cases else None for total in sums[h, m]]
+                out[target][minutes] = Score(
+                    model=means[0], climatology=means[1], persistence=means[2], naive_24h=means[3],
+                    coverage=int(inside[h, m]) / cases if cases else None, n=cases,
+                )  # fmt: skip
         return out
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
@@ -146,6 +160,6 @@ class LiveScore:
         return self._zones.state_dict(copy)
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` if it does not fit."""
         self._table = None
         self._zones.load_state_dict(state)

@@ -105,7 +105,7 @@ def build_inputs(values: F32, origin_ms: I64, places: Sequence[Place], baseline:
     """Build the input of ``N`` examples from their look-back windows.
 
     ``values`` is ``[N, L, C]``, newest row last (it ends at the origin), NaN where missing; ``places`` has one entry
-    an example; ``baseline`` is ``[N, H, M, Q]``. Raises ``ValueError`` where shapes do not fit ``spec``.
+    an example; ``baseline`` is ``[N, H, M, Q]``. Raises ``ValueError`` if shapes do not fit ``spec``.
     """
     n, horizons = len(origin_ms), np.array((0, *spec.horizon_steps), dtype=np.int64)
     expected = (n, spec.lookback_steps, len(spec.channels))

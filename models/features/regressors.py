@@ -1,4 +1,4 @@
-"""Step 7 of the way of a reading: rows become regressors of what the climatology leaves over.
+"""Step 7 of the way of a reading: rows become regressors of the climatology's residual.
 
 :class:`Features` turns a row into regressors without a look-back: hour-of-day profiles of each channel, and how far the
 zone is off them now, an hour and three hours ago.
@@ -29,7 +29,7 @@ CHANNELS = (
     "par_umol_m2_s", "co2_dosing_pct", "fog_pct", "out_temp_c", "out_rh_pct", "out_radiation_w_m2", "wind_m_s",
     "out_longwave_net_w_m2", "sp_heat_c", "sp_vent_c", "sp_co2_ppm",
 )  # fmt: skip
-"""What moves a greenhouse's climate, besides its climate; those that a schema does not have are left out."""
+"""Inputs that move a greenhouse's climate, besides the climate itself; those that a schema lacks are left out."""
 
 CLIMATE = ("air_temp_c", "rh_pct", "co2_ppm")
 
@@ -101,7 +101,7 @@ class Features:
         self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def learn(
@@ -174,7 +174,7 @@ class Features:
         return {**self._zones.state_dict(copy), "scale": self._scale.copy(), "seen": self._seen.copy()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         self._zones.load_state_dict({k: v for k, v in state.items() if k not in ("scale", "seen")})
         self._scale, self._seen = state["scale"].copy(), state["seen"].copy()
 

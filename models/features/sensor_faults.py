@@ -51,7 +51,7 @@ RANGE = 1.0
 """An offset lies this share of the usual range beyond it, or half of that where it began with a jump ..."""
 
 OFFSET_MS = 3_600_000
-"""... for so long; or for two steps where it began with a jump."""
+"""... for this long; or for two steps where it began with a jump."""
 
 GIVE_UP_MS = 2 * 86_400_000
 """An offset that lasts longer is the new normal: a sensor that was moved, a greenhouse that is run otherwise."""
@@ -63,13 +63,13 @@ STUCK_MS = 5_400_000
 """... and for this long at least."""
 
 SATURATED_PCT = 99.0
-"""Humidity may stand still from here on."""
+"""At this humidity and above a sensor may stand still."""
 
 SILENT_MS = 1_800_000
 """A drop-out lasts this long at least, and twice the longest usual gap."""
 
 GONE_MS = 86_400_000
-"""A channel that was silent for longer comes back to another world, and is first watched for as long again."""
+"""A channel that was silent for longer comes back to other conditions; it is first only watched, for as long again."""
 
 _HOURS = 24
 
@@ -147,7 +147,7 @@ class SensorFaults:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def state_dict(self) -> dict[str, _Array]:
@@ -155,7 +155,7 @@ class SensorFaults:
         return self._zones.state_dict()
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         self._zones.load_state_dict(state)
 
     def learn(self, indices: I64, step: int, values: F32, hour: int) -> tuple[F32, list[SensorFault]]:

@@ -70,8 +70,8 @@ class WindowSet:
     def origins(self, warm_steps: int = 0) -> I64:
         """Every origin that has a row, a forecast of the climatology and at least one truth, ordered by time.
 
-        The first ``warm_steps`` of each zone are left out: the climatology is still learning there, and what it
-        leaves over is not what it will leave over in service.
+        The first ``warm_steps`` of each zone are left out: the climatology is still learning there, and its residual is
+        not what it will be in service.
         """
         present = np.asarray(np.isfinite(self.targets).any(axis=-1))
         start = np.argmax(present, axis=1)

@@ -1,4 +1,4 @@
-"""Step 13 of the way of a reading: where a training stands after an epoch, and the file that it is kept in."""
+"""Step 13 of the way of a reading: the state of a training after an epoch, and its file."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class TrainingProgress:
-    """All that a training needs to go on after an epoch: alone on a CPU it ends in the weights of one that never
-    stopped, bit for bit.
+    """Everything that a training needs to go on after an epoch. A single process on a CPU then ends with the weights of
+    a training that never stopped, bit for bit.
     """
 
     state: Mapping[str, npt.NDArray[Any]]
@@ -56,7 +56,7 @@ class TrainingProgress:
         cls, state: Mapping[str, npt.NDArray[Any]], history: list[Epoch], network: nn.Module,
         optimiser: torch.optim.Optimizer, rng: np.random.Generator,
     ) -> TrainingProgress:  # fmt: skip
-        """Take it, copied; ``optimiser`` has the parameters of ``network`` in their order."""
+        """A copy of the present state; ``optimiser`` has the parameters of ``network`` in their order."""
         moments = {
             f"{name}/{key}": whole(value.detach()).cpu().numpy().copy()
             for name, parameter in network.named_parameters()
@@ -77,7 +77,7 @@ class TrainingProgress:
         torch.set_rng_state(torch.from_numpy(self.torch_random.copy()))
 
     def save(self, folder: Path) -> None:
-        """Keep it in ``folder``, whole or not at all: after a crash the one before is there, or this one."""
+        """Write it to ``folder``, whole or not at all: after a crash the file is the previous one, or this one."""
         arrays = {_STATE + name: array for name, array in self.state.items()}
         arrays |= {_MOMENTS + name: array for name, array in self.moments.items()}
         told = {"history": [asdict(epoch) for epoch in self.history], "numpy_random": dict(self.numpy_random)}
@@ -92,7 +92,7 @@ class TrainingProgress:
 
     @classmethod
     def load(cls, folder: Path) -> TrainingProgress:
-        """Read what :meth:`save` has kept. Raises :class:`ProgressError` for a file that is damaged or not there."""
+        """Read what :meth:`save` wrote. Raises :class:`ProgressError` for a file that is damaged or not there."""
         try:
             with safe_open(folder / PROGRESS_FILE, "np") as file:
                 told = json.loads(file.metadata()["progress"])

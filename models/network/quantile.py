@@ -1,8 +1,8 @@
 """Step 7 of the way of a reading: the global quantile network.
 
 One small network for all zones, of the family of TiDE (Das and others 2023) and TSMixer (Chen and others 2023): a
-linear mixing of time shared by all channels, a dense encoder over channels, a dense decoder shared by all horizons.
-It learns what the climatology leaves over: its head starts at zero, and then its forecast *is* the climatology's.
+linear mixing of time shared by all channels, a dense encoder over channels, a dense decoder shared by all horizons. It
+learns the climatology's residual: its head starts at zero, and then its forecast *is* the climatology's.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class QuantileNetwork(nn.Module):
         return {name: whole(tensor.detach()).cpu().numpy().copy() for name, tensor in self.state_dict().items()}
 
     def load_arrays(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Inverse of :meth:`arrays`; raises ``RuntimeError`` where names or shapes do not fit."""
+        """Inverse of :meth:`arrays`; raises ``RuntimeError`` if names or shapes do not fit."""
         self.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in state.items()})
 
     def _silence(self, window: Tensor) -> Tensor:

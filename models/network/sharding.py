@@ -1,4 +1,6 @@
-"""Step 13 of the way of a reading: a network whose parameters are cut into pieces, one a process (FSDP2), and whole."""
+"""Step 13 of the way of a reading: cut a network's parameters into pieces, one a process (FSDP2), and put them
+together.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,12 @@ def shard(network: nn.Module) -> nn.Module:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor as it is, put together where it is a piece of one."""
+    """The whole tensor; a piece is put together with the others."""
     return cast(Tensor, tensor.full_tensor()) if hasattr(tensor, "full_tensor") else tensor
 
 
 def like(value: Tensor, parameter: Tensor) -> Tensor:
-    """``value``, which is whole, cut as ``parameter`` is; all processes have the same one, so that none is sent."""
+    """The whole tensor ``value`` cut as ``parameter`` is. All processes have ``value``, so nothing is sent."""
     if not hasattr(parameter, "full_tensor") or value.shape != parameter.shape:
         return value
     from torch.distributed.tensor import distribute_tensor

@@ -46,7 +46,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingConfig:
-    """What decides a training besides its data."""
+    """Everything besides its data that a training depends on."""
 
     epochs: int = 6
     max_windows: int = 20_000
@@ -67,7 +67,7 @@ class FitResult:
     """The network's state, NumPy arrays by name, and how it got there; ``resumed``: by way of a checkpoint,
     or by fewer workers than were planned.
 
-    ``cost_s``: wall and CPU seconds of each epoch of this process, where whoever ran it has a clock.
+    ``cost_s``: wall and CPU seconds of each epoch of this process, if the caller has a clock.
     """
 
     state: dict[str, npt.NDArray[Any]]
@@ -77,7 +77,7 @@ class FitResult:
 
 
 def quantile_network(spec: ForecastSpec, config: TrainingConfig) -> QuantileNetwork:
-    """A new network, as the configuration wants it."""
+    """A new network of the configured sizes."""
     return QuantileNetwork(spec, config.hidden, config.mixes, config.dropout, config.silence)
 
 
@@ -193,7 +193,7 @@ def pinball(forecast: Tensor, truth: Tensor, scale: Tensor) -> Tensor:
 
 
 def _mean_of_workers(number: Tensor) -> Tensor:
-    """The mean of what all workers of a process group have, each of which calls this; without a group the number."""
+    """The mean over all workers of a process group, each of which calls this; without a group the number itself."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return number
     total = number.clone()

@@ -1,1 +1,1 @@
-"""What learns while it runs: learners with two verbs, a mixture that weighs them, intervals around it."""
+"""Online learning: learners with two verbs, a mixture that weighs them, and intervals around it."""

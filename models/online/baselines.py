@@ -56,7 +56,7 @@ one period a day. Three numbers from a whole day are less noisy than that day it
 days."""
 
 WAVE_PRIOR = 2.0
-"""Its prior says that there is none, and weighs as much as so many examples."""
+"""Its prior says that there is no wave, and weighs as much as this many examples."""
 
 YOUNG_DAYS = 6.0
 """A mean of few days misses what a week brings. After this many days at an hour the forecast is half the 24-hour
@@ -183,7 +183,7 @@ class Climatology:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def learn(self, indices: I64, y: F32, day_bin: I64) -> Members:
@@ -244,7 +244,7 @@ class Climatology:
         return self._zones.state_dict(copy)
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` if it does not fit."""
         self._zones.load_state_dict(state)
 
     def _learn_profile(self, indices: I64, rows: I64, y: F32, day_bin: I64) -> None:

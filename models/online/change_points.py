@@ -1,7 +1,8 @@
-"""Step 7 of the way of a reading: finds that a zone has changed; its forecasts then follow what forgets fastest.
+"""Step 7 of the way of a reading: finds changes of a zone, after which its forecasts follow the experts that forget
+fastest.
 
 A cumulative sum (E. S. Page, 1954) of how much larger than usual a zone's errors are calls a change. Learned weights
-cannot say in time whom to follow then: for a day every expert is wrong, the fast ones as well.
+cannot tell soon enough which expert to follow then: for a day every expert is wrong, the fast ones too.
 """
 
 from __future__ import annotations
@@ -21,30 +22,30 @@ I64 = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
 
 ALLOWED = 1.4
-"""Errors up to so many times the usual are weather ..."""
+"""Errors up to this many times the usual are weather ..."""
 
 CALL_HOURS = 12.0
 """... and a change is called when what they are above it adds up to the usual error for this long: errors that
 treble need some eight hours, ones that double 20, and ones that stay below ``ALLOWED`` never call."""
 
 LARGEST = 4.0
-"""Single errors count as no larger than so many usual ones."""
+"""A single error counts as at most this many usual ones."""
 
 WARM_UP_DAYS = 8.0
-"""There is no usual before."""
+"""Before this there is no usual error."""
 
 DEAF_HOURS = 12.0
-"""After a call the same zone and target calls no other for so long."""
+"""After a call the same zone and target makes no other for this long."""
 
 RISE_DAYS = 0.5
-"""What forgets fastest learns the new regime by and by, and a call may have been a single odd day: it is followed the
-more the longer ago the call is, wholly after so long ..."""
+"""The fastest experts learn the new regime only gradually, and a call may come from a single odd day. So their share
+grows with the time since the call, and is whole after this long ..."""
 
 HOLD_DAYS = 1.5
-"""... until so long after the call: a whole day of the new regime is to be seen, and the next one forecast ..."""
+"""... until this long after the call: they must see a whole day of the new regime, and forecast the next one ..."""
 
 REMEMBER_DAYS = 1.0
-"""... and this is how soon, from then on, the learned weights have their say again."""
+"""... and from then on the learned weights take over within this time."""
 
 
 class ChangePoints:
@@ -76,7 +77,7 @@ class ChangePoints:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def level(self, indices: I64) -> F32:
@@ -105,5 +106,5 @@ class ChangePoints:
         return self._zones.state_dict(copy)
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         self._zones.load_state_dict(state)

@@ -60,9 +60,9 @@ def thrice(median: F32) -> F32:
 class ExampleSet(WindowSet):
     """Rows of some zones, without what faulty sensors said, and the example of every quarter of an hour.
 
-    Only where there is an example is an origin. It is made by :meth:`from_columns`, of zones that are named
-    ``site/zone``: those of a site are each other's neighbours. ``examples`` are those of every step, in order; between
-    the quarters with their truth alone.
+    Only rows with an example are origins. :meth:`from_columns` makes a set. Zones are named ``site/zone``; those of one
+    site are each other's neighbours. ``examples`` has one a step, in order; between the quarters it holds only the
+    truth.
     """
 
     examples: Sequence[Example]
@@ -90,7 +90,7 @@ class ExampleSet(WindowSet):
         return self._units[max((step for step in self._units if step <= newest), default=min(self._units))]
 
     def origins(self, warm_steps: int = 0) -> I64:
-        """Those of :meth:`WindowSet.origins` that have an example, ordered by time."""
+        """The origins of :meth:`WindowSet.origins` that have an example, ordered by time."""
         found = super().origins(warm_steps)
         known = np.zeros((len(self.zone_ids), self.length), bool)
         for t, example in self._at.items():

@@ -30,13 +30,13 @@ _Bool = npt.NDArray[np.bool_]
 _Array = npt.NDArray[Any]
 
 ALONE_DAYS, OLD_DAYS = 3.0, 9.0
-"""So long the forecast is this one alone; then its share goes down to nothing."""
+"""For this long the forecast is this one alone; then its share goes down to 0."""
 
 DECAY_MS = 8 * 3_600_000
 """A deviation dies away with this time constant."""
 
 SMOOTHING = 4
-"""A value of a day ago is a mean over so many examples on either side: what is noise there does not come again."""
+"""A value of a day ago is a mean over this many examples on either side, because its noise does not come again."""
 
 BEFORE = 0.3
 """The share of two days ago in what is expected of the days before."""
@@ -48,14 +48,15 @@ POWER = 2.5
 """Answers are weighed by their errors to this negative power: 2 is best for errors that are independent."""
 
 UNTRIED = 2.8
-"""Before a day has been seen it may be no guide: until then yesterday's errors count for so many times the prior's.
+"""Before a day has been seen it may be no guide: until then yesterday's errors count as this many times the prior's.
 Simulated houses are more regular than real ones, and a zone's first hours are often not its usual ones."""
 
 OLD = 2.5
-"""So do the old zone's: in the first days it says nearly what the others say, and would count twice."""
+"""The errors of the old zones' forecast are multiplied by this: in the first days it says nearly what the others say,
+and would count twice."""
 
 OWN, POOL = 8.0, 2.0
-"""The pool's errors weigh as much in a zone's own as so many examples, and the prior's as so many in the pool's."""
+"""The pool's errors weigh as much as this many examples of a zone's own, and the prior's as this many of the pool's."""
 
 POOL_DAYS = 14.0
 """How long the pool remembers."""
@@ -64,7 +65,7 @@ WIDTH = 1.8
 """Half an interval in mean absolute errors; a Laplace distribution has 1.61, and a mean of few is uncertain ..."""
 
 UNSURE, SURE = 1.0, 192.0
-"""... that of none is more so: then it is wider by this share, of which half is left after so many examples."""
+"""... without errors it is more so: it is wider by this share, and half of that is left after this many examples."""
 
 WIDTH_DAYS = 0.5
 """How long the size of errors is remembered."""
@@ -73,13 +74,14 @@ WIDTH_STEP = 0.04
 """The logarithm of a width moves up by four fifths of this after a miss, and down by a fifth after a hit."""
 
 NEAR = 1.0
-"""Errors of horizons within so many octaves tell of each other's size ..."""
+"""Errors of horizons within this many octaves tell about each other's size ..."""
 
 WIDTH_OWN, WIDTH_PRIOR, WIDTH_POOL = 4.0, 8.0, 2.0
-"""... and weigh as much as so many examples of the horizon itself; the pool in them, and the prior in the pool."""
+"""... and weigh as much as this many examples of the horizon itself; so does the pool in them, and the prior in the
+pool."""
 
 MOST_ZONES = 128
-"""Of more zones than this, so many at a time learn from their errors and weigh their answers, and all take turns."""
+"""With more zones than this, this many at a time learn from their errors and weigh their answers; all take turns."""
 
 LARGEST = 60_000.0
 """Values are kept in half precision."""
@@ -90,9 +92,8 @@ _HOURS = 24
 class FirstDays:
     """Forecasts and widths of zones in their first days, vectorised over them.
 
-    Each step, in this order: :meth:`learn` with what matured, :meth:`see` with the new row, then :meth:`forecast`.
-    At examples, what is issued is told (:meth:`issue`, :meth:`bind`). Zones of which :meth:`share` is nothing cost
-    nothing.
+    Each step, in this order: :meth:`learn` with what matured, :meth:`see` with the new row, then :meth:`forecast`. At
+    examples, pass what is issued to :meth:`issue` and :meth:`bind`. Zones whose :meth:`share` is 0 cost nothing.
     """
 
     def __init__(self, spec: ForecastSpec, stride: int, places: int, capacity: int = 16) -> None:
@@ -140,11 +141,11 @@ class FirstDays:
         self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def share(self, indices: I64) -> F32:
-        """How far the first days' forecast is followed, ``[Z, M]``: 1 in the first of them, then less, soon nothing."""
+        """The weight of the first days' forecast, ``[Z, M]``: 1 at first, then less, soon 0."""
         days = self._zones["seen"][indices] / np.float32(self._a_day)
         return np.asarray(np.clip((OLD_DAYS - days) / (OLD_DAYS - ALONE_DAYS), 0, 1), dtype=np.float32)
 
@@ -225,7 +226,7 @@ class FirstDays:
             s["usual_at"][zones, slot] = place - late
 
     def forecast(self, indices: I64, step: int, hour: I64, old: F32 | None) -> F32:
-        """The first days' forecasts ``[Z, H, M]``, NaN where :meth:`share` is nothing.
+        """The first days' forecasts ``[Z, H, M]``, NaN where :meth:`share` is 0.
 
         ``hour [Z, H]`` is that of each horizon; ``old`` what the learners forecast, ``None`` between examples: there
         the weights are those of the example before.
@@ -244,7 +245,7 @@ class FirstDays:
         return np.where((share > 0)[:, None], out, np.float32(np.nan))
 
     def widths(self, indices: I64, hour: I64) -> F32:
-        """How far p10 and p90 are from the median in the first days, ``[Z, H, M]``: never nothing."""
+        """How far p10 and p90 are from the median in the first days, ``[Z, H, M]``: never 0."""
         normal = self.prior.issued[hour, np.arange(hour.shape[1])] * self._unit(indices)[:, None]
         return np.asarray(self._zones["half"][indices] * normal, dtype=np.float32)
 
@@ -261,7 +262,7 @@ class FirstDays:
         return {**self._zones.state_dict(copy), **{name: held.copy() for name, held in self._pool.items()}}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         self._zones.load_state_dict({name: held for name, held in state.items() if name not in self._pool})
         self._off, self._expected = state["pool_off"].copy(), state["pool_expected"].copy()
         self._missed, self._counted = state["pool_missed"].copy(), state["pool_counted"].copy()

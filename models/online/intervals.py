@@ -1,8 +1,8 @@
 """Step 7 of the way of a reading: the width of each forecast's interval, learned from matured forecasts.
 
-The size of a zone's errors by hour of day, times factors that adaptive conformal inference (Gibbs and Candès 2021)
-moves up after a miss and down after a hit, so that in the long run the wanted share lies inside whatever the errors'
-distribution is. Factors belong to a zone, target, horizon and quarter of the day.
+A width is the size of a zone's errors by hour of day, times a factor. Adaptive conformal inference (Gibbs and Candès
+2021) moves the factor up after a miss and down after a hit. So in the long run the wanted share lies inside, whatever
+the errors' distribution is. Factors belong to a zone, target, horizon and quarter of the day.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Intervals:
         self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
     def predict(self, indices: I64, hour: I64) -> tuple[F32, F32]:
@@ -96,7 +96,7 @@ class Intervals:
         return {**self._zones.state_dict(copy), "pooled": self._factor.copy()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         self._zones.load_state_dict({name: held for name, held in state.items() if name != "pooled"})
         self._factor = state["pooled"].copy()
 

@@ -1,8 +1,8 @@
 """Step 7 of the way of a reading: the weight of each expert, learned for all zones together.
 
 For each horizon and target, non-negative weights that sum to at most one minimise the recent absolute error of the
-mixture (stacking, Wolpert 1992; absolute error by iteratively reweighted least squares). What is left of one goes to
-the first expert, which never misses; another that has no answer counts as answering like the first.
+mixture (stacking, Wolpert 1992; absolute error by iteratively reweighted least squares). The rest, up to one, goes to
+the first expert, which always answers. Another expert without an answer counts as answering like the first.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Mixture:
         return {name: array.copy() for name, array in held.items()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         if state["moment"].shape != self._moment.shape:
             raise ValueError(f"moment is {state['moment'].shape}, wanted {self._moment.shape}")
         self._moment, self._product = state["moment"].copy(), state["product"].copy()

@@ -1,8 +1,8 @@
 """Step 7 of the way of a reading: the whole forecast of a zone, learned online.
 
-:class:`OnlineForecaster` composes the three-rate climatology, ridges and trees on what it leaves over, the network's
-answer where there is one, the mixture that weighs them and the intervals around it. It has no clock, no I/O and no
-torch, so that whoever has rows can run it.
+:class:`OnlineForecaster` composes the three-rate climatology, ridges and trees on its residual, the network's answer
+where there is one, the mixture that weighs them and the intervals around it. It has no clock, no I/O and no torch, so
+that whoever has rows can run it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ third is followed in a zone's first days, and NaN later (:class:`~models.online.
 FIRST = EXPERTS.index("first days")
 
 WEIGHED = 3
-"""From this one on experts have learned weights."""
+"""Experts from this index on have learned weights."""
 
 FAST = {"yesterday": 1 / 2, "shifted": 1 / 2}
 """What a zone follows after a change, at horizons of ``FAST_MS`` and more: shorter ones know from the climate now what
@@ -70,14 +70,14 @@ LEAST_WIDTH = 0.02
 days says so because its display is coarse."""
 
 SMALLEST = 4e-6
-"""Nor than this share of the median: thinner ones are lost in single precision."""
+"""No interval is thinner than this share of the median: thinner ones are lost in single precision."""
 
 _HOURS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What was known of zones at one step, and the targets there: an earlier example's truth."""
+    """What was known of zones at one step, and their targets then, which are an earlier example's truth."""
 
     step: int
     zones: I64  # [Z]
@@ -104,7 +104,7 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Learned(Basis):
-    """The same with its example, as :meth:`OnlineForecaster.learn` gives it, and how wrong it was before."""
+    """A basis with its example, as :meth:`OnlineForecaster.learn` returns it, and the errors of earlier forecasts."""
 
     example: Example
     errors: F32  # [Z, M], size of the errors that matured in these rows, in usual errors; NaN where none did
@@ -115,8 +115,9 @@ class OnlineForecaster:
 
     Each step, for the zones whose rows closed: :meth:`learn`, then :meth:`predict`, now or some steps later, when the
     network's answer is there. The newest forecast of an origin is remembered, so that intervals and mixture learn how
-    good it was; one that nobody asks for is remembered without the network. ``step`` numbers steps of ``spec.step_ms``
-    on one time line and never goes back; a zone without a row takes part with NaN, or is left out for a while.
+    good it was; a forecast that no caller asks for is remembered without the network. ``step`` numbers steps of
+    ``spec.step_ms`` on one time line and never goes back; a zone without a row takes part with NaN, or is left out for
+    a while.
     """
 
     def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
@@ -168,7 +169,7 @@ class OnlineForecaster:
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         for part in (self.climatology, self.features, self.intervals, self.change, self.first, self._zones):
             part.prepare(zones)
 
@@ -207,8 +208,8 @@ class OnlineForecaster:
         return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
 
     def examine(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Example:
-        """The example that :meth:`learn` would give, for who only collects them: no correction learns, and nothing can
-        be forecast. Half the work.
+        """The example that :meth:`learn` would give, for callers that only collect examples. No correction learns, and
+        nothing can be forecast; it is half the work.
         """
         y = self._targets(values)
         matured = self._matured(indices, step)
@@ -223,7 +224,7 @@ class OnlineForecaster:
     def predict(self, learned: Basis, network: F32 | None = None) -> F32:
         """Forecast from the rows that were ``learned``: ``[Z, H, M, Q]``, p10 <= p50 <= p90, p10 < p90.
 
-        ``network [Z, H, M]`` is the network's median for the same origins, NaN or ``None`` where there is none.
+        ``network [Z, H, M]`` is the network's median for the same origins, NaN or ``None`` if there is none.
         """
         experts = learned.experts
         if network is not None:
@@ -243,8 +244,8 @@ class OnlineForecaster:
     def weights(self, basis: Basis, network: F32 | None = None) -> F32:
         """What each expert weighs in the median that :meth:`predict` gives, ``[Z, H, M, K]`` in the order of EXPERTS.
 
-        They sum to one. An expert without an answer weighs nothing: the climatology has its share. What no forecast
-        departs from (limits, the size of deviations) is left out.
+        They sum to one. An expert without an answer weighs nothing: the climatology has its share. Bounds of every
+        forecast (limits, the size of deviations) are left out.
         """
         experts = basis.experts
         if network is not None:
@@ -269,7 +270,7 @@ class OnlineForecaster:
     def remember(self, zones: I64, step: int, median: F32, network: F32) -> None:
         """Keep a forecast ``[Z, H, M]`` from ``step`` until its truth comes; ``network`` as in :meth:`predict`.
 
-        What a newer origin has taken the place of is left out. A shard that reads its log again tells this way what
+        A forecast whose place a newer origin has taken is left out. A shard that reads its log again passes here what
         it had issued.
         """
         if step % self._stride:
@@ -299,7 +300,7 @@ class OnlineForecaster:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         for name in _PARTS:
             getattr(self, name).load_state_dict(state[name])
         self._zones.load_state_dict(state["zones"])

@@ -28,7 +28,7 @@ ANSWERS = ("persistence", "days before", "days before, moved", "usual level", "o
 
 TABLE = Path(__file__).with_name("first_days.csv")
 PARTS = 8
-"""The day has so many parts in the table."""
+"""The table divides the day into this many parts."""
 
 COURSE = 0.4
 """Houses differ in when they are calm: of the table's course over the day this power is believed."""

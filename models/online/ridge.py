@@ -1,4 +1,4 @@
-"""Step 8 of the way of a reading: fast learners of what the climatology leaves over, fed by matured forecasts.
+"""Step 8 of the way of a reading: fast learners of the climatology's residual, fed by matured forecasts.
 
 :class:`PooledRidge` holds recursive ridge regressions with forgetting, in information form. Absolute error is their
 loss, by reweighting every example with the error that the learner would have made (iteratively reweighted least
@@ -33,7 +33,7 @@ RIDGE_MS = 6 * 3_600_000
 what lies between origin and truth, and the first days would be taken for more than they are."""
 
 MOST_ZONES = 128
-"""Of more zones than this, so many at a time teach the pooled regressions, and all take turns."""
+"""With more zones than this, this many at a time teach the pooled regressions; all take turns."""
 
 
 def prior_strength(spec: ForecastSpec) -> F64:
@@ -94,7 +94,7 @@ class PooledRidge:
         return {name: array.copy() for name, array in held.items()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         if state["moment"].shape != self._moment.shape:
             raise ValueError(f"moment is {state['moment'].shape}, wanted {self._moment.shape}")
         self._moment, self._product = state["moment"].copy(), state["product"].copy()

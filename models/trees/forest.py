@@ -1,9 +1,9 @@
 """Step 7 of the way of a reading: gradient-boosted trees as an expert, as plain arrays.
 
-A :class:`Forest` answers in NumPy alone; who grows the trees is no matter here. It is what a training hands over:
-never altered, replaced whole. Trees are small and answered without walking them: every test of a tree is made at once,
-each that fails takes the leaves on its left away, and the first leaf that remains is the answer (QuickScorer, Lucchese
-and others 2015).
+A :class:`Forest` answers in NumPy alone, whichever library grew the trees. A training makes it; it is never altered,
+only replaced as a whole. Trees are small and answered without walking them: every test of a tree is made at once, each
+that fails takes the leaves on its left away, and the first leaf that remains is the answer (QuickScorer, Lucchese and
+others 2015).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEAVES = 16
 """A tree has at most this many leaves: what remains of them is a number of 16 bits."""
 
 _CHUNK = 64
-"""So many zones at a time stay in the processor's cache."""
+"""This many zones at a time stay in the processor's cache."""
 
 _FIRST = np.array([max((leaves & -leaves).bit_length() - 1, 0) for leaves in range(1 << LEAVES)], dtype=np.intp)
 """The lowest leaf of those that remain."""
@@ -69,7 +69,7 @@ class Forest:
         return {name: np.array(array) for name, array in self._arrays.items()}
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         if state and set(state) != set(_FIELDS):
             raise ValueError(f"this forest lacks or adds {sorted(set(state) ^ set(_FIELDS))}")
         if state and tuple(state["shape"]) != self._shape:

@@ -1,7 +1,7 @@
 """Step 13 of the way of a reading: grow the trees that are an expert of the mixture.
 
-:class:`TreeGrower` keeps a bounded history of regressors and truths, and fits one histogram gradient boosting a horizon
-and target (LightGBM, Ke and others 2017) on what the climatology left over, absolute error as the loss, all zones
+:class:`TreeGrower` keeps a bounded history of regressors and truths. It fits one histogram gradient boosting a horizon
+and target (LightGBM, Ke and others 2017) to the climatology's residual, with absolute error as the loss, all zones
 together. Equal examples give equal trees.
 """
 
@@ -32,7 +32,7 @@ LONGEST_MS = 3 * 3_600_000
 """Beyond this horizon trees add nothing to the ridges."""
 
 LEAST_DAYS = 3
-"""Before, the climatology is still learning, and what it leaves over is not what it will leave over."""
+"""Before this the climatology is still learning, and its residual is not what it will be."""
 
 OPTIONS: dict[str, Any] = {
     "objective": "regression_l1", "num_iterations": 60, "learning_rate": 0.13, "num_leaves": LEAVES,
@@ -76,7 +76,7 @@ class TreeGrower:
             self._examples.popleft()
 
     def grow(self, unit: npt.NDArray[np.float64]) -> Forest | None:
-        """Fit to all examples whose truth is known; ``None`` where there are too few. ``unit [H, M]``."""
+        """Fit to all examples whose truth is known; ``None`` if there are too few. ``unit [H, M]``."""
         horizons, targets = len(self._spec.horizons_min), len(self._spec.targets)
         if self._first is None:
             return None
@@ -112,7 +112,7 @@ def _fit(x: F32, residual: F32) -> Booster | None:
 
 
 def _library() -> ModuleType:
-    """LightGBM. It loads the system's OpenMP library; raises :class:`GrowerError` where there is none."""
+    """LightGBM. It loads the system's OpenMP library; raises :class:`GrowerError` if there is none."""
     try:
         import lightgbm
     except OSError:

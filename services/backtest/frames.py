@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from edge.recordings.columns import Column, RecordingError
 from edge.recordings.columns import Mapping as Meaning
 from edge.recordings.recording import recording_of
-from edge.wire.reading import VOCABULARY, base_metric
+from edge.wire.vocabulary import VOCABULARY, base_metric
 from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.report import predictions, scores
 from services.backtest.table import Table, read_table, table_of
@@ -29,7 +29,7 @@ UNITS_MS = {"min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
-    """What came of it: the forecasts, how good they were, and what was found on the way.
+    """The result of a backtest: the forecasts, how good they were, and what was found on the way.
 
     ``predictions`` and ``scores`` are as :mod:`services.backtest.report` says; ``told`` counts sensor faults and drifts
     by kind; ``notes`` says, one sentence each, what was left out of the recording.
@@ -76,7 +76,7 @@ def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: 
     unknown = sorted(metric for metric in columns.values() if base_metric(metric) not in VOCABULARY)
     if unknown:
         raise ConfigError(
-            f"{', '.join(unknown)} is not a metric", "The table of metrics is VOCABULARY in edge/wire/reading.py."
+            f"{', '.join(unknown)} is not a metric", "The table of metrics is VOCABULARY in edge/wire/vocabulary.py."
         )
     said = Meaning(columns={name.lower(): Column(metric) for name, metric in columns.items()})
     zones = {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 from models.evaluation.drift import Drift
 from models.features.inputs import targets_of
 from models.features.sensor_faults import SensorFaults
@@ -38,7 +38,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BacktestOptions:
-    """What decides a backtest besides its recordings."""
+    """Everything besides its recordings that a backtest depends on."""
 
     every_ms: int = 1_800_000
     warmup_ms: int = 14 * _DAY_MS
@@ -69,7 +69,7 @@ class Forecasts:
 
 
 def spec_of(table: Table) -> ForecastSpec:
-    """What is forecast of a recording: the targets that it has, at the horizons that its step allows."""
+    """The forecasts that a recording allows: the targets that it has, at the horizons that fit its step."""
     targets = tuple(name for name in TARGETS if name in table.metrics)
     if not targets:
         raise HothouseError(f"the recording has none of the columns that are forecast: {', '.join(TARGETS)}")
@@ -82,10 +82,10 @@ def replay(
     table: Table, options: BacktestOptions, progress: Callable[[int, int], None] = lambda done, total: None,
     train: Trainer | None = None, spec: ForecastSpec | None = None,
 ) -> Forecasts:  # fmt: skip
-    """Run the forecaster along the recording; ``progress(done, total)`` is told after each step.
+    """Run the forecaster along the recording; ``progress(done, total)`` is called after each step.
 
-    ``train`` is what trains the network, by default in this process; ``spec`` is what is forecast, by default
-    :func:`spec_of` the recording.
+    ``train`` trains the network, by default in this process; ``spec`` is what is forecast, by default :func:`spec_of`
+    the recording.
     """
     spec = spec or spec_of(table)
     ends, zones = table.end_ms, len(table.names)

@@ -1,4 +1,4 @@
-"""The same training through ``services.learn``: Ray Data streams the rows, Ray Train runs the loop."""
+"""The training of a backtest through ``services.learn``: Ray Data streams the rows, Ray Train runs the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording's zone rows, made by what makes them of the samples of a stream."""
+"""A recording's zone rows, made by the code that makes rows of a stream's samples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from edge.recordings.recording import DeviceTable, Recording
 from edge.recordings.sample_source import CLIMATE, CONTROL, WEATHER
-from edge.wire.reading import VOCABULARY, base_metric
+from edge.wire.vocabulary import VOCABULARY, base_metric
 from services.ingest.windows.open_rows import Names, OpenSamples
 from services.ingest.windows.sensors import Sensors
 from services.ingest.windows.site_rules import SiteRules
@@ -25,7 +25,7 @@ def zone_rows(recording: Recording, start_ms: int, step_ms: int, length: int) ->
     """``[Z, T, C]`` for the zones of ``recording``; row ``t`` is that of the step which ends at
     ``start_ms + t * step_ms``, channels are in vocabulary order.
 
-    Where a zone has a second sensor of a metric its main one counts alone: its column is what is forecast.
+    If a zone has several sensors of a metric, only the main one counts: its column is forecast.
     """
     tables = [table for table in recording.tables if table.metrics]
     said = _said(tables)

@@ -21,7 +21,7 @@ RIVALS = ("climatology", "persistence", "naive_24h")
 
 
 def predictions(table: Table, forecasts: Forecasts) -> pd.DataFrame:
-    """What was forecast, a row a zone, origin, horizon and target in that order; named and timed as in the recording.
+    """The forecasts, a row a zone, origin, horizon and target in that order; named and timed as in the recording.
 
     Columns: ``zone, origin, target_time, metric, q10, q50, q90, model_version``.
     """
@@ -48,7 +48,7 @@ def _ahead_ms(forecasts: Forecasts) -> np.ndarray[tuple[int], np.dtype[np.int64]
 
 
 def scores(table: Table, forecasts: Forecasts) -> pd.DataFrame:
-    """How good that was: a row a target and horizon, in their order; those without a known truth are left out.
+    """The scores: a row a target and horizon, in their order; those without a known truth are left out.
 
     ``mae`` and those of ``climatology``, ``persistence`` and ``naive_24h`` are means over zones of each zone's mean, of
     the ``cases`` that all of them answered; ``frozen`` is that of the network as it was after the warm-up, on those it
@@ -89,7 +89,7 @@ def _column(values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> np.nda
 
 
 def write(path: Path, frame: pd.DataFrame) -> None:
-    """Write predictions as Parquet or CSV; raises :class:`HothouseError` where that cannot be."""
+    """Write predictions as Parquet or CSV; raises :class:`HothouseError` if that fails."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet as pq

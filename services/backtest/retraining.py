@@ -81,7 +81,7 @@ class Networks:
             self._champion, self.version = challenger, name
 
     def answer(self, steps: I64) -> tuple[F32 | None, F32 | None]:
-        """Medians of champion and frozen network for all zones, ``[T, Z, H, M]`` each, ``None`` where there is none.
+        """Medians of champion and frozen network for all zones, ``[T, Z, H, M]`` each, ``None`` if there is none.
 
         NaN before a target's first value.
         """

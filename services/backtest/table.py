@@ -101,7 +101,7 @@ def sun_sine(local_ms: I64, timezone: str | None, latitude: float | None, longit
 
 
 def sun_longitude(table: Table, timezone: str | None, longitude: float | None) -> float | None:
-    """Where the sun stands as it does at ``longitude``, for whoever takes the table's clock for UTC.
+    """The longitude where the sun stands as it does at ``longitude``, if the table's clock is read as UTC.
 
     The clock is that of the recording's first row: after a change to daylight saving it is an hour off.
     """

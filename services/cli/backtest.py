@@ -30,7 +30,7 @@ COLUMNS = {
     "mae": "MAE", "climatology": "climatology", "frozen": "frozen", "persistence": "persistence",
     "naive_24h": "24-h naive", "skill": "skill", "pinball": "pinball", "coverage": "coverage",
 }  # fmt: skip
-"""Of the scores -> headings."""
+"""Columns of the scores -> headings."""
 
 
 def register(app: typer.Typer) -> None:
@@ -58,7 +58,7 @@ def backtest(
         raise ConfigError(f"{out} cannot hold predictions", "Name a .parquet or .csv file.")
     names = [folder.resolve().name for folder in recordings]
     if len(set(names)) < len(names):
-        raise ConfigError("two of the recordings have one name, and so would their predictions", "Rename a folder.")
+        raise ConfigError("two recordings have the same name, and so would their predictions", "Rename a folder.")
     with need_cluster("backtest"):
         from services.backtest.frames import options_of
 

@@ -1,4 +1,4 @@
-"""What every command shares: the settings it was given, and how an error is told."""
+"""What every command shares: the settings it was given, and how an error is reported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class GlobalOptions:
 
 
 class Group(typer.core.TyperGroup):
-    """Tells an error of ours as one sentence and a hint, with its exit code; ``--debug`` shows the traceback."""
+    """Reports an error of ours as one sentence and a hint, with its exit code; ``--debug`` shows the traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""

@@ -20,13 +20,13 @@ Zone = Annotated[str, typer.Argument(help="Its zone; _site for the weather stati
 Device = Annotated[str, typer.Argument(help="The device, by the name that it sends.")]
 Version = Annotated[
     int | None,
-    typer.Option("--change-version", min=2, help="Above all before it at the site; else the time in seconds."),
+    typer.Option("--change-version", min=2, help="Greater than the site's earlier ones; default: the time in seconds."),
 ]
 
 
 def register(app: typer.Typer) -> None:
     """Add the group to ``app``."""
-    group = typer.Typer(no_args_is_help=True, help="Change what rows are made by, through an event of the log.")
+    group = typer.Typer(no_args_is_help=True, help="Change how rows are made, through an event of the log.")
     group.command(epilog="Example: hothouse change settings demo --lateness-s 60")(settings)
     example = "Example: hothouse change calibrate demo north-1 climate air_temp_c --offset -0.4"
     group.command(epilog=example)(calibrate)
@@ -83,9 +83,9 @@ def version_or_now(given: int | None) -> int:
 
 
 def publish_change(ctx: typer.Context, where: tuple[str, str, str], change: Change) -> None:
-    """Publish a change of (site, zone, device), once it is seen to be one that the gateway takes."""
+    """Publish a change of (site, zone, device), after a check that the gateway takes it."""
     from edge.wire.events import decode_change, encode_change
-    from edge.wire.reading import parse_topic
+    from edge.wire.topic import parse_topic
     from services.message_broker import publish  # `hothouse --help` need not pay for an MQTT client
 
     topic, payload = f"hothouse/v1/{'/'.join(where)}/event", encode_change(change)

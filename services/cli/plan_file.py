@@ -10,7 +10,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from edge.wire.plan import METRICS_OF
-from edge.wire.reading import is_name
+from edge.wire.topic import is_name
 
 __all__ = ["PlanFileError", "read_plans"]
 

@@ -65,10 +65,10 @@ def tune(
     best, before = found[0], next(trial for trial in found if trial.in_force)
     if best.in_force or best.proof >= before.proof:
         console.print(
-            "No settings were better on rows that did not choose them: leave them as they are.", soft_wrap=True
+            "No settings were better on rows that were not used to choose them: leave them as they are.", soft_wrap=True
         )
         return
-    better = f"Better by {1 - best.proof / before.proof:.1%} on rows that did not choose it. To use it, set:"
+    better = f"Better by {1 - best.proof / before.proof:.1%} on rows that were not used to choose it. To use it, set:"
     console.print(better, highlight=False, soft_wrap=True)
     console.print(toml_of(best.settings), highlight=False, markup=False)
 

@@ -13,7 +13,7 @@ __all__ = ["register"]
 
 def register(app: typer.Typer) -> None:
     """Add the group to ``app``."""
-    group = typer.Typer(no_args_is_help=True, help="Let zones leave that send nothing any more.")
+    group = typer.Typer(no_args_is_help=True, help="Retire zones that send nothing any more.")
     group.command(epilog="Example: hothouse zones retire demo/north-1")(retire)
     app.add_typer(group, name="zones", rich_help_panel=PANEL)
 
@@ -25,7 +25,7 @@ def retire(
 ) -> None:
     """Take a zone out of forecasts, page and metrics; its rows stay, and its next sample brings it back.
 
-    One that was silent for stream.retire_days leaves by itself.
+    A zone that was silent for stream.retire_days leaves by itself.
     """
     from edge.wire.events import Retirement
 

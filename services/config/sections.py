@@ -12,7 +12,8 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from edge.config import Section
 from edge.wire.plan import METRICS_OF
-from edge.wire.reading import VOCABULARY, is_name
+from edge.wire.topic import is_name
+from edge.wire.vocabulary import VOCABULARY
 from models.families import FAMILIES
 
 __all__ = [
@@ -93,29 +94,29 @@ class LearnSettings(Section):
     )  # fmt: skip
     retrain_cron: CronExpression = Field(
         "", description="Cron expression of five fields, such as `0 3 * * *`, instead of `learn.retrain_every_s`. A "
-        "time at which no training can begin, nor within the next hour, is left out.",
+        "time is left out if no training can begin then or within the next hour.",
     )  # fmt: skip
     retrain_timezone: TimeZone = Field("UTC", description="IANA time zone of `learn.retrain_cron`.")
     retrain_on_drift: Literal["never", "site", "zone"] = Field(
         "site", description="Retrain when a site as a whole drifts, or also when a single zone does."
     )
-    retrain_rows: int = Field(0, ge=0, description="Retrain after so many new rows of zones; 0: not by their number.")
+    retrain_rows: int = Field(0, ge=0, description="Retrain after this many new zone rows; 0: off.")
     retrain_days: float = Field(
-        0.0, ge=0, description="Retrain after so many days of new rows, by the stream's time; 0: not by their days."
+        0.0, ge=0, description="Retrain after this many days of new rows, in the stream's time; 0: off."
     )
     trees_every_days: float = Field(
-        5.0, ge=0, description="Train the mixture's trees after so many days of new rows, by the stream's time; 0: not "
-        "by themselves.",
+        5.0, ge=0, description="Train the mixture's trees after this many days of new rows, in the stream's time; "
+        "0: only when asked.",
     )  # fmt: skip
     trees_tolerance: float = Field(
-        0.01, ge=0, lt=0.5, description="Newer trees may be worse than those that serve by up to this share."
+        0.01, ge=0, lt=0.5, description="Newer trees may be worse than the serving ones by up to this share."
     )
     kind: str = Field(
         "network", description="The kind of model that replicas run and trainings train; others may be submitted."
     )
     cool_down_s: float = Field(10.0, ge=0, description="No training starts by itself this soon after another ended.")
     rest: float = Field(
-        10.0, ge=0, description="After a training, drift and new rows start none for so many times as long as it took."
+        10.0, ge=0, description="After a training, drift and new rows start none for this many times its duration."
     )
     timeout_s: float = Field(1800, gt=0, description="A training that takes longer is ended; the champion stays.")
     min_days: float = Field(2.0, gt=0, description="History needed before the first training, in days.")
@@ -126,34 +127,34 @@ class LearnSettings(Section):
         description="Ray Train workers; 0: inside the trainer's own process; -1: one a GPU or node, 0 for only one.",
     )  # fmt: skip
     min_workers: int = Field(
-        0, ge=0, le=256, description="Train with as few workers where there is no room for all; 0: wait for room."
+        0, ge=0, le=256, description="Train with as few workers as this if there is no room for all; 0: wait for room."
     )
     sharded: bool = Field(
-        False, description="Several workers hold a piece of the network each (FSDP2) instead of all of it (DDP)."
+        False, description="Each of several workers holds a piece of the network (FSDP2) instead of all of it (DDP)."
     )
     use_gpu: Literal["auto", "yes", "no"] = Field("auto", description="Train on GPUs.")
     epochs: int = Field(6, ge=1, le=1000, description="Passes over the training windows.")
     max_windows: int = Field(20_000, ge=100, description="Windows drawn for one epoch, all zones together.")
     seed: int = Field(7, ge=0, description="Seed of initial weights and shuffling.")
     shadow_hours: float = Field(
-        24.0, ge=0, le=24 * 60, description="Hours of live rows that a challenger is compared with the champion on; "
-        "0: rows that were held back decide alone.",
+        24.0, ge=0, le=24 * 60, description="Hours of live rows on which a challenger is compared with the champion; "
+        "0: held-back rows decide alone.",
     )  # fmt: skip
     shadows: int = Field(
         2, ge=1, le=16, description="Challengers that may be in shadow at once. The next training begins when the "
         "newest has had that part of its time, by default half; with 1, after its verdict.",
     )  # fmt: skip
     watch_hours: float = Field(
-        48.0, ge=0, le=24 * 60, description="Hours of live rows that a new champion is compared with the one before it "
-        "on; it goes if it is worse. 0: not at all.",
+        48.0, ge=0, le=24 * 60, description="Hours of live rows on which a new champion is compared with the previous "
+        "one; it is withdrawn if it is worse. 0: no watch.",
     )  # fmt: skip
     gate_budget: float = Field(
-        0.2, gt=0, lt=1, description="Chance that any of all challengers of a champion replaces it without merit."
+        0.2, gt=0, lt=1, description="Chance that any of a champion's challengers replaces it without being better."
     )
     gate_margin: float = Field(
         0.002, ge=0, lt=0.5, description="A challenger's error must be smaller by more than this share."
     )
-    learning_rate: float = Field(4e-3, gt=0, le=1, description="Highest of the cycle; see `hothouse tune`.")
+    learning_rate: float = Field(4e-3, gt=0, le=1, description="Highest rate of the cycle; see `hothouse tune`.")
     weight_decay: float = Field(0.05, ge=0, le=1, description="How strongly weights are drawn to zero.")
     hidden: int = Field(64, ge=4, le=4096, description="Width of the network.")
     mixes: int = Field(6, ge=1, le=256, description="Mixtures of a channel's course over the look-back.")
@@ -162,7 +163,7 @@ class LearnSettings(Section):
     force_promote: bool = Field(False, description="Promote whatever the gate says (demonstrations only).")
     keep_models: int = Field(
         20, ge=0,
-        description="Newest models whose files are kept, besides those in use; the records of all stay. 0: all.",
+        description="How many of the newest models keep their files, besides those in use; all records stay. 0: all.",
     )  # fmt: skip
     mlflow_uri: str = Field("", description="MLflow tracking server; empty: an SQLite file in the data folder.")
 
@@ -176,7 +177,7 @@ class LearnSettings(Section):
 
 
 class InfluxSettings(Section):
-    """Series for people; off while url is empty."""
+    """Series in InfluxDB; off while url is empty."""
 
     url: str = Field("", description="InfluxDB address; empty: rows and forecasts are not sent.")
     org: str = Field("-", description="Organisation (2.x); anything on 1.8.")
@@ -195,7 +196,7 @@ class ApiSettings(Section):
     port: int = Field(8000, ge=0, le=65535, description="Port; 0: a free one.")
     route: str = Field(
         "/", pattern=r"^/([A-Za-z0-9._-]{1,64}(/[A-Za-z0-9._-]{1,64})*)?$",
-        description="Path that the API answers under; installations on one Ray cluster need one each. The page needs "
+        description="Path of the API; installations on one Ray cluster need one each. The page needs "
         "`/`.",
     )  # fmt: skip
     replicas: int = Field(1, ge=1, le=32, description="API replicas.")
@@ -265,7 +266,7 @@ class SiteSettings(Section):
     repeat_setpoints: tuple[str, ...] = Field(
         (), description="Zones for which yesterday's setpoints are today's plan, where nobody plans them; `*`: all."
     )
-    primary: dict[str, str] = Field(default_factory=dict, description="metric = device: whose value is the zone's.")
+    primary: dict[str, str] = Field(default_factory=dict, description="metric = device: its value is the zone's.")
 
     @field_validator("name")
     @classmethod

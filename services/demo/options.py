@@ -1,4 +1,4 @@
-"""What a demo run can be told."""
+"""The options of a demo run."""
 
 from __future__ import annotations
 

@@ -7,14 +7,24 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 import httpx
 import numpy as np
 
-__all__ = ["Probe"]
+__all__ = ["Probe", "ProbeResult"]
 
 TIMEOUT_S = 1.0
+
+
+class ProbeResult(TypedDict):
+    """How many requests were sent and failed, by reason; percentiles are ``None`` before the first answer."""
+
+    sent: int
+    failed: int
+    failures: dict[str, int]
+    p50_ms: float | None
+    p99_ms: float | None
 
 
 class Probe:
@@ -58,18 +68,14 @@ class Probe:
         """How long each answer took."""
         return list(self._latencies_ms)
 
-    def result(self) -> dict[str, Any]:
-        """``{sent, failed, failures {reason: n}, p50_ms, p99_ms}``; percentiles are None before the first answer."""
+    def result(self) -> ProbeResult:
+        """What came of the requests so far."""
         done = np.array(self._latencies_ms)
         p50_ms, p99_ms = np.percentile(done, [50, 99]).round(2).tolist() if done.size else (None, None)
         failed = sum(self._failures.values())
-        return {
-            "sent": int(done.size) + failed,
-            "failed": failed,
-            "failures": dict(self._failures),
-            "p50_ms": p50_ms,
-            "p99_ms": p99_ms,
-        }
+        return ProbeResult(
+            sent=int(done.size) + failed, failed=failed, failures=dict(self._failures), p50_ms=p50_ms, p99_ms=p99_ms
+        )
 
     def _run(self) -> None:
         due_s = time.monotonic()

@@ -6,7 +6,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
@@ -28,12 +28,13 @@ from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
 from edge.simulator.simulator_source import SimulatorSource
 from edge.timing import Periodic
+from models.evaluation.scoring import Score
 from services.app import System
 from services.config import Settings, load_settings
 from services.demo.memory_watch import MemoryWatch
 from services.demo.options import DemoOptions
 from services.demo.probe import Probe
-from services.demo.summary import checks, ledger, print_summary, write_summary
+from services.demo.summary import DemoModel, DemoSummary, checks, ledger, print_summary, write_summary
 from services.demo.terminal_view import DemoProgress, headless_line, live_view
 from services.demo.watch import DemoWatch, Seen
 from services.errors import ConfigError, StartError
@@ -55,6 +56,7 @@ STALE_AFTER_WALL_S = 20.0
 LOOK_EVERY_S = 0.5
 LINE_EVERY_S = 10.0
 SHADOW_HOURS = 6.0
+NO_SCORE = Score(model=None, climatology=None, persistence=None, naive_24h=None, coverage=None, n=0)
 
 
 def run_demo(options: DemoOptions, console: Console | None = None) -> int:
@@ -87,7 +89,7 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> int:
 
 def _run(
     options: DemoOptions, settings: Settings, source: SampleSource, console: Console, started_s: float
-) -> dict[str, Any] | None:
+) -> DemoSummary | None:
     warm_ms = source.start_ms + round(options.warm_days * DAY_MS)
     run = _Run(options, source, console, warm_ms, settings.stream.step_s * 1000)
     with run.starting() as say:
@@ -154,7 +156,7 @@ class _Run:
                 f"[dim]{days:g} days of history: {self._imported.samples:,} samples[/]", highlight=False
             )
 
-    def feed_and_watch(self, system: System, memory: MemoryWatch, started_s: float, say: Any) -> dict[str, Any] | None:
+    def feed_and_watch(self, system: System, memory: MemoryWatch, started_s: float, say: Any) -> DemoSummary | None:
         """Publish, probe, show; afterwards let everything arrive, and sum up."""
         watch = DemoWatch(system.url)
         say("waiting for the first forecast")
@@ -197,7 +199,7 @@ class _Run:
             "published_warm_up": self._imported.samples + self._imported.refused,
             "published_live": published.status["published"],
             "forecasts": seen.total("forecasts"),
-            "retrains": int(seen.retrainer.get("retrains", 0)),
+            "retrains": seen.retrainer["retrains"] if seen.retrainer is not None else 0,
             "swaps": sum(event.get("kind") == "serving" for event in seen.events),
             "models": _models(seen),
             "probe": probe.result(),
@@ -320,7 +322,7 @@ def _address(system: System) -> MqttAddress:
     )  # fmt: skip
 
 
-def _models(seen: Seen) -> list[dict[str, Any]]:
+def _models(seen: Seen) -> list[DemoModel]:
     served = {event["version"] for event in seen.events if event.get("kind") == "serving"}
     return [
         {
@@ -338,25 +340,31 @@ def _models(seen: Seen) -> list[dict[str, Any]]:
     ]
 
 
-def _mae(seen: Seen) -> dict[str, dict[str, dict[str, Any]]]:
+def _mae(seen: Seen) -> dict[str, dict[str, Score]]:
     """Live errors, the shards' tables pooled by their number of matured forecasts."""
-    pooled: dict[str, dict[str, dict[str, Any]]] = {}
-    tables: list[Mapping[str, Any]] = [table for shard in seen.shards for table in shard.get("scores", [])]
-    for table in tables:
+    pooled: dict[str, dict[str, Score]] = {}
+    for table in (table for shard in seen.shards for table in shard["scores"]):
         for target, horizons in table.items():
+            of_target = pooled.setdefault(target, {})
             for horizon, cell in horizons.items():
-                _pool(pooled.setdefault(target, {}).setdefault(str(horizon), {"n": 0}), cell)
+                of_target[str(horizon)] = _pool(of_target.get(str(horizon), NO_SCORE), cell)
     return pooled
 
 
-def _pool(into: dict[str, Any], cell: Mapping[str, Any]) -> None:
-    n, more = into["n"], int(cell.get("n") or 0)
-    if not more:
-        return
-    for name, value in cell.items():
-        if name != "n" and value is not None:
-            into[name] = round((into.get(name, 0.0) * n + float(value) * more) / (n + more), 5)
-    into["n"] = n + more
+def _pool(one: Score, other: Score) -> Score:
+    n, more = one["n"], other["n"]
+
+    def mean(first: float | None, second: float | None) -> float | None:
+        known = [(value, cases) for value, cases in ((first, n), (second, more)) if value is not None]
+        total = sum(cases for _, cases in known)
+        return round(sum(value * cases for value, cases in known) / total, 5) if total else None
+
+    return Score(
+        model=mean(one["model"], other["model"]), climatology=mean(one["climatology"], other["climatology"]),
+        persistence=mean(one["persistence"], other["persistence"]),
+        naive_24h=mean(one["naive_24h"], other["naive_24h"]),
+        coverage=mean(one["coverage"], other["coverage"]), n=n + more,
+    )  # fmt: skip
 
 
 @contextmanager

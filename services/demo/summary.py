@@ -5,45 +5,97 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypedDict
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-__all__ = ["checks", "ledger", "print_summary", "write_summary"]
+from models.evaluation.scoring import Score
+from services.demo.probe import ProbeResult
+from services.ingest.figures import ShardFigures
+from services.messages import TrainedOn
+
+__all__ = ["DemoModel", "DemoSummary", "SampleLedger", "checks", "ledger", "print_summary", "write_summary"]
 
 SHOWN_HORIZONS_MIN = (30, 60, 180, 360, 720, 1440)
-SHOWN_FORECASTERS = (("model", "served"), ("persistence", "persistence"), ("naive_24h", "24-h naive"), ("n", "n"))
+Column = Literal["model", "persistence", "naive_24h", "n"]
+SHOWN_FORECASTERS: tuple[tuple[Column, str], ...] = (
+    ("model", "served"),
+    ("persistence", "persistence"),
+    ("naive_24h", "24-h naive"),
+    ("n", "n"),
+)
 SECONDS_FOR_SWAPS = 180.0
 EXPECTED_SWAPS = 2
 
 
-def ledger(published: int, shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add up what became of each published sample; the four outcomes are disjoint.
+class SampleLedger(TypedDict):
+    """What became of each published sample; the four outcomes are disjoint."""
+
+    published: int
+    accepted: int
+    duplicates: int
+    late: int
+    rejected: dict[str, int]
+    rows: int
+
+
+class DemoModel(TypedDict):
+    """A model that the demo trained."""
+
+    version: str
+    weights_sha256: str
+    trained_on: TrainedOn
+    held_back_mae: dict[str, dict[str, dict[str, float]]]
+    served: bool
+    forced: bool
+    stage: str
+    reason: str
+
+
+class DemoSummary(SampleLedger):
+    """What ``--summary`` writes."""
+
+    published_warm_up: int
+    published_live: int
+    forecasts: int
+    retrains: int
+    swaps: int
+    models: list[DemoModel]
+    probe: ProbeResult
+    mae: dict[str, dict[str, Score]]  # target -> horizon in minutes
+    first_forecast_s: float
+    peak_memory_mb: int
+    gateway_restarts: int
+    errors: list[str]
+    recording: str
+    ran_s: float
+    retrain_every_s: float
+    promote: str
+
+
+def ledger(published: int, shards: Sequence[ShardFigures]) -> SampleLedger:
+    """Add up what became of each published sample.
 
     >>> ledger(5, [{"accepted": 3, "duplicates": 1, "late": 0, "rejected": {"malformed": 1}, "zone_rows": 2}])
     {'published': 5, 'accepted': 3, 'duplicates': 1, 'late': 0, 'rejected': {'malformed': 1}, 'rows': 2}
     """
     rejected: dict[str, int] = {}
     for shard in shards:
-        for reason, count in shard.get("rejected", {}).items():
+        for reason, count in shard["rejected"].items():
             rejected[reason] = rejected.get(reason, 0) + count
-
-    def total(name: str) -> int:
-        return sum(int(shard.get(name, 0)) for shard in shards)
-
-    return {
-        "published": published,
-        "accepted": total("accepted"),
-        "duplicates": total("duplicates"),
-        "late": total("late"),
-        "rejected": rejected,
-        "rows": total("zone_rows"),
-    }
+    return SampleLedger(
+        published=published,
+        accepted=sum(shard["accepted"] for shard in shards),
+        duplicates=sum(shard["duplicates"] for shard in shards),
+        late=sum(shard["late"] for shard in shards),
+        rejected=rejected,
+        rows=sum(shard["zone_rows"] for shard in shards),
+    )
 
 
-def checks(summary: Mapping[str, Any]) -> list[tuple[str, bool, str]]:
+def checks(summary: DemoSummary) -> list[tuple[str, bool, str]]:
     """The claims that decide the exit code: ``(claim, holds, what was seen)``.
 
     Two retrainings are only claimed of a run that was long enough for them, and two swaps only where no gate may
@@ -75,13 +127,13 @@ def checks(summary: Mapping[str, Any]) -> list[tuple[str, bool, str]]:
     return found
 
 
-def write_summary(summary: Mapping[str, Any], path: Path) -> None:
+def write_summary(summary: DemoSummary, path: Path) -> None:
     """Write the summary as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
 
-def print_summary(console: Console, summary: Mapping[str, Any], found: list[tuple[str, bool, str]]) -> None:
+def print_summary(console: Console, summary: DemoSummary, found: list[tuple[str, bool, str]]) -> None:
     """Print the closing tables."""
     console.print()
     console.print(_error_table(summary["mae"]))
@@ -102,7 +154,7 @@ def print_summary(console: Console, summary: Mapping[str, Any], found: list[tupl
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def _error_table(mae: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Table:
+def _error_table(mae: Mapping[str, Mapping[str, Score]]) -> Table:
     """A section a target: its name, then a line a forecaster; at most 80 columns wide."""
     table = Table(title="Mean absolute error of the forecasts that matured while it ran", title_justify="left")
     table.add_column("")
@@ -117,13 +169,14 @@ def _error_table(mae: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Table:
     return table
 
 
-def _cell(cell: Mapping[str, Any] | None, key: str) -> str:
-    if not cell or not cell["n"]:
+def _cell(cell: Score | None, key: Column) -> str:
+    value = cell[key] if cell and cell["n"] else None
+    if value is None:
         return "–"
-    return f"{cell[key]:,.0f}" if key == "n" or cell[key] >= 1000 else f"{cell[key]:.3g}"
+    return f"{value:,.0f}" if key == "n" or value >= 1000 else f"{value:.3g}"
 
 
-def _model_table(models: list[Mapping[str, Any]]) -> Table:
+def _model_table(models: list[DemoModel]) -> Table:
     table = Table(title="Models", title_justify="left")
     table.add_column("version")
     table.add_column("weights")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -12,7 +10,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from services.demo.probe import ProbeResult
 from services.demo.watch import Seen
+from services.messages import ForecastPoint, ZoneForecast
 from services.observe.timeline import event_line
 
 __all__ = ["DemoProgress", "headless_line", "live_view"]
@@ -31,7 +31,7 @@ class DemoProgress:
         self.published = 0
         self.samples_per_s = 0.0
         self.memory_mb = 0.0
-        self.probe: Mapping[str, Any] = {}
+        self.probe = ProbeResult(sent=0, failed=0, failures={}, p50_ms=None, p99_ms=None)
         self.url = ""
 
 
@@ -47,7 +47,7 @@ def live_view(seen: Seen, progress: DemoProgress) -> RenderableType:
 
 
 def headless_line(seen: Seen, progress: DemoProgress) -> str:
-    """The same, in one line."""
+    """What :func:`live_view` shows, in one line."""
     versions = sorted({forecast["model_version"] for forecast in seen.forecasts.values()})
     climate = ""
     if seen.forecasts:
@@ -61,7 +61,7 @@ def headless_line(seen: Seen, progress: DemoProgress) -> str:
         f"{progress.elapsed_s:4.0f} s | {stream_time(seen)} | {progress.samples_per_s:,.0f} samples/s"
         f" | {seen.total('zone_rows'):,} rows | {seen.total('forecasts'):,} forecasts"
         f" | model {', '.join(versions) or '–'}"
-        f" | /predict {probe.get('sent', 0):,} asked, {probe.get('failed', 0)} failed"
+        f" | /predict {probe['sent']:,} asked, {probe['failed']} failed"
         f"{climate}"
     )
 
@@ -75,7 +75,7 @@ def stream_time(seen: Seen) -> str:
 def _head(seen: Seen, progress: DemoProgress) -> RenderableType:
     versions = sorted({forecast["model_version"] for forecast in seen.forecasts.values()})
     probe = progress.probe
-    failed = probe.get("failed", 0)
+    failed = probe["failed"]
     grid = Table.grid(padding=(0, 2))
     grid.add_row(
         f"[bold]{stream_time(seen)}[/]",
@@ -90,18 +90,21 @@ def _head(seen: Seen, progress: DemoProgress) -> RenderableType:
         _retrainer(seen),
     )
     grid.add_row(
-        f"{probe.get('sent', 0):,} requests",
+        f"{probe['sent']:,} requests",
         f"[{'red' if failed else 'green'}]{failed} failed[/]",
-        f"p99 {probe.get('p99_ms') or 0:.1f} ms",
+        f"p99 {probe['p99_ms'] or 0:.1f} ms",
         f"{progress.memory_mb:,.0f} MB",
     )
     return Panel(grid, title="Hothouse", subtitle=progress.url)
 
 
 def _retrainer(seen: Seen) -> str:
-    if seen.retrainer.get("running"):
+    retrainer = seen.retrainer
+    if retrainer is None:
+        return ""
+    if retrainer["running"]:
         return "[cyan]retraining ...[/]"
-    return f"{seen.retrainer.get('retrains', 0)} retrains, {seen.retrainer.get('swaps', 0)} swaps"
+    return f"{retrainer['retrains']} retrains, {retrainer['swaps']} swaps"
 
 
 def _zones(seen: Seen) -> Table:
@@ -120,12 +123,12 @@ def _zones(seen: Seen) -> Table:
     return table
 
 
-def _forecast_cell(point: Mapping[str, Any] | None, digits: int) -> str:
+def _forecast_cell(point: ForecastPoint | None, digits: int) -> str:
     if point is None or point["p50"] is None:
         return "–"
     return f"[bold]{point['p50']:.{digits}f}[/] [dim]({point['p10']:.{digits}f}-{point['p90']:.{digits}f})[/]"
 
 
-def _point(forecast: Mapping[str, Any], target: str, horizon_min: int) -> Mapping[str, Any] | None:
+def _point(forecast: ZoneForecast, target: str, horizon_min: int) -> ForecastPoint | None:
     points = forecast["forecasts"].get(target, [])
     return next((point for point in points if point["horizon_min"] == horizon_min), None)

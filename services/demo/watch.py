@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Literal, cast
 
 import httpx
+
+from services.ingest.figures import ShardFigures
+from services.messages import RETRAINER_ACTOR, GatewayFigures, LearningFigures, LiveEvent, ModelRow, ZoneForecast
+from services.serve.api.answers import StatusAnswer
+from services.serve.components import Figures, retrainers_of, shards_of
+from services.serve.model_pointer import PointerAnswer
 
 __all__ = ["DemoWatch", "Seen"]
 
@@ -19,26 +24,31 @@ READY_EVERY_S = 0.25
 class Seen:
     """One look at the system; ``forecasts`` by ``(site, zone)`` as ``/predict`` answered."""
 
-    components: dict[str, dict[str, Any]] = field(default_factory=dict)
-    models: list[dict[str, Any]] = field(default_factory=list)
-    events: list[dict[str, Any]] = field(default_factory=list)
+    components: dict[str, Figures] = field(default_factory=dict)
+    models: list[ModelRow] = field(default_factory=list)
+    events: list[LiveEvent] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    pointer: dict[str, Any] = field(default_factory=dict)
-    forecasts: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    pointer: PointerAnswer = field(default_factory=PointerAnswer)
+    forecasts: dict[tuple[str, str], ZoneForecast] = field(default_factory=dict)
 
     @property
-    def shards(self) -> list[dict[str, Any]]:
-        """The figures of all shards."""
-        return [figures for name, figures in sorted(self.components.items()) if name.startswith("shard-")]
+    def shards(self) -> list[ShardFigures]:
+        """The figures of all shards; as JSON, so that the horizons of live errors are texts."""
+        return list(shards_of(dict(sorted(self.components.items()))).values())
 
     @property
-    def retrainer(self) -> Mapping[str, Any]:
-        """The figures of the retrainer; empty until it reported."""
-        return self.components.get("retrainer", {})
+    def retrainer(self) -> LearningFigures | None:
+        """The figures of the retrainer; ``None`` until it reported."""
+        return retrainers_of(self.components).get(RETRAINER_ACTOR)
 
-    def total(self, name: str) -> int:
+    @property
+    def gateway(self) -> GatewayFigures | None:
+        """The figures of the gateway; ``None`` until it was reported on."""
+        return cast("GatewayFigures | None", self.components.get("gateway"))
+
+    def total(self, name: Literal["samples", "accepted", "zone_rows", "forecasts", "backlog"]) -> int:
         """The sum of a figure over the shards."""
-        return sum(int(shard.get(name) or 0) for shard in self.shards)
+        return sum(shard[name] for shard in self.shards)
 
 
 class DemoWatch:
@@ -73,7 +83,7 @@ class DemoWatch:
     def _look_at_status(self) -> bool:
         """Renew all but the forecasts; False when that failed."""
         try:
-            status = self._client.get("/status").raise_for_status().json()
+            status: StatusAnswer = self._client.get("/status").raise_for_status().json()
             self.seen = Seen(
                 components=status["components"],
                 models=status["models"],
@@ -96,7 +106,7 @@ class DemoWatch:
         while time.monotonic() < deadline_s:
             self._look_at_status()
             zones = {zone for shard in self.seen.shards for zone in shard["zones"]}
-            listens = self.seen.components.get("gateway", {}).get("connected")
+            listens = self.seen.gateway is not None and self.seen.gateway.get("connected")
             done = zones and self.seen.total("backlog") == 0
             if listens and done and len(self.look().forecasts) == len(zones):
                 return True

@@ -5,17 +5,102 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
-from services.ingest.partition import Partition
-from services.messages import LeftZone
+from edge.figures import counter, gauge
+from models.evaluation.scoring import ScoreTable
+from services.ingest.signal_watch import ShownSignal, SignalEvent
+from services.messages import FirstRow, LeftZone
+from services.store.series import SeriesStats
 
-__all__ = ["Failures", "Rate", "figures"]
+if TYPE_CHECKING:
+    from services.ingest.partition import Partition  # heavy, and who shows figures does not need it
+
+__all__ = ["Failures", "PartitionFigures", "Rate", "ShardFigures", "figures"]
 
 _log = logging.getLogger(__name__)
 
 RATE_WINDOW_S = 5.0
+
+
+class PartitionFigures(TypedDict):
+    """What was taken and made in a shard's partitions, since the beginning of the log. Times are event times."""
+
+    samples: Annotated[int, counter("hothouse_samples_total", "Samples that came, whatever became of them.")]
+    accepted: Annotated[int, counter("hothouse_samples_accepted_total", "Samples that were taken into rows.")]
+    duplicates: Annotated[
+        int, counter("hothouse_samples_duplicate_total", "Copies of samples that were there already.")
+    ]
+    late: Annotated[int, counter("hothouse_samples_late_total", "Samples whose row had closed before they came.")]
+    rejected: Annotated[
+        dict[str, int], counter("hothouse_samples_rejected_total", "Samples that cannot be used.", label="reason")
+    ]
+    values_refused: Annotated[
+        dict[str, int],
+        counter("hothouse_values_refused_total", "Values of samples taken that cannot be used.", label="reason"),
+    ]
+    plan_records: Annotated[int, counter("hothouse_plan_records_total", "Records of plans.")]
+    plans: Annotated[int, counter("hothouse_plans_total", "Plans that were taken.")]
+    plans_repeated: Annotated[int, counter("hothouse_plans_repeated_total", "Plans that had been taken before.")]
+    event_records: Annotated[int, counter("hothouse_event_records_total", "Records of events of the log.")]
+    copied_records: Annotated[
+        int, counter("hothouse_copied_records_total", "Records that a gateway sent twice, left out.")
+    ]
+    rows: int  # the same as zone_rows
+    zone_rows: Annotated[int, counter("hothouse_zone_rows_total", "Rows of zones that closed.")]
+    device_rows: Annotated[int, counter("hothouse_device_rows_total", "Rows of devices that closed.")]
+    steps: Annotated[int, counter("hothouse_steps_total", "Steps of sites that closed.")]
+    forecasts: Annotated[int, counter("hothouse_forecasts_total", "Forecasts of zones that were issued.")]
+    watermark_ms: Annotated[
+        dict[str, int],
+        gauge(
+            "hothouse_watermark_timestamp_seconds", "End of the newest row that closed.",
+            label="site", unit="seconds", scale=1e-3, field="Site: end of its newest row that closed, in ms.",
+        ),
+    ]  # fmt: skip
+    origin_ms: int | None  # the newest watermark
+    stream_ms: Annotated[
+        dict[str, int],
+        gauge(
+            "hothouse_stream_timestamp_seconds", "How far the stream has got: its newest receive time.",
+            label="site", unit="seconds", scale=1e-3, field="Site: how far its stream has got, in ms.",
+        ),
+    ]  # fmt: skip
+    zones: list[str]  # site/zone
+    left: list[LeftZone]
+    first_rows: list[FirstRow]
+    sites: list[str]
+    scores: list[ScoreTable]  # live errors, a table a partition
+    sensor_faults: Annotated[
+        dict[str, int], counter("hothouse_sensor_faults_total", "Faults of sensors that began.", label="kind")
+    ]
+    sensor_faults_now: Annotated[int, gauge("hothouse_sensor_faults_now", "Sensors that are faulty now.")]
+    drifts: Annotated[dict[str, int], counter("hothouse_drifts_total", "Drifts of inputs or errors.", label="kind")]
+    events: list[ShownSignal]  # the newest faults and drifts, the oldest first
+    offsets: Annotated[
+        dict[str, int],
+        gauge(
+            "hothouse_log_offset", "How far the log was read.", label="partition", field="Partition: offset reached."
+        ),
+    ]
+
+
+class ShardFigures(PartitionFigures):
+    """What a shard tells each second."""
+
+    forecast_failures: Annotated[
+        int, counter("hothouse_forecast_failures_total", "Requests to the Forecaster that failed, each made again.")
+    ]
+    failures: Annotated[
+        dict[str, int], counter("hothouse_failures_total", "Failures of what is tried again.", label="what")
+    ]
+    last_error: str  # what fails now; empty when all works
+    backlog: Annotated[int, gauge("hothouse_backlog_records", "Records of the log that were not read yet.")]
+    behind: Annotated[bool, gauge("hothouse_behind", "1 while more is to be read, or grown again, at once.")]
+    repaired: str  # what was wrong with snapshots, and what became of it
+    samples_per_s: float  # over the last seconds
+    series: SeriesStats
+    trees: str  # the version that answers in this shard
 
 
 class Failures:
@@ -63,8 +148,8 @@ class Rate:
         return round(self._last, 1)
 
 
-def figures(partitions: Collection[Partition]) -> dict[str, Any]:
-    """What was taken and made in these partitions, since the beginning of the log."""
+def figures(partitions: Collection[Partition]) -> PartitionFigures:
+    """Counts of what these partitions took and made since the beginning of the log."""
     counts: Counter[str] = sum((p.counts for p in partitions), Counter())
     rejected: Counter[str] = sum((p.rejected for p in partitions), Counter())
     values_refused: Counter[str] = sum((p.values_refused for p in partitions), Counter())
@@ -89,6 +174,12 @@ def figures(partitions: Collection[Partition]) -> dict[str, Any]:
         "sensor_faults": {kind: n for kind, n in told.items() if not kind.endswith("drift")},
         "sensor_faults_now": sum(p.faults_now() for p in partitions),
         "drifts": {kind: n for kind, n in told.items() if kind.endswith("drift")},
-        "events": [asdict(event) for p in partitions for event in p.watch.events],
+        "events": [_shown(event) for p in partitions for event in p.watch.events],
         "offsets": {str(p.number): p.offset for p in partitions},
+    }  # fmt: skip
+
+
+def _shown(event: SignalEvent) -> ShownSignal:
+    return {
+        "at_ms": event.at_ms, "site": event.site, "zone": event.zone, "kind": event.kind, "words": event.words,
     }  # fmt: skip

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from models.features.inputs import targets_of
 from models.online.online_forecaster import Basis
 from models.spec import ForecastSpec
 from services.ingest.rings import Rings
-from services.messages import ForecastRequest, ZoneForecast
+from services.messages import ForecastPoint, ForecastRequest, ZoneForecast
 from services.observe.duration import in_words
 from services.store.rows import SiteStep
 
@@ -27,7 +26,7 @@ I64 = npt.NDArray[np.int64]
 STALE_AFTER_S = 900
 """A forecast is degraded when an input of its target is older than this, or than two steps if they are longer."""
 DECIMALS = 4
-"""Of what is published: finer than any sensor."""
+"""Decimals of published values: finer than any sensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +78,8 @@ def build_request(
 
 
 def zone_forecasts(spec: ForecastSpec, origin: SiteStep, version: str, quantiles: F32) -> list[ZoneForecast]:
-    """What is published of ``quantiles [Z, H, M, Q]`` from the step ``origin``; a target that cannot be forecast at
-    all is left out.
+    """The forecasts to publish: ``quantiles [Z, H, M, Q]`` from the step ``origin``, without targets that cannot be
+    forecast at all.
     """
     targets_now = targets_of(origin.values, spec)
     times = [origin.end_ms + horizon * 60_000 for horizon in spec.horizons_min]
@@ -121,11 +120,11 @@ def _inputs_of(target: str, spec: ForecastSpec) -> tuple[str, ...]:
     return (target,) if target in spec.channels else ("air_temp_c", "rh_pct")  # vpd_kpa is computed from these
 
 
-def _point(horizon_min: int, time_ms: int, time: str, p10: float, p50: float, p90: float) -> dict[str, Any]:
-    return {
-        "horizon_min": horizon_min, "time_ms": time_ms, "time": time,
-        "p10": round(p10, DECIMALS), "p50": round(p50, DECIMALS), "p90": round(p90, DECIMALS),
-    }  # fmt: skip
+def _point(horizon_min: int, time_ms: int, time: str, p10: float, p50: float, p90: float) -> ForecastPoint:
+    return ForecastPoint(
+        horizon_min=horizon_min, time_ms=time_ms, time=time,
+        p10=round(p10, DECIMALS), p50=round(p50, DECIMALS), p90=round(p90, DECIMALS),
+    )  # fmt: skip
 
 
 def _number(value: float) -> float | None:

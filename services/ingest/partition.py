@@ -3,7 +3,7 @@
 Windows, rings and counts are a function of the partition's records. Learners and live scores are a function of these
 and of the forecasts that were issued: what the network said, what became of it, and after which row. All of that is
 kept before a forecast is published, and :meth:`Partition.state` holds the rest, so that a shard that continues from a
-snapshot goes on as if it had never stopped. What was still waiting at a crash is forecast, and counts, after it.
+snapshot goes on as if it had never stopped. Steps that were waiting at a crash are forecast after it, and count.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from edge.log import Record
 from edge.wire.plan import PlanMessage
-from edge.wire.reading import SITE_ZONE
+from edge.wire.topic import SITE_ZONE
 from models.evaluation.scoring import LiveScore
 from models.features.inputs import day_bins, sun_sine, targets_of
 from models.online.online_forecaster import EXPERTS, Basis, OnlineForecaster
@@ -41,10 +41,10 @@ I64 = npt.NDArray[np.int64]
 _T = TypeVar("_T")
 
 PAST_HOURS = 48
-"""Targets of so many hours are kept for charts; of all channels only what forecasts are made from."""
+"""Hours of targets that are kept for charts. Of the other channels only what forecasts need is kept."""
 
 _ROOM_ZONES = 1024
-"""Room from the start: what no zone uses takes no memory, and growing copies all that was learned."""
+"""Zones that have room from the start. Unused room takes no memory, and growing copies all that was learned."""
 
 
 class Partition:
@@ -82,9 +82,8 @@ class Partition:
         return self.learn(steps, origins_a_site)
 
     def prepare(self) -> None:
-        """Get room for the first rows of many zones, which mostly close at once, so that they do not wait for memory.
-
-        To be called often. While a snapshot is written it would hold memory twice.
+        """Prepare room for the first rows of many zones, which mostly close at once, so that they do not wait for
+        memory.
         """
         for part in (self.forecaster, self.watch, self.scores):
             part.prepare(self.windows.expected_zones)
@@ -106,7 +105,7 @@ class Partition:
         return closed.steps
 
     def learn(self, steps: list[SiteStep], origins_a_site: int) -> tuple[list[SiteStep], list[ForecastOrigin]]:
-        """Take closed steps; these again, and of each site's last ``origins_a_site`` steps the origins."""
+        """Take closed steps. Returns them, and the origins of each site's last ``origins_a_site`` steps."""
         left = Counter(step.site for step in steps)
         origins = []
         for step in steps:
@@ -192,7 +191,9 @@ class Partition:
         return self.watch.faults_now(indices, {site for site, _ in zones})
 
     def silent(self, retire_ms: int) -> list[tuple[str, Silent]]:
-        """The site of each zone that no sample came of for so long, as ticks saw it; for ``_site`` see ``Zones``."""
+        """The zones that have been silent for this long, by the time of ticks, each with its site; for ``_site`` see
+        ``Zones``.
+        """
         return [
             (site, silent)
             for site in self.windows.sites
@@ -222,7 +223,7 @@ class Partition:
     def answer(self, origin: ForecastOrigin, version: str, network: F32 | None) -> IssuedForecast:
         """The forecast from an origin, learned from when its truth comes; ``network [Z, H, M]`` is its median.
 
-        The newest of an origin counts. To be kept, then given to :meth:`issued`, before the next row is taken.
+        The newest forecast of an origin counts. Keep it, then pass it to :meth:`issued`, before the next row is taken.
         """
         self.revision += 1
         quantiles = self.forecaster.predict(origin.basis(self._spec.step_ms), network)
@@ -255,7 +256,7 @@ class Partition:
                 self._again.setdefault((forecast.site, after_ms), []).append(forecast)
 
     def window(self, site: str, zone: str) -> tuple[F32, int, F32] | None:
-        """Of a zone's newest issued forecast the look-back [L, C], the origin and the quantiles [H, M, Q]."""
+        """The look-back [L, C], the origin and the quantiles [H, M, Q] of a zone's newest issued forecast."""
         origin, quantiles = self._answers.get(site, (None, None))
         if origin is None or quantiles is None or zone not in origin.zones:
             return None
@@ -265,7 +266,7 @@ class Partition:
         return values, origin.end_ms, quantiles[at]
 
     def mixtures(self) -> list[ZoneMixture]:
-        """What the newest issued forecast of each zone that is there was mixed from, but for the trees' version."""
+        """What the newest issued forecast of each present zone was mixed from, without the trees' version."""
         found = []
         for site, (origin, _) in self._answers.items():
             version, network = self._networks[site]
@@ -394,7 +395,7 @@ class Partition:
         return missing
 
     def newest_origins(self) -> list[ForecastOrigin]:
-        """The origins of the sites' newest rows, but for sites of which nothing was learned since they were lost."""
+        """The origins of the sites' newest rows, except for sites of which nothing was learned since they were lost."""
         return [self.origin(step.site) for step in self.latest.values() if step.zones and step.site in self._bases]
 
     def _new_rings(self) -> Rings:

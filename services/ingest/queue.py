@@ -22,7 +22,7 @@ from services.messages import ASK_AGAIN, ONLINE_VERSION, ForecastReply, Forecast
 __all__ = ["MAX_ORIGINS", "ForecastQueue"]
 
 MAX_ORIGINS = 12
-"""Steps of a site that may wait for their forecast; older ones are left out."""
+"""How many steps of a site may wait for their forecast; older ones are left out."""
 MAX_EXAMPLES = 2_048
 """Zones times origins of one request."""
 CATCH_UP_FORECAST_S = 5.0
@@ -37,7 +37,7 @@ class _InFlight:
 
 
 class ForecastQueue:
-    """Not safe to share between threads, but for :meth:`refresh`.
+    """Not safe to share between threads, except for :meth:`refresh`.
 
     ``forecast`` computes a reply and may block or raise; it runs on ``executor``. What it raises, and a
     ``HistoryError`` of issuing, is tried again after a while. ``clock_s`` is monotonic.
@@ -78,7 +78,7 @@ class ForecastQueue:
         self._refresh = True
 
     def submit(self, rings: Mapping[int, Rings], behind: bool) -> None:
-        """Hand what waits to the Forecaster; the newest steps first in what is kept when there is too much.
+        """Send what waits to the Forecaster. If it is too much, the newest steps are kept.
 
         ``rings`` are those of each partition; ``behind`` when there is a backlog.
         """
@@ -102,7 +102,7 @@ class ForecastQueue:
         self._in_flight = _InFlight(chosen, self._executor.submit(self._call, request))
 
     def harvest(self, issue: Callable[[Sequence[ForecastOrigin], ForecastReply], None]) -> None:
-        """Give a reply that has come to ``issue``; what fails waits again."""
+        """Pass a reply that has come to ``issue``; what fails waits again."""
         if self._in_flight is None or not self._in_flight.future.done():
             return
         origins, future = self._in_flight.origins, self._in_flight.future

@@ -1,4 +1,4 @@
-"""Step 4 of the way of a reading: old records leave the log once nobody can need them any more.
+"""Step 4 of the way of a reading: old records leave the log once nothing can need them.
 
 A record may go when it is older than ``keep_days``, by receive times of its partition and never by the wall clock, and
 every snapshot that is kept stands behind it: its rows are in the history then, because they are written first.
@@ -17,7 +17,7 @@ DAY_MS = 86_400_000
 LOOK_EVERY_S = 3600.0
 LOOK_RECORDS = 500
 PIECE = 5_000
-"""Records that leave at once: appends wait meanwhile."""
+"""Records that are removed at once; appends wait meanwhile."""
 
 
 class Retention:
@@ -29,7 +29,9 @@ class Retention:
         self._goal: dict[int, int] = {}
 
     def apply(self, partition: int, passed: int) -> int:
-        """Let old records before the offset ``passed`` go, at most ``PIECE``; how many. Raises the log's errors."""
+        """Remove old records before the offset ``passed``, at most ``PIECE``; returns how many. Raises the log's
+        errors.
+        """
         newest_ms = self._log.last_receive_ms(partition) if self._keep_ms else None
         if newest_ms is None:
             return 0

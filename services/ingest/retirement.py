@@ -1,8 +1,8 @@
-"""Step 5 of the way of a reading: tells the log that a zone leaves that has been silent for long.
+"""Step 5 of the way of a reading: lets zones leave that have been silent for long.
 
-Shards say which zones are silent; the event that retires one is published to the broker, as an operator's is, and
-takes effect at its place in the log. It names the zone's newest row with a sample: where a sample was quicker, it means
-nothing, and so it may be published twice.
+Shards say which zones are silent; the event that retires one is published to the broker, as an operator's is, and takes
+effect at its place in the log. It names the zone's newest row with a sample: if a sample came first, it has no effect.
+So it may be published twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Retirements"]
 _log = logging.getLogger(__name__)
 
 AGAIN_S = 600.0
-"""An event that has not taken effect after so long was lost on the way, and is published again."""
+"""An event that has not taken effect after this long was lost on the way, and is published again."""
 
 
 class Retirements:
@@ -40,7 +40,7 @@ class Retirements:
         self.error = ""
 
     def look(self) -> None:
-        """Ask once, and publish what is new; what cannot be published is tried again at the next look."""
+        """Ask once, and publish what is new; what cannot be published is tried again at the next call."""
         now_s = self._clock_s()
         self._published = {event: at_s for event, at_s in self._published.items() if now_s - at_s < AGAIN_S}
         try:

@@ -20,9 +20,9 @@ _FIRST_BLOCK, _LARGEST_BLOCK = 8, 256  # zones
 class Rings:
     """``capacity`` steps of ``C`` channels a zone; a row's slot is its step number modulo the capacity.
 
-    Zones lie in blocks, so that a new zone never moves the rows of the others: they are most of a shard's memory. So
-    channels that no zone ever had take no room: most sites measure few of those that there are. ``kind`` is how values
-    are kept: half precision is finer than most sensors, and enough for a chart.
+    Zones lie in blocks, so that a new zone never moves the rows of the others: they are most of a shard's memory.
+    Channels that no zone ever had take no room, because most sites measure only a few. ``kind`` is how values are kept:
+    half precision is finer than most sensors, and enough for a chart.
     """
 
     def __init__(self, step_ms: int, capacity: int, channels: int, kind: type = np.float32) -> None:
@@ -130,7 +130,7 @@ class Rings:
         self._place = np.concatenate([np.empty(0, np.int64), *(np.arange(len(block)) for block in self._blocks)])
 
     def _make_room(self, values: F32) -> None:
-        """Add a column for each channel of ``values`` [Z, C] that is there for the first time."""
+        """Add a column for each channel of ``values`` [Z, C] that is new."""
         there = np.flatnonzero(~np.isnan(values).all(axis=0))
         new = np.setdiff1d(there, self._columns)
         if len(new):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from edge.timing import Periodic
 from services.config import Settings
 from services.forecast_spec import forecast_spec
 from services.ingest.daily_merge import DailyMerge
-from services.ingest.figures import Failures, Rate, figures
+from services.ingest.figures import Failures, Rate, ShardFigures, figures
 from services.ingest.forecasting import ForecastOrigin, zone_forecasts
 from services.ingest.log_reader import LogReader
 from services.ingest.partition import PAST_HOURS
@@ -156,7 +156,7 @@ class Shard:
         """Compute the last step's forecasts again, as after a swap to another model."""
         self._queue.refresh()
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> ShardFigures:
         """The shard's figures; counts are since the beginning of the log."""
         with self._round:
             return self._stats()
@@ -235,12 +235,12 @@ class Shard:
     def _backlog(self) -> int:
         return sum(self._log.end_offset(n) - partition.offset for n, partition in self._partitions.items())
 
-    def _stats(self) -> dict[str, Any]:
+    def _stats(self) -> ShardFigures:
         return {
             **figures(self._partitions.values()),
             "forecast_failures": self._failures.counts["forecast"], "failures": dict(self._failures.counts),
             "last_error": self._failures.last_error, "backlog": self._backlog(), "behind": self.is_behind,
             "repaired": self._recovery.repaired,
-            "samples_per_s": self._rate.value(self._clock_s()), "series": dict(self._outputs.series.stats()),
+            "samples_per_s": self._rate.value(self._clock_s()), "series": self._outputs.series.stats(),
             "trees": self._trees.version,
         }  # fmt: skip

@@ -23,6 +23,7 @@ from edge.log import LogError
 from edge.wire.plan import PlanMessage
 from services.config import Settings
 from services.errors import HistoryError, SnapshotError
+from services.ingest.figures import ShardFigures
 from services.ingest.partition import PAST_HOURS
 from services.ingest.questions import IssuedWindow, SilentZone
 from services.ingest.shard import Executors, Outputs, Shard
@@ -48,7 +49,8 @@ __all__ = ["LiveStateLink", "ShardActor", "start_shard"]
 _log = logging.getLogger(__name__)
 
 POLL_S = 0.3
-"""So long a shard lets samples gather that come one by one: a round costs much the same for one and for a hundred."""
+"""A shard lets samples that come one by one gather for this long, as a round costs much the same for one and a
+hundred."""
 FORECAST_POLL_S = 0.02
 RETRY_S = 1.0
 FORECAST_TIMEOUT_S = 5.0
@@ -62,8 +64,8 @@ THREADS = QUESTION_THREADS = 8
 QUESTIONS = "questions"
 
 _question = ray.method(concurrency_group=QUESTIONS)
-"""For what never waits for a disk. ``stats`` and ``flush`` do, and callers that give up and ask again may leave a call
-in every thread; so questions have threads of their own."""
+"""Questions, which never wait for a disk, have threads of their own. ``stats`` and ``flush`` may wait, and callers that
+give up and ask again may leave a call in every thread."""
 
 
 class ShardActor:
@@ -91,7 +93,7 @@ class ShardActor:
             raise RuntimeError(self._ended)
         return "ok"
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> ShardFigures:
         """See :meth:`Shard.stats`."""
         return self._shard.stats()
 
@@ -168,7 +170,7 @@ class ShardActor:
 
 
 def start_shard(settings: Settings, index: int, partitions: Sequence[int], kind: type[ShardActor] = ShardActor) -> Any:
-    """Start the shard of that index; returns its handle, with which it ends."""
+    """Start the shard of that index; returns its handle. The actor ends with the handle."""
     # Ray takes groups here alone, not with the options of one actor, and writes into the dictionary.
     actor: Any = ray.remote(
         num_cpus=SHARD_CPUS, max_restarts=-1, max_task_retries=0, max_concurrency=THREADS,
@@ -219,8 +221,8 @@ class _ForecasterLink:
 
 
 class LiveStateLink:
-    """Sends to the live state actor from a thread of its own; keeps what could not be sent, within a bound beside each
-    zone's newest forecast.
+    """Sends to the live state actor from a thread of its own; keeps what could not be sent: each zone's newest
+    forecast, and the rest up to a bound.
 
 
     A live state that was restarted has lost everything: after an error, or when another live state answers, each zone's
@@ -236,7 +238,7 @@ class LiveStateLink:
         self._forecasts: list[ZoneForecast] = []
         self._newest: dict[tuple[str, str], ZoneForecast] = {}
         self._past: dict[tuple[str, str], tuple[list[int], dict[str, list[float | None]]]] = {}
-        self._stats: dict[str, Any] | None = None
+        self._stats: ShardFigures | None = None
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="live-state-link", daemon=True)
 
@@ -258,7 +260,7 @@ class LiveStateLink:
             self._past[site, zone] = (end_ms, values)
             self._changed.notify()
 
-    def put_stats(self, stats: dict[str, Any]) -> None:
+    def put_stats(self, stats: ShardFigures) -> None:
         """See ``services.ingest.sinks.live_state_sink``."""
         with self._changed:
             self._stats = stats
@@ -302,7 +304,7 @@ class LiveStateLink:
         return [f for index, f in enumerate(forecasts) if index >= surplus or id(f) in newest]
 
     def _send(
-        self, forecasts: list[ZoneForecast], past: dict[tuple[str, str], Any], stats: dict[str, Any] | None
+        self, forecasts: list[ZoneForecast], past: dict[tuple[str, str], Any], stats: ShardFigures | None
     ) -> None:
         if self._live_state is None:
             live_state = ray.get_actor(LIVE_STATE_ACTOR, namespace=self._namespace)

@@ -9,20 +9,21 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 
-from edge.wire.reading import SITE_ZONE, VOCABULARY
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import VOCABULARY
 from models.evaluation.drift import Drift
 from models.features.sensor_faults import SensorFaults
 from models.spec import ForecastSpec, Place
 from services.messages import DRIFTS
 from services.store.rows import SiteStep
 
-__all__ = ["SignalEvent", "SignalWatch"]
+__all__ = ["ShownSignal", "SignalEvent", "SignalWatch"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -32,12 +33,22 @@ KEPT_EVENTS = 50
 
 @dataclass(frozen=True, slots=True)
 class SignalEvent:
-    """Something that operators should know of, and that a retraining may be started by."""
+    """Something that operators should know of, and that may start a retraining."""
 
     at_ms: int
     site: str
     zone: str | None  # None: the site as a whole
     kind: str  # a sensor fault's kind, "unit", "input drift" or "error drift"
+    words: str
+
+
+class ShownSignal(TypedDict):
+    """A :class:`SignalEvent` as it is shown."""
+
+    at_ms: int
+    site: str
+    zone: str | None
+    kind: str
     words: str
 
 
@@ -62,7 +73,7 @@ class SignalWatch:
         self._drift.add_zones(count)
 
     def prepare(self, zones: int) -> None:
-        """Have room ready for so many zones in all; to be called often, see ``ZoneArrays.prepare``."""
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._faults.prepare(zones)
         self._drift.prepare(zones)
 
@@ -116,14 +127,14 @@ class SignalWatch:
         return len(self._faults.active(indices)) + sum(self._units.get(site, 0) for site in sites)
 
     def state(self) -> dict[str, Any]:
-        """Everything that was learned and told."""
+        """Everything that was learned and reported."""
         return {
             "faults": self._faults.state_dict(), "drift": self._drift.state_dict(), "counts": dict(self.counts),
             "events": [asdict(event) for event in self.events], "units": dict(self._units),
         }  # fmt: skip
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state` gave; raises ``ValueError`` where it does not fit."""
+        """Take over what :meth:`state` gave; raises ``ValueError`` if it does not fit."""
         self._faults.load_state_dict(state["faults"])
         self._drift.load_state_dict(state["drift"])
         self.counts = Counter(state["counts"])

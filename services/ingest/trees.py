@@ -27,11 +27,12 @@ __all__ = ["HasTrees", "TreesInUse"]
 
 UNREGISTERED = "unregistered"
 FIRST_PAUSE_S, LAST_PAUSE_S = 5.0, 300.0
-"""Trees that could not be loaded are tried again after so long, then after twice as long each time, at last this."""
+"""Trees that could not be loaded are tried again after the first pause, then after twice as long each time, up to the
+last."""
 
 
 class HasTrees(Protocol):
-    """A :class:`services.ingest.partition.Partition`, as far as its trees go."""
+    """The part of :class:`services.ingest.partition.Partition` that concerns trees."""
 
     forecaster: OnlineForecaster
 
@@ -57,10 +58,10 @@ class TreesInUse:
         return UNREGISTERED if self._found else self._in_use.version
 
     def look(self, partitions: Sequence[HasTrees], save: Callable[[], None]) -> None:
-        """Take the trees up that the pointer names. Such that cannot be loaded are told and tried again, further and
-        further apart, and the ones before stay.
+        """Load the trees that the pointer names. If that fails, it is reported and tried again, after pauses that grow;
+        the earlier trees stay.
 
-        ``save`` makes durable what holds then; what it raises gets out, with the trees before in use.
+        ``save`` makes the new state durable. Its errors are passed on, with the earlier trees in use.
         """
         now_s, pointed = self._clock_s(), self._failed
         try:

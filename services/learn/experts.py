@@ -46,7 +46,7 @@ class Expert:
     reach_min: int = 0  # beyond this horizon it says what the climatology says; 0: it has an opinion on all
 
     def number(self, version: str) -> str:
-        """MLflow's number of a version; raises :class:`PromotionRefusedError` where it is none of this expert's.
+        """MLflow's number of a version; raises :class:`PromotionRefusedError` if it is not one of this expert.
 
         >>> TREES.number("trees-v3"), NETWORK.number("v3")
         ('3', '3')
@@ -63,7 +63,7 @@ EXPERTS = {expert.name: expert for expert in (NETWORK, TREES)}
 
 
 def expert_of(version: str) -> Expert | None:
-    """Whose version this is; ``None`` for none, as ``online``, which is nobody's and everybody's.
+    """The expert that a version belongs to; ``None`` if it belongs to none, as ``online`` does.
 
     >>> expert_of("trees-v3").name, expert_of("v3").name, expert_of("online")
     ('trees', 'network', None)
@@ -72,13 +72,15 @@ def expert_of(version: str) -> Expert | None:
 
 
 def expert_for(kind: str) -> Expert:
-    """Whose place models of a kind hold; raises :class:`models.families.UnknownFamilyError`."""
+    """The expert whose place models of a kind take; raises :class:`models.families.UnknownFamilyError`."""
     takes = takes_of(kind)
     return next(one for one in EXPERTS.values() if one.takes == takes)
 
 
 def expert_in(folder: str) -> Expert:
-    """Whose place the artefact in a folder is for; the network's where that cannot be read, which then says why."""
+    """The expert that the artefact in a folder is for. If the folder cannot be read it is the network, whose loading
+    then says why.
+    """
     try:
         manifest = json.loads((Path(folder) / "manifest.json").read_bytes())
         return expert_for(manifest.get("kind", NETWORK.name))

@@ -1,6 +1,4 @@
-"""Steps 11-17 of the way of a reading: how the learning loop stands, and its events, for the live state and for
-callers.
-"""
+"""Steps 11-17 of the way of a reading: the learning loop's status and events, for the live state and for callers."""
 
 from __future__ import annotations
 
@@ -9,41 +7,33 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol, Unpack, cast
 
 from services.errors import RegistryError
-from services.learn.records import ModelRow
+from services.messages import EventDetails, LearningCounts, LearningFigures, LiveEvent, ModelRow, TrainingRun
 
-__all__ = ["LearningCounts", "LearningStatus", "StatusSink"]
+__all__ = ["LearningStatus", "StatusSink"]
 
 _log = logging.getLogger(__name__)
 
 
 class StatusSink(Protocol):
-    """Where the loop shows itself; both methods may raise."""
+    """Where the loop reports; both methods may raise."""
 
-    def event(self, event: dict[str, Any]) -> None:
+    def event(self, event: LiveEvent) -> None:
         """Show an event on the live state."""
 
-    def show(self, models: list[ModelRow], status: dict[str, Any]) -> None:
+    def show(self, models: list[ModelRow], status: LearningFigures) -> None:
         """Show the models and the retrainer's status on the live state."""
 
 
-@dataclass
-class LearningCounts:
-    """Since this retrainer started."""
-
-    retrains: int = 0
-    refused: int = 0
-    failed: int = 0
-    swaps: int = 0
-    forced: int = 0
-    rollbacks: int = 0
+def _none_yet() -> LearningCounts:
+    return cast(LearningCounts, dict.fromkeys(LearningCounts.__annotations__, 0))
 
 
 @dataclass
 class LearningStatus:
-    """What the threads of the loop say of themselves; a live state that is away stops nobody.
+    """What the threads of the loop report. A live state that is away stops none of them.
 
     ``models`` reads the registry, ``next_training`` the schedule and what stands in its way: seconds from now, ``None``
     for never, and words for people.
@@ -53,33 +43,33 @@ class LearningStatus:
     read_models: Callable[[], list[ModelRow]]
     wall_ms: Callable[[], int]
     next_training: Callable[[], tuple[float | None, str]] = lambda: (None, "")
-    counts: LearningCounts = field(default_factory=LearningCounts)
-    last_run: dict[str, Any] | None = None
-    running: dict[str, Any] | None = None
+    counts: LearningCounts = field(default_factory=_none_yet)
+    last_run: TrainingRun | None = None
+    running: TrainingRun | None = None
     errors: dict[str, str] = field(default_factory=dict)  # what fails -> why, until it works again
     registry_error: str = ""
     serving: str = ""
     models: list[ModelRow] = field(default_factory=list)  # as they were seen last
     _showing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> LearningFigures:
         """What runs, what ran, what comes, and how often; JSON-able."""
         due_s, words = self.next_training()
-        return {
-            "serving": self.serving,
-            "running": self.running,
-            "last_run": self.last_run,
-            "last_error": "; ".join(tuple(self.errors.values())),
-            "registry_error": self.registry_error,
-            "next_due_s": None if due_s is None else round(due_s, 1),
-            "next_training": words,
-            **vars(self.counts),
-        }
+        return LearningFigures(
+            serving=self.serving,
+            running=self.running,
+            last_run=self.last_run,
+            last_error="; ".join(tuple(self.errors.values())),
+            registry_error=self.registry_error,
+            next_due_s=None if due_s is None else round(due_s, 1),
+            next_training=words,
+            **self.counts,
+        )
 
-    def tell(self, kind: str, **what: Any) -> None:
+    def tell(self, kind: str, **what: Unpack[EventDetails]) -> None:
         """Show an event, and everything else with it."""
         try:
-            self.live_state.event({"time_ms": self.wall_ms(), "kind": kind, **what})
+            self.live_state.event(LiveEvent(time_ms=self.wall_ms(), kind=kind, **what))
         except Exception:  # a live state that restarts must not stop the learning
             _log.warning("the live state did not take the event %s %s", kind, what)
         self.show()

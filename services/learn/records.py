@@ -1,4 +1,4 @@
-"""Step 15 of the way of a reading: what the registry keeps of a model, as candidates bring it and as people see it."""
+"""Step 15 of the way of a reading: what the registry keeps of a model, as candidates bring it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,9 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from services.learn.experts import NETWORK, Expert
+from services.messages import ModelRow, TrainedOn
 
-__all__ = [
-    "Candidate",
-    "ModelRow",
-    "Pruned",
-    "Shadow",
-    "TrainingRequest",
-    "refused_candidate",
-    "row_of",
-    "tags_of",
-]  # fmt: skip
+__all__ = ["Candidate", "LiveVerdict", "TrainingRequest", "refused_candidate", "row_of", "tags_of"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +32,7 @@ class Candidate(TypedDict):
     folder: str  # of the artefact, on the storage
     kind: str  # of its family
     weights_sha256: str
-    trained_on: dict[str, Any]  # {from, to: ISO 8601; from_ms, to_ms, rows, zones}
+    trained_on: TrainedOn
     log_offsets: dict[str, int]  # partition -> offset that the history reached
     params: dict[str, Any]
     held_back_mae: dict[str, dict[str, dict[str, float]]]  # target -> horizon_min -> {model, champion, baselines...}
@@ -53,45 +45,16 @@ class Candidate(TypedDict):
     forced: bool  # promoted although the gate refused
 
 
-class Shadow(TypedDict):
-    """A comparison that is under way; times are event times."""
+class LiveVerdict(TypedDict):
+    """What a comparison on rows of the history came to."""
 
-    against: str  # a version, or ONLINE_VERSION
-    from_ms: int  # rows that end later count; negative: it begins with the next row
-    until_ms: int  # the verdict comes with the first row that ends then or later
-
-
-class Pruned(TypedDict):
-    """A model's files are removed; what is recorded of it stays."""
-
-    at_ms: int  # since when it cannot serve any more
-    done: bool  # they are gone; before, they may be in use yet
-
-
-class ModelRow(TypedDict):
-    """One model as ``hothouse models list``, ``GET /models`` and the page show it; JSON-able."""
-
-    version: str
-    expert: str  # the place in the mixture that it is for
-    kind: str  # of its family; empty where there is no artefact
-    stage: str  # champion | previous | shadow | withdrawn | refused | challenger | retired
-    aliases: list[str]
-    created_ms: int
-    weights_sha256: str
-    trained_on: dict[str, Any]
-    held_back_mae: dict[str, dict[str, dict[str, float]]]
-    passed: bool
+    promote: bool
     reason: str
-    forced: bool
-    folder: str
-    judged_against: str  # the champion that the gate compared it with; empty: it was not judged
-    shadow: Shadow | None  # it is being compared with the champion
-    watch: Shadow | None  # it is champion, and being compared with the one before it
-    pruned: Pruned | None  # its files are no longer kept
+    evidence: dict[str, Any]  # the gate's numbers
 
 
 def refused_candidate(reason: str) -> Candidate:
-    """The record of what is no usable model, so that its reason can be read where models are listed."""
+    """The record of an unusable model, so that the list of models shows the reason."""
     return Candidate(
         folder="", kind="", weights_sha256="", trained_on={}, log_offsets={}, params={}, held_back_mae={}, curves={},
         recipe={}, evidence={}, shadow=False, passed=False, reason=reason, forced=False,
@@ -105,7 +68,7 @@ _TAGS = (
 
 
 def tags_of(known: Mapping[str, Any]) -> dict[str, str]:
-    """What is kept as tags of a model's version, each as JSON."""
+    """The tags of a model's version, each as JSON."""
     return {name: json.dumps(value) for name, value in known.items() if name in _TAGS}
 
 

@@ -1,1 +1,1 @@
-"""Figures and health, for people and for Prometheus. A leaf: it imports no part of the system."""
+"""Logs, metrics, and words for events and lengths of time. A leaf: it imports no part of the system."""

@@ -14,7 +14,7 @@ LOCK_FILE = "lock"
 
 
 class FolderLock:
-    """Holds a data folder; the kernel lets go of it when the process dies.
+    """Holds a data folder; the kernel releases it when the process dies.
 
     Raises :class:`ConfigError` when the folder cannot be made or written, :class:`StartError` when another system
     holds it.

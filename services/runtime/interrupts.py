@@ -16,8 +16,8 @@ def deferred_interrupts() -> Iterator[None]:
     """SIGINT and SIGTERM that come within the block are raised at its end; for imports, which must not be cut short.
 
     A KeyboardInterrupt in the middle of an import can leave that module's lock held, so that the next import of it
-    waits for ever, and an extension module half made (both seen with Ray Serve and pandas). The block must be short.
-    Does nothing outside the main thread, which is the only one that signals interrupt.
+    never ends, and an extension module half made (both seen with Ray Serve and pandas). The block must be short. Does
+    nothing outside the main thread, which is the only one that signals interrupt.
 
     >>> with deferred_interrupts():
     ...     import json
@@ -46,8 +46,8 @@ def await_signal() -> Callable[[], int]:
     """From now on SIGINT and SIGTERM end nothing: the function that is returned waits for the first of them, and says
     which it was. For the main thread.
 
-    Not an event: a handler that sets one waits for ever if it has interrupted who holds the event's lock, be it the
-    handler of a signal just before. The put of a ``SimpleQueue`` takes no lock that a handler can wait for.
+    Not an event: a handler that sets one never ends if it has interrupted the holder of the event's lock, which may be
+    the handler of an earlier signal. The put of a ``SimpleQueue`` takes no lock that a handler can wait for.
     """
     came: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -120,7 +120,7 @@ def _left(namespace: str) -> list[str]:
 
 
 def _read_on(path: Path, nodes: dict[str, str]) -> dict[str, str]:
-    """Address -> what the file says there, empty where there is none; asked on each node."""
+    """Address -> what the file says there, empty if there is none; asked on each node."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

@@ -17,7 +17,7 @@ _untried = cycle(random.SystemRandom().sample(_QUIET_PORTS, len(_QUIET_PORTS)))
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nobody listens on at this moment, and that the system gives nobody who asks for any port."""
+    """A TCP port that nobody listens on at this moment, outside of the range that the system hands out."""
     for _ in _QUIET_PORTS:
         port = next(_untried)  # the next call gives another one, also while nobody listens on this one yet
         with socket.socket() as probe, suppress(OSError):

@@ -1,9 +1,9 @@
-"""One running system a state: the lock lies with the state, and holds between machines, too.
+"""One running system a state: the lock is kept with the state, and works between machines, too.
 
 The kernel's lock on the data folder (:mod:`services.runtime.folder`) is let go of at once when its process dies, but is
 worth nothing between two machines whose mount does not share locks. So an owner also writes itself down beside the
 state, in a file whose name is its epoch and which can be made once only, and shows every two seconds that it lives.
-Clocks are never compared: who comes watches whether the file changes.
+Clocks are never compared: a newcomer watches whether the file changes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ __all__ = ["BEAT_S", "SILENT_S", "StateLock", "this_machine"]
 OWNERS = "owner"
 BEAT_S = 2.0
 SILENT_S = 20.0
-"""An owner elsewhere whose file has not changed for so long is dead, or stopped, and finds out when it wakes up."""
+"""An owner elsewhere whose file has not changed for this long is dead; or it is stopped, and finds out when it wakes
+up."""
 LOOK_S = 0.5
 _WIDTH = 512
-"""Bytes of a file: it is written over in one piece, so that who reads it over a network sees the change."""
+"""Bytes of a file: it is written over in one piece, so that a reader over a network sees the change."""
 
 _log = logging.getLogger(__name__)
 
@@ -46,8 +47,8 @@ class StateLock:
     """Owns the state in ``storage`` while the context lasts. The caller holds the kernel's lock on the data folder.
 
     An owner before us is waited for until it has been silent for ``SILENT_S``; not at all where it left in good order,
-    or ran on this machine: then the kernel's lock says that it is dead. Raises :class:`StartError` where it lives.
-    ``lost`` is called once, from another thread, when somebody else has taken the state over: we were stopped so long
+    or ran on this machine: then the kernel's lock says that it is dead. Raises :class:`StartError` if it lives.
+    ``lost`` is called once, from another thread, when another process has taken the state over: we were stopped so long
     that we seemed dead, and must end.
     """
 
@@ -84,9 +85,9 @@ class StateLock:
             _log.warning("the next start waits %g s: the state could not be given back", SILENT_S, exc_info=True)
 
     def beat(self) -> bool:
-        """Show that we live; ``False`` where somebody else has taken the state over.
+        """Show that we live; ``False`` if somebody else has taken the state over.
 
-        Raises ``OSError`` where that cannot be told: a folder that is away says nothing of another owner.
+        Raises ``OSError`` if that cannot be told: a folder that is away says nothing of another owner.
         """
         if self._newest() > self.epoch:
             return False
@@ -178,7 +179,7 @@ def _who(owner: dict[str, Any]) -> str:
 
 
 def _parsed(record: bytes) -> dict[str, Any]:
-    """A record; empty where it is torn: its writer lives, or never will again."""
+    """A record; empty if it is torn: its writer lives, or never will again."""
     try:
         found = json.loads(record)
     except ValueError:

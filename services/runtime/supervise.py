@@ -20,11 +20,11 @@ HEALTHY_AFTER_S = 10.0
 class ChildProcess:
     """A supervised child; its output goes to ``log_file``, never to the terminal.
 
-    Its standard input is a pipe that ends when this process does, also by ``kill -9``: a child that must not outlive
-    us heeds it (:mod:`edge.parent_watch`). Nothing of ours runs between fork and exec, where a process with threads may
-    wait for ever for a lock that another thread held.
+    Its standard input is a pipe that ends when this process does, also by ``kill -9``: a child that must not outlive us
+    heeds it (:mod:`edge.parent_watch`). Nothing of ours runs between fork and exec, where a process with threads may
+    wait without end for a lock that another thread held.
 
-    A child that ran at least ``HEALTHY_AFTER_S`` is restarted at once-ish; one that keeps dying waits twice as long
+    A child that ran at least ``HEALTHY_AFTER_S`` is restarted almost at once; one that keeps dying waits twice as long
     each time, up to ``LONGEST_DELAY_S``. ``restarts`` counts how often it was started again. ``environment`` is the
     child's, ours where it is not given.
     """

@@ -50,7 +50,7 @@ REPLICA_CPUS = 0.1
 
 @dataclass(frozen=True)
 class ServingActors:
-    """Handles that keep the named actors alive: they end with whoever holds this."""
+    """Handles that keep the named actors alive: they end with the holder of this object."""
 
     live_state: Any
     pointer: Any
@@ -164,7 +164,7 @@ def build_app(settings: Settings, load: Load = load_model) -> Any:
 def start_serving(settings: Settings, load: Load = load_model) -> str:
     """Start HTTP and the application, and return the address once its replicas are healthy.
 
-    Makes the operator's key. Raises :class:`StartError` where the port is taken or a replica does not come up.
+    Makes the operator's key. Raises :class:`StartError` if the port is taken or a replica does not come up.
     """
     from ray import serve
 

@@ -19,7 +19,7 @@ News = TypeVar("News")
 
 
 async def follow(ask: Callable[[], Awaitable[News]], take: Callable[[News], Awaitable[None]], name: str) -> None:
-    """Ask, take what came, ask again, for ever; cancelled by its owner.
+    """Ask, take what came, and ask again, until the owner cancels it.
 
     ``ask`` looks the actor up anew each time it is called, so that a restarted actor is found; an error of ``ask``
     (the actor is away) is waited out with growing pauses. ``take`` handles its own errors: one that gets out ends

@@ -99,7 +99,7 @@ class Forecaster:
         self._inference.shutdown(wait=False)
 
     def check_health(self) -> None:
-        """Raises when the follower has died: this replica would serve an old model for ever."""
+        """Raises when the follower has died: this replica would go on serving an old model."""
         if self._follower is not None and self._follower.done():
             raise RuntimeError(f"the replica no longer follows the model pointer: {self._follower!r}")
 
@@ -109,11 +109,11 @@ class Forecaster:
         return self._serving[0]
 
     async def ping(self) -> str:
-        """What answers now; for who wants to know that the way here is open."""
+        """The version that answers now; for callers that check the connection."""
         return self.version
 
     async def forecast(self, request: ForecastRequest) -> ForecastReply:
-        """Forecast a batch. Raises ``ValueError`` where the request was made for another schema."""
+        """Forecast a batch. Raises ``ValueError`` if the request was made for another schema."""
         if request["schema_hash"] != self._spec.hash:
             raise ValueError(f"the request has schema {request['schema_hash']}, this replica serves {self._spec.hash}")
         version, model = self._serving  # one read: a swap in between cannot mix versions
@@ -174,7 +174,7 @@ class Forecaster:
 def warm_up(model: LoadedModel, spec: ForecastSpec) -> None:
     """Run the model once a batch size, so that the first real request is not the slow one.
 
-    Raises :class:`ModelFilesError` where the output does not have the shape of ``spec`` or is not finite.
+    Raises :class:`ModelFilesError` if the output does not have the shape of ``spec`` or is not finite.
     """
     shape = (len(spec.horizons_min), len(spec.targets), len(QUANTILES))
     for examples in WARM_EXAMPLES:

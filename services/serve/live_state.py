@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
-from services.messages import ZoneForecast
+from services.messages import LiveEvent, ModelRow, ZoneForecast
+from services.serve.components import Figures, left_in
 
 __all__ = ["PAST_HOURS", "LiveState", "LiveStateChanges", "ZonePast"]
 
@@ -29,9 +30,9 @@ class LiveStateChanges(TypedDict, total=False):
 
     version: int  # always
     forecasts: list[ZoneForecast]
-    stats: dict[str, dict[str, Any]]  # component -> figures
-    models: list[dict[str, Any]]
-    events: list[dict[str, Any]]  # all that are kept, oldest first
+    stats: dict[str, Figures]  # component -> figures
+    models: list[ModelRow]
+    events: list[LiveEvent]  # all that are kept, oldest first
 
 
 class ZonePast(TypedDict):
@@ -53,9 +54,9 @@ class LiveState:
         self._clock_ms = clock_ms
         self._changed = asyncio.Condition()
         self._forecasts: dict[tuple[str, str], tuple[int, ZoneForecast]] = {}
-        self._stats: dict[str, tuple[int, dict[str, Any]]] = {}
-        self._models: tuple[int, list[dict[str, Any]]] | None = None
-        self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
+        self._stats: dict[str, tuple[int, Figures]] = {}
+        self._models: tuple[int, list[ModelRow]] | None = None
+        self._events: deque[LiveEvent] = deque(maxlen=MAX_EVENTS)
         self._events_version = 0
         self._past: dict[tuple[str, str], _Track] = {}
         self._left_ms: dict[tuple[str, str], int] = {}  # end of the last row of a zone that has left
@@ -101,26 +102,26 @@ class LiveState:
         """The first version, by which who sends knows this live state from a later one."""
         return self._first_version
 
-    async def put_stats(self, component: str, stats: Mapping[str, Any]) -> int:
+    async def put_stats(self, component: str, stats: Figures) -> int:
         """Replace a component's figures, and take off the zones that have ``left``; the live state's
         :meth:`identity`.
         """
         async with self._changed:
             self._version += 1
-            self._stats[component] = (self._version, dict(stats))
-            for left in stats.get("left", ()):
+            self._stats[component] = (self._version, stats)
+            for left in left_in(stats):
                 self._take_off((left["site"], left["zone"]), left["left_ms"])
             self._changed.notify_all()
         return self._first_version
 
-    async def set_models(self, models: Sequence[Mapping[str, Any]]) -> None:
+    async def set_models(self, models: Sequence[ModelRow]) -> None:
         """Replace the table of registered models, newest first."""
         async with self._changed:
             self._version += 1
-            self._models = (self._version, [dict(model) for model in models])
+            self._models = (self._version, list(models))
             self._changed.notify_all()
 
-    async def put_event(self, event: Mapping[str, Any]) -> None:
+    async def put_event(self, event: LiveEvent) -> None:
         """Add an event (``kind`` is retrain, swap, error, ...); the newest 200 are kept."""
         async with self._changed:
             self._version += 1

@@ -16,7 +16,7 @@ from typing import TypedDict
 from services.messages import ServedModel
 from services.store.pointer import Pointed, Pointer
 
-__all__ = ["ModelPointer", "ModelPointerStatus", "ReplicaReport"]
+__all__ = ["ModelPointer", "ModelPointerStatus", "PointerAnswer", "ReplicaReport"]
 
 FORGET_REPLICA_S = 60.0
 
@@ -36,11 +36,19 @@ class ModelPointerStatus(TypedDict):
     replicas: dict[str, ReplicaReport]
 
 
+class PointerAnswer(TypedDict, total=False):
+    """:class:`ModelPointerStatus`, or the ``error`` that kept the model pointer from telling it."""
+
+    champion: ServedModel
+    replicas: dict[str, ReplicaReport]
+    error: str
+
+
 class ModelPointer:
     """The champion, kept in ``path``. All calls are idempotent.
 
-    Raises :class:`ModelFilesError` at construction when the file is there but cannot be understood: which model should
-    serve is then for the operator to say, not for a default.
+    Raises :class:`ModelFilesError` at construction when the file is there but cannot be understood. The
+    operator must then say which model serves; there is no default.
     """
 
     def __init__(self, path: Path, clock_s: Callable[[], float] = time.monotonic) -> None:

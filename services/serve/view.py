@@ -2,20 +2,20 @@
 
 The view takes the live state's changes and keeps each zone's answer as bytes, so that ``GET /predict`` only looks up
 and sends. How old a forecast is, is judged by the clock of the stream (how far the zone's site has got), because in a
-replay the wall clock says nothing; that the stream moves at all, by the wall time since it last did.
+replay the wall clock says nothing; whether the stream moves at all is judged by the wall time since it last did.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from services.messages import ZoneForecast
+from services.messages import LiveEvent, ModelRow, ZoneForecast
 from services.observe.duration import in_words
 from services.serve.api.problems import ProblemError
+from services.serve.components import Figures, left_in, shards_of
 from services.serve.live_state import LiveStateChanges
 
 __all__ = ["ReadyForecast", "View"]
@@ -46,9 +46,9 @@ class View:
         self._clock_s = clock_s
         self.version = 0
         self.answers: dict[tuple[str, str], ReadyForecast] = {}
-        self.stats: dict[str, dict[str, Any]] = {}
-        self.models: list[dict[str, Any]] = []
-        self.events: list[dict[str, Any]] = []
+        self.stats: dict[str, Figures] = {}
+        self.models: list[ModelRow] = []
+        self.events: list[LiveEvent] = []
         self._by_zone: dict[str, list[tuple[str, str]]] = {}
         self._stream_ms: dict[str, int] = {}
         self._moved_s: dict[str, float] = {}
@@ -67,7 +67,8 @@ class View:
             self._stream_at(key[0], forecast["origin_ms"], now_s)
         for component, figures in changes.get("stats", {}).items():
             self.stats[component] = figures
-            for left in figures.get("left", ()):
+        for figures in shards_of(changes.get("stats", {})).values():
+            for left in left_in(figures):
                 self._take_off((left["site"], left["zone"]), left["left_ms"])
             before = dict(self._stream_ms)
             for site, at_ms in (figures.get("stream_ms") or figures.get("watermark_ms") or {}).items():
@@ -153,7 +154,7 @@ class View:
             self._by_zone[key[1]].remove(key)
 
     def _has_left(self, zone: str, site: str | None) -> bool:
-        left = [one for figures in self.stats.values() for one in figures.get("left", ())]
+        left = [one for figures in self.stats.values() for one in left_in(figures)]
         return any(one["zone"] == zone and site in (None, one["site"]) for one in left)
 
     def _stream_at(self, site: str, at_ms: int, now_s: float) -> None:

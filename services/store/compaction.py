@@ -2,8 +2,9 @@
 
 A *span* is a file that holds a partition's rows of some days: one at first, ``2022-03-01-p0-300s.parquet``, several
 after a compaction, ``2022-03-01-to-2022-03-09-p0-300s.parquet``. A file whose days lie in another one's is retired:
-nobody lists it any more, and whoever listed it before may go on reading it until it is removed, a day later. So the
-rename of the new file is the one moment at which readers change over, and none sees rows twice or not at all.
+readers do not list it any more, and a reader that listed it before may go on reading it until it is removed, a day
+later. So the rename of the new file is the one moment at which readers change over, and none sees rows twice or not at
+all.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["GRACE_S", "Span", "compact", "current", "path_for", "remove_retired"
 LARGE_BYTES = 64_000_000
 """Files grow to about this; larger ones are left as they are."""
 LEAST_FILES = 8
-"""So many small files in a row are worth a larger one: a week's, as a rule, so that rows are not written every day."""
+"""This many small files in a row become a larger one: a week's, as a rule, so that rows are not written every day."""
 GRACE_S = 86_400.0
 """A retired file stays this long, for trainings and queries that listed it."""
 
@@ -86,9 +87,9 @@ def compact(
 ) -> int:  # fmt: skip
     """Make larger files of a site's small ones that end before a day; returns how many files were replaced.
 
-    Rows keep their bytes and their order. Safe to be stopped anywhere and to be repeated. Whoever else writes into
-    the folder holds ``switching`` meanwhile: files that it changed are left for the next time. ``check`` raises when
-    the partitions belong to another writer by now. Raises :class:`HistoryError`.
+    Rows keep their bytes and their order. Safe to be stopped anywhere and to be repeated. Another writer to the folder
+    holds ``switching`` while it writes; files that it changed are left for the next time. ``check`` raises when the
+    partitions belong to another writer by now. Raises :class:`HistoryError`.
     """
     replaced = 0
     ours = [span for span in current(folder) if span.last < before_day and span.partition in partitions]

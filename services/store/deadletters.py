@@ -48,9 +48,9 @@ class DeadLetters:
         self._count: int = self._db.execute("SELECT count(*) FROM dead_letters").fetchone()[0]
 
     def put(self, dead_letters: Sequence[DeadLetter]) -> None:
-        """Keep letters durably; a letter that is there already, after a replay, stays as it is.
+        """Keep letters durably; a letter that exists already, after a replay, stays as it is.
 
-        The work is that of these letters, however many there are: the oldest stand first in the table.
+        The cost depends on these letters only, not on those in the table, where the oldest come first.
         """
         if not dead_letters:
             return
@@ -79,7 +79,9 @@ class DeadLetters:
 
 
 def count_dead_letters(root: Path, reason: str | None = None) -> list[DeadLetterCount]:
-    """What is kept in all partitions of ``root`` by reason and topic, the most frequent first; changes nothing."""
+    """Counts of the letters in all partitions of ``root`` by reason and topic, the most frequent first; changes
+    nothing.
+    """
     # Of a group with one max(), SQLite takes the other columns from the row that holds it.
     sql = """SELECT reason, topic, count(*), partition, offset, max(receive_ms), detail FROM dead_letters
              WHERE ?1 IS NULL OR reason = ?1 GROUP BY reason, topic"""

@@ -14,7 +14,7 @@ TMP_SUFFIX = ".tmp"
 
 
 def always() -> None:
-    """The check of a writer that nobody can take over from."""
+    """The check of a writer that never loses its path to another."""
 
 
 def write_atomically(path: Path, write: Callable[[Path], None], check: Callable[[], None] = always) -> None:

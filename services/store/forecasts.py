@@ -45,7 +45,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class IssuedForecast:
-    """What was forecast for a site at an origin, by one version, and all that learners take from it."""
+    """The forecasts for a site at an origin, by one version, and all that learners take from them."""
 
     site: str
     origin_ms: int

@@ -1,4 +1,4 @@
-"""Step 16 of the way of a reading: trees of before there was a registry for them, read where no newer ones serve.
+"""Step 16 of the way of a reading: trees from before the registry had any, read while no newer ones serve.
 
 ``models/forests/{newest row}-{digest}/`` holds ``weights.safetensors`` and ``manifest.json``; names sort by the time of
 the newest row. Hothouse wrote them until it trained trees as it trains networks. Nothing is ever unpickled.
@@ -32,7 +32,7 @@ class Forests:
         self._root = root / "models" / "forests"
 
     def newest(self) -> str:
-        """The name of the newest; empty where there is none."""
+        """The name of the newest; empty if there is none."""
         return max(names(self._root), default="")
 
     def manifest(self, name: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Forests:
         return found
 
     def load(self, name: str, spec: ForecastSpec, regressors: int) -> Forest:
-        """Read a forest; raises :class:`ModelFilesError` where it is torn, altered, or grown for something else."""
+        """Read a forest; raises :class:`ModelFilesError` if it is torn, altered, or grown for something else."""
         manifest = self.manifest(name)
         wanted = (spec.hash, regressors)
         if (manifest.get("schema_hash"), manifest.get("regressors")) != wanted:

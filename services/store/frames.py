@@ -1,4 +1,4 @@
-"""The history as a pandas frame, for whoever wants to look at it or take it elsewhere."""
+"""The history as a pandas frame, to look at or to take elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rows_frame(
     root: Path, channels: Sequence[str], step_s: int, *, sites: Sequence[str] = (), zones: Sequence[str] = (),
     since: datetime | None = None, until: datetime | None = None,
 ) -> pd.DataFrame:  # fmt: skip
-    """The rows of the history under ``root``, sorted by site, zone and time; empty where there is none.
+    """The rows of the history under ``root``, sorted by site, zone and time; empty if there is none.
 
     Columns: ``site, zone, time`` (the end of the row, UTC) and each metric that has a value, NaN where missing.
     ``since`` < time <= ``until``, both aware; no ``sites`` or ``zones`` means all. May be called while the system runs.

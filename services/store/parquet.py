@@ -25,7 +25,7 @@ def day_of(ms: int) -> str:
 
 
 def names(folder: Path) -> list[str]:
-    """What is in a folder, sorted; files that are still being written begin with a dot and are left out."""
+    """The names in a folder, sorted; without files that are still being written, whose names begin with a dot."""
     return sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) if folder.is_dir() else []
 
 
@@ -49,7 +49,7 @@ def largest(path: Path, column: str) -> int:
 
 
 def write_table(path: Path, table: pa.Table, check: Callable[[], None] = always) -> None:
-    """Replace the file; for ``check`` see ``write_atomically``. Raises :class:`HistoryError` where it cannot."""
+    """Replace the file; for ``check`` see ``write_atomically``. Raises :class:`HistoryError` if it cannot."""
     write_tables(path, table.schema, [table.combine_chunks()], check)
 
 

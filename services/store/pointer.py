@@ -1,7 +1,7 @@
 """Step 16 of the way of a reading: which version serves, in one small file on the storage.
 
-Whoever decides moves it; whoever serves looks at it. There is one for each place in the mixture that models take turns
-in: ``slot.json`` is the network's, as before there were others, and ``slot-trees.json`` that of the trees.
+The part that decides moves it; the parts that serve read it. There is one for each place in the mixture that models
+take turns in: ``slot.json`` is the network's, as before there were others, and ``slot-trees.json`` that of the trees.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Pointed:
 
     generation: int
     version: str  # ONLINE_VERSION, or "v3", "trees-v1" and so on
-    folder: str  # of its artefact; empty where no model serves
+    folder: str  # of its artefact; empty if no model serves
 
 
 NOWHERE = Pointed(1, ONLINE_VERSION, "")
@@ -43,8 +43,8 @@ class Pointer:
     def read(self) -> Pointed:
         """What serves now.
 
-        Raises :class:`ModelFilesError` where the file cannot be understood: which model should serve is then for the
-        operator to say, not for a default.
+        Raises :class:`ModelFilesError` if the file cannot be understood. The operator must then say which
+        model serves; there is no default.
         """
         try:
             found = json.loads(self.path.read_bytes())
@@ -59,7 +59,7 @@ class Pointer:
     def move(self, version: str, folder: str, least: int = 0) -> Pointed:
         """Point at a version; durable when this returns. Pointing where it points already changes nothing.
 
-        The generation is ``least`` or more: whoever follows has seen the one before, should the file be lost.
+        The generation is ``least`` or more, because followers have seen the one before even if the file was lost.
         """
         now = self.read()
         if (now.version, now.folder) == (version, folder):

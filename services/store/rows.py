@@ -14,8 +14,8 @@ __all__ = ["SCHEMA_VERSION", "DeadLetter", "DeviceRow", "DeviceRows", "SiteStep"
 Column = npt.NDArray[Any]
 
 SCHEMA_VERSION = 1
-"""Of a site's rows as the settings make them; each change of them (``edge.wire.events``) brings a greater one, and
-every row carries the version that it was made under."""
+"""The version of a site's rows as the settings make them. Each change of these (``edge.wire.events``) brings a greater
+one, and every row carries the version that it was made under."""
 
 
 class DeviceRow(NamedTuple):
@@ -49,7 +49,7 @@ class DeviceRows(Sequence[DeviceRow]):
 
     @classmethod
     def of(cls, rows: Sequence[DeviceRow]) -> DeviceRows:
-        """The same rows as columns."""
+        """The rows as columns."""
         if isinstance(rows, cls):
             return rows
         columns = list(zip(*rows, strict=True)) or [()] * 8
@@ -128,7 +128,7 @@ class SiteStep:
 
 
 class DeadLetter(NamedTuple):
-    """A sample, value or message that was kept out; ``(partition, offset, item)`` names it for ever."""
+    """A sample, value or message that was kept out; ``(partition, offset, item)`` is its permanent name."""
 
     partition: int
     offset: int

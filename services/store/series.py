@@ -13,8 +13,9 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypedDict
+from typing import Annotated, Any, Protocol, TypedDict
 
+from edge.figures import counter, gauge
 from edge.timing import Backoff
 from services.messages import ZoneForecast
 from services.store.rows import SiteStep
@@ -29,17 +30,16 @@ LONGEST_BACKOFF_S = 30.0
 
 
 class SeriesStats(TypedDict):
-    """Points waiting; since the start: sent, refused by the server, dropped beyond the bound, and failed attempts.
+    """What became of the points, since the start."""
 
-    ``last_error`` is what fails now, and empty again once points are taken.
-    """
-
-    queued: int
-    sent: int
-    refused: int
-    dropped: int
-    retries: int
-    last_error: str
+    queued: Annotated[int, gauge("hothouse_series_points_queued", "Points that wait for InfluxDB.")]
+    sent: Annotated[int, counter("hothouse_series_points_sent_total", "Points that InfluxDB took.")]
+    refused: Annotated[int, counter("hothouse_series_points_refused_total", "Points that InfluxDB refused for good.")]
+    dropped: Annotated[
+        int, counter("hothouse_series_points_dropped_total", "Points dropped because too many waited; the oldest.")
+    ]
+    retries: Annotated[int, counter("hothouse_series_retries_total", "Failed attempts, each made again.")]
+    last_error: str  # what fails now; empty again once points are taken
 
 
 class SeriesWriter(Protocol):
@@ -192,7 +192,7 @@ class InfluxWriter:
         try:
             self._delivered(newest)
         except OSError as error:  # the note stays behind: a restart sends these points again
-            _log.warning("what InfluxDB has taken is not noted: %s", error)
+            _log.warning("the note of what InfluxDB has taken cannot be written: %s", error)
 
     def _deliver(self, lines: list[str]) -> bool | None:
         """Send a batch, again and again while the server is away; false when it was refused, None when stopping."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from edge.wire.plan import DAY_MS, METRICS_OF, PlanMessage, decode_plan, plan_topic
-from edge.wire.reading import SITE_ZONE
+from edge.wire.topic import SITE_ZONE
 
 __all__ = ["DEVICE", "WeatherError", "plan_of_answer", "query"]
 

@@ -19,8 +19,9 @@ from edge.log.sqlite import SqliteLog
 from edge.mqtt import broker as brokers
 from edge.mqtt.broker import LocalBroker
 from edge.mqtt.connection import MqttAddress, new_client, open_connection
-from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
 from edge.wire.samples import decode_samples
+from edge.wire.topic import sample_topic
 from tests.conftest import require_env, require_program
 from tests.gateways import GATEWAY, broker_settings, gateway_environment
 from tests.patience import patience_s, until

@@ -29,7 +29,7 @@ from edge.gateway import Gateway, command
 class Crashing(Gateway):
     def __init__(self, *given):
         def crash():
-            if self.status().samples:
+            if self.status()["samples"]:
                 os.kill(os.getpid(), signal.SIGKILL)
         super().__init__(*given, after_append=crash)
 

@@ -17,7 +17,8 @@ from edge.clock import CLOCK_TOPIC, encode_clock
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.publish import publish_once
 from edge.wire.plan import plan_topic
-from edge.wire.reading import encode_message, sample_topic
+from edge.wire.reading import encode_message
+from edge.wire.topic import sample_topic
 from services.ingest.shard import Shard
 from services.messages import ZonePlan
 from services.serve.api.app import create_app

@@ -228,7 +228,7 @@ class Central(MemoryLog):
 def failing(gateway: Gateway, *words: str) -> GatewayStatus | None:
     """How the gateway is, once its errors hold all these words."""
     status = gateway.status()
-    return status if all(word in status.last_error for word in words) else None
+    return status if all(word in status["last_error"] for word in words) else None
 
 
 def test_a_full_buffer_stops_acknowledging_and_recovers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -242,7 +242,7 @@ def test_a_full_buffer_stops_acknowledging_and_recovers(tmp_path: Path, caplog: 
         thread = threading.Thread(target=gateway.run, daemon=True)
         thread.start()
         try:
-            until(lambda: gateway.status().connected)
+            until(lambda: gateway.status()["connected"])
             publisher = GatewayProcess(broker.address, tmp_path)  # for its messages
             with device(broker.address) as publish:
                 publish(publisher.messages(range(12_000)))
@@ -255,14 +255,14 @@ def test_a_full_buffer_stops_acknowledging_and_recovers(tmp_path: Path, caplog: 
                 assert full.buffered_records == full.records > 0
                 assert full.oldest_unsent_s > 0
                 # Its back-off may have grown to 22 s by now.
-                until(lambda: gateway.status().uplink_errors > full.uplink_errors + 1, timeout_s=120)
+                until(lambda: gateway.status()["uplink_errors"] > full.uplink_errors + 1, timeout_s=120)
                 assert len([line for line in caplog.messages if "no room" in line]) == 1
                 central.away = False
                 with balance():
                     until(lambda: len(central.seqs(publisher.site)) >= 12_000, timeout_s=120)
-                until(lambda: gateway.status().buffered_records == 0)
-            until(lambda: gateway.status().last_error == "")
-            assert gateway.status().samples == 12_000
+                until(lambda: gateway.status()["buffered_records"] == 0)
+            until(lambda: gateway.status()["last_error"] == "")
+            assert gateway.status()["samples"] == 12_000
         finally:
             gateway.stop()
             thread.join(patience_s(60))

@@ -20,7 +20,8 @@ from edge.log.memory import MemoryLog
 from edge.simulator.publisher.disturb import Disturbance
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.simulator_source import SimulatorSource
-from edge.wire.reading import encode_message, sample_topic
+from edge.wire.reading import encode_message
+from edge.wire.topic import sample_topic
 from services.config import Settings, StreamSettings
 from services.ingest.shard import Executors, Outputs, Shard
 from services.store.history import History

@@ -26,8 +26,10 @@ from edge.log.kafka.kafka_log import KafkaLog
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.broker import LocalBroker
-from edge.wire.reading import VOCABULARY, Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
 from edge.wire.samples import decode_samples
+from edge.wire.topic import sample_topic
+from edge.wire.vocabulary import VOCABULARY
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.ingest.windows.seen_origins import SeenOrigins
 from tests.broker.conftest import until
@@ -334,13 +336,13 @@ def test_an_outage_of_a_real_broker_leaves_no_trace(tmp_path: Path) -> None:
 
         def mend() -> None:
             broker.restart()
-            until(lambda: gateway.status().connected)
+            until(lambda: gateway.status()["connected"])
 
         target = MqttTarget(broker.address, "test-uplink", patience_s(60))
         with closing(target):
             world = World(tmp_path, central, target, 0.5, cut=broker.kill, mend=mend)
             world.run()
-        assert gateway.status().relayed >= world.appended
+        assert gateway.status()["relayed"] >= world.appended
     assert judged(world).counts["copied"] > 0
 
 
@@ -349,5 +351,5 @@ def gateway_at(broker: LocalBroker, log: Log) -> Iterator[Gateway]:
     """A central gateway, connected."""
     gateway = Gateway(GatewayOptions(broker=broker.address, client_id="test-central"), log, WallClock())
     with running(gateway):
-        until(lambda: gateway.status().connected)
+        until(lambda: gateway.status()["connected"])
         yield gateway

@@ -24,7 +24,8 @@ from edge.log import Log, LogFullError
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.wire.events import Alias, Calibration, Change, SettingsChange, encode_change
-from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
+from edge.wire.topic import sample_topic
 from services.config import ForecastSettings, Settings, StreamSettings
 from services.ingest.shard import Executors, Outputs, Shard
 from services.ingest.snapshots import snapshot

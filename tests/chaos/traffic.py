@@ -15,7 +15,7 @@ from edge.simulator.publisher.disturb import Disturbance
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
 from edge.simulator.simulator_source import SimulatorSource
-from edge.wire.reading import SITE_ZONE
+from edge.wire.topic import SITE_ZONE
 from tests.patience import patience_s
 
 __all__ = ["RATES", "SteadySite", "Traffic", "read_messages"]

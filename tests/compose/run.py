@@ -89,7 +89,7 @@ def _see_the_way(stack: Stack, report: Report) -> None:
     before = forecasts(stack)
     until(lambda: stack.newest_point() >= max(before.values()), "rows in InfluxDB", 60)
     report.check("rows of every zone in InfluxDB, by Flux", True, f"to {_clock(stack.newest_point())}")
-    for job, metric in (("gateway", "hothouse_gateway_samples_total"), ("hothouse", "hothouse_accepted_total")):
+    for job, metric in (("gateway", "hothouse_gateway_samples_total"), ("hothouse", "hothouse_samples_accepted_total")):
         until(lambda metric=metric: stack.measured(metric) > 0, f"{metric} is in Prometheus", 60)
         report.check(f"{metric} in Prometheus", True, f"{stack.measured(metric):,.0f} from {job}")
     found = [stack.ask(f"/predict?zone={zone}") for zone in ZONES]

@@ -55,6 +55,6 @@ def test_the_command_prints_a_table_and_what_to_set(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "in force" in result.output
     to_set = re.search(r"Better by \d+\.\d%.*\[learn\]\n(\w+ = [\d.e-]+\n){6}", result.output, re.S)
-    assert to_set or "No settings were better on rows that did not choose them" in result.output, result.output
+    assert to_set or "No settings were better on rows that were not used to choose them" in result.output, result.output
     nothing = CliRunner().invoke(app, ["--data-dir", str(tmp_path / "empty"), "tune"])
     assert nothing.exit_code != 0

@@ -1,9 +1,9 @@
 """Step 2 of the way of a reading: from a site's own log, the buffer, to the central one: store and forward.
 
 Records leave in their order. A batch is sent until the target has it; only then is it truncated from the buffer, so the
-buffer's beginning *is* the durable position, and what a crash left in doubt is sent again. Of a target that may lose
-what it has just acknowledged (a broker that is killed), the last minute is kept, and sent again after a failure. Each
-record carries its origin, by which step 5 drops the copy. Receive times stay those of this gateway.
+buffer's beginning *is* the durable position, and what a crash left in doubt is sent again. A target may lose what it
+has just acknowledged (a broker that is killed); for such a target the last minute is kept, and sent again after a
+failure. Each record carries its origin, by which step 5 drops the copy. Receive times stay those of this gateway.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _POLL_S = 0.05
 
 
 class Target(Protocol):
-    """Where records go. ``tail_s``: for so long after its answer it may still lose them, 0 where they are durable."""
+    """Where records go. ``tail_s``: seconds after its answer in which it may still lose them; 0 if they are durable."""
 
     tail_s: float
 
@@ -139,7 +139,7 @@ class Uplink:
         return True
 
     def trim(self) -> None:
-        """Truncate what the target cannot lose any more; raises ``LogError`` where the disk refuses."""
+        """Truncate what the target cannot lose any more; raises ``LogError`` if the disk refuses."""
         now_s = self._clock_s()
         while self._taken and self._taken[0].at_s + self._target.tail_s <= now_s:
             _, partition, end = self._taken[0]
@@ -153,7 +153,7 @@ class Uplink:
                 self._begin[partition] = end
 
     def waiting(self) -> Waiting:
-        """How much waits, and since when; any thread may ask. Raises ``LogError`` where the buffer cannot be read."""
+        """How much waits, and since when; any thread may ask. Raises ``LogError`` if the buffer cannot be read."""
         records, oldest = 0, list[int]()
         for partition, start in self._next.copy().items():
             records += self._buffer.end_offset(partition) - start

@@ -24,11 +24,11 @@ _IN_FLIGHT = 20
 """Messages sent and not acknowledged yet, unless the broker takes fewer."""
 _NO_SUBSCRIBER = 0x10
 _KEEPALIVE_S = 10
-"""So that a broker whose machine is gone is noticed while what it took is still in the buffer."""
+"""Short enough to notice a broker whose machine is gone while the buffer still holds what it took."""
 
 
 class MqttTarget:
-    """The broker at ``address``; connected when it is first needed, anew after every failure.
+    """The broker at ``address``; connected when it is first needed, and again after every failure.
 
     ``timeout_s`` bounds connecting, and how long the broker may acknowledge nothing.
     """

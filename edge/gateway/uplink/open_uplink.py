@@ -17,7 +17,7 @@ _PORT, _TLS_PORT = 1883, 8883
 
 
 def mqtt_address(url: str, *, username: str = "", password: str = "", tls_ca: Path | None = None) -> MqttAddress:
-    """Parse ``mqtt://host[:port]``; raises ``ValueError`` where it is no such address.
+    """Parse ``mqtt://host[:port]``; raises ``ValueError`` for anything else.
 
     >>> mqtt_address("mqtt://central.example").port
     1883

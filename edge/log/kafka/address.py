@@ -66,7 +66,7 @@ class KafkaAddress:
 
 
 def kafka_address(url: str, **options: Any) -> KafkaAddress:
-    """Parse ``kafka://host:port[,host:port ...]/topic``; raises ``ValueError`` where it is no such address.
+    """Parse ``kafka://host:port[,host:port ...]/topic``; raises ``ValueError`` for anything else.
 
     >>> kafka_address("kafka://a:9092,b:9092/hothouse").servers
     ('a:9092', 'b:9092')

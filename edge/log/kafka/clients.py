@@ -27,7 +27,7 @@ class KafkaClients:
 
     @property
     def producer(self) -> KafkaProducer:
-        """Idempotent, and done when every replica in sync has a record."""
+        """An idempotent producer; a record is done when every replica in sync has it."""
         return self._get("producer", lambda: KafkaProducer(
             **self._address.options(), acks="all", enable_idempotence=True, allow_auto_create_topics=False,
             delivery_timeout_ms=self._timeout_ms, max_block_ms=self._timeout_ms,
@@ -36,21 +36,21 @@ class KafkaClients:
 
     @property
     def scout(self) -> KafkaConsumer:
-        """Answers questions and reads short ranges, beside the one that reads on."""
+        """A consumer that answers questions and reads short ranges, beside :meth:`reader`."""
         return self._get("scout", self._consumer)
 
     @property
     def reader(self) -> KafkaConsumer:
-        """Reads on."""
+        """The consumer that goes on reading."""
         return self._get("reader", self._consumer)
 
     @property
     def committer(self) -> KafkaConsumer:
-        """Commits offsets of the address's group."""
+        """A consumer that commits offsets of the address's group."""
         return self._get("committer", lambda: self._consumer(group_id=self._address.group))
 
     def drop_producer(self) -> None:
-        """Have nothing sent any more of what waits in it; the next use makes another."""
+        """Close it without sending what waits in it; the next use makes another."""
         producer = self._made.pop("producer", None)
         if producer is not None:
             with contextlib.suppress(kafka_errors.KafkaError, OSError):

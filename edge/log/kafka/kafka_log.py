@@ -5,7 +5,7 @@ hold none, some or all of the batch: the log then looks which of its records arr
 again, and sends only the others, so that a retry duplicates nothing. What a record looks like there is in
 ``edge.log.kafka.record``.
 
-Partitions are assigned, never negotiated: who reads what is fixed, and no rebalance ever pauses a shard.
+Partitions are assigned, never negotiated: each reader's are fixed, and no rebalance ever pauses a shard.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class KafkaLog:
             return self._times.newest(self._clients.scout, partition)
 
     def sites(self) -> list[str]:
-        """Every site of which the newest ``samples`` record that was appended, or tried to be, had no origin."""
+        """Every site whose newest ``samples`` record, appended or tried, had no origin."""
         with self._session():
             facts = self._facts.read(self._clients.scout).items()
             return sorted(fact[5:] for fact, value in facts if fact.startswith("site:") and value == b"1")

@@ -1,4 +1,4 @@
-"""Step 3 of the way of a reading: reads on in the partitions of a log on Kafka, each from where it stopped."""
+"""Step 3 of the way of a reading: the reader of a log on Kafka; it goes on in each partition where it stopped."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class KafkaReader:
         return records
 
     def forget(self, partition: int) -> None:
-        """Look anew at the next read: records were truncated."""
+        """Find the place again at the next read: records were truncated."""
         self._places.pop(partition, None)
 
     def _seek(self, partition: int, offset: int) -> _Place | None:
@@ -81,7 +81,7 @@ class KafkaReader:
         return place
 
     def _fetch(self, partition: int, place: _Place, known_end: int) -> None:
-        """Have something fetched of a partition, unless nothing is there."""
+        """Fetch from a partition, unless nothing is there."""
         at = TopicPartition(self._address.topic, partition)
         if place.paused:
             self._clients.reader.resume(at)
@@ -123,7 +123,8 @@ def _free_the_slot(consumer: Any) -> None:
     """Let records of a partition that was paused be given again after it is resumed.
 
     kafka-python 3.0.12 parks them and takes them back only while its slot for the records in turn is None; where
-    another partition's came to their end meanwhile, it leaves those there: a resumed partition gives nothing for ever.
+    another partition's came to their end meanwhile, it leaves those there: a resumed partition never gives a record
+    again.
     """
     fetcher = consumer._fetcher
     if not fetcher._next_partition_records:

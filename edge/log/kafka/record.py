@@ -16,7 +16,7 @@ from edge.wire.reading import Refusal
 __all__ = ["FOREIGN_RECORD", "HEADER", "KafkaHeader", "decode_header", "decode_record", "encode_header"]
 
 FOREIGN_RECORD = "foreign_record"
-"""The reason under which a record is refused that somebody else wrote into our topic."""
+"""Reason for refusing a record that another program wrote into our topic."""
 
 HEADER = "hothouse-2"
 _HEADER_1 = "hothouse-1"
@@ -44,7 +44,7 @@ def encode_header(new: NewRecord, receive_ms: int, batch: str, place: int) -> by
 
 
 def decode_header(record: Any) -> KafkaHeader | None:
-    """The header of a record as kafka-python gives it; None where somebody else wrote it."""
+    """The header of a record as kafka-python gives it; ``None`` if another program wrote it."""
     for name, value in record.headers:
         if name == HEADER:
             kind, receive_ms, batch, place, origin, topic = value.decode().split(" ", 5)

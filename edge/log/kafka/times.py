@@ -1,7 +1,7 @@
 """Step 3 of the way of a reading: the newest receive time of each site in a log on Kafka.
 
-The log promises that receive times of a site never decrease, also after a restart and after truncation. So they stand
-as a fact beside the records, with the offset up to which it is true, and what came after it is read at the start.
+The log promises that receive times of a site never decrease, also after a restart and after truncation. So they are
+kept as a fact beside the records, with the offset up to which it is true. Later records are read at the start.
 """
 
 from __future__ import annotations

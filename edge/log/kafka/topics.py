@@ -23,7 +23,7 @@ MAX_RECORD_BYTES = 8 * 1024 * 1024
 
 _FORMAT = {"format": 2, "hash": "crc32"}
 _MIGRATED = 1
-"""Of this format we read every record. What we write it cannot read, so the format of the topic rises."""
+"""We read every record of this older format. Code of that format cannot read ours, so the topic's format rises."""
 
 
 class TopicFacts:
@@ -52,9 +52,9 @@ class TopicFacts:
 
 
 def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consumer: KafkaConsumer) -> None:
-    """Create what is not there, and check that what is there is a log with ``partitions``.
+    """Create the topics that are missing, and check that the others are a log with ``partitions``.
 
-    Raises ``LogFormatError`` where it is another's topic, or a log of another format or number of partitions.
+    Raises ``LogFormatError`` if it is another's topic, or a log of another format or number of partitions.
     """
     if partitions < 1:
         raise ValueError(f"a log needs at least one partition, not {partitions}")

@@ -27,7 +27,7 @@ VAPOUR_STORE = LATENT_HEAT_J_KG * 18.0 / 8314.0
 _SIGMA = 5.67e-8
 _PIPE_DIAMETER, _PIPE_LENGTH = 0.051, 1.875
 PIPE_AREA = float(np.pi * _PIPE_DIAMETER * _PIPE_LENGTH)
-"""Of heating pipe, m² for each m² of floor."""
+"""Area of the heating pipes, m² for each m² of floor."""
 _K_FIR = 0.94
 _BELOW = 0.49  # share of a pipe's radiation that goes up, and as much down (table 3)
 _EPS_COVER, _EPS_SCREEN, _EPS_PIPE = 0.85, 0.67, 0.88
@@ -115,7 +115,7 @@ def capacities(shell: SimpleNamespace, crop: SimpleNamespace, lamps: SimpleNames
 
 
 def steady_conductances(shell: SimpleNamespace, crop: SimpleNamespace, lamps: SimpleNamespace) -> _Array:
-    """Of the STEADY links (table 4), W/m²/K; shape (links, zones)."""
+    """Conductances of the STEADY links (table 4), W/m²/K; shape (links, zones)."""
     ones = np.ones_like(crop.leaf_area_index)
     return np.array([
         2 * 5.0 * crop.leaf_area_index,  # table 4

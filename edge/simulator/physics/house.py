@@ -171,7 +171,7 @@ class House:
         return np.asarray(fluxes.photosynthesis_umol(self.crop, par_umol, co2, leaf_k) - respiration)
 
     def _convective(self, difference: _Array, screens: _Array) -> _Array:
-        """Of the CONVECTIVE links (table 4: free convection), W/m²/K."""
+        """Conductances of the CONVECTIVE links (table 4: free convection), W/m²/K."""
         size = np.abs(difference)
         third = np.cbrt(size)
         # A folded screen still hangs in the air as a narrow parcel.
@@ -185,7 +185,9 @@ class House:
         return conductance
 
     def _air_flows(self, outside: Outside, actuators: Actuators, screens: _Array) -> _Array:
-        """Of the AIR_FLOWS links: heat, vapour (as latent heat) and CO₂ that air carries through screens and shell."""
+        """Conductances of the AIR_FLOWS links: heat, vapour (as latent heat) and CO₂ that air carries through screens
+        and shell.
+        """
         air, top = self.x[Node.AIR], self.x[Node.TOP]
         through = fluxes.screen_flow_m_s(screens, _SCREEN_PERMEABILITY, air, top)
         opening = 0.5 * (actuators.vent_lee + actuators.vent_wind)
@@ -199,7 +201,7 @@ class House:
         return np.concatenate((fluxes.RHO_CP * flow, VAPOUR_STORE / air * flow, flow))
 
     def _radiative(self, views: _Array) -> _Array:
-        """Of the RADIATIVE links: longwave as an exact secant, sigma F (a⁴ - b⁴) over (a - b) (eq. 37)."""
+        """Conductances of the RADIATIVE links: longwave as an exact secant, sigma F (a⁴ - b⁴) over (a - b) (eq. 37)."""
         a, b = self.x[_RADIATIVE_FROM], self.x[_RADIATIVE_TO]
         return np.asarray(views * ((a * a + b * b) * (a + b)))
 

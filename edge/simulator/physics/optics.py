@@ -24,7 +24,7 @@ _FLOOR_RHO_PAR, _FLOOR_RHO_NIR = 0.65, 0.5
 _K_PAR, _K_NIR = 0.7, 0.27
 _PAR_SHARE = 0.5
 _FRAME_SHARE = 0.1
-"""Of global radiation, absorbed by the construction and given to the air (eta_GlobAir)."""
+"""Share of global radiation that the construction absorbs and gives to the air (eta_GlobAir)."""
 
 
 @dataclass(frozen=True, slots=True)

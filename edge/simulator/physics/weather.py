@@ -50,7 +50,7 @@ class Weather(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SteadyWeather:
-    """The same weather for ever: for experiments."""
+    """Constant weather, for experiments."""
 
     outside: Outside
 
@@ -82,7 +82,7 @@ _KICK = np.sqrt(1.0 - _DECAY**2)
 
 
 class SyntheticWeather:
-    """Random weather of a place, one minute at a time; the same seed and start give the same weather for ever.
+    """Random weather of a place, one minute at a time; the same seed and start always give the same weather.
 
     It only runs forward: :meth:`at` answers from ``start_ms`` on and keeps the last three days it has made. Raises
     ``ValueError`` for an earlier minute.
@@ -172,7 +172,9 @@ class SyntheticWeather:
 def _emissivity(
     temp_c: NDArray[np.float64], vapour_pa: NDArray[np.float64], cloud: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Of the sky: Brutsaert 1975 (Water Resour. Res. 11:742); cloud: Unsworth and Monteith 1975 (QJRMS 101:13)."""
+    """Emissivity of the sky: Brutsaert 1975 (Water Resour. Res. 11:742); cloud: Unsworth and Monteith 1975 (QJRMS
+    101:13).
+    """
     clear = 1.24 * (vapour_pa / 100.0 / (temp_c + 273.15)) ** (1 / 7)
     return np.minimum((1 - 0.84 * cloud) * clear + 0.84 * cloud, 1.0)
 

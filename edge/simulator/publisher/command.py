@@ -120,12 +120,12 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     when.add_argument("--until-ms", type=int, help="publish nothing after this event time")
     when.add_argument(
         "--clock", action=argparse.BooleanOptionalAction,
-        help="also publish the event time as the gateway's clock; default: but for a simulation at speed 1",
+        help="also publish the event time as the gateway's clock; default: yes, except for a simulation at speed 1",
     )  # fmt: skip
     ledger = common.add_argument_group("ledger, faults and disturbances")
     ledger.add_argument("--status-file", type=Path, help="JSON with what was published, replaced each second")
-    ledger.add_argument("--ids-file", type=Path, help="a line `zone device boot seq ts_ms` a true sample")
-    ledger.add_argument("--messages-file", type=Path, help="a line `kind<TAB>topic<TAB>payload` a message")
+    ledger.add_argument("--ids-file", type=Path, help="gets a line `zone device boot seq ts_ms` for each true sample")
+    ledger.add_argument("--messages-file", type=Path, help="gets a line `kind<TAB>topic<TAB>payload` for each message")
     ledger.add_argument(
         "--disturb", action="append", default=[], metavar="KIND=RATE",
         help=f"send such messages between the true ones; KIND one of {', '.join(KINDS)}; may be repeated",

@@ -9,15 +9,35 @@ import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypedDict
 
 from edge.timing import Periodic
 from edge.wire.reading import Sample
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "PublisherStatus"]
 
 SAVE_EVERY_S = 1.0
 _BESIDES = ("clock", "plan")  # messages that hold no sample
+
+
+class PublisherStatus(TypedDict):
+    """What a publisher did so far."""
+
+    published: int  # samples given to the broker, copies and disturbances included
+    acked: int
+    refused: int  # by the broker
+    resent: int  # of the published, on another connection than at first
+    connections: int
+    clock_messages: int
+    plans: int
+    instants: int
+    disturbances: dict[str, int]
+    first_ms: int | None
+    now_ms: int | None
+    protocol: str
+    last_error: str
+    done: bool
+    complete: bool  # at the end, all of the source was published and acknowledged
 
 
 class Ledger:
@@ -47,37 +67,27 @@ class Ledger:
         self.save_if_due()
 
     @property
-    def status(self) -> dict[str, Any]:
+    def status(self) -> PublisherStatus:
         """What the status file holds.
 
-        ``published`` counts samples given to the broker, copies and ``disturbances`` included; ``resent`` of them
-        were sent before, on an earlier connection; ``acked`` were acknowledged, ``refused`` by the broker. While no
-        connection is lost, downstream receives exactly ``published``; else at least ``published - resent``.
-        ``complete`` says whether, at the end, all of the source was published and acknowledged.
+        While no connection is lost, downstream receives exactly ``published``; else at least ``published - resent``.
         """
         with self._lock:
-            counts = {name: self._counts[name] for name in ("published", "acked", "refused", "resent", "connections")}
-            return {
-                **counts,
-                "clock_messages": self._counts["clock"],
-                "plans": self._counts["plan"],
-                "instants": self._counts["instants"],
-                "disturbances": dict(self._disturbances),
-                "first_ms": self._first_ms,
-                "now_ms": self._now_ms,
-                "protocol": self._protocol,
-                "last_error": self._last_error,
-                "done": self._is_done,
-                "complete": self._is_complete,
-            }
+            return PublisherStatus(
+                published=self._counts["published"], acked=self._counts["acked"], refused=self._counts["refused"],
+                resent=self._counts["resent"], connections=self._counts["connections"],
+                clock_messages=self._counts["clock"], plans=self._counts["plan"], instants=self._counts["instants"],
+                disturbances=dict(self._disturbances), first_ms=self._first_ms, now_ms=self._now_ms,
+                protocol=self._protocol, last_error=self._last_error, done=self._is_done, complete=self._is_complete,
+            )  # fmt: skip
 
     @property
     def summary(self) -> str:
         """What was published, and what the broker said to it, in one sentence for a person."""
         found = self.status
-        if found["first_ms"] is None:
+        if found["first_ms"] is None or found["now_ms"] is None:
             return "published nothing: there was no sample in that time"
-        first, last = (datetime.fromtimestamp(found[name] / 1000, UTC) for name in ("first_ms", "now_ms"))
+        first, last = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (found["first_ms"], found["now_ms"]))
         until = f"{last:%H:%M}" if first.date() == last.date() else f"{last:%Y-%m-%d %H:%M}"
         what = f"{found['published']:,} samples of {found['instants']:,} instants"
         some = {"disturbances": sum(found["disturbances"].values()), "sent again": found["resent"]}

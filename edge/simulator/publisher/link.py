@@ -1,7 +1,7 @@
 """Step 1 of the way of a reading: one MQTT connection of a site's devices, from its CONNACK to its loss.
 
-A lost link stays lost: whoever used it opens another and decides what to send again, and in which order. paho's own
-reconnect would send what was not acknowledged *before* what came earlier and may have been lost in the broker.
+A lost link stays lost: its user opens another and decides what to send again, and in which order. paho's own reconnect
+would send what was not acknowledged *before* what came earlier and may have been lost in the broker.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ from edge.simulator.publisher.link import Link, LinkError
 from edge.simulator.publisher.pace import Pace
 from edge.timing import Backoff
 from edge.wire.plan import encode_plan, plan_topic
-from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
+from edge.wire.topic import sample_topic
 
 __all__ = ["Publisher"]
 
@@ -36,7 +37,7 @@ KEPT_MESSAGES = 20_000
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
 DRAIN_AFTER_STOP_S = 2.0
 LOOK_S = 0.1
-"""How often a wait looks whether to stop, and whether the link is there."""
+"""How often a wait checks whether to stop, and whether the link is alive."""
 
 
 @dataclass(slots=True, eq=False)

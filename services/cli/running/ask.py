@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import urllib.parse
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -13,6 +13,10 @@ from services.cli.running.client import Client, connect
 from services.cli.running.tables import component_table, forecast_view, model_view, zones_view
 from services.errors import HothouseError
 from services.observe.timeline import event_line
+
+if TYPE_CHECKING:
+    from services.messages import LearningFigures, LiveEvent  # with NumPy, which `hothouse --help` must not pay for
+    from services.serve.api.answers import StatusAnswer  # a part of the cluster's: questions run on the bare install
 
 __all__ = ["COMMANDS", "AsJson", "KeyFile", "Url", "register"]
 
@@ -77,7 +81,7 @@ def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_jso
     parts count, and what went wrong last.
     """
     client = _client(ctx, url, key_file)
-    answer = client.get("/status")
+    answer: StatusAnswer = client.get("/status")
     if as_json:
         print_json({"url": client.url, **answer})
         return
@@ -87,11 +91,11 @@ def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_jso
     console.print(f"{client.url} is {state}; {health['zones_usable']} of {health['zones']} zones; model {serving}")
     for reason in health["reasons"]:
         console.print(f"  {reason}", markup=False, highlight=False)
-    if words := answer["components"].get("retrainer", {}).get("next_training"):
-        console.print(f"next training {words}", markup=False, highlight=False, soft_wrap=True)
-    if words := answer["components"].get("retrainer-trees", {}).get("next_training"):
-        console.print(f"next training of trees {words}", markup=False, highlight=False, soft_wrap=True)
-    console.print(component_table(answer["components"]))
+    components = answer["components"]
+    for name, whose in (("retrainer", ""), ("retrainer-trees", " of trees")):
+        if words := cast("LearningFigures", components.get(name, {})).get("next_training"):
+            console.print(f"next training{whose} {words}", markup=False, highlight=False, soft_wrap=True)
+    console.print(component_table(components))
     for error in answer["errors"]:
         errors.print(f"last error of {error}", markup=False, highlight=False)
 
@@ -101,7 +105,7 @@ def timeline(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_j
 
     The system keeps the newest 200 events, and none over a restart of its live state.
     """
-    events = _client(ctx, url, key_file).get("/status")["events"]
+    events: list[LiveEvent] = _client(ctx, url, key_file).get("/status")["events"]
     if as_json:
         print_json(events)
     elif events:
@@ -123,7 +127,7 @@ def list_models(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, a
         answer["zones"] = client.get("/models/zones")["zones"]
     except HothouseError as error:  # a shard restarts: the models are there all the same
         answer["zones"] = []
-        answer["errors"] = [*answer["errors"], f"what serves the zones is not known now: {error.message}"]
+        answer["errors"] = [*answer["errors"], f"it is not known now what serves the zones: {error.message}"]
     for error_words in () if as_json else answer["errors"]:
         errors.print(error_words, markup=False, highlight=False, soft_wrap=True)
     if as_json:

@@ -116,7 +116,7 @@ def connect(settings: Settings, url: str | None, key_file: Path | None = None, t
 
 
 def _own_key(folder: Path | None) -> str:
-    """The operator's key of the system of this data folder; empty where this user may not read it."""
+    """The operator's key of the system of this data folder; empty if this user may not read it."""
     try:
         return "" if folder is None else (folder / "operator.key").read_text().strip()
     except OSError:

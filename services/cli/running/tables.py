@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -14,6 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from services.observe.duration import in_words
+
+if TYPE_CHECKING:
+    from services.messages import ForecastPoint, ModelRow, ZoneForecast, ZoneMixture  # with NumPy
 
 __all__ = ["component_table", "forecast_view", "model_view", "zones_view"]
 
@@ -26,7 +29,7 @@ MAE_SHOWN = (("air_temp_c", 60), ("air_temp_c", 1440))
 STYLES = {"champion": "bold green", "refused": "dim", "withdrawn": "yellow", "shadow": "cyan"}
 
 
-def forecast_view(answers: Sequence[Mapping[str, Any]]) -> RenderableType:
+def forecast_view(answers: Sequence[ZoneForecast]) -> RenderableType:
     """``ZoneForecast`` answers: a heading and a line a target for each zone, the columns in line."""
     parts: list[RenderableType] = []
     for index, answer in enumerate(answers):
@@ -36,7 +39,7 @@ def forecast_view(answers: Sequence[Mapping[str, Any]]) -> RenderableType:
     return Group(*parts)
 
 
-def _zone_table(answer: Mapping[str, Any], *, show_header: bool) -> Table:
+def _zone_table(answer: ZoneForecast, *, show_header: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_header=show_header, padding=(0, 1, 0, 0))
     table.add_column("p50 (p10-p90)", min_width=13)
     table.add_column("now", justify="right", min_width=5)
@@ -53,14 +56,14 @@ def _number(value: float | None, target: str) -> str:
     return "-" if value is None else f"{value:.{DECIMALS.get(target, 1)}f}"
 
 
-def _band(point: Mapping[str, Any] | None, target: str) -> str:
+def _band(point: ForecastPoint | None, target: str) -> str:
     if point is None:
         return "-"
-    low, mid, high = (_number(point[name], target) for name in ("p10", "p50", "p90"))
+    low, mid, high = (_number(value, target) for value in (point["p10"], point["p50"], point["p90"]))
     return f"{mid} [dim]({low}-{high})[/]"
 
 
-def model_view(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+def model_view(rows: Sequence[ModelRow]) -> RenderableType:
     """``ModelRow`` objects, newest first, three lines each: what it is, how well it did, what the gate said."""
     parts: list[RenderableType] = [Text("Held-back error as model / persistence / 24-hour naive", style="dim")]
     for row in rows:
@@ -72,8 +75,8 @@ def model_view(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
             for target, minutes in MAE_SHOWN
         )
         reason = f"forced: {row['reason']}" if row["forced"] else row["reason"]
-        if row.get("pruned"):  # an older system does not say
-            day = datetime.fromtimestamp(row["pruned"]["at_ms"] / 1000, UTC)
+        if pruned := row.get("pruned"):  # an older system does not say
+            day = datetime.fromtimestamp(pruned["at_ms"] / 1000, UTC)
             reason = f"{reason}\nIts files were pruned on {day:%Y-%m-%d}; it cannot serve again."
         style = STYLES.get(row["stage"], "")
         parts += [
@@ -86,13 +89,13 @@ def model_view(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     return Group(*parts)
 
 
-def _kind(row: Mapping[str, Any]) -> str:
+def _kind(row: ModelRow) -> str:
     """What it is made of, where its version does not say so: the network's place may be held by another kind."""
     kind = row.get("kind", "")  # an older system does not say
     return f"{kind}, " if kind and kind != row.get("expert") else ""
 
 
-def zones_view(zones: Sequence[Mapping[str, Any]]) -> RenderableType:
+def zones_view(zones: Sequence[ZoneMixture]) -> RenderableType:
     """``ZoneMixture`` objects: what serves a zone, and what each expert weighs in its mixture; zones that have the same
     stand together.
     """
@@ -116,7 +119,7 @@ def _shares(weights: Mapping[str, Mapping[str, float]], minutes: int) -> str:
     return ", ".join(f"{expert} {share:.0%}" for share, expert in known if share >= LEAST_SHARE) or "-"
 
 
-def component_table(components: Mapping[str, Mapping[str, Any]]) -> Table:
+def component_table(components: Mapping[str, Mapping[str, object]]) -> Table:
     """What each part counts: its whole numbers and short texts; tables of numbers as ``name.key``."""
     table = Table(title="Parts", title_justify="left", show_header=False)
     table.add_column("part", style="bold")
@@ -129,7 +132,7 @@ def component_table(components: Mapping[str, Mapping[str, Any]]) -> Table:
     return table
 
 
-def _flat(figures: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _flat(figures: Mapping[str, object]) -> list[tuple[str, object]]:
     return [
         (f"{key}.{part}", inner) if part else (key, inner)
         for key, value in figures.items()
@@ -137,7 +140,7 @@ def _flat(figures: Mapping[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def _mae(held_back: Mapping[str, Any], target: str, horizon_min: int) -> str:
+def _mae(held_back: Mapping[str, Mapping[str, Mapping[str, float]]], target: str, horizon_min: int) -> str:
     at = held_back.get(target, {}).get(str(horizon_min), {})
     found = [at.get(name) for name in ("model", "persistence", "naive_24h")]
     return " / ".join("-" if value is None else f"{value:.2f}" for value in found)

@@ -15,7 +15,7 @@ _SHOWN = 5
 
 
 def check_units(settings: Settings) -> Check | None:
-    """Which sensors send another unit, by the newest letter about each; ``None`` where nothing was ever taken in."""
+    """Which sensors send another unit, by the newest letter about each; ``None`` if nothing was ever taken in."""
     from services.store.deadletters import read_dead_letters
 
     name = "units"

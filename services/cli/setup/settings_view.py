@@ -67,7 +67,7 @@ def list_settings(settings: Settings) -> list[SettingView]:
 
 
 def unknown_variables() -> list[str]:
-    """Variables that look like settings and name none: most often a slip of the pen."""
+    """Variables that look like settings and name none: mostly typing errors."""
     sections = {f"HOTHOUSE_{name.upper()}" for name in Settings.model_fields}
     known = {view.variable for view in list_settings(Settings.model_construct())} | sections
     return sorted(name for name in environment() if name.upper() not in known)

@@ -15,7 +15,7 @@ import numpy as np
 
 from edge.log import Record
 from edge.wire.plan import LONGEST_AHEAD_MS, PlanMessage, decode_plan
-from edge.wire.reading import SITE_ZONE
+from edge.wire.topic import SITE_ZONE
 from models.features.plans import Kind, Plan, Plans
 from services.ingest.windows.closed import CamePlan
 from services.messages import ZonePlan

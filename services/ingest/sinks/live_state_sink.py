@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
+from services.ingest.figures import ShardFigures
 from services.messages import ZoneForecast
 from services.store.rows import SiteStep
 
@@ -23,7 +24,7 @@ class LiveStatePublisher(Protocol):
     def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
         """Replace a zone's past, because steps were left out."""
 
-    def put_stats(self, stats: dict[str, Any]) -> None:
+    def put_stats(self, stats: ShardFigures) -> None:
         """Show the shard's figures."""
 
 

@@ -1,4 +1,4 @@
-"""Step 6 of the way of a reading: the series store that the settings name, and what a restart owes it."""
+"""Step 6 of the way of a reading: the series store of the settings, and the rows that a restart must send it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ __all__ = ["series_writer"]
 
 
 def series_writer(settings: Settings, partitions: Sequence[int]) -> SeriesWriter:
-    """InfluxDB where one is configured, otherwise nothing; rows that it may have missed are queued first."""
+    """The writer to InfluxDB, if one is configured, otherwise one that does nothing. Rows that it may have missed are
+    queued first.
+    """
     influx = settings.influx
     if not influx.url:
         return NullSeries()

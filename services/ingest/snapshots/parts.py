@@ -1,8 +1,8 @@
 """Step 4 of the way of a reading: what a partition's state consists of, and how parts of earlier versions are read.
 
 Each part has a version of its own. Whoever changes the form of a part raises its version and adds to ``upgrades`` what
-makes the new form of the one before; ``tests/data`` holds folders of earlier versions. A part that cannot be read, be
-it damaged, of a later version or without an upgrade, is grown again from the history if it is one of ``LEARNED``.
+makes the new form of the one before; ``tests/data`` holds folders of earlier versions. A part that cannot be read
+(damaged, of a later version, or without an upgrade) is grown again from the history if it is one of ``LEARNED``.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ PARTS: dict[str, Form] = {name: Form() for name in Parts.__annotations__}
 PARTS["plans"] = Form(missing=lambda: {"sites": {}})
 
 LEARNED = frozenset({"rings", "past", "forecaster", "bases", "scores", "watch", "plans"})
-"""What the history and the forecasts that were issued can give again; it changes only where rows close, forecasts are
-issued and plans are taken.
+"""The parts that can be grown again from the history and the issued forecasts. They change only when rows close,
+forecasts are issued and plans are taken.
 """
 
 ESSENTIAL = frozenset({"made_by", "windows", "figures", "newest"})

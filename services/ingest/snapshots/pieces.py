@@ -1,6 +1,6 @@
-"""Step 4 of the way of a reading: large arrays on disk in pieces, of which only those that changed are written.
+"""Step 4 of the way of a reading: large arrays on disk in pieces; only pieces that changed are written.
 
-Most of what a shard has learned stands still: a row changes a few hundred bytes of what a zone's day looks like. So an
+Most of what a shard has learned stands still: a row changes a few hundred bytes of a zone's profile of the day. So an
 array is cut into pieces of ``PIECE`` bytes. Each is known by its hash (XXH3, 64 bits: two versions of a piece have the
 same one once in 10^19), and a *segment* is a file with the pieces that were new when it was written, never changed
 after that. Where the pieces of an array lie is its :class:`Layout`, which the snapshot keeps.
@@ -25,10 +25,10 @@ __all__ = ["PIECE", "Layout", "PieceError", "Segment", "SegmentReader", "Segment
 
 PIECE = 4096
 SLACK = 16_384
-"""So many dead pieces are always left where they lie: 64 MB."""
+"""Up to this many dead pieces (64 MB) always stay where they are."""
 MOST_SEGMENTS = 48
 _AT_ONCE = 4096
-"""So many pieces, 16 MB, are copied at a time."""
+"""This many pieces (16 MB) are copied at a time."""
 
 _Bytes = npt.NDArray[np.uint8]
 
@@ -39,7 +39,7 @@ class PieceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A file with so many pieces; ``number`` rises with each that a partition writes."""
+    """A file with this many pieces; ``number`` rises with each segment that a partition writes."""
 
     number: int
     name: str
@@ -57,7 +57,7 @@ class Layout:
 
 @dataclass(slots=True)
 class SegmentWriter:
-    """Writes what is new of any number of arrays into one segment; ``rewrite`` are segments that are to be let go."""
+    """Writes the new pieces of any number of arrays into one segment; ``rewrite`` are the segments to give up."""
 
     number: int
     rewrite: frozenset[int] = frozenset()
@@ -66,9 +66,9 @@ class SegmentWriter:
     _new: list[tuple[_Bytes, npt.NDArray[np.int64]]] = field(default_factory=list)
 
     def add(self, array: npt.NDArray[Any], before: Layout | None) -> Layout:
-        """The layout of ``array``, of whose pieces those at the same place ``before`` stay where they are.
+        """The layout of ``array``. Pieces that are equal at the same place ``before`` stay where they are.
 
-        The array must stand still until :meth:`write` has returned.
+        The array must not change until :meth:`write` has returned.
         """
         content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         hashes = _hashes(content)
@@ -120,7 +120,7 @@ class SegmentReader:
         self._opened: dict[int, _Bytes] = {}
 
     def array(self, layout: Layout, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """The array as it was written; raises :class:`PieceError` where a piece of it was lost or damaged."""
+        """The array as it was written; raises :class:`PieceError` if a piece of it was lost or damaged."""
         size = math.prod(shape) * dtype.itemsize
         count = -(-size // PIECE)
         if not len(layout.hashes) == len(layout.segment) == len(layout.place) == count:
@@ -166,8 +166,8 @@ def pieces_used(layouts: Iterable[Layout], last: int) -> npt.NDArray[np.int64]:
 
 
 def to_rewrite(segments: Iterable[Segment], layouts: Iterable[Layout]) -> frozenset[int]:
-    """The segments whose last pieces are better written again: so much of what lies there is dead that files take
-    twice what is alive, or there are too many of them. What is alive is written about once more that way.
+    """The segments to write again: so many of their pieces are dead that files take twice the space of live pieces, or
+    there are too many segments. Live pieces are written about once more that way.
     """
     segments = sorted(segments, key=lambda one: one.number)
     alive = pieces_used(layouts, max((one.number for one in segments), default=0))

@@ -1,8 +1,8 @@
-"""Steps 7, 8 and 10 of the way of a reading: grows what a snapshot has lost again, from the history.
+"""Steps 7, 8 and 10 of the way of a reading: grows lost parts of a snapshot again, from the history.
 
 The rows that the partition had closed are in the history, since it is written before every snapshot; so are the
 forecasts that were issued. What grows is a partition beside the one that serves. It stops nothing: other partitions of
-the shard go on, and questions are answered. It is done a stretch a round; after a crash it begins anew.
+the shard go on, and questions are answered. Each round grows a stretch; after a crash it begins again.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Regrowth:
     def grow(self) -> bool:
         """Grow for about ``ROUND_S``; whether all is grown. The serving partition does not change.
 
-        Raises ``HistoryError`` where something cannot be read; what fails again and again is left out and named.
+        Raises ``HistoryError`` if something cannot be read; what fails again and again is left out and named.
         """
         until_s = self._clock_s() + ROUND_S
         if self._issued_after is None:

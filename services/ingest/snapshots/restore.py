@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from edge.log import Log
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 from models.spec import ForecastSpec
 from services.config import Settings
 from services.errors import ConfigError, SnapshotError
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class RowSettings(NamedTuple):
-    """What the rows of a site are made by, in seconds."""
+    """The settings that a site's rows are made with, in seconds."""
 
     step_s: int
     lateness_s: int
@@ -38,12 +38,12 @@ class RowSettings(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> RowSettings:
-        """Those of the configuration."""
+        """The settings of the configuration."""
         return cls(settings.stream.step_s, settings.stream.lateness_s, settings.stream.idle_s)
 
     @classmethod
     def of_ms(cls, step_ms: int, lateness_ms: int, idle_ms: int) -> RowSettings:
-        """Those of windows."""
+        """The settings of windows."""
         return cls(step_ms // 1000, lateness_ms // 1000, idle_ms // 1000)
 
 
@@ -75,9 +75,9 @@ def restore(
 ) -> Restored:
     """Continue from the newest snapshot, or begin where the log begins.
 
-    A snapshot that cannot be read costs nothing while the log holds all: it is read again from its beginning.
+    If a snapshot cannot be read and the log holds everything, the log is read again from its beginning.
 
-    Raises ``ConfigError`` where rows would be made in another way than those that are there, and ``SnapshotError``
+    Raises ``ConfigError`` if rows would be made in another way than those that are there, and ``SnapshotError``
     where no snapshot can be read, or the log has lost what comes after it.
     """
     number = snapshots.partition

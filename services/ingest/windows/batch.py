@@ -39,8 +39,8 @@ class Run(NamedTuple):
 class RunSamples(NamedTuple):
     """The ``n`` samples of a run's first ``records`` records.
 
-    These are not all where the next one has a name that cannot be decoded (``error`` says why), or where the last one
-    made names too many. Of the site's runs behind it nothing is taken.
+    These are fewer than the run has if the next one has a name that cannot be decoded (``error`` says why), or if the
+    last one made too many names. Nothing is taken from the site's later runs then.
     """
 
     records: int
@@ -62,7 +62,7 @@ class RunSamples(NamedTuple):
 def take_runs(records: Sequence[Record], runs: Sequence[Run], heads: HeaderTable) -> list[RunSamples]:
     """The samples of all runs, which cover ``records`` in their order; their names get numbers.
 
-    Raises ``msgspec.DecodeError`` where a payload is torn, holds no sample or is of an older version, without saying
+    Raises ``msgspec.DecodeError`` if a payload is torn, holds no sample or is of an older version, without saying
     which: see :func:`in_columns`.
     """
     if not runs:
@@ -95,7 +95,7 @@ def take_runs(records: Sequence[Record], runs: Sequence[Run], heads: HeaderTable
 
 
 def in_columns(record: Record) -> Record | None:
-    """The record with its payload in columns, whatever version wrote it; ``None`` where it holds no sample.
+    """The record with its payload in columns, whatever version wrote it; ``None`` if it holds no sample.
 
     Raises ``msgspec.DecodeError`` on a torn one.
     """
@@ -106,7 +106,7 @@ def in_columns(record: Record) -> Record | None:
 
 
 def _row_ends(ts_ms: I64, begins: I64, steps_ms: Sequence[int | None]) -> list[int | None]:
-    """The end of the row that all samples of a run belong to; ``None`` where they belong to several, or where a site's
+    """The end of the row that all samples of a run belong to; ``None`` if they belong to several, or if a site's
     rows are not all as long.
     """
     step_ms = np.array([step or 1 for step in steps_ms])

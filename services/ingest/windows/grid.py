@@ -47,7 +47,7 @@ class Grid:
         return begin
 
     def forget(self, until_ms: int) -> None:
-        """Nothing will be asked of rows that end at or before ``until_ms``."""
+        """Forget rows that end at or before ``until_ms``: nobody asks for them any more."""
         while len(self._parts) > 1 and self._parts[1][0] <= until_ms:
             del self._parts[0]
 
@@ -63,7 +63,7 @@ class Grid:
         return -(-ts_ms // step_ms) * step_ms
 
     def ends_of(self, ts_ms: I64) -> I64:
-        """The same of many instants."""
+        """The ends of the rows that many instants belong to."""
         first = self._parts[0][1]
         ends: I64 = -(-ts_ms // first) * first
         for since, step in self._parts[1:]:

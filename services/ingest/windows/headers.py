@@ -51,7 +51,7 @@ class _Items:
         self._size = 0
 
     def add(self, counts: Sequence[int]) -> None:
-        """Heads with so many items each, which get their numbers later."""
+        """Add heads with this many items each, which get their numbers later."""
         starts = [*accumulate(counts, initial=self._size)]
         self._starts.extend(starts[:-1])
         self._counts.extend(counts)
@@ -65,7 +65,7 @@ class _Items:
     def places(self, heads: I64, index: I64, payload: I64) -> I64:
         """Where items stand: of each sample [n] the one at ``index`` among those of its ``payload``'s head.
 
-        Raises ``msgspec.DecodeError`` where there is no such item.
+        Raises ``msgspec.DecodeError`` if there is no such item.
         """
         if (index >= self._counts.all[heads][payload]).any():
             raise msgspec.DecodeError("columns do not fit each other")
@@ -83,7 +83,7 @@ class HeaderTable:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Forget all heads."""
         self._known: dict[bytes, int] = {}
         self._bytes = 0  # of all that are known
         self._new: list[SampleHeader] = []  # heads of this batch that were not known
@@ -93,7 +93,7 @@ class HeaderTable:
     def look_up(self, encoded: Sequence[bytes]) -> tuple[I64, I64]:
         """The head of each payload [p], and how many new heads the payloads before it bring [p + 1].
 
-        Raises ``msgspec.DecodeError`` where one cannot be decoded.
+        Raises ``msgspec.DecodeError`` if one cannot be decoded.
         """
         if (
             self._skipped

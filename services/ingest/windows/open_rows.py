@@ -22,7 +22,7 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 LOW_BITS = 32
-"""So many bits of ``seq`` stand in a key; the bits above them count as part of the device."""
+"""A key holds this many bits of ``seq``; the bits above them count as part of the device."""
 
 _LOW = (1 << LOW_BITS) - 1
 _DEVICE_BITS = 31  # of a key
@@ -68,13 +68,13 @@ class OpenSamples(NamedTuple):
         return order
 
     def cut(self, part: slice, lengths: I64) -> OpenSamples:
-        """Those of a slice; ``lengths`` [n] says how many values each has."""
+        """The samples of a slice; ``lengths`` [n] says how many values each has."""
         first = int(lengths[: part.start].sum())
         values = self.values[first : first + int(lengths[part].sum())]
         return OpenSamples(self.device[part], self.metric_set[part], self.seq[part], self.ts_ms[part], values)
 
     def chosen(self, which: Bools, lengths: I64) -> OpenSamples:
-        """Only those; ``lengths`` [n] says how many values each has."""
+        """Only the chosen samples; ``lengths`` [n] says how many values each has."""
         device, metric_set, seq, ts_ms, values = self
         return OpenSamples(
             device[which], metric_set[which], seq[which], ts_ms[which], values[np.repeat(which, lengths)]
@@ -94,17 +94,17 @@ class Names:
         self._ranks: I64 = np.empty(0, np.int64)
 
     def known_devices(self, keys: Iterable[DeviceKey]) -> list[int] | None:
-        """The numbers of devices; ``None`` where one has no number yet."""
+        """The numbers of devices; ``None`` if one has no number yet."""
         numbers = [*map(self._devices.get, keys)]
         return None if None in numbers else numbers  # type: ignore[return-value]
 
     def known_metric_sets(self, metric_sets: Iterable[MetricSet]) -> list[int] | None:
-        """The numbers of metric sets; ``None`` where one has no number yet."""
+        """The numbers of metric sets; ``None`` if one has no number yet."""
         numbers = [*map(self._metric_sets.get, metric_sets)]
         return None if None in numbers else numbers  # type: ignore[return-value]
 
     def of_devices(self, keys: Sequence[DeviceKey]) -> list[int]:
-        """The numbers of devices; raises ``msgspec.DecodeError`` where one cannot be decoded, and none got a number."""
+        """The numbers of devices; raises ``msgspec.DecodeError`` if one cannot be decoded, and none got a number."""
         new = dict.fromkeys(key for key in keys if key not in self._devices)
         counted = [Counted(*decode_device(device), high) for device, high in map(_parts, new)]
         self._devices.update(zip(new, count(len(self.devices)), strict=False))
@@ -125,15 +125,15 @@ class Names:
 
     @property
     def too_many(self) -> bool:
-        """Whether there are so many that :meth:`compacted` may drop some."""
+        """Whether there are enough for :meth:`compacted` to drop some."""
         return not self.has_room(0)
 
     def has_room(self, more: int) -> bool:
-        """Whether they are not too many with so many more."""
+        """Whether there is room for this many more."""
         return len(self.devices) + len(self.metric_sets) + more <= self._room
 
     def samples(self, site: str, samples: OpenSamples, chosen: I64) -> list[Sample]:
-        """Those of a site's samples at the indices ``chosen`` as objects."""
+        """The samples at the indices ``chosen``, as objects."""
         ends = np.cumsum(self.lengths(samples.metric_set))
         made = []
         for at in chosen.tolist():
@@ -233,7 +233,7 @@ class OpenRow:
         return OpenSamples(device[:n], metric_set[:n], seq[:n], ts_ms[:n], values[: self._values])
 
     def _new(self, keys: I64) -> Bools | None:
-        """Which keys are new, ``None`` where all are; all are known from now on."""
+        """Which keys are new, ``None`` if all are; all are known from now on."""
         settled = self._in_settled(keys)
         listed = keys.tolist()
         known = () if self._recent.isdisjoint(listed) else self._recent.intersection(listed)

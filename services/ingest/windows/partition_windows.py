@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 
 from edge.log import Record
-from edge.wire.reading import SITE_ZONE, Metric
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import Metric
 from services.ingest.windows.batch import Run, in_columns, take_runs
 from services.ingest.windows.closed import Closed, Feed, Place
 from services.ingest.windows.headers import HeaderTable
@@ -56,7 +57,7 @@ class PartitionWindows:
     def feed(self, records: Sequence[Record]) -> Closed:
         """Take the next records of the partition, in order; what they close comes back in closing order.
 
-        However records are cut into calls: rows, counts, dead letters and :meth:`state` are the same.
+        Rows, counts, dead letters and :meth:`state` do not depend on how records are cut into calls.
         """
         feed = Feed()
         of_site: defaultdict[str, _Places] = defaultdict(list)
@@ -133,7 +134,7 @@ class PartitionWindows:
 
     @property
     def expected_zones(self) -> int:
-        """Of how many zones there are samples in rows that are still open, or were lately."""
+        """How many zones have samples in rows that are still open, or were lately."""
         return sum(len(site.names.zones) - (SITE_ZONE in site.names.zones) for site in self._sites.values())
 
     def zones(self, site: str) -> Zones:
@@ -141,7 +142,7 @@ class PartitionWindows:
         return self._sites[site].zones
 
     def first_row(self, site: str) -> tuple[int, int] | None:
-        """Of a site's oldest open row that holds a sample of a zone: its end, and the event time at which it closes."""
+        """The end of a site's oldest open row with a sample of a zone, and the event time at which it closes."""
         return self._sites[site].first_row
 
     def _without_copies(self, site: str, places: _Places, feed: Feed) -> _Places:
@@ -175,7 +176,7 @@ class PartitionWindows:
         return [site.settings for site in self._sites.values()]
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where :meth:`state` was taken; raises ``KeyError`` where something is missing."""
+        """Continue exactly where :meth:`state` was taken; raises ``KeyError`` if something is missing."""
         sites = {name: self._new_site(name) for name in state["sites"]}
         for name, site in sites.items():
             site.load(state["sites"][name])

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.wire.payloads import ranges
-from edge.wire.reading import SITE_ZONE, Metric, base_metric
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import Metric, base_metric
 from services.ingest.windows.open_rows import Names, OpenSamples
 from services.ingest.windows.site_rules import Curve, SiteRules, calibrated
 from services.ingest.windows.units import Units

@@ -1,4 +1,4 @@
-"""Step 5 of the way of a reading: what a site's rows are made by; changed by events of the log and nothing else.
+"""Step 5 of the way of a reading: the settings of a site's rows; only events of the log change them.
 
 A change holds for every row that closes after its event: rows that were closed stay as they are, the samples of rows
 that are still open count under the new settings. Another step begins at the first instant from the newest closed row
@@ -23,7 +23,7 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
 Curve = list[tuple[int, float, float]]
-"""(from_ms, scale, offset), rising: what holds of a sensor from which time on."""
+"""(from_ms, scale, offset), rising: how a sensor is calibrated from each time on."""
 
 _Name = tuple[str, str, str]  # zone, device, metric as sent; the metric is empty for the device itself
 
@@ -43,7 +43,7 @@ class SiteRules:
 
     @property
     def idle_ms(self) -> int:
-        """After so long without new event time a site is silent."""
+        """A site is silent after this long without new event time."""
         return self.own_idle_ms or silence_ms(self.grid.newest_step_ms)
 
     def change(self, change: RowChange, zone: str, device: str, closed_ms: int | None) -> bool:
@@ -87,7 +87,7 @@ class SiteRules:
         return self._aliases.get((zone, device, ""), device), self._aliases.get((zone, device, metric), metric)
 
     def curve(self, zone: str, device: str, metric: str) -> Curve:
-        """How the metric is calibrated, by its name as sent; empty where it is not."""
+        """How the metric is calibrated, by its name as sent; empty if it is not."""
         return self._curves.get((zone, device, metric), [])
 
     def state(self) -> dict[str, Any]:

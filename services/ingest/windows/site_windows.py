@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.wire.events import Retirement, decode_change
-from edge.wire.reading import SITE_ZONE, Metric, parse_topic, sample_topic
+from edge.wire.topic import SITE_ZONE, parse_topic, sample_topic
+from edge.wire.vocabulary import Metric
 from services.ingest.windows.batch import RunSamples
 from services.ingest.windows.closed import Feed, Place
 from services.ingest.windows.open_rows import Names, OpenRow, OpenSamples
@@ -23,7 +24,7 @@ from services.store.rows import SiteStep
 __all__ = ["GAP_MS", "SiteWindows"]
 
 GAP_MS = 3 * 86_400_000
-"""A silent site goes on to give empty rows for this long after its newest sample; then its rows jump to the next."""
+"""A silent site gives empty rows for this long after its newest sample; then its rows jump to the next."""
 
 Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
@@ -52,7 +53,7 @@ class SiteWindows:
 
     @property
     def first_row(self) -> tuple[int, int] | None:
-        """Of the oldest open row that holds a sample of a zone: its end, and the event time at which it closes."""
+        """The end of the oldest open row with a sample of a zone, and the event time at which it closes."""
         for end, row in sorted(self._open_rows.items()):
             if self.names.by_zone(row.samples()).keys() - {SITE_ZONE}:
                 return end, end + self.settings.lateness_ms
@@ -76,7 +77,7 @@ class SiteWindows:
         return run.records + 1
 
     def tick(self, place: Place, feed: Feed) -> None:
-        """Close by receive time what a silent site left open."""
+        """Close the open rows of a silent site by receive time."""
         if self._newest_ms is None:
             return
         receive_ms = place[1].receive_ms
@@ -252,7 +253,7 @@ class SiteWindows:
         }  # fmt: skip
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where :meth:`state` was taken; raises ``KeyError`` where something is missing."""
+        """Continue exactly where :meth:`state` was taken; raises ``KeyError`` if something is missing."""
         self.closed_ms, self._newest_ms = state["closed_ms"], state["newest_ms"]
         self._newest_row_ms, self._quiet_ms = state["newest_row_ms"], state["quiet_ms"]
         self._tick_ms = state["tick_ms"]

@@ -2,7 +2,7 @@
 
 A zone that leaves has its last row where its newest sample is; it is back with the row of its next one. Silence is
 counted in time that ticks saw, so that a zone does not leave because nobody listened. All of it is a function of the
-partition's records; how long a zone may be silent is asked by who publishes the event (``services.ingest.retirement``).
+partition's records; the publisher of the event (``services.ingest.retirement``) knows how long a zone may be silent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from edge.wire.events import Retirement
-from edge.wire.reading import SITE_ZONE
+from edge.wire.topic import SITE_ZONE
 
 __all__ = ["Silent", "Zones"]
 
@@ -39,11 +39,11 @@ class Zones:
         self._listened_ms = 0
 
     def listen(self, ms: int) -> None:
-        """So much time passed between two ticks."""
+        """Count the time between two ticks."""
         self._listened_ms += ms
 
     def close(self, end_ms: int, counts: Counts) -> list[str]:
-        """A row is closed, with so many samples of each zone; which zones leave behind it.
+        """A row is closed, with this many samples of each zone. Returns the zones that leave after it.
 
         A zone that had left and has a sample is back.
         """
@@ -81,7 +81,7 @@ class Zones:
         return True
 
     def silent(self) -> Iterator[Silent]:
-        """Every zone that is there, and the site where no zone is left but its weather station, if it has one."""
+        """Every present zone; and the site, if no zone is left but its weather station."""
         for zone, (end_ms, listened_ms) in self._seen.items():
             if zone != SITE_ZONE and zone not in self._leaving:
                 yield Silent(zone, end_ms, self._listened_ms - listened_ms)

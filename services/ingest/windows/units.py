@@ -1,4 +1,4 @@
-"""Step 5 of the way of a reading: sensors that send another unit than their metric's, told by their first hour.
+"""Step 5 of the way of a reading: sensors that send another unit than their metric's, found by their first hour.
 
 A share passes as a humidity of under 2 %, and °F pass as °C where they are below 60: both are plausible values, and
 the zone's median would be between them and those of the other sensors. Only metrics are checked that cannot be there
@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edge.wire.reading import FAHRENHEIT_ABOVE, SHARE_LEAST, SHARE_MOST, SHARES, TEMPERATURES, VOCABULARY, base_metric
+from edge.wire.vocabulary import (
+    FAHRENHEIT_ABOVE,
+    SHARE_LEAST,
+    SHARE_MOST,
+    SHARES,
+    TEMPERATURES,
+    VOCABULARY,
+    base_metric,
+)
 from services.store.rows import UnitFault
 
 __all__ = ["HOUR_MS", "Units"]
@@ -25,7 +33,7 @@ I64 = npt.NDArray[np.int64]
 HOUR_MS = 3_600_000
 
 CELSIUS_BELOW = 35.0
-"""A sensor that was taken to send °F and is below sends °C: 35 °F is frost."""
+"""A sensor that seemed to send °F and reads less than this sends °C: 35 °F is frost."""
 
 _UNCHECKED, _FIRST_HOUR, _FINE, _FAULTY = range(4)
 
@@ -116,7 +124,7 @@ class Units:
 
     @property
     def ended(self) -> tuple[UnitFault, ...]:
-        """Those that no longer do, since the newest row; with what they said in it."""
+        """The sensors that no longer do, since the newest row; with their values in it."""
         return self._ended
 
     def state(self) -> dict[str, Any]:

@@ -17,15 +17,26 @@ from models.spec import Place
 from services.config import Settings
 from services.errors import HothouseError, ModelFilesError, TrainingError
 from services.forecast_spec import forecast_spec, place_of
+from services.ingest.figures import ShardFigures
 from services.installation import namespace_of
 from services.learn.experts import EXPERTS, NETWORK, Expert, expert_for, learn_settings
 from services.learn.loop.triggers import NewData
 from services.learn.promotion.measure import Comparison, Measurer
-from services.learn.records import Candidate, ModelRow, TrainingRequest
+from services.learn.records import Candidate, LiveVerdict, TrainingRequest
 from services.learn.training import dataset
 from services.learn.training.job import Job
 from services.learn.training.task import run_job
-from services.messages import DRIFTS, LIVE_STATE_ACTOR, MODEL_POINTER_ACTOR, RETRAINER_ACTOR, shard_actor
+from services.messages import (
+    DRIFTS,
+    LIVE_STATE_ACTOR,
+    MODEL_POINTER_ACTOR,
+    RETRAINER_ACTOR,
+    LearningFigures,
+    LiveEvent,
+    ModelRow,
+    TrainedOn,
+    shard_actor,
+)
 from services.store.history import History
 from services.store.pointer import Pointer, pointer_file
 
@@ -97,16 +108,16 @@ class RayCluster:
         except TrainingError:
             return True
 
-    def _shards(self) -> list[dict[str, Any]]:
+    def _shards(self) -> list[ShardFigures]:
         """Every shard's figures; raises :class:`TrainingError` while one is away."""
         try:
             asked = [self._actor(shard_actor(index)).stats.remote() for index in range(self._settings.stream.shards)]
-            return cast(list[dict[str, Any]], ray.get(asked, timeout=CALL_TIMEOUT_S))
+            return cast(list[ShardFigures], ray.get(asked, timeout=CALL_TIMEOUT_S))
         except (ray.exceptions.RayError, ValueError) as error:
             raise TrainingError("a shard does not answer: it is being restarted") from error
 
     def news(self, since_ms: int) -> NewData:
-        """The newest drift after ``since_ms`` that is wide enough, and the rows of zones that were ever closed."""
+        """The newest drift after ``since_ms`` that is wide enough, and how many zone rows were closed so far."""
         shards = self._shards()
         wide = self._settings.learn.retrain_on_drift
         drifts = [
@@ -155,7 +166,7 @@ class RayCluster:
 
     def compare(
         self, mine: str, theirs: str, theirs_name: str, from_ms: int, level: float, *, worse: bool
-    ) -> dict[str, Any]:
+    ) -> LiveVerdict:
         """Ask the :class:`Measurer`, in a process of its own that is started when it is needed."""
         newest_ms = self.newest_ms()
         after_ms = from_ms - WARM_UP_DAYS[self._expert.takes] * DAY_MS
@@ -164,7 +175,7 @@ class RayCluster:
             after_ms=after_ms, from_ms=from_ms, to_ms=newest_ms, mine=mine, theirs=theirs, theirs_name=theirs_name,
             level=level, margin=self._settings.learn.gate_margin, worse=worse,
         )  # fmt: skip
-        return cast(dict[str, Any], self._measure("compare", asked))
+        return cast(LiveVerdict, self._measure("compare", asked))
 
     def rest(self) -> None:
         """End the process that compares."""
@@ -172,7 +183,7 @@ class RayCluster:
             self._end_measurer()
 
     def longest_horizon_ms(self) -> int:
-        """Of the schema's horizons, or the reach of the expert."""
+        """The longest of the schema's horizons, or the reach of the expert."""
         return min(max(self._spec.horizons_min), self._expert.reach_min or 2**31) * 60_000
 
     def adopt(self, folder: str) -> Candidate:
@@ -195,7 +206,7 @@ class RayCluster:
         if expert_for(kind) is not self._expert:
             shutil.rmtree(copied, ignore_errors=True)
             raise TrainingError(f"{folder} holds a model of kind {kind}, which is none for the {self._expert.name}")
-        trained_on = {"to_ms": newest_ms, "to": datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat()}
+        trained_on = TrainedOn(to_ms=newest_ms, to=datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat())
         return Candidate(
             folder=str(copied), kind=kind, weights_sha256=manifest["weights_sha256"], trained_on=trained_on,
             log_offsets={}, params={"submitted": folder, "said_trained_on": str(manifest.get("trained_on"))[:400]},
@@ -242,11 +253,11 @@ class RayCluster:
         if self._expert is NETWORK:
             ray.get(self._actor(MODEL_POINTER_ACTOR).expect_network.remote(), timeout=CALL_TIMEOUT_S)
 
-    def event(self, event: dict[str, Any]) -> None:
+    def event(self, event: LiveEvent) -> None:
         """Show an event on the live state."""
         ray.get(self._actor(LIVE_STATE_ACTOR).put_event.remote(event), timeout=CALL_TIMEOUT_S)
 
-    def show(self, models: list[ModelRow], status: dict[str, Any]) -> None:
+    def show(self, models: list[ModelRow], status: LearningFigures) -> None:
         """Show the models and the status on the live state."""
         live_state, all_models = self._actor(LIVE_STATE_ACTOR), self._shown.models(self._expert, models)
         component = RETRAINER_ACTOR if self._expert is NETWORK else f"{RETRAINER_ACTOR}-{self._expert.name}"
@@ -293,7 +304,7 @@ class RayCluster:
 def _copy_artefact(folder: Path, to: Path) -> None:
     """Copy the files that an artefact has; plain ones of a sane size only.
 
-    Raises :class:`TrainingError` where there is none, :class:`ModelFilesError` where it is torn.
+    Raises :class:`TrainingError` if there is none, :class:`ModelFilesError` if it is torn.
     """
     if not (folder / ARTEFACT_FILES[0]).is_file():
         raise TrainingError(f"{folder} holds no model: it has no {ARTEFACT_FILES[0]}")
@@ -309,7 +320,7 @@ def _copy_artefact(folder: Path, to: Path) -> None:
 
 
 def this_runtime() -> dict[str, Any]:
-    """Ray Train looks its own runtime up by address: with a second one on the machine it must be told which."""
+    """Ray Train looks its own runtime up by address: with a second one on the machine it needs the address."""
     return {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
 
 
@@ -322,7 +333,7 @@ def _nodes() -> int:
 
 
 def _worth_it(places: int) -> int:
-    """Workers for so many GPUs or nodes: a group of one costs the start of six processes and gains nothing."""
+    """Workers for this many GPUs or nodes: a group of one costs the start of six processes and gains nothing."""
     return places if places > 1 else 0
 
 

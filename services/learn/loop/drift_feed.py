@@ -17,8 +17,8 @@ EVERY_S = 10.0
 class DriftFeed:
     """Asks ``ask(known_to_ms)`` now and then for the newest drift and for the rows that were ever closed.
 
-    A drift counts until a training begins after it: should that fail, the same drift starts no other. Days are counted
-    by who is asked.
+    A drift counts until a training begins after it. If that training fails, the same drift starts no other. ``ask``
+    counts the days.
     """
 
     def __init__(self, ask: Callable[[int], NewData]) -> None:
@@ -31,7 +31,7 @@ class DriftFeed:
     def look(self, now_s: float, known_to_ms: int) -> NewData:
         """What is new, as of the last answer; ``known_to_ms`` is the newest row that the newest model knows.
 
-        Whatever ``ask`` raises gets out.
+        Errors of ``ask`` are passed on.
         """
         if self._asks.is_due(now_s) or known_to_ms != self._asked_for_ms:
             self._now = self._ask(known_to_ms)

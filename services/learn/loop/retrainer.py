@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol, cast
 
 from edge.timing import Backoff, Periodic
 from services.config import LearnSettings
@@ -28,8 +28,17 @@ from services.learn.promotion.pruning import Pruner
 from services.learn.promotion.registry import Registry
 from services.learn.promotion.shadow import Shadows
 from services.learn.promotion.shadow_capacity import TrainingWait, wait_of
-from services.learn.records import Candidate, ModelRow, TrainingRequest, refused_candidate
-from services.messages import ONLINE_VERSION
+from services.learn.records import Candidate, TrainingRequest, refused_candidate
+from services.messages import (
+    ONLINE_VERSION,
+    EventDetails,
+    LearningFigures,
+    ModelRow,
+    ModelSubmitted,
+    Moved,
+    TrainingAccepted,
+    TrainingRun,
+)
 from services.observe.duration import in_words
 
 __all__ = ["Cluster", "Retrainer"]
@@ -127,26 +136,26 @@ class Retrainer:
             if thread.is_alive():
                 thread.join(timeout_s)
 
-    def trigger(self, reason: str) -> dict[str, Any]:
+    def trigger(self, reason: str) -> TrainingAccepted:
         """Ask for a retraining now; raises :class:`TrainingError` when one runs or is asked for already."""
         refusal = self._triggers.ask(reason)
         if refusal is not None:
             raise TrainingError(refusal)
-        return {"accepted": True, "reason": reason}
+        return TrainingAccepted(accepted=True, reason=reason)
 
-    def promote(self, version: str) -> dict[str, Any]:
+    def promote(self, version: str) -> Moved:
         """Make a version champion and tell the model pointer.
 
         Raises :class:`PromotionRefusedError` or :class:`RegistryError`.
         """
-        return {"version": version, "before": self._champion.promote(version, "promoted by an operator")}
+        return Moved(version=version, before=self._champion.promote(version, "promoted by an operator"))
 
-    def rollback(self) -> dict[str, Any]:
+    def rollback(self) -> Moved:
         """Go back to the previous champion; raises as :meth:`promote` does."""
         version, before = self._champion.rollback()
-        return {"version": version, "before": before}
+        return Moved(version=version, before=before)
 
-    def submit(self, folder: str) -> dict[str, Any]:
+    def submit(self, folder: str) -> ModelSubmitted:
         """Register an artefact that was made elsewhere; live rows judge it, whatever it says of itself.
 
         Raises :class:`ModelFilesError` where it cannot serve; the registry names the reason then, too.
@@ -163,13 +172,13 @@ class Retrainer:
         newest_ms = int(candidate["trained_on"]["to_ms"])
         shadow = self._comparison.begin(champion, newest_ms, newest_ms)
         version = self._shadows.register(candidate, now_ms, champion, shadow)
-        return {"accepted": True, "version": version, "against": champion}
+        return ModelSubmitted(accepted=True, version=version, against=champion)
 
     def models(self) -> list[ModelRow]:
         """All models, newest first; raises :class:`RegistryError`."""
         return self._registry.list()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> LearningFigures:
         """What runs, what ran, what comes, and how often; JSON-able."""
         return self._learning_status.status()
 
@@ -287,7 +296,7 @@ class Retrainer:
 
     def _retrain(self, trigger: Trigger) -> None:
         learning_status, started_ms = self._learning_status, self._wall_ms()
-        run: dict[str, Any] = {"kind": trigger.kind, "reason": trigger.reason, "started_ms": started_ms}
+        run = TrainingRun(kind=trigger.kind, reason=trigger.reason, started_ms=started_ms)
         self._triggers.started(self._monotonic_s(), trigger.kind)
         self._champion.expect_network()
         learning_status.running = run
@@ -298,7 +307,8 @@ class Retrainer:
             run["trained_ms"] = self._wall_ms()
             version = self._outlast(lambda: self._register(candidate, started_ms, champion))
             self._triggers.has_model = True
-            run |= {"version": version, "verdict": candidate["reason"], **candidate["trained_on"]}
+            run |= {"version": version, "verdict": candidate["reason"]}
+            run |= cast(TrainingRun, candidate["trained_on"])  # every field of which a run has, too
             self._decide(version, candidate, champion, run)
             for name in ("training", "schedule"):  # what the schedule could not read has been read
                 learning_status.errors.pop(name, None)
@@ -348,18 +358,17 @@ class Retrainer:
                 if self._monotonic_s() - began_s > self._settings.timeout_s or self._stopping.wait(backoff.next_s()):
                     raise
 
-    def _decide(self, version: str, candidate: Candidate, judged_against: str, run: dict[str, Any]) -> None:
+    def _decide(self, version: str, candidate: Candidate, judged_against: str, run: TrainingRun) -> None:
         learning_status, counts = self._learning_status, self._learning_status.counts
-        counts.retrains += 1
+        counts["retrains"] += 1
         seconds = round((run["trained_ms"] - run["started_ms"]) / 1000, 1)
-        told = {
-            "version": version,
-            "trigger": run["reason"],
-            "trigger_kind": run["kind"],
-            "reason": candidate["reason"],
-            "seconds": seconds,
-        }
-        learning_status.tell("retrain", **told, rows=candidate["trained_on"].get("rows"))
+        told = EventDetails(
+            version=version, trigger=run["reason"], trigger_kind=run["kind"], reason=candidate["reason"],
+            seconds=seconds,
+        )  # fmt: skip
+        learned = EventDetails(**told)
+        learned["rows"] = candidate["trained_on"].get("rows")
+        learning_status.tell("retrain", **learned)
         if candidate["shadow"]:
             run["result"] = "in shadow"
             return
@@ -369,18 +378,19 @@ class Retrainer:
             refusal = self._outlast(lambda: self._champion.succeed(version, judged_against, why))
         if refusal:
             run |= {"result": "refused", "verdict": refusal}
-            counts.refused += 1
-            learning_status.tell("refused", **told | {"reason": refusal})
+            counts["refused"] += 1
+            told["reason"] = refusal
+            learning_status.tell("refused", **told)
         else:
             run["result"] = "forced" if candidate["forced"] else "promoted"
-            counts.forced += candidate["forced"]
+            counts["forced"] += candidate["forced"]
 
-    def _fail(self, run: dict[str, Any], error: Exception) -> None:
+    def _fail(self, run: TrainingRun, error: Exception) -> None:
         message = error.words if isinstance(error, HothouseError) else f"{type(error).__name__}: {error}"
         if not isinstance(error, HothouseError):
             _log.exception("a retraining failed")
         run |= {"result": "failed", "error": message}
-        self._learning_status.counts.failed += 1
+        self._learning_status.counts["failed"] += 1
         self._learning_status.errors["training"] = message
         self._learning_status.tell("error", message=message, trigger=run["reason"])
 

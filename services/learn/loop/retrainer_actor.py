@@ -15,7 +15,7 @@ from services.observe.logs import log_to_file
 
 if TYPE_CHECKING:
     from services.learn.loop.retrainer import Retrainer
-    from services.learn.records import ModelRow
+    from services.messages import LearningFigures, ModelRow, ModelSubmitted, Moved, TrainingAccepted
 
 __all__ = ["RetrainerActor", "start_retrainer"]
 
@@ -41,23 +41,23 @@ class RetrainerActor:
             self._retrainers[name] = Retrainer(cluster.learn, open_registry(settings, expert), cluster)
             self._retrainers[name].start()
 
-    def trigger(self, reason: str = "operator", expert: str = "network") -> dict[str, Any]:
-        """Ask for a retraining now: ``{accepted, reason}``."""
+    def trigger(self, reason: str = "operator", expert: str = "network") -> TrainingAccepted:
+        """Ask for a retraining now."""
         return self._of(expert).trigger(reason)
 
-    def promote(self, version: str, expert: str = "network") -> dict[str, Any]:
-        """Make a version champion: ``{version, before}``. A version says whose it is; ``online`` does not."""
+    def promote(self, version: str, expert: str = "network") -> Moved:
+        """Make a version champion. A version says whose it is; ``online`` does not."""
         from services.learn.experts import expert_of
 
         whose = expert_of(version)
         return self._of(expert if whose is None else whose.name).promote(version)
 
-    def rollback(self, expert: str = "network") -> dict[str, Any]:
-        """Go back to the previous champion: ``{version, before}``."""
+    def rollback(self, expert: str = "network") -> Moved:
+        """Go back to the previous champion."""
         return self._of(expert).rollback()
 
-    def submit(self, folder: str) -> dict[str, Any]:
-        """Register an artefact that was made elsewhere: ``{accepted, version, against}``. Its kind says for whom."""
+    def submit(self, folder: str) -> ModelSubmitted:
+        """Register an artefact that was made elsewhere. Its kind says for whom."""
         from services.learn.experts import expert_in
 
         return self._of(expert_in(folder).name).submit(folder)
@@ -66,7 +66,7 @@ class RetrainerActor:
         """All models, those of each expert newest first."""
         return [row for retrainer in self._retrainers.values() for row in retrainer.models()]
 
-    def status(self, expert: str = "network") -> dict[str, Any]:
+    def status(self, expert: str = "network") -> LearningFigures:
         """What runs, what ran, what comes."""
         return self._of(expert).status()
 

@@ -33,11 +33,11 @@ class Schedule(Protocol):
         """Slots up to now are used."""
 
     def goes_on(self, now_s: float, used_s: float) -> None:
-        """A process before this one used a slot for the last time at ``used_s``."""
+        """An earlier process last used a slot at ``used_s``."""
 
 
 class Every:
-    """A grid of so many seconds, from ``now_s`` on. Slots that could not be used when they came are one that is due.
+    """A slot every so many seconds, from ``now_s`` on. Slots that were missed count as one that is due.
 
     >>> schedule = Every(60, now_s=0)
     >>> schedule.use(150)

@@ -78,18 +78,18 @@ class Triggers:
         return self._running
 
     def ask(self, reason: str) -> str | None:
-        """An operator's wish; ``None`` when it is taken, else the reason why not."""
+        """Ask for a retraining as an operator. ``None`` if that is accepted, else the reason why not."""
         with self._asking:
             if self._running:
                 return "a retraining is already running"
             if self._asked is not None:
-                return "a retraining is already asked for"
+                return "a retraining has already been requested"
             self._asked = reason
         return None
 
     def goes_on(self, now_s: float, newest_s: float) -> None:
-        """The newest model came then, to a process before this one: the next slot is the first one after it, but not
-        within a cool-down: a training that takes the machine down must not be the first thing that it does again.
+        """The newest model came at that time, to an earlier process. The next slot is the first one after it, but not
+        within a cool-down: a training that takes the machine down must not start again at once.
         """
         if self._schedule is not None:
             self._schedule.goes_on(now_s, newest_s)
@@ -148,7 +148,7 @@ class Triggers:
             self._schedule.use(now_s)
 
     def trained(self, now_s: float) -> None:
-        """A retraining has its challenger; what it waits for now is no work to rest from."""
+        """A retraining has its challenger. What it waits for now is not training time, so no rest counts it."""
         self._trained_s = now_s
 
     def ended(self, now_s: float) -> None:

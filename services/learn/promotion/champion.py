@@ -14,8 +14,7 @@ from typing import Protocol
 from services.errors import ModelFilesError, PromotionRefusedError, RegistryError
 from services.learn.learning_status import LearningStatus
 from services.learn.promotion.registry import Registry
-from services.learn.records import Shadow
-from services.messages import ONLINE_VERSION
+from services.messages import ONLINE_VERSION, Shadow
 
 __all__ = ["ChampionAlias", "ServingPointer"]
 
@@ -66,7 +65,8 @@ class ChampionAlias:
         return before
 
     def succeed(self, version: str, judged_against: str, why: str) -> str:
-        """:meth:`promote` a challenger, or say why not: a verdict says nothing of a champion that it did not know.
+        """:meth:`promote` a challenger, or say why not: a verdict holds only for the champion that it was judged
+        against.
 
         Raises what :meth:`promote` raises.
         """
@@ -80,7 +80,7 @@ class ChampionAlias:
         return ""
 
     def expect_network(self) -> None:
-        """Have the replicas prepare for a first network; once, and it is no matter if that fails."""
+        """Have the replicas prepare for a first network, once. A failure does not matter."""
         if not self._expected:
             with suppress(Exception):
                 self._pointer.expect_network()
@@ -116,7 +116,7 @@ class ChampionAlias:
                 to = ONLINE_VERSION
                 self._registry.promote(to)
             self._why[to] = f"back from {version}. {reason}"
-            self._learning_status.counts.rollbacks += 1
+            self._learning_status.counts["rollbacks"] += 1
             self._learning_status.tell("rollback", version=to, before=version, reason=reason)
             self.follow()
             self._registry.watch(version, None)
@@ -176,7 +176,7 @@ class ChampionAlias:
         before, self._told, self._broken = self._told, version, None
         learning_status.errors.pop("champion", None)
         learning_status.serving = version
-        learning_status.counts.swaps += 1
+        learning_status.counts["swaps"] += 1
         reason = self._why.pop(version, "champion alias moved in MLflow")
         learning_status.tell("swap", version=version, before=before, reason=reason)
 

@@ -12,13 +12,14 @@ from mlflow import MlflowClient
 
 from services.errors import PromotionRefusedError
 from services.learn.experts import Expert, number_of
-from services.learn.records import ModelRow, row_of
+from services.learn.records import row_of
+from services.messages import ModelRow
 
 __all__ = ["Listing", "RegistryState"]
 
 PAGE = 500
 AGAIN_S = 600.0
-"""What others write into a version changes nothing that is cheap to ask for, so all is read again this often."""
+"""What others write into a version cannot be seen cheaply, so everything is read again this often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Listing:
             self._written += 1
 
     def now(self, client: MlflowClient) -> RegistryState:
-        """What holds of the model now."""
+        """The registered model's present state."""
         found = client.search_registered_models(f"name='{self._model}'")
         if not found:
             raise PromotionRefusedError(f"the registered model {self._model} is not in MLflow any more")

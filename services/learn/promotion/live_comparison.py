@@ -1,8 +1,8 @@
-"""Steps 14 and 17 of the way of a reading: what is compared on live rows, and what that says.
+"""Steps 14 and 17 of the way of a reading: comparisons on live rows, and their outcomes.
 
 A challenger is in shadow until rows enough have come; then one verdict is given. A new champion is watched: it is
-compared with the one before it again and again, and goes if it is worse. What is compared stands in the registry, so
-that a retrainer that is started again goes on with it.
+compared with the one before it again and again, and goes if it is worse. The registry holds what is compared, so that a
+retrainer that is started again goes on with it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from services.config import LearnSettings
 from services.errors import HothouseError, ModelFilesError, PromotionRefusedError, RegistryError
 from services.learn.experts import number_of
 from services.learn.promotion.registry import Registry
-from services.learn.records import ModelRow, Shadow
-from services.messages import ONLINE_VERSION
+from services.learn.records import LiveVerdict
+from services.messages import ONLINE_VERSION, ModelRow, Shadow
 
 __all__ = ["ComparisonOutcome", "LiveComparison", "ModelComparer"]
 
@@ -29,10 +29,10 @@ LOOK_S = 5.0
 SHARE, LONGEST_PAUSE_S = 10.0, 60.0
 """A comparison that took a second is not made again for ten, but at the latest after a minute."""
 PATIENCE = 5
-"""Comparisons that fail are tried so often; then the challenger is refused, and the champion is no longer watched, or
-has to go where it is its own files that fail."""
+"""Comparisons that fail are tried this often. Then the challenger is refused, or the champion's watch ends; the
+champion is withdrawn if its own files fail."""
 WATCH_BUDGET = 0.05
-"""The chance that a champion that is no worse is sent away, over all looks of its watch."""
+"""The chance that a champion that is no worse is withdrawn, over all looks of its watch."""
 HOUR_MS = 3_600_000
 DEFAULT_HOURS = 24.0
 """A submitted model is judged on live rows also where others are not."""
@@ -49,16 +49,16 @@ class ModelComparer(Protocol):
 
     def compare(
         self, mine: str, theirs: str, theirs_name: str, from_ms: int, level: float, *, worse: bool
-    ) -> dict[str, Any]:
-        """A verdict ``{promote, reason, evidence}`` over rows after ``from_ms``: see ``measure.py`` beside."""
+    ) -> LiveVerdict:
+        """The verdict over rows after ``from_ms``: see ``measure.py`` beside."""
 
     def rest(self) -> None:
-        """Nothing is being compared: let go of what it took."""
+        """Nothing is being compared: release what comparisons hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOutcome:
-    """What a look at the live rows came to; ``kind`` is ``passed``, ``refused``, ``worse`` or ``kept``."""
+    """The outcome of a look at the live rows; ``kind`` is ``passed``, ``refused``, ``worse`` or ``kept``."""
 
     kind: str
     version: str
@@ -199,7 +199,7 @@ class LiveComparison:
             raise error
         return last
 
-    def _compare(self, row: ModelRow, shadow: Shadow, level: float, *, worse: bool) -> dict[str, Any]:
+    def _compare(self, row: ModelRow, shadow: Shadow, level: float, *, worse: bool) -> LiveVerdict:
         folder, against = str(self._registry.folder(row["version"])), shadow["against"]
         name, theirs = "the climatology", ""
         if against != ONLINE_VERSION:

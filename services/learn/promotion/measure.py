@@ -19,6 +19,7 @@ import numpy as np
 
 from models.spec import ForecastSpec, Place
 from services.errors import ModelFilesError
+from services.learn.records import LiveVerdict
 from services.learn.training import dataset
 from services.messages import F32
 
@@ -60,8 +61,8 @@ class Measurer:
         os.nice(10)  # it gives way to forecasts and requests
         self._models: dict[str, artefact.Artefact] = {}
 
-    def compare(self, asked: Comparison) -> dict[str, Any]:
-        """A verdict as ``{promote, reason, evidence}``.
+    def compare(self, asked: Comparison) -> LiveVerdict:
+        """A verdict.
 
         The climatology stands in for ``theirs`` where that cannot be loaded, and the name says so. Raises
         :class:`ModelFilesError` where ``mine`` cannot.
@@ -92,10 +93,10 @@ class Measurer:
             if asked.worse
             else judge(ours, rivals, name, asked.level, asked.margin)
         )
-        return {"promote": verdict.promote, "reason": verdict.reason, "evidence": verdict.evidence}
+        return LiveVerdict(promote=verdict.promote, reason=verdict.reason, evidence=verdict.evidence)
 
     def examine(self, folder: str, spec: ForecastSpec) -> dict[str, Any]:
-        """The manifest of an artefact that can serve; raises :class:`ModelFilesError` where it cannot, and why."""
+        """The manifest of an artefact that can serve; raises :class:`ModelFilesError` if it cannot, and why."""
         return dict(self._load(folder, spec).manifest)
 
     def _load(self, folder: str, spec: ForecastSpec) -> artefact.Artefact:

@@ -1,8 +1,8 @@
 """Step 15 of the way of a reading: files of old models are removed; what is recorded of them stays.
 
-In two steps, because a model may be promoted at any moment, also in MLflow's page. First a model is marked, and from
-then on nobody may promote it. After a time of grace, in which a promotion that had begun before has been done, who
-uses what is looked at again, right before files are removed; a model that is in use loses its mark.
+This takes two steps, because a model may be promoted at any moment, also in MLflow's page. First a model is marked, and
+from then on it cannot be promoted. A promotion that had begun before ends within the time of grace. Then, right before
+files are removed, their use is checked again; a model that is in use loses its mark.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from services.learn.records import ModelRow, Pruned
+from services.messages import ModelRow, Pruned
 
 __all__ = ["GRACE_MS", "Pruner", "in_use"]
 
@@ -18,7 +18,7 @@ GRACE_MS = 120_000
 
 
 class Models(Protocol):
-    """What is needed of :class:`services.learn.promotion.registry.Registry`; everything may raise."""
+    """The part of :class:`services.learn.promotion.registry.Registry` that is needed here; everything may raise."""
 
     def list(self) -> list[ModelRow]:
         """All models, newest first."""

@@ -26,8 +26,8 @@ from services.config import Settings
 from services.errors import ModelFilesError, PromotionRefusedError
 from services.forecast_spec import forecast_spec
 from services.learn.experts import NETWORK, Expert
-from services.learn.records import Candidate, ModelRow, Pruned, Shadow, tags_of
-from services.messages import ONLINE_VERSION
+from services.learn.records import Candidate, tags_of
+from services.messages import ONLINE_VERSION, ModelRow, Pruned, Shadow
 
 # MLflow reads these when it is imported: nothing on the terminal, nothing sent anywhere, and a server that is away is
 # given up at once, because whoever asked asks again soon; one that is only slow, after half a minute.
@@ -136,7 +136,7 @@ class Registry:
         self._tag(version, withdrawn=reason)
 
     def pruned(self, version: str) -> str:
-        """Why the files of a version are not kept any more, in a sentence; empty where they are."""
+        """Why the files of a version are not kept any more, in a sentence; empty if they are."""
         with self._mlflow() as client:
             return _pruned_words(client.get_model_version(self._model, self.expert.number(version)).tags)
 
@@ -147,7 +147,7 @@ class Registry:
     def remove_files(self, version: str) -> None:
         """Remove a version's artefact and MLflow's copy of it; may be called again. Its record and recipe stay.
 
-        The caller has marked it, and seen that nobody uses it. Raises ``OSError`` where files cannot be removed.
+        The caller has marked it, and seen that nobody uses it. Raises ``OSError`` if files cannot be removed.
         """
         with self._mlflow() as client:
             found = client.get_model_version(self._model, self.expert.number(version))
@@ -205,7 +205,7 @@ class Registry:
         return folder
 
     def candidate(self, version: str) -> Candidate:
-        """What was recorded of a version; raises :class:`ModelFilesError` when MLflow has lost its copy."""
+        """The record of a version; raises :class:`ModelFilesError` when MLflow has lost its copy."""
         with self._mlflow() as client:
             run_id = client.get_model_version(self._model, self.expert.number(version)).run_id
             with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,8 @@ from services.learn.promotion.champion import ChampionAlias
 from services.learn.promotion.live_comparison import ComparisonOutcome, LiveComparison
 from services.learn.promotion.registry import Registry
 from services.learn.promotion.shadow_capacity import gives_way
-from services.learn.records import Candidate, ModelRow, Shadow
+from services.learn.records import Candidate
+from services.messages import ModelRow, Shadow
 
 __all__ = ["Shadows"]
 
@@ -36,7 +37,7 @@ class Shadows:
         self._lock = threading.Lock()  # what is in shadow does not change between a look and what follows from it
 
     def of(self, candidate: Candidate, against: str) -> Shadow | None:
-        """The comparison that a trained challenger waits for; ``None`` where its verdict stands.
+        """The comparison that a trained challenger waits for; ``None`` if its verdict stands.
 
         Rows that were held back count beside live ones: all that neither of the two was trained on.
         """
@@ -66,7 +67,7 @@ class Shadows:
         return version
 
     def prove(self) -> None:
-        """Have what is to be compared compared, and do what comes of it. Raises what registry and prover raise."""
+        """Make the comparisons that are due, and act on their outcomes. Raises the errors of registry and comparer."""
         outcome = self._comparison.look()
         if outcome is None:
             return
@@ -103,7 +104,7 @@ class Shadows:
 
     def _refuse(self, outcome: ComparisonOutcome) -> None:
         self._settle(outcome, passed=False)
-        self._learning_status.counts.refused += 1
+        self._learning_status.counts["refused"] += 1
         self._learning_status.tell("refused", version=outcome.version, reason=outcome.reason)
 
     def _settle(self, outcome: ComparisonOutcome, *, passed: bool) -> None:

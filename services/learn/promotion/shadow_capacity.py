@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from services.learn.experts import number_of
-from services.learn.records import ModelRow
-from services.messages import ONLINE_VERSION
+from services.messages import ONLINE_VERSION, ModelRow
 
 __all__ = ["TrainingWait", "gives_way", "wait_of"]
 
@@ -31,10 +30,10 @@ class TrainingWait:
 
 
 def wait_of(models: Sequence[ModelRow], places: int) -> TrainingWait | None:
-    """What stands in the way of the next training, where ``places`` challengers may be in shadow; ``None``: nothing.
+    """What the next training waits for, if ``places`` challengers may be in shadow; ``None``: nothing.
 
-    The next begins when the newest challenger has had its ``places``-th part of its time. Who is compared with a
-    champion that no longer serves holds no place: it gets no verdict.
+    The next begins when the newest challenger has had its ``places``-th part of its time. A challenger that is compared
+    with a champion that no longer serves holds no place: it gets no verdict.
     """
     champion = _champion(models)
     waiting = [row for row in models if _against(row) == champion]
@@ -54,8 +53,8 @@ def wait_of(models: Sequence[ModelRow], places: int) -> TrainingWait | None:
 
 
 def gives_way(models: Sequence[ModelRow], version: str, places: int) -> list[ModelRow]:
-    """Who leaves its place to ``version``, which has just come: first those whose champion no longer serves, then those
-    that have waited least, so that verdicts go on coming.
+    """The challengers that make room for ``version``, which has just come: first those whose champion no longer serves,
+    then those that have waited least, so that verdicts go on coming.
     """
     champion = _champion(models)
     others = [row for row in models if row["stage"] == "shadow" and row["shadow"] and row["version"] != version]

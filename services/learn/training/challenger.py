@@ -23,6 +23,7 @@ from models.spec import ForecastSpec
 from models.trees.tree_grower import GrowerError
 from services.errors import TrainingError
 from services.learn.experts import NETWORK
+from services.learn.records import Candidate
 from services.learn.training import dataset
 from services.learn.training.dataset import DataRange
 from services.learn.training.examples import EVALUATED_ORIGINS, cases_of, origins_after, spread, zone_places
@@ -61,7 +62,7 @@ class _Work:
 
     @property
     def options(self) -> Mapping[str, Any] | None:
-        """Those of what is trained; ``None`` where it always begins anew."""
+        """Those of what is trained; ``None`` if it always begins anew."""
         if self.by_ray:
             return network_options(self.job.learn)
         return None if self.family.refits else self.family.make(self.job.spec, self.job.learn.model_dump()).options
@@ -91,10 +92,10 @@ class _Work:
             raise TrainingError(str(error), getattr(error, "hint", "")) from error
 
 
-def learn(job: Job) -> dict[str, Any]:
+def learn(job: Job) -> Candidate:
     """Train a challenger, measure it beside the champion and the baselines, judge it, and keep its artefact.
 
-    Returns a :class:`services.learn.promotion.registry.Candidate`. Whatever is no usable model raises
+    An unusable model raises
     :class:`TrainingError` (or :class:`HistoryError`) and leaves no artefact: weights or forecasts that are not finite,
     a history too short, a file that does not give its golden output again. A champion that has seen the held-back rows
     leaves fewer to compare on; where they are too few the gate refuses.
@@ -116,7 +117,8 @@ def learn(job: Job) -> dict[str, Any]:
     if work.family.refits and not job.all_rows:
         (model, by_ray), trained_on, reason = work.fit(whole.to_ms, reference), whole, f"{reason} {TWIN}"
 
-    lineage = {**trained_on.as_dict(), "held_back_until": whole.as_dict()["to"], "known_to_ms": whole.to_ms}
+    lineage = trained_on.as_dict()
+    lineage |= {"held_back_until": whole.as_dict()["to"], "known_to_ms": whole.to_ms}
     errors = _table(challenger, champion, job.spec)
     golden = work.cases.inputs(spread(origins, GOLDEN_EXAMPLES))
     manifest = _keep(job, model, golden, {**lineage, "log_offsets": dict(job.log_offsets)}, errors)
@@ -145,7 +147,7 @@ def learn(job: Job) -> dict[str, Any]:
 def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
     """Train as :func:`learn` does, and nothing else; the SHA-256 of the weights.
 
-    Raises :class:`TrainingError` where the range no longer holds ``rows`` (``site/zone`` -> how many), or where the
+    Raises :class:`TrainingError` if the range no longer holds ``rows`` (``site/zone`` -> how many), or if the
     weights that it began with, of digest ``started_from`` (empty: random ones), are gone.
     """
     work = _Work(job)

@@ -22,6 +22,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from services.errors import HistoryError
+from services.messages import TrainedOn
 
 if TYPE_CHECKING:
     import ray.data
@@ -48,7 +49,7 @@ class DataRange:
         """Rows of all zones."""
         return sum(self.rows.values())
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> TrainedOn:
         """For manifest and registry: times also as ISO 8601 in UTC."""
         return {
             "from": _iso(self.from_ms), "to": _iso(self.to_ms), "from_ms": self.from_ms, "to_ms": self.to_ms,
@@ -131,7 +132,7 @@ def gather(files: Sequence[str], channels: Sequence[str], after_ms: int, to_ms: 
 
 
 def share_out(rows: Mapping[str, int], workers: int) -> list[frozenset[str]]:
-    """Deal whole zones to at most ``workers`` workers, the largest zones first, each to whoever has least.
+    """Deal whole zones to at most ``workers`` workers, the largest zones first, each to the worker that has least.
 
     Windows need unbroken rows of a zone, so a zone is never cut; with fewer zones than workers, fewer take part.
 

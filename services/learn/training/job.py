@@ -11,7 +11,7 @@ from services.config import LearnSettings
 __all__ = ["TRAININGS", "Job"]
 
 TRAININGS = "train"
-"""Folder of the storage that holds what trainings keep on their way."""
+"""Folder of the storage for the checkpoints of trainings."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

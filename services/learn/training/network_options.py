@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["NETWORK", "TUNABLE", "network_options", "training_config"]
 
 NETWORK = ("hidden", "mixes", "dropout", "silence")
-"""Settings that make another network: what was trained with others cannot be gone on with."""
+"""Settings of the network's shape. A network that was trained with others cannot be continued."""
 
 TUNABLE = ("learning_rate", "weight_decay", *NETWORK)
 """Settings that ``hothouse tune`` looks for."""

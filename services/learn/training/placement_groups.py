@@ -1,9 +1,10 @@
-"""Step 13 of the way of a reading: what Ray Train's workers hold, so that it can be given back when nobody else does.
+"""Step 13 of the way of a reading: the CPUs that Ray Train's workers hold, and how those of a lost training are
+released.
 
 Ray Train reserves its workers' CPUs in a placement group. When the process that trains is killed, or its node, or when
 it is ended for taking too long, nothing gives them back while the driver lives: the actor that should asks Ray's
-dashboard, which a local runtime does not have. The training that is run again would then wait for them for ever. So a
-training notes its group in its folder, and whoever trains next, one at a time on a storage, releases it first.
+dashboard, which a local runtime does not have. The training that is run again would then wait for them without end. So
+a training notes its group in its folder, and the next training (one at a time on a storage) releases it first.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def note_reservation(folder: Path) -> None:
 
 
 def release_reservations(trainings: Path) -> int:
-    """Called where nothing trains on this storage: give back what trainings that were lost still hold; how many."""
+    """Release what lost trainings still hold; returns how many. Call it where nothing trains on this storage."""
     released = 0
     for path in sorted(trainings.glob(f"*/{RESERVATION_FILE}")):
         try:

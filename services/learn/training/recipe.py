@@ -27,8 +27,8 @@ LEARN = {"epochs", "max_windows", "seed", "held_back", "timeout_s", "sharded", *
 
 def recipe_of(job: Job, rows: Mapping[str, int], started_from: str, not_replayable: str = "") -> dict[str, Any]:
     """The recipe of a training on ``rows`` (``site/zone`` -> how many) that began with the weights of digest
-    ``started_from``, empty where it began with random ones; ``not_replayable`` says why it cannot be run again to the
-    same bytes, empty where it can.
+    ``started_from``, empty if it began with random ones; ``not_replayable`` says why it cannot be run again to the
+    same bytes, empty if it can.
     """
     given = asdict(job) | {"learn": job.learn.model_dump(mode="json", include=LEARN)}
     return {
@@ -40,7 +40,7 @@ def recipe_of(job: Job, rows: Mapping[str, int], started_from: str, not_replayab
 def job_of(recipe: Mapping[str, Any]) -> Job:
     """The job of a recipe.
 
-    Raises :class:`TrainingError` where it cannot be run again, or where this code does not understand it.
+    Raises :class:`TrainingError` if it cannot be run again, or if this code does not understand it.
     """
     if recipe.get("not_replayable"):
         raise TrainingError(f"it cannot be run again to the same weights: {recipe['not_replayable']}")
@@ -61,7 +61,7 @@ def job_of(recipe: Mapping[str, Any]) -> Job:
 
 
 def differing_versions(recipe: Mapping[str, Any]) -> list[str]:
-    """What was another version when the model was trained, as ``torch 2.12.0 then, 2.13.0 now``."""
+    """The packages that had another version when the model was trained, as ``torch 2.12.0 then, 2.13.0 now``."""
     now = _versions()
     then: Mapping[str, str] = recipe.get("versions", {})
     return [f"{name} {then[name]} then, {now[name]} now" for name in now if then.get(name, now[name]) != now[name]]

@@ -1,6 +1,6 @@
 """Step 14 of the way of a reading: what a challenger is measured against, and whether it may begin with its weights.
 
-Neither may flatter anyone: rows that the champion was trained on prove nothing, and a challenger that begins with the
+Neither may flatter a model: rows that the champion was trained on prove nothing, and a challenger that begins with the
 weights of a champion that has seen the held-back rows has seen them too. Such a champion comes of settings that move
 the cut back.
 """
@@ -24,7 +24,7 @@ __all__ = ["ReferenceModel", "reference_model_of"]
 
 @dataclass(frozen=True, slots=True)
 class ReferenceModel:
-    """What serves now, or the climatology where nothing does or what does cannot be measured.
+    """The model that serves now, or the climatology if none serves or it cannot be measured.
 
     ``note`` is empty, or sentences for people on why the comparison or the start is not the usual one.
     """

@@ -1,29 +1,29 @@
 """Steps 12-14 of the way of a reading: one retraining as a Ray task.
 
-It runs in a process of its own that ends with it, because Ray Data, Ray Train and torch, or what grows trees, need most
-of a gigabyte that the retrainer must not hold while nothing is trained. So this module imports none of them.
+It runs in a process of its own that ends with it. Ray Data, Ray Train and torch, or the tree library, need most of a
+gigabyte, which the retrainer must not hold while nothing is trained. So this module imports none of them.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import ray
 
+from services.learn.records import Candidate
 from services.learn.training.job import TRAININGS, Job
 
 __all__ = ["run_job"]
 
 RETRIES = 2
 NICE, NICEST = 10, 19
-"""What is not a network's training gives way to one, too."""
+"""Trainings of other kinds than networks give way to them, too."""
 
 
 @ray.remote(num_cpus=0, max_calls=1, max_retries=RETRIES)
-def run_job(job: Job) -> dict[str, Any]:
-    """:func:`services.learn.training.challenger.learn`: a :class:`services.learn.promotion.registry.Candidate`.
+def run_job(job: Job) -> Candidate:
+    """:func:`services.learn.training.challenger.learn`.
 
     When its process or node is lost Ray runs it again, on another node if need be, and the training goes on from the
     newest epoch that it kept; an error that it raises is not tried again, nor one that was cancelled.

@@ -39,7 +39,7 @@ from services.learn.training.placement_groups import note_reservation
 __all__ = ["EpochClock", "TrainPlan", "train"]
 
 KEPT_RUNS = 3
-"""Folders of trainings that stay on the storage, for whoever looks into a run."""
+"""How many folders of trainings stay on the storage, so that people can look into a run."""
 WORKER_CPUS = 0.5
 RESTARTS = 2
 """How often workers that were lost are started again, with their node or without it."""
@@ -172,7 +172,7 @@ def _keep(progress: TrainingProgress, plan: TrainPlan, rank: int) -> None:
 
 
 def _resume(plan: TrainPlan) -> TrainingProgress | None:
-    """Where a training of this name stopped; ``None`` where it begins, or where what it kept cannot be read."""
+    """Where a training of this name stopped; ``None`` if it begins, or where what it kept cannot be read."""
     try:
         if not plan.workers:
             folder = _run_folder(plan)
@@ -184,7 +184,7 @@ def _resume(plan: TrainPlan) -> TrainingProgress | None:
         with checkpoint.as_directory() as copied:
             return TrainingProgress.load(Path(copied))
     except ProgressError:
-        _log.warning("%s begins anew: what it had kept cannot be read", plan.name, exc_info=True)
+        _log.warning("%s begins anew: its checkpoint cannot be read", plan.name, exc_info=True)
         return None
 
 

@@ -32,11 +32,11 @@ __all__ = ["Tail", "Trial", "read_windows", "score", "search", "tail_of", "toml_
 
 DAY_MS = 86_400_000
 SCORED_ORIGINS = 2000
-"""Of each half of the tail, at most, spread evenly."""
+"""Origins of each half of the tail, at most, spread evenly."""
 FIRST_RUNG = 2
 """Epochs that every trial gets."""
 KEPT_SHARE = 3
-"""At each rung about one trial in so many goes on."""
+"""At each rung about one trial in this many goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Trial:
 
 
 def read_windows(settings: Settings, most_zones: int) -> WindowSet:
-    """The rows that a training would read now, of so many zones at most, spread evenly over all.
+    """The rows that a training would read now, of at most this many zones, spread evenly over all.
 
     Raises :class:`TrainingError` or :class:`HistoryError` without a history.
     """
@@ -80,7 +80,7 @@ def read_windows(settings: Settings, most_zones: int) -> WindowSet:
 
 
 def tail_of(windows: WindowSet, held_back: float) -> Tail:
-    """Hold the newest share back, and cut it in two. Raises :class:`TrainingError` where one part has no origin."""
+    """Hold the newest share back, and cut it in two. Raises :class:`TrainingError` if one part has no origin."""
     parts: Split = split(windows, held_back)
     times = windows.times(parts.held_back)
     middle_ms = int(np.median(times)) if len(times) else parts.cut_ms
@@ -105,7 +105,7 @@ def search(
     """Run ``trials`` trials, ``cpus`` at a time, and return them, the best chosen first; a Ray runtime must be there.
 
     ``told`` is called with the epochs that were trained and the trials that ended so far. What Ray Tune writes goes
-    into ``folder``. Raises :class:`TrainingError` where no trial came to an end.
+    into ``folder``. Raises :class:`TrainingError` if no trial came to an end.
     """
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")  # nobody reads its CSV and TensorBoard files
     from ray import tune

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from services.serve.api.answers import answer_schemas
 from services.serve.api.assets import page_routes
 from services.serve.api.operate import operate_routes
 from services.serve.api.plan_routes import plan_routes
@@ -32,10 +34,10 @@ def create_app(state: ApiState) -> FastAPI:
         finally:
             await state.stop()
 
-    app = FastAPI(
+    app = _Described(
         title="Hothouse",
         version=_version(),
-        summary="Probabilistic climate forecasts for greenhouses, that keep learning.",
+        summary="Probabilistic climate forecasts for greenhouses, from models that keep learning.",
         description="Errors are problem details (RFC 9457, application/problem+json).",
         lifespan=follow_the_live_state,
         docs_url=None,  # FastAPI's pages load scripts from elsewhere; /openapi.json is there for any viewer
@@ -48,6 +50,17 @@ def create_app(state: ApiState) -> FastAPI:
     app.include_router(page_routes())
     app.add_middleware(_BodyLimit)
     return app
+
+
+class _Described(FastAPI):
+    """FastAPI knows no ``TypedDict`` of Python 3.11's own: what routes answer is described by msgspec."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The description of all calls; each answer's schema stands under its name."""
+        if self.openapi_schema is None:
+            schemas = super().openapi().setdefault("components", {}).setdefault("schemas", {})
+            schemas |= answer_schemas()
+        return super().openapi()
 
 
 def _version() -> str:

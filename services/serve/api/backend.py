@@ -1,7 +1,7 @@
 """What an API replica asks of the rest of the system, in one Protocol, and that Protocol over Ray.
 
-Every call looks its actor up anew, so that a restarted one is found, and has a time-out of its own, because a
-stopped process would never answer. Ray's errors are translated here: who asks sees problems only.
+Every call looks its actor up again, so that a restarted one is found. Every call has a time-out, because a stopped
+process would never answer. Ray's errors are translated here: callers see problems only.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from services.messages import (
     RETRAINER_ACTOR,
     ForecastReply,
     ForecastRequest,
+    ModelSubmitted,
+    Moved,
+    TrainingAccepted,
     ZoneMixture,
     ZonePlan,
     shard_actor,
@@ -34,7 +37,7 @@ from services.serve.api.what_if import WhatIfWindow
 from services.serve.live_state import LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus
 
-__all__ = ["Backend", "RayBackend", "shard_of"]
+__all__ = ["Backend", "OrderAnswer", "RayBackend", "shard_of"]
 
 _log = logging.getLogger(__name__)
 ANSWER_S = 5.0
@@ -44,6 +47,8 @@ SUBMIT_S = 55.0
 POLL_S = 5.0
 
 T = TypeVar("T")
+
+OrderAnswer = TrainingAccepted | Moved | ModelSubmitted
 
 
 def shard_of(site: str, settings: Settings) -> str:
@@ -81,7 +86,7 @@ class Backend(Protocol):
     async def pointer(self) -> ModelPointerStatus:
         """Champion and replicas."""
 
-    async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
+    async def order(self, verb: str, *arguments: str) -> OrderAnswer:
         """``trigger``, ``promote``, ``rollback`` or ``submit``, with what the retrainer takes.
 
         Raises a 409 problem with the reason of a refusal.
@@ -167,11 +172,11 @@ class RayBackend:
         """See :class:`Backend`."""
         return await _within(self._actor(MODEL_POINTER_ACTOR).status.remote(), ANSWER_S, "the model pointer")
 
-    async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
+    async def order(self, verb: str, *arguments: str) -> OrderAnswer:
         """See :class:`Backend`."""
         call = getattr(self._actor(RETRAINER_ACTOR), verb).remote(*arguments)
         limit_s = SUBMIT_S if verb == "submit" else ORDER_S
-        found: dict[str, Any] = await _within(call, limit_s, "the retrainer")
+        found: OrderAnswer = await _within(call, limit_s, "the retrainer")
         return found
 
     def _shard(self, site: str) -> Any:

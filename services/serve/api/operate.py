@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Path, Response
 from fastapi.responses import JSONResponse
 
-from services.messages import RETRAINER_ACTOR
-from services.observe.health import summarise_errors
+from services.messages import ModelSubmitted, Moved, TrainingAccepted
 from services.observe.metrics import CONTENT_TYPE, prometheus_text
+from services.serve.api.answers import ModelsAnswer, ReadyAnswer, StatusAnswer, ZonesServed, described
+from services.serve.api.backend import OrderAnswer
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError, problem
 from services.serve.api.schemas import PREDICT_ANSWERS, ExpertName, Submission
 from services.serve.api.state import ApiState, Authorization
+from services.serve.components import ApiFigures, retrainers_of, told_by
+from services.serve.health import summarise_errors
+from services.serve.model_pointer import PointerAnswer
 
 __all__ = ["operate_routes"]
 
@@ -25,74 +30,80 @@ def operate_routes(state: ApiState) -> APIRouter:
     routes = APIRouter(route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
     view, backend = state.view, state.backend
 
-    @routes.get("/models", tags=["models"])
-    async def models(authorization: Authorization = None) -> dict[str, Any]:
+    @routes.get("/models", tags=["models"], response_model=None, responses=described(ModelsAnswer))
+    async def models(authorization: Authorization = None) -> ModelsAnswer:
         """The registered models, newest first, which one is served, and what fails in training or registry now."""
         state.keys.require_reader(authorization)
         serving = sorted({answer.forecast["model_version"] for answer in view.answers.values()})
-        learning = [figures for name, figures in sorted(view.stats.items()) if name.startswith(RETRAINER_ACTOR)]
-        wrong = [figures.get(name, "") for figures in learning for name in ("registry_error", "last_error")]
-        return {"models": view.models, "serving": serving, "errors": [words for words in dict.fromkeys(wrong) if words]}
+        wrong = [
+            words
+            for figures in retrainers_of(view.stats).values()
+            for words in (figures.get("registry_error", ""), figures.get("last_error", ""))
+        ]
+        errors = [words for words in dict.fromkeys(wrong) if words]
+        return ModelsAnswer(models=view.models, serving=serving, errors=errors)
 
-    @routes.get("/models/zones", tags=["models"])
-    async def zones(authorization: Authorization = None) -> dict[str, Any]:
+    @routes.get("/models/zones", tags=["models"], response_model=None, responses=described(ZonesServed))
+    async def zones(authorization: Authorization = None) -> ZonesServed:
         """What each zone is served by: the version of each expert that has models, and what each expert of the mixture
         weighs in the newest forecast, by horizon in minutes, as the mean over targets.
         """
         state.keys.require_reader(authorization)
-        return {"zones": await backend.mixtures()}
+        return ZonesServed(zones=await backend.mixtures())
 
-    @routes.post("/models/retrain", tags=["models"], status_code=202)
-    async def retrain(expert: ExpertName = "network", authorization: Authorization = None) -> dict[str, Any]:
+    accepted = described(TrainingAccepted, 202)
+
+    @routes.post("/models/retrain", tags=["models"], status_code=202, response_model=None, responses=accepted)
+    async def retrain(expert: ExpertName = "network", authorization: Authorization = None) -> OrderAnswer:
         """Ask for a retraining of an expert's model now; needs the operator's key."""
         state.keys.require_operator(authorization)
         return await backend.order("trigger", "operator", expert)
 
-    @routes.post("/models/rollback", tags=["models"])
-    async def rollback(expert: ExpertName = "network", authorization: Authorization = None) -> dict[str, Any]:
+    @routes.post("/models/rollback", tags=["models"], response_model=None, responses=described(Moved))
+    async def rollback(expert: ExpertName = "network", authorization: Authorization = None) -> OrderAnswer:
         """Serve an expert's previous champion again; needs the operator's key."""
         state.keys.require_operator(authorization)
         return await backend.order("rollback", expert)
 
-    @routes.post("/models/submit", tags=["models"], status_code=202)
-    async def submit(asked: Submission, authorization: Authorization = None) -> dict[str, Any]:
+    submitted = described(ModelSubmitted, 202)
+
+    @routes.post("/models/submit", tags=["models"], status_code=202, response_model=None, responses=submitted)
+    async def submit(asked: Submission, authorization: Authorization = None) -> OrderAnswer:
         """Register an artefact that was made elsewhere, for live rows to judge; needs the operator's key."""
         state.keys.require_operator(authorization)
         return await backend.order("submit", asked.folder)
 
-    @routes.post("/models/{version}/promote", tags=["models"])
+    @routes.post("/models/{version}/promote", tags=["models"], response_model=None, responses=described(Moved))
     async def promote(
         version: Version, expert: ExpertName = "network", authorization: Authorization = None
-    ) -> dict[str, Any]:
+    ) -> OrderAnswer:
         """Make a registered model the champion; needs the operator's key. A version says whose it is; `online`, which
         takes an expert's model out of service, does not.
         """
         state.keys.require_operator(authorization)
         return await backend.order("promote", version, expert)
 
-    @routes.get("/status", tags=["operation"])
-    async def status(authorization: Authorization = None) -> dict[str, Any]:
+    @routes.get("/status", tags=["operation"], response_model=None, responses=described(StatusAnswer))
+    async def status(authorization: Authorization = None) -> Response:
         """Everything that the parts report: readiness, figures, champion and replicas, models, events, errors."""
         state.keys.require_reader(authorization)
         try:
-            pointer: Any = await backend.pointer()
+            known = await backend.pointer()
+            pointer = PointerAnswer(champion=known["champion"], replicas=known["replicas"])
         except ProblemError as error:
-            pointer = {"error": error.detail}
-        return {
-            "health": state.readiness(),
-            "slot": pointer,
-            "components": view.stats,
-            "errors": summarise_errors(view.stats, pointer),
-            "models": view.models,
-            "events": view.events,
-        }
+            pointer = PointerAnswer(error=error.detail)
+        answer = StatusAnswer(
+            health=state.readiness(), slot=pointer, components=view.stats,
+            errors=summarise_errors(view.stats, pointer), models=view.models, events=view.events,
+        )  # fmt: skip
+        return Response(msgspec.json.encode(answer), media_type="application/json")
 
     @routes.get("/health/live", tags=["operation"])
     async def live() -> dict[str, str]:
         """Say that this replica answers."""
         return {"status": "live"}
 
-    @routes.get("/health/ready", tags=["operation"])
+    @routes.get("/health/ready", tags=["operation"], responses=described(ReadyAnswer))
     async def ready() -> Response:
         """200 once a zone has a usable forecast and the log is read; before, a 503 problem that says what is awaited.
 
@@ -101,7 +112,7 @@ def operate_routes(state: ApiState) -> APIRouter:
         """
         found = state.readiness()
         if found["ready"]:
-            return JSONResponse({"status": "ready", **found})
+            return JSONResponse(ReadyAnswer(status="ready", **found))
         return problem(
             503, f"not ready: {found['reasons'][-1]}", {"Retry-After": "1"},
             reasons=found["reasons"], degraded=found["degraded"],
@@ -111,9 +122,9 @@ def operate_routes(state: ApiState) -> APIRouter:
     async def metrics(authorization: Authorization = None) -> Response:
         """All components' figures for Prometheus."""
         state.keys.require_reader(authorization)
-        own = {"api_zones": float(len(view.answers)), "api_ready": float(state.readiness()["ready"])}
+        own = ApiFigures(zones=len(view.answers), ready=state.readiness()["ready"])
         if state.quiet_s != float("inf"):
-            own["api_seconds_since_board"] = round(state.quiet_s, 3)
-        return Response(prometheus_text(view.stats, own), media_type=CONTENT_TYPE)
+            own["live_state_age_s"] = round(state.quiet_s, 3)
+        return Response(prometheus_text(told_by(view.stats, own)), media_type=CONTENT_TYPE)
 
     return routes

@@ -11,7 +11,8 @@ from fastapi import APIRouter, Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from edge.wire.plan import PlanKind, decode_plan, encode_plan, plan_topic
-from edge.wire.reading import SITE_ZONE
+from edge.wire.topic import SITE_ZONE
+from services.serve.api.answers import PlanPublished, ZonePlans, described
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import PREDICT_ANSWERS
@@ -53,23 +54,26 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
     """The routes about plans."""
     routes = APIRouter(tags=["plans"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
     view, backend = state.view, state.backend
-    answers: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (401, 403, 404, 503)}
+    problems: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (401, 403, 404, 503)}
 
-    @routes.get("/zones/{zone}/plan", responses=answers)
-    async def plan(zone: Zone, site: Site = None, authorization: Authorization = None) -> dict[str, Any]:
+    @routes.get("/zones/{zone}/plan", response_model=None, responses={**described(ZonePlans), **problems})
+    async def plan(zone: Zone, site: Site = None, authorization: Authorization = None) -> ZonePlans:
         """What is foreseen for the zone: the newest plan of each source, its own before those of the whole site.
 
         Rows that end at `known_ms` or later use a plan; until then the one before it.
         """
         state.keys.require_reader(authorization)
         key = view.find(zone, site)
-        return {"site": key[0], "zone": key[1], "stream_ms": view.stream_ms(key[0]), "plans": await backend.plan(*key)}
+        stream_ms, plans = view.stream_ms(key[0]), await backend.plan(*key)
+        return ZonePlans(site=key[0], zone=key[1], stream_ms=stream_ms, plans=plans)
 
-    @routes.put("/zones/{zone}/plan", status_code=202, responses=answers)
+    published = {**described(PlanPublished, 202), **problems}
+
+    @routes.put("/zones/{zone}/plan", status_code=202, response_model=None, responses=published)
     async def put_plan(
         zone: Zone, given: Annotated[PlanIn, Body(examples=[EXAMPLE])], site: Site = None,
         authorization: Authorization = None,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> PlanPublished:  # fmt: skip
         """Publish a plan for the zone, which replaces the one before of its source; needs the operator's key.
 
         It goes the way of a device's plan, through the broker into the log, and holds from the next row on.
@@ -84,10 +88,10 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
             errors = [{"reason": one.reason, "message": one.detail} for one in decoded.refusals]
             raise ProblemError(422, f"body.values: {decoded.refusals[0].detail}", errors=errors[:20])
         await backend.publish(topic, encode_plan(decoded.plan))
-        return {
-            "site": key[0], "zone": key[1], "source": given.source, "kind": decoded.plan.kind,
-            "issued_ms": decoded.plan.issued_ms, "topic": topic,
-        }  # fmt: skip
+        return PlanPublished(
+            site=key[0], zone=key[1], source=given.source, kind=decoded.plan.kind, issued_ms=decoded.plan.issued_ms,
+            topic=topic,
+        )  # fmt: skip
 
     def _whole_site(site: str | None) -> tuple[str, str]:
         if site is None or view.stream_ms(site) is None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Body, Query, Response
 from fastapi.responses import JSONResponse
 
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 from models.features.inputs import targets_of
+from services.serve.api.answers import HistoryAnswer, ZoneNow, ZonesAnswer, described
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import EXAMPLE_WHAT_IF, PREDICT_ANSWERS, WhatIf
@@ -61,27 +62,31 @@ def predict_routes(state: ApiState) -> APIRouter:
         quantiles = said[0] if len(windows) == 1 else moved(quantiles, said[0], said[1], spec)
         return JSONResponse(what_if_answer(site, zone, values, origin_ms, reply["version"], quantiles, spec))
 
-    @routes.get("/zones")
-    async def zones(authorization: Authorization = None) -> dict[str, Any]:
+    @routes.get("/zones", response_model=None, responses=described(ZonesAnswer))
+    async def zones(authorization: Authorization = None) -> ZonesAnswer:
         """All zones, with what is known of each now, and the unit and label of every metric."""
         state.keys.require_reader(authorization)
         listed = []
         for key in sorted(view.answers):
             forecast = view.answers[key].forecast
-            listed.append({
-                "site": key[0], "zone": key[1], "origin": forecast["origin"], "origin_ms": forecast["origin_ms"],
-                "model_version": forecast["model_version"], "degraded": view.degraded(key), "now": forecast["now"],
-            })  # fmt: skip
-        return {"zones": listed, "units": UNITS, "labels": LABELS}
+            listed.append(
+                ZoneNow(
+                    site=key[0], zone=key[1], origin=forecast["origin"], origin_ms=forecast["origin_ms"],
+                    model_version=forecast["model_version"], degraded=view.degraded(key), now=forecast["now"],
+                )
+            )  # fmt: skip
+        return ZonesAnswer(zones=listed, units=UNITS, labels=LABELS)
 
-    @routes.get("/history", responses={404: PREDICT_ANSWERS[404], 503: PREDICT_ANSWERS[503]})
-    async def history(zone: Zone, site: Site = None, authorization: Authorization = None) -> dict[str, Any]:
+    known_past = {**described(HistoryAnswer), 404: PREDICT_ANSWERS[404], 503: PREDICT_ANSWERS[503]}
+
+    @routes.get("/history", response_model=None, responses=known_past)
+    async def history(zone: Zone, site: Site = None, authorization: Authorization = None) -> HistoryAnswer:
         """The zone's targets over the past 48 h; each list as long as ``end_ms``, null where missing."""
         state.keys.require_reader(authorization)
         key = view.find(zone, site)
         past = await backend.past(*key)
         if not past["end_ms"]:
             raise ProblemError(503, f"the past of {'/'.join(key)} is not known yet", {"Retry-After": "5"})
-        return {"site": key[0], "zone": key[1], **past}
+        return HistoryAnswer(site=key[0], zone=key[1], **past)
 
     return routes

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 
 __all__ = ["EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "PREDICT_ANSWERS", "ExpertName", "RowIn", "Submission", "WhatIf"]
 

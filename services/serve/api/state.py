@@ -10,11 +10,11 @@ from typing import Annotated
 from fastapi import Header
 
 from models.spec import ForecastSpec
-from services.observe.health import Readiness, awaited, component_errors, readiness
 from services.serve.api.auth import Keys
 from services.serve.api.backend import POLL_S, Backend
 from services.serve.api.problems import ProblemError
 from services.serve.follow import follow
+from services.serve.health import Readiness, awaited, component_errors, readiness
 from services.serve.live_state import LiveStateChanges
 from services.serve.view import View
 
@@ -51,7 +51,7 @@ class ApiState:
             self._follower.cancel()
 
     def check_health(self) -> None:
-        """Raises when this replica no longer follows the live state: it would answer with old forecasts for ever."""
+        """Raises when this replica no longer follows the live state: it would go on answering with old forecasts."""
         if self._follower is not None and self._follower.done():
             raise RuntimeError(f"the replica no longer follows the live state: {self._follower!r}")
 

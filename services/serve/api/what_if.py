@@ -75,7 +75,7 @@ def forecast_request(site: str, values: F32, origin_ms: int, baseline: F32, spec
 
 
 def moved(issued: F32, changed: F32, unchanged: F32, spec: ForecastSpec) -> F32:
-    """What was issued, moved by as much as a change moves the network's median: all ``[H, M, Q]``."""
+    """The issued forecast, moved by as much as a change moves the network's median: all ``[H, M, Q]``."""
     low, high = (np.array(limits, np.float32)[:, None] for limits in zip(*spec.limits, strict=True))
     return np.asarray(np.clip(issued + (changed - unchanged)[..., 1:2], low, high), np.float32)
 

@@ -257,11 +257,11 @@ def test_an_answer_does_not_wait_for_the_log() -> None:
         for _ in range(3):
             gateway._inbox.put(Message("plant/x", b""), None)
         gateway._inbox.put(Message("other/x", b""), None)  # a refusal, which the log does not take
-        until(lambda: "0 of at most 0" in gateway.status().last_error)
-        until(lambda: gateway.status().answered + gateway.status().unanswered == 3)
+        until(lambda: "0 of at most 0" in gateway.status()["last_error"])
+        until(lambda: gateway.status()["answered"] + gateway.status()["unanswered"] == 3)
         assert line.sent == [("plant/ask", b"who?", 1)]
         line.connected = False
         log.capacity = None
         gateway._inbox.put(Message("plant/x", b""), None)
-        until(lambda: gateway.status().unanswered == 3)
-    assert (gateway.status().answered, len(line.sent)) == (1, 1)
+        until(lambda: gateway.status()["unanswered"] == 3)
+    assert (gateway.status()["answered"], len(line.sent)) == (1, 1)

@@ -19,8 +19,9 @@ from edge.log import Log, NewRecord, partition_of
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.connection import MqttAddress
-from edge.wire.reading import Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
 from edge.wire.samples import decode_samples
+from edge.wire.topic import sample_topic
 from services.cli.setup.settings_view import list_settings
 from services.config import Settings
 from tests.gateways import GATEWAY, gateway_environment
@@ -98,12 +99,12 @@ def test_a_full_log_stops_acknowledging_until_it_has_room() -> None:
     with running_gateway(gateway):
         for seq in range(5):
             _deliver(gateway, client, *_sample(seq), mid=seq)
-        until(lambda: "0 of at most 0" in gateway.status().last_error)
+        until(lambda: "0 of at most 0" in gateway.status()["last_error"])
         assert client.acks == []
         log.capacity = None
         until(lambda: len(client.acks) == 5)
     assert [s.seq for r in log.read(PARTITION, 0, 10) for s in decode_samples(r.payload)] == list(range(5))
-    assert "0 of at most 0" not in gateway.status().last_error
+    assert "0 of at most 0" not in gateway.status()["last_error"]
 
 
 def test_stopping_with_a_full_log_acknowledges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +116,7 @@ def test_stopping_with_a_full_log_acknowledges_nothing(monkeypatch: pytest.Monke
     gateway = _gateway(log, retry_s=FOR_EVER_S)
     with running_gateway(gateway):
         _deliver(gateway, client, *_sample(1), mid=1)
-        until(lambda: "0 of at most 0" in gateway.status().last_error)
+        until(lambda: "0 of at most 0" in gateway.status()["last_error"])
     assert client.acks == []
 
 
@@ -178,7 +179,7 @@ def test_qos_0_beyond_the_bound_is_dropped_and_counted() -> None:
     _deliver(gateway, client, *_sample(99), mid=99)
     with running_gateway(gateway):
         until(lambda: client.acks == [99])
-    assert (gateway.status().dropped_qos0, gateway.status().samples) == (5, 11)
+    assert (gateway.status()["dropped_qos0"], gateway.status()["samples"]) == (5, 11)
 
 
 def test_a_defect_ends_the_gateway_instead_of_hiding() -> None:

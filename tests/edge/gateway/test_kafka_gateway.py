@@ -15,8 +15,9 @@ from edge.gateway import Gateway, GatewayOptions
 from edge.log import Record
 from edge.log.kafka.kafka_log import KafkaLog
 from edge.mqtt.connection import MqttAddress
-from edge.wire.reading import Refusal, Sample, encode_message, sample_topic
+from edge.wire.reading import Refusal, Sample, encode_message
 from edge.wire.samples import decode_samples
+from edge.wire.topic import sample_topic
 from tests.conftest import require_env
 from tests.kafka_logs import delete_topics, kafka_logs
 from tests.patience import budget_s, patience_s
@@ -98,11 +99,11 @@ def test_direct_records_are_checked_stamped_and_taken_once(log: KafkaLog) -> Non
     ])  # fmt: skip
     with running(log) as gateway:
         wait_until(lambda: len(samples(log)) + len(refusals(log)) >= 6)
-        assert gateway.status().messages == 5
+        assert gateway.status()["messages"] == 5
     publish(log, [(where, encode_message([sample(4)]))])
     with running(log) as gateway:
         wait_until(lambda: ("demo", 4) in samples(log))
-        assert gateway.status().messages == 1
+        assert gateway.status()["messages"] == 1
     assert samples(log) == [("demo", n) for n in (1, 2, 3, 4)] + [("other", 9)]
     assert refusals(log) == [("malformed", b"{"), ("unknown_topic", b"lost")]
     assert all(began_ms <= r.receive_ms <= time.time_ns() // 1_000_000 for r in records(log))

@@ -15,8 +15,9 @@ from edge.log import NewRecord
 from edge.wire.decoder import MAX_DOCUMENT_BYTES
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.plan import MAX_PLAN_BYTES
-from edge.wire.reading import MAX_PAYLOAD_BYTES, Refusal, Sample, encode_message, sample_topic
+from edge.wire.reading import MAX_PAYLOAD_BYTES, Refusal, Sample, encode_message
 from edge.wire.samples import decode_samples
+from edge.wire.topic import sample_topic
 
 NOW = 1_646_092_800_000
 STEP_MS = 300_000

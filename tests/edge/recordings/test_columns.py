@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edge.recordings.columns import Column, Mapping, RecordingError, convert, find_column, load_mapping
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 
 HEADER = """
 t_air_c,rh_pct,co2_ppm,humdef_gm3,vent_lee_pct,vent_wind_pct,lamp_pct,screen_energy_pct,screen_black_pct,pipe_low_c,

@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edge.recordings.replay import RecordingSource
-from edge.wire.reading import VOCABULARY, base_metric, decode, encode_message, sample_topic
+from edge.wire.reading import decode, encode_message
+from edge.wire.topic import sample_topic
+from edge.wire.vocabulary import VOCABULARY, base_metric
 
 LETTUCE = Path(__file__).parents[2] / "data" / "lettuce_2022"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from edge.simulator.publisher.disturb import KINDS, Disturbance, parse_rates
-from edge.wire.reading import Sample, decode, sample_topic
+from edge.wire.reading import Sample, decode
+from edge.wire.topic import sample_topic
 
 START_MS = 1_643_673_600_000
 

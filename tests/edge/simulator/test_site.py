@@ -7,7 +7,8 @@ import time
 import pytest
 
 from edge.simulator.simulated_site import WEATHER_METRICS, SimulatedSite
-from edge.wire.reading import SITE_ZONE, VOCABULARY
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import VOCABULARY
 from tests.patience import core_slowness
 
 START_MS = 1_646_092_800_000

@@ -9,7 +9,9 @@ import pytest
 from edge.recordings.sample_source import CLIMATE, CONTROL, WEATHER, device_of, new_boot
 from edge.simulator.simulated_site import SimulatedSite
 from edge.simulator.simulator_source import SimulatorSource
-from edge.wire.reading import VOCABULARY, Sample, decode, encode_message, sample_topic
+from edge.wire.reading import Sample, decode, encode_message
+from edge.wire.topic import sample_topic
+from edge.wire.vocabulary import VOCABULARY
 
 START_MS = 1_643_673_600_000
 MINUTE_MS = 60_000

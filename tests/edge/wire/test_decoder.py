@@ -15,8 +15,9 @@ from edge.log.memory import MemoryLog
 from edge.mqtt.connection import MqttAddress
 from edge.wire.decoder import DecodedMessage, HothouseDecoder
 from edge.wire.envelope import UNKNOWN_SITE, decode_envelope, encode_envelope
-from edge.wire.reading import Refusal, Sample, encode_message, sample_topic
+from edge.wire.reading import Refusal, Sample, encode_message
 from edge.wire.samples import decode_samples, encode_samples
+from edge.wire.topic import sample_topic
 
 NOW = 1_646_092_800_000
 STEP_MS = 300_000

@@ -6,7 +6,7 @@ import pytest
 
 from edge.wire.decoder import HothouseDecoder
 from edge.wire.events import Alias, Calibration, Change, SettingsChange, decode_change, encode_change
-from edge.wire.reading import Topic
+from edge.wire.topic import Topic
 
 NOW_MS = 1_646_092_800_000
 

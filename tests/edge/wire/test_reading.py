@@ -10,19 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edge.wire.reading import (
-    FUTURE_TOLERANCE_MS,
-    MAX_AGE_MS,
-    MAX_PAYLOAD_BYTES,
-    VOCABULARY,
-    Sample,
-    Topic,
-    decode,
-    encode_message,
-    parse_topic,
-    sample_topic,
-)
+from edge.wire.reading import FUTURE_TOLERANCE_MS, MAX_AGE_MS, MAX_PAYLOAD_BYTES, Sample, decode, encode_message
 from edge.wire.samples import decode_samples, encode_samples
+from edge.wire.topic import Topic, parse_topic, sample_topic
+from edge.wire.vocabulary import VOCABULARY
 
 NOW = 1_646_092_800_000
 TOPIC = "hothouse/v1/s/z/d/sample"

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from edge.log.memory import MemoryLog
 from edge.recordings.importing import import_samples
 from edge.recordings.replay import RecordingSource
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 from models.network.training import TrainingConfig
 from models.trees import tree_grower as trees
 from services.backtest import retraining as network

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from edge.wire.reading import VOCABULARY, Sample
+from edge.wire.reading import Sample
+from edge.wire.vocabulary import VOCABULARY
 from services.app import System
 from services.cli import app
 from services.cli.setup import doctor, doctor_servers

@@ -25,8 +25,10 @@ from edge.log import Log, NewRecord, Record
 from edge.log.sqlite import SqliteLog
 from edge.wire.envelope import encode_envelope
 from edge.wire.events import Alias, Calibration, SettingsChange, encode_change
-from edge.wire.reading import VOCABULARY, Sample, encode_message, sample_topic
+from edge.wire.reading import Sample, encode_message
 from edge.wire.samples import ENCODING, encode_samples
+from edge.wire.topic import sample_topic
+from edge.wire.vocabulary import VOCABULARY
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.store.rows import SiteStep
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from edge.log import NewRecord
 from edge.log.memory import MemoryLog
-from edge.wire.reading import SITE_ZONE, Refusal
+from edge.wire.reading import Refusal
+from edge.wire.topic import SITE_ZONE
 from services.config import Settings, SiteSettings, StreamSettings
 from services.ingest.shard import Executors, Outputs, Shard
 from services.ingest.sinks.sink import Sink

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks._arrivals import START_MS, Line, grouped, make_lines, reads, to_records
 from edge.log import Record
-from edge.wire.reading import VOCABULARY
 from edge.wire.samples import decode_samples
+from edge.wire.vocabulary import VOCABULARY
 from services.ingest.windows.partition_windows import PartitionWindows
 
 STEP_MS, LATENESS_MS, IDLE_MS = 60_000, 30_000, 60_000

@@ -9,7 +9,7 @@ import pytest
 
 from edge.log import NewRecord
 from edge.wire.events import SettingsChange, encode_change
-from edge.wire.reading import SITE_ZONE
+from edge.wire.topic import SITE_ZONE
 from services.config import Settings
 from services.errors import ConfigError
 from services.store.history import History

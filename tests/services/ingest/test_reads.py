@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from edge.log import Origin, Record
 from edge.wire.events import Alias, Calibration, Change, Retirement, SettingsChange, encode_change
-from edge.wire.reading import SITE_ZONE, VOCABULARY, Refusal, Sample
+from edge.wire.reading import Refusal, Sample
 from edge.wire.samples import SampleColumns, encode_samples
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import VOCABULARY
 from services.ingest.windows import headers as heads
 from services.ingest.windows import open_rows
 from services.ingest.windows import partition_windows as windows

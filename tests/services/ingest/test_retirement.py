@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edge.mqtt.publish import PublishError
 from edge.wire.events import Retirement, decode_change
-from edge.wire.reading import parse_topic
+from edge.wire.topic import parse_topic
 from services.ingest.questions import SilentZone
 from services.ingest.retirement import AGAIN_S, Retirements
 

@@ -11,7 +11,7 @@ import pytest
 
 from edge.log import NewRecord
 from edge.log.memory import MemoryLog
-from edge.wire.reading import SITE_ZONE
+from edge.wire.topic import SITE_ZONE
 from services.ingest.questions import SilentZone
 from services.ingest.shard import Shard
 from tests.services.ingest.rig import Clock, Held, Rig

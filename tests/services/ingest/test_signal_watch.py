@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 from models.spec import ForecastSpec, Place
 from services.ingest.forecasting import zone_forecasts
 from services.ingest.signal_watch import KEPT_EVENTS, SignalEvent, SignalWatch

@@ -10,7 +10,8 @@ from typing import Any
 from services.errors import ModelFilesError, TrainingError
 from services.learn.loop.retrainer import Retrainer
 from services.learn.loop.triggers import NewData
-from services.learn.records import Candidate, ModelRow, TrainingRequest
+from services.learn.records import Candidate, TrainingRequest
+from services.messages import ModelRow
 from tests.services.learn.synthetic import make_candidate
 
 __all__ = ["Clock", "FakeCluster", "Make"]

@@ -1,37 +1,66 @@
-"""Prometheus text: a counter is what counts, under a name that some component reports."""
+"""Prometheus text: what components show becomes the metrics that their structures declare."""
 
 from __future__ import annotations
 
-from dataclasses import fields
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
-from edge.gateway import GatewayStatus
-from edge.log.memory import MemoryLog
-from services.learn.learning_status import LearningCounts
-from services.observe.metrics import COUNTERS, PARTS, prometheus_text
-from tests.services.ingest.rig import Rig
+from prometheus_client.parser import text_string_to_metric_families
 
+from services.observe.metrics import prometheus_text
+from services.serve.components import ApiFigures, told_by
 
-def _lines(stats: dict[str, dict[str, object]]) -> list[str]:
-    return [line for line in prometheus_text(stats, {}).decode().splitlines() if not line.startswith("#")]
+OWN = ApiFigures(zones=2, ready=True)
 
 
-def test_every_counter_is_reported_by_a_component(tmp_path: Path) -> None:
-    """No name in the list is one that nothing reports: it would hide that the real figure is shown as a gauge."""
-    reported = {field.name for field in fields(GatewayStatus)} | {field.name for field in fields(LearningCounts)}
-    reported |= {"restarts"}  # of the gateway's process, by who started it
-    figures = Rig(tmp_path, MemoryLog(1)).shard().stats()
-    reported |= {*figures, *(f"{part}_{name}" for part in PARTS for name in figures[part])}
-    assert sorted(COUNTERS - reported) == []
+def samples(stats: Mapping[str, Any]) -> list[str]:
+    """The samples of what components show, without those of the API itself."""
+    lines = prometheus_text(told_by(stats, OWN)).decode().splitlines()
+    return [line for line in lines if not line.startswith(("#", "hothouse_api_"))]
 
 
 def test_figures_of_the_series_store_are_figures_of_their_own() -> None:
     """What was sent is a counter, what waits is a gauge; the error's text is no figure."""
     series = {"queued": 3, "sent": 70, "refused": 0, "dropped": 2, "retries": 1, "last_error": "away"}
-    assert _lines({"shard-0": {"series": series}}) == [
-        'hothouse_series_dropped_total{component="shard-0"} 2.0',
-        'hothouse_series_queued{component="shard-0"} 3.0',
-        'hothouse_series_refused_total{component="shard-0"} 0.0',
+    assert samples({"shard-0": {"series": series}}) == [
+        'hothouse_series_points_queued{component="shard-0"} 3.0',
+        'hothouse_series_points_sent_total{component="shard-0"} 70.0',
+        'hothouse_series_points_refused_total{component="shard-0"} 0.0',
+        'hothouse_series_points_dropped_total{component="shard-0"} 2.0',
         'hothouse_series_retries_total{component="shard-0"} 1.0',
-        'hothouse_series_sent_total{component="shard-0"} 70.0',
     ]
+
+
+def test_the_gateways_samples_are_not_the_shards() -> None:
+    """Who sums a metric over its components counts each sample once."""
+    assert samples({"shard-0": {"samples": 7}, "shard-1": {"samples": 5}, "gateway": {"samples": 12, "error": ""}}) == [
+        'hothouse_gateway_samples_total{component="gateway"} 12.0',
+        'hothouse_samples_total{component="shard-0"} 7.0',
+        'hothouse_samples_total{component="shard-1"} 5.0',
+    ]
+
+
+def test_times_are_seconds_and_what_is_no_figure_is_left_out() -> None:
+    """A training that runs, a process id and a component that nobody knows are no metrics; unknown is no number."""
+    running = {"kind": "time", "reason": "", "started_ms": 5}
+    stats = {
+        "shard-0": {"watermark_ms": {"demo": 1_646_092_800_000}, "origin_ms": 7, "samples_per_s": 3.5},
+        "retrainer": {"running": running, "last_run": None, "next_due_s": None, "serving": "v1", "rollbacks": 2},
+        "gateway": {"pid": 17, "updated_ms": 7500},
+        "somebody": {"samples": 3},
+    }
+    assert samples(stats) == [
+        'hothouse_gateway_updated_timestamp_seconds{component="gateway"} 7.5',
+        'hothouse_rollbacks_total{component="retrainer"} 2.0',
+        'hothouse_watermark_timestamp_seconds{component="shard-0",site="demo"} 1.6460928e+09',
+    ]
+
+
+def test_the_text_is_what_prometheus_reads() -> None:
+    """Each family stands once, with its kind and help, whoever told it."""
+    shown = prometheus_text(told_by({"shard-0": {"late": 1}, "shard-1": {"late": 2}}, OWN)).decode()
+    families = {one.name: one for one in text_string_to_metric_families(shown)}
+    assert shown.count("# TYPE hothouse_samples_late_total counter") == 1
+    assert families["hothouse_samples_late"].documentation == "Samples whose row had closed before they came."
+    assert [sample.value for sample in families["hothouse_samples_late"].samples] == [1, 2]
+    assert families["hothouse_api_ready"].type == "gauge"

@@ -92,7 +92,9 @@ class FakeBackend:
         return ForecastReply(version="v9", quantiles=request["baseline"] + np.float32([-1, 0, 1]))
 
     async def pointer(self) -> ModelPointerStatus:
-        return ModelPointerStatus(champion={"generation": 1, "version": "online", "folder": ""}, replicas=self.replicas)
+        return ModelPointerStatus(
+            champion={"generation": 1, "version": "online", "folder": "", "network_soon": False}, replicas=self.replicas
+        )
 
     async def order(self, verb: str, *arguments: str) -> dict[str, Any]:
         if self.refusal:

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from types import SimpleNamespace
+from typing import Any, get_args, get_type_hints
 
+import msgspec
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from edge.figures import figures_of
 from services.errors import ConfigError
+from services.ingest.figures import ShardFigures
 from services.ingest.forecasting import zone_forecasts
 from services.learn.experts import EXPERTS
+from services.learn.records import row_of
+from services.serve.api.answers import StatusAnswer
 from services.serve.api.app import MAX_BODY_BYTES, create_app
 from services.serve.api.auth import Keys
 from services.serve.api.schemas import ExpertName
 from services.serve.api.state import ApiState
 from services.serve.live_state import LiveState
 from services.store.rows import SiteStep
+from tests.services.ingest.rig import Rig, day, filled
 from tests.services.serve.fakes import ISSUED, ORIGIN_MS, SPEC, FakeBackend, zone_forecast
 
 OPERATOR = {"Authorization": "Bearer op-key"}
@@ -271,7 +280,7 @@ def test_a_readers_key_guards_all_data_and_no_file_of_the_page() -> None:
         (b" \n", "is empty"),
         ("schlüssel".encode(), "other characters"),
         (b"two\nlines", "other characters"),
-        (b"\xff\xfe", "cannot be read: it is no text"),
+        (b"\xff\xfe", "cannot be read: it is not text"),
     ],
 )
 def test_a_key_file_that_no_reader_could_match_stops_the_start(
@@ -383,9 +392,58 @@ def test_status_and_metrics_show_the_components(system: System) -> None:
     assert status["components"]["shard-0"]["accepted"] == 12
     assert status["models"] == [{"version": "v1"}]
     text = system.client.get("/metrics").text
-    assert 'hothouse_accepted_total{component="shard-0"} 12.0' in text
-    assert 'hothouse_rejected_total{component="shard-0",key="malformed"} 2.0' in text
+    assert 'hothouse_samples_accepted_total{component="shard-0"} 12.0' in text
+    assert 'hothouse_samples_rejected_total{component="shard-0",reason="malformed"} 2.0' in text
     assert "hothouse_api_zones 2.0" in text
+
+
+def test_status_is_what_its_description_says(system: System, tmp_path: Path) -> None:
+    """What a shard, a model, an event and a replica are shown as has every field, each of its type."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    shard = rig.shard()
+    rig.drain(shard)
+    row = row_of(SimpleNamespace(version="1", tags={}, creation_timestamp=ORIGIN_MS), ["champion"])
+
+    async def show() -> None:
+        await system.live_state.put_stats("shard-0", shard.stats())
+        await system.live_state.set_models([row])
+        await system.live_state.put_event({"kind": "swap", "version": "v1", "before": "online", "reason": "better"})
+        await system.state._take(await system.live_state.wait(0, 0))
+
+    asyncio.run(show())
+    system.backend.replicas = {"a1": {"generation": 2, "version": "v1", "error": ""}}
+    status = system.client.get("/status").json()
+    kinds = get_type_hints(StatusAnswer)
+    assert set(status) == set(kinds)
+    assert status["models"] == [row]
+    for field in set(status) - {"components"}:
+        msgspec.convert(status[field], kinds[field])
+    assert msgspec.convert(status["components"]["shard-0"], ShardFigures, str_keys=True) == shard.stats()
+
+
+def test_answers_are_described(system: System) -> None:
+    """OpenAPI has a schema for what each JSON route answers, each reference leads to one, and each figure of a shard
+    has the words that /metrics has.
+    """
+    described = system.client.get("/openapi.json").json()
+    schemas = described["components"]["schemas"]
+    references = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(described)))
+    assert sorted(references - set(schemas)) == []
+    bare = [
+        f"{method} {path}"
+        for path, methods in described["paths"].items()
+        for method, said in methods.items()
+        for code, answer in said["responses"].items()
+        for kind, content in answer.get("content", {}).items()
+        if code < "300" and kind == "application/json" and not (content.get("schema") or content.get("example"))
+    ]
+    assert bare == []
+    status = described["paths"]["/status"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert status == {"$ref": "#/components/schemas/StatusAnswer"}
+    assert set(schemas["StatusAnswer"]["properties"]) == set(system.client.get("/status").json())
+    shard = schemas["ShardFigures"]["properties"]
+    assert shard["late"] == {"type": "integer", "description": figures_of(ShardFigures)["late",].help}
+    assert [name for name, *inner in figures_of(ShardFigures) if not inner and "description" not in shard[name]] == []
 
 
 def test_a_zone_that_left_is_nowhere(system: System) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
-from edge.wire.reading import VOCABULARY
+from edge.wire.vocabulary import VOCABULARY
 from services.backtest.frames import table_of_frames
 from services.backtest.table import read_table
 from services.cli import app

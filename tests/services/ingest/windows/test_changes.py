@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from edge.log import Record
 from edge.wire.events import Alias, Calibration, Change, SettingsChange, encode_change
-from edge.wire.reading import SITE_ZONE, VOCABULARY, Sample
+from edge.wire.reading import Sample
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import VOCABULARY
 from services.ingest.windows.partition_windows import Closed, PartitionWindows
 from services.store.rows import SiteStep
 from tests.services.ingest.samples import BOOT, STEP, T0, record, sample, tick

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.log import Origin, Record
-from edge.wire.reading import VOCABULARY, Refusal
+from edge.wire.reading import Refusal
+from edge.wire.vocabulary import VOCABULARY
 from services.ingest.windows import seen_origins as module
 from services.ingest.windows.partition_windows import Closed, PartitionWindows
 from services.ingest.windows.seen_origins import Ranges, SeenOrigins

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from edge.log import Record
-from edge.wire.reading import SITE_ZONE, VOCABULARY, Sample
+from edge.wire.reading import Sample
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import VOCABULARY
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.ingest.windows.site_zones import Silent
 from services.store.rows import SiteStep

@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edge.log import Record
-from edge.wire.reading import SITE_ZONE, VOCABULARY, Refusal, Sample
+from edge.wire.reading import Refusal, Sample
+from edge.wire.topic import SITE_ZONE
+from edge.wire.vocabulary import VOCABULARY
 from services.config import StreamSettings
 from services.ingest.windows import open_rows
 from services.ingest.windows.partition_windows import GAP_MS, Closed, PartitionWindows

@@ -26,9 +26,10 @@ from services.learn.loop.cluster import RayCluster
 from services.learn.loop.retrainer import Retrainer
 from services.learn.promotion.measure import Measurer
 from services.learn.promotion.registry import Registry
-from services.learn.records import Candidate, ModelRow, TrainingRequest
+from services.learn.records import Candidate, TrainingRequest
 from services.learn.training.challenger import learn, train_again
 from services.learn.training.recipe import job_of
+from services.messages import ModelRow
 from tests.services.learn.fakes import Clock
 from tests.services.learn.synthetic import small_settings, write_history
 

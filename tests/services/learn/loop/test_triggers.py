@@ -33,7 +33,7 @@ def test_one_at_a_time() -> None:
     assert triggers.ask("again") == "a retraining is already running"
     triggers.ended(61)
     assert triggers.ask("again") is None
-    assert triggers.ask("once more") == "a retraining is already asked for"
+    assert triggers.ask("once more") == "a retraining has already been requested"
 
 
 def test_a_wish_that_comes_as_another_training_starts_is_not_lost() -> None:

@@ -16,7 +16,7 @@ from services.cli import app
 from services.errors import ModelFilesError, PromotionRefusedError, RegistryError
 from services.learn.promotion.pruning import GRACE_MS, Pruner
 from services.learn.promotion.registry import Registry
-from services.learn.records import ModelRow, Pruned, Shadow
+from services.messages import ModelRow, Pruned, Shadow
 from tests.services.learn.fakes import Clock, FakeCluster, Make
 from tests.services.learn.synthetic import SCHEMA, make_candidate
 

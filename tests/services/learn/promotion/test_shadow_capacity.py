@@ -11,7 +11,7 @@ from models.evaluation.budget import level_of
 from services.config import LearnSettings
 from services.learn.promotion.live_comparison import LiveComparison
 from services.learn.promotion.shadow_capacity import gives_way, wait_of
-from services.learn.records import ModelRow, Shadow
+from services.messages import ModelRow, Shadow
 
 
 def row(version: str, stage: str, against: str = "", begun: int = 0, until: int = 100, judged: str = "") -> ModelRow:

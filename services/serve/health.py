@@ -1,12 +1,14 @@
-"""Whether the system can answer, from the figures that its parts report. A leaf: it knows no part."""
+"""Whether the system can answer, and what fails, from the figures that its parts show."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from services.observe.duration import in_words
+from services.serve.components import Figures, shards_of
+from services.serve.model_pointer import PointerAnswer
 
 __all__ = ["Readiness", "awaited", "component_errors", "readiness", "summarise_errors"]
 
@@ -48,17 +50,18 @@ def readiness(
     return Readiness(ready=ready, reasons=reasons, degraded=list(degraded), zones=len(zones), zones_usable=usable)
 
 
-def awaited(stats: Mapping[str, Mapping[str, Any]]) -> str:
+def awaited(stats: Mapping[str, Figures]) -> str:
     """What a usable forecast waits for, from the shards' figures.
 
     >>> shard = {"samples": 12, "accepted": 12, "zone_rows": 0, "stream_ms": {"demo": 1646092930000}}
     >>> awaited({"shard-0": {**shard, "first_rows": [{"site": "demo", "closes_ms": 1646093130000}]}})
     '12 samples came; the first row, of demo, closes in 3.3 min of the stream, at 2022-03-01 00:05:30 UTC'
     """
-    shards = [figures for figures in stats.values() if "zone_rows" in figures]
+    shards = [figures for figures in shards_of(stats).values() if "zone_rows" in figures]
     if not shards:
         return "the shards have not reported yet"
-    samples, accepted, rows = (sum(f.get(name, 0) for f in shards) for name in ("samples", "accepted", "zone_rows"))
+    samples, accepted = sum(f.get("samples", 0) for f in shards), sum(f.get("accepted", 0) for f in shards)
+    rows = sum(f["zone_rows"] for f in shards)
     if any(figures.get("behind") for figures in shards):
         return f"the log is read, {sum(f.get('backlog', 0) for f in shards):,} records wait"
     if not samples:
@@ -86,19 +89,17 @@ def awaited(stats: Mapping[str, Mapping[str, Any]]) -> str:
     return f"{rows:,} rows are closed; a forecast from the newest is awaited"
 
 
-def component_errors(
-    stats: Mapping[str, Mapping[str, Any]], pointer: Mapping[str, Any] | None = None
-) -> dict[str, str]:
+def component_errors(stats: Mapping[str, Figures], pointer: PointerAnswer | None = None) -> dict[str, str]:
     """What fails now, by component: its own error, and that of a part that it reports on (a shard's ``series``).
 
-    ``slot`` is the model pointer's status, where it was asked: each replica says why it does not serve the champion.
+    ``pointer`` is the model pointer's status, where it was asked: each replica says why it does not serve the champion.
 
     >>> component_errors({"shard-0": {"last_error": "", "series": {"last_error": "refused"}}})
     {'shard-0 series': 'refused'}
     >>> component_errors({}, {"replicas": {"a1": {"error": "torn"}, "b2": {"error": ""}}})
     {'forecaster a1': 'torn'}
     """
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, figures in stats.items():
         found[name] = figures.get("error") or figures.get("last_error")
         found[f"{name} registry"] = figures.get("registry_error")
@@ -111,7 +112,7 @@ def component_errors(
     return {name: str(error) for name, error in sorted(found.items()) if error}
 
 
-def summarise_errors(stats: Mapping[str, Mapping[str, Any]], pointer: Mapping[str, Any] | None = None) -> list[str]:
+def summarise_errors(stats: Mapping[str, Figures], pointer: PointerAnswer | None = None) -> list[str]:
     """:func:`component_errors` as sentences, for operators.
 
     >>> summarise_errors({"shard-0": {"error": ""}, "retrainer": {"last_error": "no history"}})

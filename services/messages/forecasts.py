@@ -1,23 +1,27 @@
-"""What travels between actors and to clients: small structs that every layer of ``services`` may import.
+"""The actors' names, and what they ask each other: forecasts, models that serve, zones.
 
 Arrays are NumPy; the letters of shapes are those of ``models.spec``.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "ASK_AGAIN",
     "DRIFTS",
+    "F32",
     "FORECASTER_DEPLOYMENT",
+    "I64",
     "LIVE_STATE_ACTOR",
     "MODEL_POINTER_ACTOR",
     "ONLINE_VERSION",
     "RETRAINER_ACTOR",
     "FirstRow",
+    "ForecastPoint",
     "ForecastReply",
     "ForecastRequest",
     "LeftZone",
@@ -111,6 +115,17 @@ class ZonePlan(TypedDict):
     values: dict[str, list[list[float]]]  # metric -> [[valid_ms, value], ...]
 
 
+class ForecastPoint(TypedDict):
+    """A forecast of one target at one horizon."""
+
+    horizon_min: int
+    time_ms: int
+    time: str  # ISO 8601, UTC
+    p10: float
+    p50: float
+    p90: float
+
+
 class ZoneForecast(TypedDict):
     """One zone's forecast as the live state keeps it and ``/predict`` answers it (JSON-able)."""
 
@@ -123,4 +138,4 @@ class ZoneForecast(TypedDict):
     degraded: list[str]
     now: dict[str, float | None]
     freshness_s: dict[str, float | None]
-    forecasts: dict[str, list[dict[str, Any]]]  # target -> [{horizon_min, time_ms, time, p10, p50, p90}]
+    forecasts: dict[str, list[ForecastPoint]]  # by target

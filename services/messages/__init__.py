@@ -1,0 +1,80 @@
+"""What travels between actors and to clients: small structures that every layer of ``services`` may import.
+
+They are ``TypedDict``: what is sent is a plain dictionary, which costs no more to pickle than one, reads as JSON, and
+needs no module of ours where it is unpacked.
+"""
+
+from __future__ import annotations
+
+from services.messages.forecasts import (
+    ASK_AGAIN,
+    DRIFTS,
+    F32,
+    FORECASTER_DEPLOYMENT,
+    I64,
+    LIVE_STATE_ACTOR,
+    MODEL_POINTER_ACTOR,
+    ONLINE_VERSION,
+    RETRAINER_ACTOR,
+    FirstRow,
+    ForecastPoint,
+    ForecastReply,
+    ForecastRequest,
+    LeftZone,
+    ServedModel,
+    ZoneForecast,
+    ZoneMixture,
+    ZonePlan,
+    shard_actor,
+)
+from services.messages.learning import (
+    EventDetails,
+    LearningCounts,
+    LearningFigures,
+    LiveEvent,
+    ModelRow,
+    ModelSubmitted,
+    Moved,
+    Pruned,
+    Shadow,
+    TrainedOn,
+    TrainingAccepted,
+    TrainingRun,
+)
+from services.messages.system import GatewayFigures, RuntimeFigures
+
+__all__ = [
+    "ASK_AGAIN",
+    "DRIFTS",
+    "F32",
+    "FORECASTER_DEPLOYMENT",
+    "I64",
+    "LIVE_STATE_ACTOR",
+    "MODEL_POINTER_ACTOR",
+    "ONLINE_VERSION",
+    "RETRAINER_ACTOR",
+    "EventDetails",
+    "FirstRow",
+    "ForecastPoint",
+    "ForecastReply",
+    "ForecastRequest",
+    "GatewayFigures",
+    "LearningCounts",
+    "LearningFigures",
+    "LeftZone",
+    "LiveEvent",
+    "ModelRow",
+    "ModelSubmitted",
+    "Moved",
+    "Pruned",
+    "RuntimeFigures",
+    "ServedModel",
+    "Shadow",
+    "TrainedOn",
+    "TrainingAccepted",
+    "TrainingRun",
+    "ZoneForecast",
+    "ZoneMixture",
+    "ZonePlan",
+    "shard_actor",
+]

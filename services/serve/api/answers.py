@@ -1,0 +1,162 @@
+"""What the routes for readers and operators answer, as structures, and how OpenAPI describes them.
+
+Answers are not validated on their way out: a part of another version that shows less must not turn ``/status`` into an
+error. Tests hold what a whole system answers against these structures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, TypedDict, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from services.messages import (
+    LiveEvent,
+    ModelRow,
+    ModelSubmitted,
+    Moved,
+    TrainingAccepted,
+    ZoneMixture,
+    ZonePlan,
+)
+from services.serve.components import COMPONENTS, Figures
+from services.serve.health import Readiness
+from services.serve.model_pointer import PointerAnswer
+
+__all__ = [
+    "HistoryAnswer",
+    "ModelsAnswer",
+    "PlanPublished",
+    "ReadyAnswer",
+    "StatusAnswer",
+    "ZoneNow",
+    "ZonePlans",
+    "ZonesAnswer",
+    "ZonesServed",
+    "answer_schemas",
+    "described",
+]
+
+_REF = "#/components/schemas/{name}"
+
+
+class StatusAnswer(TypedDict):
+    """Everything that the parts report."""
+
+    health: Readiness
+    slot: Annotated[PointerAnswer, Meta(description="The model pointer: the champion, and what each replica serves.")]
+    components: Annotated[dict[str, Figures], Meta(description="Figures of each part, by its name.")]
+    errors: Annotated[list[str], Meta(description="What fails now, a sentence a part.")]
+    models: Annotated[list[ModelRow], Meta(description="Registered models, newest first.")]
+    events: Annotated[list[LiveEvent], Meta(description="What the learning loop did, oldest first; the newest 200.")]
+
+
+class ReadyAnswer(Readiness):
+    """Forecasts can be served."""
+
+    status: str
+
+
+class ModelsAnswer(TypedDict):
+    """The registered models."""
+
+    models: Annotated[list[ModelRow], Meta(description="Newest first.")]
+    serving: Annotated[list[str], Meta(description="The versions in the newest forecasts.")]
+    errors: Annotated[list[str], Meta(description="What fails in training or registry now.")]
+
+
+class ZonesServed(TypedDict):
+    """What each zone is served by."""
+
+    zones: list[ZoneMixture]
+
+
+class ZoneNow(TypedDict):
+    """A zone and what is known of it now."""
+
+    site: str
+    zone: str
+    origin: str
+    origin_ms: int
+    model_version: str
+    degraded: list[str]
+    now: dict[str, float | None]
+
+
+class ZonesAnswer(TypedDict):
+    """All zones, with the unit and label of every metric."""
+
+    zones: list[ZoneNow]
+    units: dict[str, str]
+    labels: dict[str, str]
+
+
+class HistoryAnswer(TypedDict):
+    """A zone's targets over the past 48 h; each list as long as ``end_ms``, null where missing."""
+
+    site: str
+    zone: str
+    end_ms: list[int]
+    values: dict[str, list[float | None]]
+
+
+class ZonePlans(TypedDict):
+    """What is foreseen for a zone: the newest plan of each source, its own before those of the whole site."""
+
+    site: str
+    zone: str
+    stream_ms: int | None  # how far the site's stream has got
+    plans: list[ZonePlan]
+
+
+class PlanPublished(TypedDict):
+    """A plan that the broker has."""
+
+    site: str
+    zone: str
+    source: str
+    kind: str
+    issued_ms: int
+    topic: str
+
+
+_ANSWERS = (
+    ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, Moved, TrainingAccepted, ModelSubmitted,
+    ZonePlans, PlanPublished,
+)  # fmt: skip
+
+
+def described(answer: type, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """For ``responses`` of a route: what it answers."""
+    schema = {"$ref": _REF.format(name=answer.__name__)}
+    words = (answer.__doc__ or answer.__name__).splitlines()[0]
+    return {status: {"description": words, "content": {"application/json": {"schema": schema}}}}
+
+
+def answer_schemas() -> dict[str, Any]:
+    """JSON schemas of all answers, by name, for ``components.schemas`` of OpenAPI."""
+    _, found = _schemas([*_ANSWERS, *COMPONENTS.values()])
+    return found | {StatusAnswer.__name__: _status_schema(found)}
+
+
+def _status_schema(found: dict[str, Any]) -> dict[str, Any]:
+    """Which figures are a component's, its name says: msgspec knows no union of dictionaries."""
+    hints = get_type_hints(StatusAnswer, include_extras=True)
+    named = {f"^{name}(-.+)?$": {"$ref": _REF.format(name=kind.__name__)} for name, kind in COMPONENTS.items()}
+    (components,), _ = _schemas([Annotated[dict[str, Any], *hints.pop("components").__metadata__]])
+    properties, parts = _schemas(hints.values())
+    found |= parts
+    return {
+        "title": StatusAnswer.__name__,
+        "description": StatusAnswer.__doc__,
+        "type": "object",
+        "properties": dict(zip(hints, properties, strict=True))
+        | {"components": components | {"patternProperties": named}},
+        "required": sorted(StatusAnswer.__annotations__),
+    }
+
+
+def _schemas(types: Iterable[Any]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
+    return msgspec.json.schema_components(types, ref_template=_REF)

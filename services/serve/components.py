@@ -1,0 +1,88 @@
+"""The parts that show figures on the live state, by name, and the structure of each.
+
+``python -m services.serve.components`` prints ``docs/metrics.md``, which is made from these structures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, NotRequired, TypedDict, cast
+
+from edge.figures import gauge
+from edge.prometheus import Told
+from services.ingest.figures import ShardFigures
+from services.messages import RETRAINER_ACTOR, GatewayFigures, LearningFigures, LeftZone, RuntimeFigures
+from services.observe.metrics import metrics_page
+
+__all__ = [
+    "COMPONENTS",
+    "SHOWN_ON_METRICS",
+    "ApiFigures",
+    "Figures",
+    "left_in",
+    "retrainers_of",
+    "shards_of",
+    "told_by",
+]
+
+Figures = ShardFigures | LearningFigures | GatewayFigures | RuntimeFigures
+
+COMPONENTS: dict[str, type] = {
+    "shard": ShardFigures,  # shard-0, shard-1 ...
+    RETRAINER_ACTOR: LearningFigures,  # retrainer: the network's; retrainer-trees
+    "gateway": GatewayFigures,
+    "runtime": RuntimeFigures,
+}
+"""First part of a component's name -> what it shows."""
+
+
+class ApiFigures(TypedDict):
+    """What an API replica knows of itself."""
+
+    zones: Annotated[int, gauge("hothouse_api_zones", "Zones that have a forecast.")]
+    ready: Annotated[bool, gauge("hothouse_api_ready", "1 while forecasts can be served, as /health/ready says.")]
+    live_state_age_s: NotRequired[
+        Annotated[
+            float,
+            gauge(
+                "hothouse_api_live_state_age_seconds", "Time since the live state last answered this replica.",
+                unit="seconds",
+            ),
+        ]
+    ]  # fmt: skip
+
+
+SHOWN_ON_METRICS: dict[str, type] = {"API": ApiFigures, **COMPONENTS}
+"""Heading of ``docs/metrics.md`` -> the structure whose figures stand there."""
+
+
+def shards_of(stats: Mapping[str, Figures]) -> dict[str, ShardFigures]:
+    """The figures of the shards alone."""
+    return {name: cast(ShardFigures, figures) for name, figures in stats.items() if _structure(name) is ShardFigures}
+
+
+def retrainers_of(stats: Mapping[str, Figures]) -> dict[str, LearningFigures]:
+    """The figures of the retrainers alone, one for each expert, by name."""
+    return {name: cast(LearningFigures, stats[name]) for name in sorted(stats) if _structure(name) is LearningFigures}
+
+
+def left_in(figures: Figures) -> list[LeftZone]:
+    """The zones that have left, by a shard's figures; of other parts none."""
+    return cast(ShardFigures, figures).get("left", [])
+
+
+def told_by(stats: Mapping[str, Figures], own: ApiFigures) -> Iterator[Told]:
+    """What ``/metrics`` is made of: the replica's own figures and those of all components."""
+    yield ApiFigures, own, {}
+    for name, figures in sorted(stats.items()):
+        structure = _structure(name)
+        if structure is not None:
+            yield structure, figures, {"component": name}
+
+
+def _structure(component: str) -> type | None:
+    return COMPONENTS.get(component.partition("-")[0])
+
+
+if __name__ == "__main__":
+    print(metrics_page(SHOWN_ON_METRICS), end="")  # noqa: T201 - it is what it is for

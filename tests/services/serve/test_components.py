@@ -1,0 +1,67 @@
+"""What components show is what their structures say, and each metric has one meaning."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import get_type_hints
+
+import msgspec
+import pytest
+
+from edge.clock import WallClock
+from edge.figures import Figure, figures_of
+from edge.gateway import Gateway, GatewayOptions
+from edge.log.memory import MemoryLog
+from edge.mqtt.connection import MqttAddress
+from services.ingest.figures import ShardFigures
+from services.learn.learning_status import LearningStatus
+from services.messages import GatewayFigures, LearningFigures
+from services.serve.components import COMPONENTS, ApiFigures
+from tests.services.ingest.rig import Rig, day, filled
+
+
+def shown_by_a_shard(folder: Path) -> object:
+    """Figures of a shard that has read a day."""
+    rig = Rig(folder, filled(list(day(10))))
+    shard = rig.shard()
+    rig.drain(shard)
+    return shard.stats()
+
+
+def shown_by_a_retrainer(folder: Path) -> object:
+    """Figures of a learning loop in which something ran."""
+    status = LearningStatus(None, list, lambda: 0, lambda: (1.25, "soon"))  # type: ignore[arg-type]
+    status.last_run = {"kind": "time", "reason": "it is time", "started_ms": 5, "ended_ms": 7, "result": "failed"}
+    return status.status()
+
+
+def shown_by_a_gateway(folder: Path) -> object:
+    """Figures of a gateway that was never connected, as who keeps it shows them."""
+    gateway = Gateway(GatewayOptions(broker=MqttAddress(host="127.0.0.1", port=1)), MemoryLog(1), WallClock())
+    return {**gateway.status(), "restarts": 1, "error": ""}
+
+
+@pytest.mark.parametrize(
+    ("shown", "structure"),
+    [
+        (shown_by_a_shard, ShardFigures),
+        (shown_by_a_retrainer, LearningFigures),
+        (shown_by_a_gateway, GatewayFigures),
+    ],
+)
+def test_each_component_shows_its_structure(shown, structure: type, tmp_path: Path) -> None:
+    """No field is missing, none is more, and each is of its type, also when it was JSON meanwhile."""
+    figures = json.loads(msgspec.json.encode(shown(tmp_path)))
+    assert set(figures) == set(get_type_hints(structure))
+    msgspec.convert(figures, structure, str_keys=True)
+
+
+def test_each_metric_is_declared_once() -> None:
+    """A name that two fields had would add up what is not the same."""
+    declared: list[Figure] = [
+        figure for structure in (ApiFigures, *COMPONENTS.values()) for figure in figures_of(structure).values()
+    ]
+    names = [figure.name for figure in declared]
+    assert len(names) > 50
+    assert sorted({name for name in names if names.count(name) > 1}) == []
