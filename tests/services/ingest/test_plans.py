@@ -201,7 +201,7 @@ made = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(made, st.lists(st.integers(1, 9), min_size=1), st.integers(0, 3))
 def test_plans_are_the_same_in_whatever_cut_the_log_is_read(
     tmp_path_factory: pytest.TempPathFactory, kinds: list[tuple[str, int, str]], cuts: list[int], twice: int
