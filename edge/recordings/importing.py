@@ -76,15 +76,15 @@ def import_samples(
             progress(last_ms, samples)
 
     for ts_ms, instant in source.samples(to_ms):
+        plans = source.plans()
         if last_ms is None:
             _check_order(source.site, log, ts_ms)
-        elif len(passed) + len(instant) > SAMPLES_A_RECORD or len(refusals) >= SAMPLES_A_RECORD:
+        elif plans or len(passed) + len(instant) > SAMPLES_A_RECORD or len(refusals) >= SAMPLES_A_RECORD:
             close_record()
             if len(waiting) >= RECORDS_AN_APPEND:
                 append()
         last_ms = ts_ms
-        for plan in source.plans():
-            close_record()
+        for plan in plans:
             topic = plan_topic(plan.site, plan.zone, plan.source)
             waiting.append(NewRecord(plan.site, "plan", ts_ms, encode_plan(plan), topic))
         for sample in instant:
