@@ -103,6 +103,8 @@ class Regrowth:
     def _take_plans(self, until_ms: int) -> None:
         """Those that came before the snapshot; the replay of the log brings the others."""
         number, after_ms = self._partition.number, self._plans_ms
+        if until_ms <= after_ms:
+            return  # rows that cannot be read are tried again, and their count of failures is theirs
 
         def read() -> list[KeptPlan]:
             sites = self._plans.sites(number)
