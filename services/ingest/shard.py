@@ -28,10 +28,10 @@ from services.ingest.queue import ForecastQueue
 from services.ingest.sinks.live_state_sink import LiveStatePublisher, LiveStateSink
 from services.ingest.sinks.sink import Sink
 from services.ingest.snapshots.checkpoint import Checkpoint
-from services.ingest.snapshots.pace import MAX_UNFLUSHED_STEPS
 from services.ingest.snapshots.recovery import Recovery
 from services.ingest.snapshots.restore import snapshot_state
 from services.ingest.snapshots.snapshot import Snapshots
+from services.ingest.snapshots.snapshot_pace import MAX_UNFLUSHED_STEPS
 from services.ingest.trees import TreesInUse
 from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest
 from services.store.forecasts import IssuedForecast, IssuedForecasts

@@ -25,7 +25,7 @@ from services.config import Settings
 from services.errors import HistoryError, SnapshotError
 from services.ingest.figures import ShardFigures
 from services.ingest.partition import PAST_HOURS
-from services.ingest.questions import IssuedWindow, SilentZone
+from services.ingest.questions import IssuedWindow, Questions, SilentZone
 from services.ingest.shard import Executors, Outputs, Shard
 from services.ingest.sinks.series_sink import series_writer
 from services.ingest.snapshots.snapshot import FencedError
@@ -80,7 +80,7 @@ class ShardActor:
             Outputs(self._series, self._link), Executors(*(ThreadPoolExecutor(1, name) for name in Executors._fields)),
             time.monotonic,
         )  # fmt: skip
-        self._link.start(self._shard)
+        self._link.start(self._shard.questions)
         self._stop = threading.Event()
         self._ended = ""
         self._thread = threading.Thread(target=self._run, name="shard", daemon=True)
@@ -231,7 +231,7 @@ class LiveStateLink:
 
     def __init__(self, component: str, namespace: str) -> None:
         self._component, self._namespace = component, namespace
-        self._shard: Shard | None = None
+        self._questions: Questions | None = None
         self._live_state: Any = None
         self._live_state_identity = 0  # of the live state that has what was sent
         self._changed = threading.Condition()
@@ -242,9 +242,9 @@ class LiveStateLink:
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="live-state-link", daemon=True)
 
-    def start(self, shard: Shard) -> None:
-        """Begin to send; ``shard`` gives the past that the live state asks for."""
-        self._shard = shard
+    def start(self, questions: Questions) -> None:
+        """Begin to send; ``questions`` gives the past that the live state asks for."""
+        self._questions = questions
         self._thread.start()
 
     def publish(self, forecasts: Sequence[ZoneForecast]) -> None:
@@ -313,7 +313,7 @@ class LiveStateLink:
         if forecasts:
             asked = ray.get(self._live_state.publish.remote(forecasts), timeout=BOARD_TIMEOUT_S) or []
             for site, zone in map(tuple, asked):
-                found = self._shard.questions.past(site, zone, PAST_HOURS) if self._shard else None
+                found = self._questions.past(site, zone, PAST_HOURS) if self._questions else None
                 if found is not None:
                     past[site, zone] = found
         calls = [self._live_state.put_past.remote(site, zone, *content) for (site, zone), content in past.items()]

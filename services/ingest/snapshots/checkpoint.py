@@ -18,10 +18,10 @@ from services.errors import SnapshotError
 from services.ingest.figures import Failures
 from services.ingest.partition import Partition
 from services.ingest.retention import Retention
-from services.ingest.snapshots.pace import Progress, SnapshotPace
 from services.ingest.snapshots.parts import LEARNED
 from services.ingest.snapshots.recovery import Recovery
 from services.ingest.snapshots.snapshot import Saved, Snapshots
+from services.ingest.snapshots.snapshot_pace import Progress, SnapshotPace
 from services.store.deadletters import DeadLetters
 from services.store.history import History
 from services.store.plan_history import PlanHistory
@@ -98,7 +98,7 @@ class Checkpoint:
         }
 
     def is_due(self, now_s: float, is_behind: bool, awaits_forecasts: bool) -> bool:
-        """Whether it is time to save, and nothing is being saved; as in ``services.ingest.snapshots.pace``."""
+        """Whether it is time to save, and nothing is being saved; as in ``services.ingest.snapshots.snapshot_pace``."""
         unsaved = max((saver.partition.offset - saver.offset for saver in self._savers.values()), default=0)
         progress = Progress(unsaved, self._history.pending, is_behind, awaits_forecasts)
         return self._pace.is_due(now_s, progress) and not any(map(self.is_writing, self._savers))

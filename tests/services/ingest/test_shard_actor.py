@@ -80,9 +80,9 @@ def test_a_live_state_that_was_restarted_between_two_calls_is_told_again(
     monkeypatch.setattr(actor.ray, "get_actor", lambda *_, **__: LocalActor(lambda: now))
     monkeypatch.setattr(actor.ray, "get", lambda answers, **_: answers)
     monkeypatch.setattr(actor, "BOARD_RETRY_S", 0)
-    shard: Any = SimpleNamespace(past=lambda *_: ([1], {"air_temp_c": [20.0]}))
+    questions: Any = SimpleNamespace(past=lambda *_: ([1], {"air_temp_c": [20.0]}))
     link = LiveStateLink("shard-0", "hothouse-test")
-    link.start(shard)
+    link.start(questions)
 
     def knows(live_state: LiveState) -> list[str]:
         shown = answer(live_state.wait(0, 0)).get("forecasts", [])

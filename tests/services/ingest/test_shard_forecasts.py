@@ -366,9 +366,9 @@ def test_questions_never_wait_for_a_disk_or_the_log(tmp_path: Path, monkeypatch:
         def ask(moment: str) -> None:
             targets = np.full((1, len(shard.spec.targets)), 20.0, np.float32)
             for call in (
-                operator.submit(shard.window, "demo", "z1"),
-                operator.submit(shard.baseline, "demo", "z1", T0 + 30 * STEP, targets),
-                operator.submit(shard.past, "demo", "z1", 48),
+                operator.submit(shard.questions.window, "demo", "z1"),
+                operator.submit(shard.questions.baseline, "demo", "z1", T0 + 30 * STEP, targets),
+                operator.submit(shard.questions.past, "demo", "z1", 48),
             ):
                 answered[moment] += call.result(patience_s(60)) is not None
 

@@ -128,17 +128,17 @@ def test_trees_that_cannot_be_saved_are_not_used(trees: Trees, monkeypatch: pyte
     """No row is learned with trees that no snapshot has: the ones before stay until the storage works."""
     trees.point("trees-v1")
     trees.look()
-    finish = Snapshots._finish
+    finish = Snapshots._write
 
     def full(*_: Any) -> int:
         raise HistoryError("no space left on device")
 
-    monkeypatch.setattr(Snapshots, "_finish", full)
+    monkeypatch.setattr(Snapshots, "_write", full)
     trees.point("trees-v2")
     with pytest.raises(HistoryError, match="no space"):
         trees.look()
     assert same_forest(trees.shard, trees.folders[0])
-    monkeypatch.setattr(Snapshots, "_finish", finish)
+    monkeypatch.setattr(Snapshots, "_write", finish)
     assert trees.look() == "trees-v2"
 
 
@@ -147,7 +147,7 @@ def test_a_restart_with_the_same_trees_saves_nothing(trees: Trees, monkeypatch: 
     trees.point("trees-v1")
     trees.look()
     trees.restart()
-    monkeypatch.setattr(Snapshots, "_finish", lambda *_: pytest.fail("saved again"))
+    monkeypatch.setattr(Snapshots, "_write", lambda *_: pytest.fail("saved again"))
     assert trees.look() == "trees-v1"
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from services.ingest.snapshots.pace import (
+from services.ingest.snapshots.snapshot import Saved
+from services.ingest.snapshots.snapshot_pace import (
     FORECASTS_FIRST_S,
     MAX_UNFLUSHED_STEPS,
     PAUSES_BEHIND,
@@ -12,7 +13,6 @@ from services.ingest.snapshots.pace import (
     Progress,
     SnapshotPace,
 )
-from services.ingest.snapshots.snapshot import Saved
 
 CALM = Progress(unsaved_records=10, unflushed_steps=5, is_behind=False, awaits_forecasts=False)
 
