@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
-from edge.figures import counter, gauge
+from edge.figure_fields import counter, gauge
 from models.evaluation.scoring import ScoreTable
 from services.ingest.signal_watch import ShownSignal, SignalEvent
 from services.messages import FirstRow, LeftZone

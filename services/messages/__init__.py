@@ -6,7 +6,7 @@ needs no module of ours where it is unpacked.
 
 from __future__ import annotations
 
-from services.messages.forecasts import (
+from services.messages.forecast_messages import (
     ASK_AGAIN,
     DRIFTS,
     F32,
@@ -27,7 +27,7 @@ from services.messages.forecasts import (
     ZonePlan,
     shard_actor,
 )
-from services.messages.learning import (
+from services.messages.learning_messages import (
     EventDetails,
     LearningCounts,
     LearningFigures,
@@ -41,7 +41,7 @@ from services.messages.learning import (
     TrainingAccepted,
     TrainingRun,
 )
-from services.messages.system import GatewayFigures, RuntimeFigures
+from services.messages.runtime_messages import GatewayFigures, RuntimeFigures
 
 __all__ = [
     "ASK_AGAIN",

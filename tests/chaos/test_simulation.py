@@ -179,6 +179,8 @@ class World:
             )
             for index in range(number)
         ]  # fmt: skip
+        for shard in self.shards:
+            assert shard.stats()["repaired"] == ""  # a crash alone damages no snapshot
 
     def maybe_crash(self, chance: float) -> None:
         """Die here, perhaps."""

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from edge.wire.vocabulary import VOCABULARY
 from models.features.inputs import targets_of
-from services.serve.api.answers import HistoryAnswer, ZoneNow, ZonesAnswer, described
+from services.serve.api.answer_types import HistoryAnswer, ZoneNow, ZonesAnswer, described
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import EXAMPLE_WHAT_IF, PREDICT_ANSWERS, WhatIf

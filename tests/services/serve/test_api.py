@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from edge.figures import figures_of
+from edge.figure_fields import figures_of
 from services.errors import ConfigError
 from services.ingest.figures import ShardFigures
 from services.ingest.forecasting import zone_forecasts
 from services.learn.experts import EXPERTS
 from services.learn.records import row_of
-from services.serve.api.answers import StatusAnswer
+from services.serve.api.answer_types import StatusAnswer
 from services.serve.api.app import MAX_BODY_BYTES, create_app
 from services.serve.api.auth import Keys
 from services.serve.api.schemas import ExpertName
@@ -278,8 +278,8 @@ def test_a_readers_key_guards_all_data_and_no_file_of_the_page() -> None:
     [
         (None, "cannot be read"),
         (b" \n", "is empty"),
-        ("schlüssel".encode(), "other characters"),
-        (b"two\nlines", "other characters"),
+        ("schlüssel".encode(), "printable ASCII"),
+        (b"two\nlines", "printable ASCII"),
         (b"\xff\xfe", "cannot be read: it is not text"),
     ],
 )
