@@ -25,6 +25,7 @@ from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
 from services.ingest.forecasting import ForecastOrigin
 from services.ingest.plans.intake import PartitionPlans
+from services.ingest.plans.refused import refused_plans
 from services.ingest.plans.repeated import has_own, is_due, repeated, zones_of
 from services.ingest.rings import Rings
 from services.ingest.signal_watch import SignalWatch
@@ -101,6 +102,7 @@ class Partition:
         self.values_refused.update(closed.values_refused)
         self.counts.update(accepted=closed.accepted, duplicates=closed.duplicates, late=closed.late)
         self.counts.update({f"{kind}_records": n for kind, n in closed.other_records.items()})
+        self.counts.update(refused_plans(closed.plans_refused, closed.plan_metrics_refused))
         self.dead_letters += self.plans.feed(closed.plans)
         return closed.steps
 

@@ -17,6 +17,7 @@ from edge.log import Record
 from edge.wire.plan import LONGEST_AHEAD_MS, PlanMessage, decode_plan
 from edge.wire.topic import SITE_ZONE
 from models.features.plans import Kind, Plan, Plans
+from services.ingest.plans.refused import count_of
 from services.ingest.windows.closed import CamePlan
 from services.messages import ZonePlan
 from services.observe.duration import in_words
@@ -151,10 +152,9 @@ class PartitionPlans:
             decoded = decode_plan(one.record.topic, one.record.payload, one.record.receive_ms)
             if decoded.plan is not None:
                 self._came.append((one, plan_of(decoded.plan, one.record.receive_ms, one.closed_ms)))
-            letters += [
-                _letter(one.record, item, refusal.reason, refusal.detail)
-                for item, refusal in enumerate(decoded.refusals)
-            ]
+            for item, refusal in enumerate(decoded.refusals):
+                letters.append(_letter(one.record, item, refusal.reason, refusal.detail))
+                self.counts[count_of(refusal.reason, refusal.whole)] += 1
         return letters
 
     def before_row(self, site: str, end_ms: int) -> list[DeadLetter]:
@@ -236,6 +236,7 @@ class PartitionPlans:
                 self.kept.append(KeptPlan(came.record.site, came.record.offset, plan))
             elif refusal[0]:
                 letters.append(_letter(came.record, _TOO_MANY, *refusal))
+                self.counts[count_of(refusal[0], whole=True)] += 1
             else:
                 self.counts["plans_repeated"] += 1
         return letters

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 
 from edge.log import NewRecord, Record
 from edge.log.memory import MemoryLog
+from edge.wire.decoder import HothouseDecoder
+from edge.wire.plan import plan_topic
 from services.forecast_spec import forecast_spec
 from services.ingest.partition import Partition
 from services.ingest.plans.intake import MAX_ISSUES, MAX_SOURCES, PartitionPlans
@@ -71,6 +75,38 @@ def test_a_repeated_plan_counts_once_and_one_that_cannot_be_read_is_a_dead_lette
     assert stats["plans_repeated"] >= 2
     (letter,) = [one for one in rig.dead_letters() if one.topic.endswith("/plan")]
     assert (letter.reason, "issued" in letter.detail) == ("malformed", True)
+
+
+def test_the_samples_ledger_balances_beside_refused_plans(tmp_path: Path) -> None:
+    """A plan that was refused, by the gateway or here, is no sample, and what is wrong with one metric no value of one:
+    plans have counts of their own, which add up to what came.
+    """
+    at, topic = T0 + 5 * STEP, plan_topic("demo", "_site", "service")
+    path = [[at + HOUR, 4.0]]
+    bodies = [
+        {"issued": at, "source": "a", "values": {"out_temp_c": path}},
+        {"issued": at, "source": "b", "values": {"out_temp_c": path, "wind_m_s": [[at + HOUR, -3]]}},
+        {"issued": at, "source": "c", "values": {"heating": path}},
+        {"issued": at + HOUR, "source": "d", "values": {"out_temp_c": path}},
+        {"issued": at, "source": "e"},
+    ]
+    came: list[NewRecord] = []
+    for body in bodies:
+        taken = HothouseDecoder().take(topic, json.dumps(body).encode(), at)
+        came += [taken.record] if taken.record is not None else []
+        came += [NewRecord("demo", "refused", at, msgspec.msgpack.encode(taken.refusals))] if taken.refusals else []
+    unread = NewRecord("demo", "plan", at, b'{"heating":[[0,18.5]]}', topic)
+    rig = Rig(tmp_path, filled([*list(day(6))[:5], *came, unread, came[0], *list(day(12))[5:]]))
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    for stats in (shard.stats(), rig.shard().stats()):  # also from the snapshot
+        assert stats["plans_refused"] == {"unknown_metric": 1, "future_ts": 1, "malformed": 2}
+        assert stats["plan_metrics_refused"] == {"out_of_range": 1}
+        assert (stats["plans"], stats["plans_repeated"]) == (2, 1)
+        assert 2 + 1 + sum(stats["plans_refused"].values()) == 7
+        assert (stats["rejected"], stats["values_refused"]) == ({"malformed": 1}, {})
+        assert stats["samples"] == stats["accepted"] + stats["duplicates"] + stats["late"] + 1
 
 
 @pytest.fixture(scope="module")
