@@ -119,7 +119,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Rig:
     return rig
 
 
-@pytest.mark.parametrize("moment", [*MOMENTS, "plans kept"])
+@pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("nth", [1, 3])
 def test_a_kill_at_any_durable_moment_changes_no_plan(tmp_path: Path, undisturbed: Rig, moment: str, nth: int) -> None:
     """After a crash at a named moment, the next shard leaves the same files of plans and rows, and the same letters."""
