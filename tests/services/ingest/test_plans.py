@@ -15,6 +15,7 @@ from edge.log import NewRecord, Record
 from edge.log.memory import MemoryLog
 from edge.wire.decoder import HothouseDecoder
 from edge.wire.plan import plan_topic
+from models.features.plans import Plans
 from services.forecast_spec import forecast_spec
 from services.ingest.partition import Partition
 from services.ingest.plans.intake import MAX_ISSUES, MAX_SOURCES, PartitionPlans
@@ -62,6 +63,26 @@ def test_the_newest_plan_of_each_source_is_told(tmp_path: Path) -> None:
     assert forecast["values"] == {"out_temp_c": [[at + 1 + n * HOUR, 7.0 + n] for n in range(1, 7)]}
     stats = shard.stats()
     assert (stats["plan_records"], stats["plans"], stats["plans_repeated"]) == (3, 3, 0)
+
+
+def test_a_harvest_is_told_and_kept(tmp_path: Path) -> None:
+    """Beside the setpoints of the same zone, in the history and over a restart; no learner takes it for a setpoint."""
+    at = T0 + 3 * STEP + 1000
+    done: dict[str, list[tuple[int, float]]] = {"crop_change": [(at + 9 * HOUR, 1)], "harvest_pct": [(at + HOUR, 40)]}
+    event = plan_record(at, done, zone="z1", source="office", kind="event")
+    rig = Rig(tmp_path, filled([*list(day(4)), event, heating(at), *list(day(12))[4:]]))
+    shard = rig.shard()
+    rig.drain(shard)
+    told = {plan["kind"]: plan for plan in shard.questions.plan("demo", "z1") or []}
+    assert told.keys() == {"event", "setpoint"}
+    assert told["event"]["values"] == {name: [list(point) for point in path] for name, path in done.items()}
+    shard.close()
+    assert {plan["kind"]: plan for plan in rig.shard().questions.plan("demo", "z1") or []} == told
+    kept = {one.plan.kind: one.plan for one in PlanHistory(rig.settings.storage).read("demo", 0, 2**62)}
+    assert (kept["event"].source, kept["event"].zone, list(kept["event"].series)) == ("office", "z1", sorted(done))
+    plans = Plans()
+    plans.add(kept["event"])
+    assert np.isnan(plans.ahead(at + 2 * STEP, ["z1"], forecast_spec(rig.settings))).all()
 
 
 def test_a_repeated_plan_counts_once_and_one_that_cannot_be_read_is_a_dead_letter(tmp_path: Path) -> None:
