@@ -32,7 +32,9 @@ MAX_SOURCES = 16
 """Of a zone, or of a site as a whole, within 15 days."""
 HOUR_MS = 3_600_000
 STALE_MS = 12 * HOUR_MS
-"""A weather service has a new forecast every six hours at least: one as old as this is named in ``degraded``."""
+"""A weather service has a new forecast every six hours at least: one as old as this is named in ``degraded``, for as
+long as any of it may lie ahead.
+"""
 KEPT_MS = 48 * HOUR_MS
 """What was superseded so long ago is dropped, also where no row closes."""
 _EVER_MS = 2**62
@@ -192,7 +194,7 @@ class PartitionPlans:
         found = self._sites.get(site)
         for (zone, name), source in sorted(found.sources.items() if found else ()):
             age_ms = origin_ms - max(source.issued_ms)
-            if source.kind == "weather" and age_ms > STALE_MS:
+            if source.kind == "weather" and STALE_MS < age_ms <= LONGEST_AHEAD_MS:
                 said = f"weather forecast of {name}: issued {in_words(age_ms / 1000)} before the origin"
                 words.setdefault(zone, []).append(said)
         return words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -23,9 +24,12 @@ from services.ingest.snapshots.snapshot import Snapshots
 from services.ingest.windows.closed import CamePlan
 from services.messages import ZonePlan
 from services.store.plan_history import PlanHistory
+from tests.edge.wire.test_plan import OF_ONE_METRIC, TOPIC, WHOLE, payload
 from tests.services.ingest.planned import HOUR, heating, plan_record, weather
 from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Rig, day, filled
 from tests.services.ingest.samples import STEP, T0
+
+ROOT = Path(__file__).parents[3]
 
 
 def planned_day(steps: int = 40) -> list[NewRecord]:
@@ -96,6 +100,39 @@ def test_a_repeated_plan_counts_once_and_one_that_cannot_be_read_is_a_dead_lette
     assert stats["plans_repeated"] >= 2
     (letter,) = [one for one in rig.dead_letters() if one.topic.endswith("/plan")]
     assert (letter.reason, "issued" in letter.detail) == ("malformed", True)
+
+
+def test_each_kind_of_bad_plan_is_a_dead_letter_with_a_sentence_and_stops_nothing(tmp_path: Path) -> None:
+    """Refused by the gateway, or by a shard whose gateway let it through: the rows are those of a day without it. All
+    reasons are tried that the documentation names, but the two of which :func:`test_sources_and_plans_are_bounded` is.
+    """
+    bad = [*WHOLE, *((reason, payload(values=values), said) for reason, values, said in OF_ONE_METRIC)]
+    section = (ROOT / "docs/plans.md").read_text().partition("## What becomes of a bad plan")[2].partition("\n## ")[0]
+    rows = [line.split("|") for line in section.splitlines() if line.startswith("| ")]
+    documented = {reason for row in rows for reason in re.findall("`([a-z_]+)`", row[2])}
+    assert {reason for reason, *_ in bad} == documented - {"too_many_sources", "too_many_plans"}
+    steps = list(day(30))
+    good = Rig(tmp_path / "good", filled(steps))
+    good.drain(good_shard := good.shard())
+    good_shard.flush()
+    for name in ("refused", "plan"):
+        records = []
+        for _, body, _ in bad:
+            refusals = HothouseDecoder().take(TOPIC, body, T0).refusals if name == "refused" else []
+            records.append(NewRecord("demo", name, T0, msgspec.msgpack.encode(refusals) if refusals else body, TOPIC))
+        rig = Rig(tmp_path / name, filled([*steps[:1], *records, *steps[1:]]))
+        rig.drain(shard := rig.shard())
+        shard.flush()
+        letters = [one for one in reversed(rig.dead_letters()) if one.topic == TOPIC]
+        assert [one.reason for one in letters] == [reason for reason, *_ in bad]
+        for (_, _, said), letter in zip(bad, letters, strict=True):
+            assert said in letter.detail
+            assert "\n" not in letter.detail
+        assert rig.content() == good.content()
+        assert [one["origin_ms"] for one in rig.live_state.published] == [
+            one["origin_ms"] for one in good.live_state.published
+        ]
+        assert shard.questions.plan("demo", "z1") == []
 
 
 def test_the_samples_ledger_balances_beside_refused_plans(tmp_path: Path) -> None:
@@ -227,6 +264,15 @@ def test_an_old_weather_forecast_is_named_in_degraded(tmp_path: Path) -> None:
     rig.log.append([weather(records[-1].receive_ms + 1), *list(day(13 * 12 + 6))[len(records) :]])
     rig.drain(shard)
     assert rig.live_state.published[-1]["degraded"] == []
+
+
+def test_a_service_that_has_been_given_up_is_not_named_for_ever() -> None:
+    """From 15 days after its last issue on, of which nothing is ahead any more, no forecast is weaker without it."""
+    plans = PartitionPlans()
+    plans.feed([CamePlan(Record(0, 0, *weather(T0)), None)])
+    plans.take_rest()
+    named = [bool(plans.stale("demo", T0 + hours * HOUR)) for hours in (12, 13, 15 * 24, 15 * 24 + 1)]
+    assert named == [False, True, True, False]
 
 
 def test_sources_and_plans_are_bounded() -> None:
