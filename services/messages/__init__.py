@@ -24,6 +24,7 @@ from services.messages.forecast_messages import (
     ServedModel,
     ZoneForecast,
     ZoneMixture,
+    ZonePlan,
     shard_actor,
 )
 from services.messages.learning_messages import (
@@ -74,5 +75,6 @@ __all__ = [
     "TrainingRun",
     "ZoneForecast",
     "ZoneMixture",
+    "ZonePlan",
     "shard_actor",
 ]

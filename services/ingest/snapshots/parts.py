@@ -99,21 +99,26 @@ class Parts(TypedDict):
     bases: dict[str, BasisState]  # by site
     scores: dict[str, _Array]  # see models.evaluation.scoring
     watch: dict[str, Any]  # see services.ingest.signal_watch
+    plans: dict[str, Any]  # see services.ingest.plans.intake
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The present version of a part; ``upgrades[v]`` makes version ``v + 1`` of version ``v``."""
+    """The present version of a part; ``upgrades[v]`` makes version ``v + 1`` of version ``v``, and ``missing`` makes
+    the part of a snapshot whose release did not know it.
+    """
 
     version: int = 1
     upgrades: Mapping[int, Callable[[Any], Any]] = field(default_factory=dict)
+    missing: Callable[[], Any] | None = None
 
 
 PARTS: dict[str, Form] = {name: Form() for name in Parts.__annotations__}
+PARTS["plans"] = Form(missing=lambda: {"sites": {}})
 
-LEARNED = frozenset({"rings", "past", "forecaster", "bases", "scores", "watch"})
-"""The parts that can be grown again from the history and the issued forecasts. They change only when rows close and
-forecasts are issued.
+LEARNED = frozenset({"rings", "past", "forecaster", "bases", "scores", "watch", "plans"})
+"""The parts that can be grown again from the history and the issued forecasts. They change only when rows close,
+forecasts are issued and plans are taken.
 """
 
 ESSENTIAL = frozenset({"made_by", "windows", "figures", "newest"})
