@@ -124,7 +124,7 @@ def draw_site(seed: int, index: int) -> SiteDraw:
     """
     rng = chance(seed, index, _PLACE)
     north = rng.random() < 0.85
-    degrees = float(np.clip(rng.normal(46.0, 9.0), 8.0, 65.0)) if rng.random() < 0.75 else float(rng.uniform(5, 65))
+    degrees = float(np.clip(rng.normal(47.0, 8.0), 8.0, 65.0)) if rng.random() < 0.85 else float(rng.uniform(5, 65))
     latitude = degrees if north else -min(degrees, 45.0)
     longitude = float(rng.uniform(-120.0, 150.0))
     season = chance(seed, index, _SEASON)

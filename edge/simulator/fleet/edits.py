@@ -46,8 +46,10 @@ _VENTS_FOLLOW = 0.6  # of the edits of the heating setpoint
 
 @dataclass(frozen=True, slots=True)
 class SetpointEdit:
-    """From ``begin_min`` (inclusive) to ``end_min`` (exclusive), minutes since the site's start, a setpoint is changed:
-    by adding ``value``, by setting it, or by holding it at least, or at most, at it. ``planned`` edits are in plans.
+    """After ``begin_min`` until ``end_min``, minutes since the site's start, a setpoint is changed: by adding ``value``,
+    by setting it, or by holding it at least, or at most, at it. The row that ends at ``begin_min`` is as it was.
+
+    ``planned`` edits are in plans that are issued before them.
     """
 
     metric: str
@@ -109,7 +111,7 @@ class SetpointEdits:
 
     def applied(self, setpoints: _Array, minute: int) -> _Array:
         """``setpoints`` (fields, zones) of a minute, as changed."""
-        while self._due and self._due[-1][0] <= minute:
+        while self._due and self._due[-1][0] < minute:
             _, begins, zone, n = self._due.pop()
             edit = self._edits[zone][n]
             at = (_PLACE[edit.metric], zone)
@@ -131,8 +133,8 @@ class SetpointEdits:
         half = every_min // 2
         for zone, (mine, issued) in enumerate(zip(self._edits, issued_min.tolist(), strict=True)):
             for edit in sorted(mine, key=lambda one: one.begin_min):
-                first, last = (-(-(at - issued - half) // every_min) for at in (edit.begin_min, edit.end_min))
-                if last > 0 and first < len(setpoints) and (edit.planned or edit.begin_min <= issued):
+                first, last = ((at - issued - half) // every_min + 1 for at in (edit.begin_min, edit.end_min))
+                if last > 0 and first < len(setpoints) and (edit.planned or edit.begin_min < issued):
                     known.put(edit, (slice(max(first, 0), last), _PLACE[edit.metric], zone))
         return known.of(setpoints)
 
