@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edge.simulator.fleet.draws import draw_site
-from edge.simulator.fleet.recording import FleetRecording, recording_layout
+from edge.simulator.fleet.fleet_recording import FleetRecording, recording_layout
 from edge.simulator.fleet.simulation import simulate_fleet
 from models.features.plans import PLANNED, Plan, Plans
 from models.pretraining.fleet_chunk import FleetChunk

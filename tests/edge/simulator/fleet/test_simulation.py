@@ -10,8 +10,8 @@ import pytest
 
 from edge.simulator.fleet.draws import SiteDraw, draw_site
 from edge.simulator.fleet.edits import SetpointEdit
-from edge.simulator.fleet.recording import PLAN_METRICS, FleetRecording
-from edge.simulator.fleet.sensors import FLEET_METRICS
+from edge.simulator.fleet.fleet_recording import PLAN_METRICS, FleetRecording
+from edge.simulator.fleet.row_sensors import FLEET_METRICS
 from edge.simulator.fleet.simulation import simulate_fleet
 from edge.simulator.simulated_site import WEATHER_METRICS
 from edge.simulator.zone_config import Control

@@ -13,7 +13,7 @@ from edge.simulator.fleet.weathers import CLEAR_SKY
 from edge.simulator.weather_forecasts import CARRIED_ON, KNOWN_AFTER_H, forecast_errors
 from models.psychrometrics import relative_humidity_pct
 
-__all__ = ["FORECAST_HOURS", "FORECAST_METRICS", "Forecasts"]
+__all__ = ["FORECAST_HOURS", "FORECAST_METRICS", "SiteForecasts"]
 
 _Array = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ FORECAST_HOURS = 54
 _PART = 30
 
 
-class Forecasts:
+class SiteForecasts:
     """What services foresee, run after run. Errors grow, last, and are partly one bias that the next run carries on."""
 
     def __init__(self, sites: Sequence[SiteDraw]) -> None:
