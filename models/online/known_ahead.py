@@ -1,7 +1,7 @@
 """Step 8 of the way of a reading: what plans move a forecast by, learned from matured forecasts.
 
 :class:`KnownAhead` regresses what the mixture of all experts leaves over on what was foreseen
-(:mod:`models.features.known_ahead`). What share of its answer is followed is learned from how far such answers were
+(:mod:`models.features.plan_regressors`). What share of its answer is followed is learned from how far such answers were
 right: for each horizon and target, of all zones together, and then of each zone. So plans without sense move little.
 The intervals around what plans have moved are learned here too, from its own errors. No other part learns from plans.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.features.known_ahead import Foreseen, KnownAheadFeatures, regressors, width
+from models.features.plan_regressors import Foreseen, KnownAheadFeatures, regressors, width
 from models.features.plans import PLANNED
 from models.online.intervals import Intervals
 from models.online.ridge import PooledRidge, prior_strength

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.features.known_ahead import width
+from models.features.plan_regressors import width
 from models.features.plans import PLANNED, Plan, Plans
 from models.online.known_ahead import KnownAhead
 from models.online.online_forecaster import EXPERTS, OnlineForecaster
