@@ -61,9 +61,12 @@ class Intervals:
         """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
-    def predict(self, indices: I64, hour: I64) -> tuple[F32, F32]:
-        """How far p10 lies below and p90 above the median: ``hour [Z, H] -> 2 x [Z, H, M]``, never negative."""
-        horizons = np.arange(hour.shape[1])
+    def predict(self, indices: I64, hour: I64, horizons: I64 | None = None) -> tuple[F32, F32]:
+        """How far p10 lies below and p90 above the median: ``hour [Z, H] -> 2 x [Z, H, M]``, never negative.
+
+        ``horizons`` says which horizon each column of ``hour`` belongs to; by default each to its own.
+        """
+        horizons = np.arange(hour.shape[1]) if horizons is None else horizons
         size = self._size(indices, hour, horizons)
         factor = self._factors(indices, hour * BLOCKS // _HOURS, horizons)
         return factor[0] * size, factor[1] * size
