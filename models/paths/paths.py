@@ -2,7 +2,7 @@
 
 :class:`Paths` learns beside an :class:`~models.online.online_forecaster.OnlineForecaster`, from the same rows: how
 past paths were wrong, and what past nights and days were like. It has no clock and no I/O. What it learns depends on
-the rows alone, not on what a network said, so that whoever reads the rows again has the same state.
+the rows and on the forecasts that were issued, so that whoever reads both again has the same state.
 """
 
 from __future__ import annotations
@@ -116,7 +116,11 @@ class Paths:
         return {"errors": self.errors.state_dict(copy), "nights": self.nights.state_dict(copy)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit. An empty state is that of
+        zones of which nothing was learned yet.
+        """
+        if not state:
+            return
         self.errors.load_state_dict(state["errors"])
         self.nights.load_state_dict(state["nights"])
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from models.spec import ForecastSpec
 
-__all__ = ["SCENARIOS", "scenarios", "seed_of"]
+__all__ = ["SCENARIOS", "quantile_at", "scenarios", "seed_of"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -61,13 +61,31 @@ def scenarios(
     past = _at(templates[:SCENARIOS], template_steps, steps)
     rank_of[: len(past)] = np.where(np.isfinite(past), past, rank_of[: len(past)])
     rank = np.argsort(np.argsort(rank_of, axis=0, kind="stable"), axis=0, kind="stable")
-    share = (np.arange(SCENARIOS) + 0.5) / SCENARIOS
-    # A logistic distribution: its tails are longer than a normal one's, as those of forecasts are.
-    scaled = (np.log(share / (1 - share)) / np.log(9)).astype(np.float32)[rank]
-    p10, p50, p90 = np.moveaxis(path, -1, 0)
+    scaled = _scaled((np.arange(SCENARIOS) + 0.5) / SCENARIOS)[rank]
     low, high = (np.array(side, dtype=np.float32) for side in zip(*spec.limits, strict=True))
-    values = p50 + np.where(scaled > 0, p90 - p50, p50 - p10) * scaled
-    return np.asarray(np.clip(values, low, high), dtype=np.float32)
+    return np.asarray(np.clip(_value(path, scaled), low, high), dtype=np.float32)
+
+
+def quantile_at(path: F32, level: float) -> F32:
+    """Any quantile of forecasts ``[..., Q]``, as scenarios have them: ``[...]``.
+
+    >>> said = np.array([18.0, 20.0, 21.0])
+    >>> [round(float(quantile_at(said, level)), 2) for level in (0.1, 0.25, 0.5, 0.9, 0.95)]
+    [18.0, 19.0, 20.0, 21.0, 21.34]
+    """
+    return np.asarray(_value(path, _scaled(np.array(level))), dtype=np.float32)
+
+
+def _scaled(level: npt.NDArray[np.float64]) -> F32:
+    """How far a quantile lies from the median, in distances to p10 or p90: of a logistic distribution, whose tails are
+    longer than a normal one's, as those of forecasts are.
+    """
+    return np.asarray(np.log(level / (1 - level)) / np.log(9), dtype=np.float32)
+
+
+def _value(path: F32, scaled: F32) -> F32:
+    p10, p50, p90 = np.moveaxis(path, -1, 0)
+    return np.asarray(p50 + np.where(scaled > 0, p90 - p50, p50 - p10) * scaled)
 
 
 def _stated(steps: I64, seed: tuple[str, int], zones: Sequence[str], targets: int, step_ms: int) -> F32:

@@ -16,7 +16,9 @@ from services.messages.forecast_messages import (
     MODEL_POINTER_ACTOR,
     ONLINE_VERSION,
     RETRAINER_ACTOR,
+    Extreme,
     FirstRow,
+    ForecastPath,
     ForecastPoint,
     ForecastReply,
     ForecastRequest,
@@ -24,6 +26,7 @@ from services.messages.forecast_messages import (
     ServedModel,
     ZoneForecast,
     ZoneMixture,
+    ZoneOutlook,
     shard_actor,
 )
 from services.messages.learning_messages import (
@@ -53,7 +56,9 @@ __all__ = [
     "ONLINE_VERSION",
     "RETRAINER_ACTOR",
     "EventDetails",
+    "Extreme",
     "FirstRow",
+    "ForecastPath",
     "ForecastPoint",
     "ForecastReply",
     "ForecastRequest",
@@ -74,5 +79,6 @@ __all__ = [
     "TrainingRun",
     "ZoneForecast",
     "ZoneMixture",
+    "ZoneOutlook",
     "shard_actor",
 ]

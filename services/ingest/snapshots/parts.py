@@ -99,19 +99,24 @@ class Parts(TypedDict):
     bases: dict[str, BasisState]  # by site
     scores: dict[str, _Array]  # see models.evaluation.scoring
     watch: dict[str, Any]  # see services.ingest.signal_watch
+    paths: dict[str, Any]  # see models.paths.paths; empty where nothing was learned yet
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The present version of a part; ``upgrades[v]`` makes version ``v + 1`` of version ``v``."""
+    """The present version of a part; ``upgrades[v]`` makes version ``v + 1`` of version ``v``, and ``missing`` makes
+    the part of a snapshot whose release did not know it.
+    """
 
     version: int = 1
     upgrades: Mapping[int, Callable[[Any], Any]] = field(default_factory=dict)
+    missing: Callable[[], Any] | None = None
 
 
 PARTS: dict[str, Form] = {name: Form() for name in Parts.__annotations__}
+PARTS["paths"] = Form(missing=dict)
 
-LEARNED = frozenset({"rings", "past", "forecaster", "bases", "scores", "watch"})
+LEARNED = frozenset({"rings", "past", "forecaster", "bases", "scores", "watch", "paths"})
 """The parts that can be grown again from the history and the issued forecasts. They change only when rows close and
 forecasts are issued.
 """

@@ -299,7 +299,7 @@ def _read(path: Path) -> _Loaded:
     if old is not None:
         offset, state = old
         kept, lost = _upgraded({name: (1, part) for name, part in parts_of_format_10(state).items()})
-        return _Loaded(Snapshot(offset, kept, lost), {}, {})
+        return _Loaded(Snapshot(offset, {**_new_parts({*kept, *lost}), **kept}, lost), {}, {})
     header, at = _header(path)
     content = path.read_bytes()
     segments = {number: Segment(number, name, pieces) for number, name, pieces in header.segments}
@@ -317,8 +317,14 @@ def _read(path: Path) -> _Loaded:
             unreadable[part.name] = str(error)
     parts, lost = _upgraded(found)
     unreadable |= lost
+    parts |= _new_parts({part.name for part in header.parts})
     unreadable |= {name: "it is missing" for name in PARTS if name not in parts and name not in unreadable}
     return _Loaded(Snapshot(header.offset, parts, unreadable), bodies, segments)
+
+
+def _new_parts(named: Collection[str]) -> dict[str, Any]:
+    """Those parts that the release which wrote a snapshot did not know, as it names others only."""
+    return {name: form.missing() for name, form in PARTS.items() if form.missing is not None and name not in named}
 
 
 def _upgraded(found: Mapping[str, tuple[int, Any]]) -> tuple[dict[str, Any], dict[str, str]]:

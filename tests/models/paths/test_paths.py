@@ -64,8 +64,8 @@ def test_the_nights_minimum_and_the_days_maximum_are_foreseen():
     assert 0.55 < np.mean(inside) <= 1
 
 
-def test_what_is_learned_depends_on_the_rows_alone():
-    """Another forecast of the network leaves the state as it is, and so do questions in between."""
+def test_questions_leave_the_state_as_it_is():
+    """Whoever asks for scenarios in between changes nothing that is learned."""
     values = rows(4)
     one = run(values, 3 * DAY)[1]
     learners, paths, quantiles = run(values, 2 * DAY)
