@@ -31,7 +31,7 @@ from models.evaluation.path_scores import IntervalScore, brier_skill, interval_s
 from models.features.inputs import targets_of
 from models.online.online_forecaster import Learned, OnlineForecaster
 from models.paths.events import quantiles_of
-from models.paths.past_nights import DAY, NIGHT
+from models.paths.past_nights import DAY, NIGHT, pooled_chance
 from models.paths.paths import Paths, night_by_clock
 from models.spec import ForecastSpec
 from services.backtest.prequential import BacktestOptions, replay, spec_of
@@ -135,7 +135,8 @@ class Watcher:
             past = np.array(self.minima[z])
             limit = float(np.quantile(past, 0.1)) if len(past) else float("nan")
             index = int(learned.zones[i])
-            chance = self.paths.nights.chance_below(index, kind, 0, limit, ways["scenarios"][:, i, 0])
+            held = self.paths.nights.past(index, kind)[:, 0]
+            chance = pooled_chance(ways["scenarios"][:, i, 0], held, limit, -1)
             share = float((past < limit).mean()) if len(past) else float("nan")
             day = int(self.table.end_ms[t] // DAY_MS)
             self.cases.append(Case(kind, z, day, found, limits, chance, share, float(found[0] < limit)))

@@ -41,7 +41,8 @@ class PastErrors:
     """
 
     def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
-        self._day, self._every = spec.steps_per_day, max(spec.steps_per_day // ORIGINS, 1)
+        self._day = spec.steps_per_day
+        self.every = max(spec.steps_per_day // ORIGINS, 1)  # steps between the paths that are kept
         self._hour = max(HOUR_MS // spec.step_ms, 1)
         end = min(max(spec.horizon_steps), self._day)
         near = max(HALF_MS // spec.step_ms, 1)
@@ -68,18 +69,18 @@ class PastErrors:
 
     def due(self, day_bin: I64) -> npt.NDArray[np.bool_]:
         """Of which zones, ``[Z]``, this step's path is kept."""
-        return np.asarray((day_bin % self._every == 0) & (day_bin // self._every < ORIGINS))
+        return np.asarray((day_bin % self.every == 0) & (day_bin // self.every < ORIGINS))
 
     def learn(self, indices: I64, step: int, y: F32, day_bin: I64) -> None:
         """Truths ``y [Z, M]`` of the paths that wait for this step; NaN where unknown."""
         s = self._zones
         for now in np.unique(day_bin):
             back = (now - self.steps) % self._day
-            due = np.flatnonzero((back % self._every == 0) & (back // self._every < ORIGINS))
+            due = np.flatnonzero((back % self.every == 0) & (back // self.every < ORIGINS))
             if not len(due):
                 continue
             rows = np.flatnonzero(day_bin == now)
-            zone, slot = indices[rows][:, None], back[due] // self._every
+            zone, slot = indices[rows][:, None], back[due] // self.every
             origin = step - self.steps[due]
             place = origin // self._day % DAYS
             p10, p50, p90 = np.moveaxis(s["waiting"][zone, slot, due].astype(np.float32), -1, 0)  # [Z, P, M]
@@ -92,7 +93,7 @@ class PastErrors:
 
     def issue(self, indices: I64, step: int, day_bin: I64, path: F32) -> None:
         """Keep the paths of zones that are :meth:`due`, ``path [Z, J, M, Q]`` at :attr:`steps` ahead."""
-        s, slot, place = self._zones, day_bin // self._every, step // self._day % DAYS
+        s, slot, place = self._zones, day_bin // self.every, step // self._day % DAYS
         s["origin"][indices, slot, place] = step
         s["error"][indices, slot, place] = MISSING
         s["waiting"][indices, slot] = np.clip(path, -LARGEST, LARGEST)
@@ -103,10 +104,10 @@ class PastErrors:
         A row is one origin of the site, for whichever zones are asked. All of a row's truths are known by ``step``.
         """
         s, rows = self._zones, []
-        slots = [day_bin // self._every % ORIGINS, (day_bin // self._every + 1) % ORIGINS]
+        slots = [day_bin // self.every % ORIGINS, (day_bin // self.every + 1) % ORIGINS]
         for back in range(1, DAYS):
             for slot in slots:
-                origin = step - (day_bin - slot * self._every) % self._day - back * self._day
+                origin = step - (day_bin - slot * self.every) % self._day - back * self._day
                 # A change of the clock moves origins by an hour, perhaps into another day of the ring.
                 apart = np.abs(s["origin"][indices, slot] - origin)
                 place = apart.argmin(axis=1)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
-__all__ = ["DAY", "NIGHT", "PastNights"]
+__all__ = ["DAY", "NIGHT", "PastNights", "pooled_chance"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -49,6 +49,17 @@ BEYOND_DAYS = 14
 
 LARGEST = 60_000.0
 _HOURS = 24
+
+
+def pooled_chance(values: F32, past: F32, limit: float, sign: int) -> float:
+    """The chance that a minimum or maximum is above (``sign`` 1) or below (-1) a limit, from those of scenarios
+    ``values [S]`` and of past nights or days ``past [N]``; without a past the scenarios count alone.
+
+    >>> round(pooled_chance(np.array([10.0, 16.0]), np.array([12.0, 15.0, 15.0, 15.0]), 13.0, -1), 3)
+    0.417
+    """
+    said = float((sign * values > sign * limit).mean())
+    return said if not len(past) else TRUST * said + (1 - TRUST) * float((sign * past > sign * limit).mean())
 
 
 class PastNights:
@@ -136,12 +147,6 @@ class PastNights:
         scaled = np.where(values < median, (values - median) / below, (values - median) / above)
         to = np.where(scaled < 0, wanted[1] - wanted[0], wanted[2] - wanted[1])
         return np.asarray(median + half * (wanted[1] + scaled * to), dtype=np.float32)
-
-    def chance_below(self, index: int, kind: int, target: int, limit: float, values: F32) -> float:
-        """The chance that the next minimum or maximum is below a limit: ``values [S]`` are the scenarios' own."""
-        said = float((values < limit).mean())
-        past = self.past(index, kind)[:, target]
-        return said if not len(past) else TRUST * said + (1 - TRUST) * float((past < limit).mean())
 
     def past(self, index: int, kind: int) -> F32:
         """The zone's past minima or maxima ``[N, M]``, oldest first, without those that are not known."""

@@ -125,10 +125,12 @@ class Paths:
         self.nights.load_state_dict(state["nights"])
 
     def _expect(self, zones: I64, step: int, day_bin: I64, path: F32, is_night: IsNight) -> None:
-        """Say beforehand what the next night and day will be like, to learn how good that is."""
+        """Say beforehand what the next night and day will be like, to learn how good that is; once, from the last of
+        these origins before it begins.
+        """
         for kind in (NIGHT, DAY):
             span = self.span(kind, is_night)
-            if span is None or not span[2]:
+            if span is None or not span[2] or self.knots.steps[span[0]] > self.errors.every:
                 continue
             times = slice(span[0], span[1])
             names = [str(zone) for zone in zones.tolist()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from models.paths.events import chance_of_crossing, dense, hours_outside, mean_ahead, quantiles_of
-from models.paths.past_nights import TRUST
+from models.paths.past_nights import pooled_chance
 from models.paths.scenarios import quantile_at
 from models.spec import ForecastSpec
 from services.messages import Extreme, ZoneOutlook
@@ -124,7 +124,8 @@ def _point(point: dict[str, Any], levels: Sequence[float], spec: ForecastSpec, t
 
 def _said(event: Event, target: str, outlook: ZoneOutlook, spec: ForecastSpec) -> dict[str, Any]:
     """The answer to one question about one target."""
-    m, said = spec.targets.index(target), {"event": event.kind, "target": target}
+    m = spec.targets.index(target)
+    said: dict[str, Any] = {"event": event.kind, "target": target}
     said |= dict(zip(KINDS[event.kind], event.numbers, strict=False))
     if event.kind in ("night", "day", "night_below", "day_above"):
         span = event.kind.partition("_")[0]
@@ -138,7 +139,8 @@ def _said(event: Event, target: str, outlook: ZoneOutlook, spec: ForecastSpec) -
     if event.kind == "mean":
         return said | _quantiles(mean_ahead(course))
     if event.kind == "outside":
-        return said | _quantiles(hours_outside(course, *event.numbers, spec.step_ms)) | {"unit": "h"}
+        low, high = event.numbers
+        return said | _quantiles(hours_outside(course, low, high, spec.step_ms)) | {"unit": "h"}
     limit, minutes = (*event.numbers, 0.0)[:2]
     steps = -(-round(minutes * 60_000) // spec.step_ms)
     sign = 1 if event.kind == "above" else -1
@@ -152,11 +154,8 @@ def _of_span(
     said: dict[str, Any] = {"from": _iso(times[extreme["first"]]), "to": _iso(times[extreme["last"]])}
     values, past = extreme["values"][:, m], extreme["past"][:, m]
     if event.numbers:
-        is_past: Callable[[Any], Any] = np.less if event.kind == "night_below" else np.greater
-        chance = float(is_past(values, event.numbers[0]).mean())
-        if len(past):
-            chance = TRUST * chance + (1 - TRUST) * float(is_past(past, event.numbers[0]).mean())
-        return said | {"chance": round(chance, 3)}
+        sign = -1 if event.kind == "night_below" else 1
+        return said | {"chance": round(pooled_chance(values, past, event.numbers[0], sign), 3)}
     earliest, usual, latest = np.quantile(extreme["at"][:, m], LEVELS, method="nearest")
     return said | _quantiles(values) | {
         "time": _iso(times[int(usual)]), "earliest": _iso(times[int(earliest)]), "latest": _iso(times[int(latest)])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.paths.past_nights import DAY, NIGHT, PRIOR, PastNights
+from models.paths.past_nights import DAY, NIGHT, PRIOR, PastNights, pooled_chance
 from models.spec import ForecastSpec
 
 SPEC = ForecastSpec(channels=(), targets=("air_temp_c",), step_ms=600_000)
@@ -56,9 +56,11 @@ def test_a_night_with_many_gaps_is_left_out():
 def test_a_chance_is_what_scenarios_and_past_nights_say():
     """Scenarios count twice; without a past night they count alone."""
     made, values = made_with(), np.float32([10.0] * 5 + [16.0] * 5)
-    assert made.chance_below(0, NIGHT, 0, 13.0, values) == pytest.approx(0.5)
+    assert pooled_chance(values, made.past(0, NIGHT)[:, 0], 13.0, -1) == pytest.approx(0.5)
     run(made, days_of([12.0, 14.0, 15.0, 15.0, 15.0]))
-    assert made.chance_below(0, NIGHT, 0, 13.0, values) == pytest.approx((2 * 0.5 + 0.25) / 3)
+    past = made.past(0, NIGHT)[:, 0]
+    assert pooled_chance(values, past, 13.0, -1) == pytest.approx((2 * 0.5 + 0.25) / 3)
+    assert pooled_chance(values, past, 13.0, 1) == pytest.approx((2 * 0.5 + 0.75) / 3)
 
 
 def test_scenarios_that_were_too_wide_are_made_narrower():
