@@ -34,8 +34,9 @@ KEPT = 64
 RATED = 256
 """Of so many forecasts of each, all zones together, is remembered how good they were; the newest."""
 
-PRIOR = 20.0
-"""The prior, that scenarios are right, weighs as much as this many of those."""
+PRIOR = 100.0
+"""The prior, that scenarios are right, weighs as much as this many of those: nights of one date are alike in all zones,
+so that they tell less than their number."""
 
 TRUST = 2 / 3
 """The weight of scenarios in a chance."""
