@@ -30,9 +30,9 @@ from edge.wire.vocabulary import VOCABULARY
 from models.evaluation.path_scores import IntervalScore, brier_skill, interval_score, reliability
 from models.features.inputs import targets_of
 from models.online.online_forecaster import Learned, OnlineForecaster
-from models.paths.events import quantiles_of
 from models.paths.past_nights import DAY, NIGHT, pooled_chance
 from models.paths.paths import Paths, night_by_clock
+from models.paths.scenario_events import quantiles_of
 from models.spec import ForecastSpec
 from services.backtest.prequential import BacktestOptions, replay, spec_of
 from services.backtest.table import Table, read_table, sun_sine

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from models.online.online_forecaster import Learned, OnlineForecaster
-from models.paths.events import extreme, next_span
 from models.paths.past_errors import PastErrors
 from models.paths.past_nights import DAY, NIGHT, PastNights
+from models.paths.scenario_events import extreme, next_span
 from models.paths.scenarios import scenarios
 from models.paths.steps import Knots, path_steps
 from models.spec import ForecastSpec

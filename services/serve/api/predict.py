@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse
 from edge.wire.vocabulary import VOCABULARY
 from models.features.inputs import targets_of
 from services.serve.api.answer_types import HistoryAnswer, ZoneNow, ZonesAnswer, described
-from services.serve.api.outlook import Asked, answer_of
 from services.serve.api.parameters import StrictRoute
+from services.serve.api.predict_parameters import Asked, answer_of
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import EXAMPLE_WHAT_IF, PREDICT_ANSWERS, WhatIf
 from services.serve.api.state import ApiState, Authorization

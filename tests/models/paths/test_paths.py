@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from models.paths.events import quantiles_of
 from models.paths.past_nights import DAY as DAYTIME
 from models.paths.past_nights import NIGHT
 from models.paths.paths import Paths, night_by_clock
+from models.paths.scenario_events import quantiles_of
 from models.spec import ForecastSpec
 from tests.models.online.online_worlds import DAY, SPEC, flat, forecaster, rows, same, sun
 

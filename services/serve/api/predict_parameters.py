@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from models.paths.events import chance_of_crossing, dense, hours_outside, mean_ahead, quantiles_of
 from models.paths.past_nights import pooled_chance
+from models.paths.scenario_events import chance_of_crossing, dense, hours_outside, mean_ahead, quantiles_of
 from models.paths.scenarios import quantile_at
 from models.spec import ForecastSpec
 from services.messages import Extreme, ZoneOutlook

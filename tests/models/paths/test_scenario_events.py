@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.paths.events import chance_of_crossing, dense, extreme, hours_outside, mean_ahead, next_span
+from models.paths.scenario_events import chance_of_crossing, dense, extreme, hours_outside, mean_ahead, next_span
 
 
 @pytest.mark.parametrize(
