@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.masked import masked_mean
+from models.masked import masked_mean, mean_of_known
 from models.spec import QUANTILES
 from models.zone_arrays import ZoneArrays
 
@@ -111,9 +111,8 @@ class Intervals:
 
     def _size(self, indices: I64, hour: I64, horizons: I64) -> F32:
         """Mean absolute error around the hours ``[Z, H]``; that of the whole day where those are unknown."""
-        near = (hour[..., None] + np.array([-1, 0, 1])) % _HOURS
-        around = self._zones["spread"][indices[:, None, None], near, horizons[:, None]]  # [Z, H, 3, M]
-        size = masked_mean(around, axis=2)
+        spread, zone = self._zones["spread"], indices[:, None]
+        size = mean_of_known([spread[zone, (hour + near) % _HOURS, horizons] for near in (-1, 0, 1)])
         unknown = np.flatnonzero(np.isnan(size).any(axis=(0, 2)))
         if len(unknown):
             whole = self._zones["spread"][indices[:, None], :, horizons[unknown]]  # [Z, U, 24, M]
