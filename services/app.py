@@ -27,6 +27,7 @@ from edge.mqtt.publish import PublishError, publish_once
 from edge.wire.gateway_status import GatewayStatus
 from services.config import Settings, child_environment
 from services.errors import ConfigError, StartError
+from services.ingest.plans.repeater import RepeatedPlans
 from services.ingest.retirement import Retirements
 from services.log import open_settings_log
 from services.messages import GatewayFigures, RuntimeFigures
@@ -37,6 +38,7 @@ from services.runtime.state_lock import StateLock
 from services.runtime.supervise import ChildProcess
 
 if TYPE_CHECKING:
+    from edge.wire.plan import PlanMessage
     from services.ingest.questions import SilentZone
     from services.runtime.ray_runtime import RayRuntime
 
@@ -94,6 +96,7 @@ class System:
         self._handles: list[Any] = []  # actors live as long as their handles
         self._shards: list[Any] = []
         self._retirements: Retirements | None = None
+        self._repeated: RepeatedPlans | None = None
 
     def __enter__(self) -> System:
         try:
@@ -153,8 +156,11 @@ class System:
         if settings.mqtt.gateway == "here":
             self._start_gateway()
         self._retirements = Retirements(self._silent, self._publish, time.monotonic)
+        self._repeated = RepeatedPlans(self._repeated_plans, self._publish, time.monotonic)
         self._parts.enter_context(Repeating(self._report, REPORT_S, "report"))
         self._parts.enter_context(Repeating(self._retirements.look, RETIRE_S, "retirements"))
+        if any(site.repeat_setpoints for site in settings.sites):
+            self._parts.enter_context(Repeating(self._repeated.look, RETIRE_S, "repeated plans"))
         run_file = settings.data_dir / "run.json"
         mqtt = {
             "host": self.mqtt_host,
@@ -210,7 +216,8 @@ class System:
 
     def _report(self) -> None:
         """Show on the live state, which may have been restarted, what no actor shows: the ingress and the gateway."""
-        error = self._retirements.error if self._retirements is not None else ""
+        publishers = (self._retirements, self._repeated)
+        error = "; ".join(one.error for one in publishers if one is not None and one.error)
         runtime = RuntimeFigures(
             kind=self._ingress.kind, reason=self._ingress.reason, binary=self._ingress.binary, error=error
         )
@@ -223,13 +230,21 @@ class System:
         self._serving.live_state.put_stats.remote("gateway", cast(GatewayFigures, {**(status or {}), **kept}))
 
     def _silent(self) -> list[SilentZone]:
+        return self._of_shards("silent")
+
+    def _repeated_plans(self) -> list[PlanMessage]:
+        return self._of_shards("repeated_plans")
+
+    def _of_shards(self, question: str) -> list[Any]:
+        """What all shards answer to a question."""
         import ray
 
         try:
-            answers = ray.get([shard.silent.remote() for shard in self._shards], timeout=ASK_SHARDS_S)
+            calls = [getattr(shard, question).remote() for shard in self._shards]
+            answers = ray.get(calls, timeout=ASK_SHARDS_S)
         except ray.exceptions.RayError:
             return []  # one restarts: it is asked again
-        return [zone for answer in answers for zone in answer]
+        return [one for answer in answers for one in answer]
 
     def _publish(self, topic: str, payload: bytes) -> None:
         if not self.mqtt_host:
@@ -242,7 +257,7 @@ class System:
             host=self.mqtt_host, port=self.mqtt_port, username=self.mqtt_username, password=password,
             tls_ca=self.settings.mqtt.tls_ca_file,
         )  # fmt: skip
-        publish_once(address, "hothouse-retire", topic, payload)
+        publish_once(address, "hothouse-system", topic, payload)
 
     def _start_gateway(self) -> None:
         broker = {

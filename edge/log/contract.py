@@ -28,7 +28,8 @@ __all__ = [
 
 RecordKind = Literal["samples", "refused", "tick", "plan", "event"]
 """``samples``: encode_samples; ``refused``: msgpack list[Refusal]; ``tick``: empty, carries only its receive time;
-``plan`` and ``event``: the checked JSON as it came, prefixed by nothing, its topic in ``NewRecord.topic``."""
+``plan``: encode_plan, what passed of it; ``event``: the checked JSON as it came. Both have their topic in
+``NewRecord.topic``."""
 
 
 class LogError(Exception):

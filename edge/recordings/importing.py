@@ -14,6 +14,7 @@ import msgspec
 
 from edge.log import Log, NewRecord, partition_of
 from edge.recordings.sample_source import SampleSource
+from edge.wire.plan import encode_plan, plan_topic
 from edge.wire.reading import Refusal, Sample, check_values
 from edge.wire.samples import encode_samples
 from edge.wire.topic import sample_topic
@@ -75,13 +76,17 @@ def import_samples(
             progress(last_ms, samples)
 
     for ts_ms, instant in source.samples(to_ms):
+        plans = source.plans()
         if last_ms is None:
             _check_order(source.site, log, ts_ms)
-        elif len(passed) + len(instant) > SAMPLES_A_RECORD or len(refusals) >= SAMPLES_A_RECORD:
+        elif plans or len(passed) + len(instant) > SAMPLES_A_RECORD or len(refusals) >= SAMPLES_A_RECORD:
             close_record()
             if len(waiting) >= RECORDS_AN_APPEND:
                 append()
         last_ms = ts_ms
+        for plan in plans:
+            topic = plan_topic(plan.site, plan.zone, plan.source)
+            waiting.append(NewRecord(plan.site, "plan", ts_ms, encode_plan(plan), topic))
         for sample in instant:
             values, wrong = check_values(sample.values)
             if values:

@@ -11,6 +11,7 @@ import numpy as np
 
 from edge.recordings.recording import DeviceTable, load_recording
 from edge.recordings.sample_source import CLIMATE, CONTROL, new_boot
+from edge.wire.plan import PlanMessage
 from edge.wire.reading import Sample
 from edge.wire.vocabulary import base_metric
 
@@ -58,6 +59,10 @@ class RecordingSource:
             ts_ms = self._instants[self._next]
             self._next += 1
             yield ts_ms, [sample for device in self._devices if (sample := device.at(ts_ms)) is not None]
+
+    def plans(self) -> list[PlanMessage]:
+        """See :meth:`~edge.recordings.sample_source.SampleSource.plans`."""
+        return []
 
     def skip(self, to_ms: int) -> None:
         """See :meth:`~edge.recordings.sample_source.SampleSource.skip`; costs no reading."""

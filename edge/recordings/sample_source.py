@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Protocol
 
+from edge.wire.plan import PlanMessage
 from edge.wire.reading import Sample
 
 __all__ = ["CLIMATE", "CONTROL", "WEATHER", "SampleSource", "device_of", "new_boot"]
@@ -76,6 +77,9 @@ class SampleSource(Protocol):
         Rises strictly in time. A consumer may stop anywhere: the next call goes on after the last instant that was
         yielded, whether of this iterator or of an earlier one.
         """
+
+    def plans(self) -> list[PlanMessage]:
+        """The plans that were issued since the last call, up to the newest instant given; a recording has none."""
 
     def skip(self, to_ms: int) -> None:
         """Go on to ``to_ms``: nothing up to and including it will be given any more."""

@@ -9,6 +9,7 @@ import msgspec
 
 from edge.recordings.sample_source import CLIMATE, CONTROL, WEATHER, SampleSource
 from edge.simulator.faults import FAULT_KINDS, Fault, FaultySensors
+from edge.wire.plan import PlanMessage
 from edge.wire.reading import Sample
 from edge.wire.topic import SITE_ZONE
 from edge.wire.vocabulary import VOCABULARY
@@ -70,6 +71,10 @@ class FaultySource:
         for ts_ms, samples in self._source.samples(to_ms):
             faulty = [self._failing(sample) for sample in samples]
             yield ts_ms, [sample for sample in faulty if sample.values]
+
+    def plans(self) -> list[PlanMessage]:
+        """See :meth:`~edge.recordings.sample_source.SampleSource.plans`: no sensor says them."""
+        return self._source.plans()
 
     def skip(self, to_ms: int) -> None:
         """See :meth:`~edge.recordings.sample_source.SampleSource.skip`; a sensor that stuck meanwhile sticks from

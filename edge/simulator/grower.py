@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import zoneinfo
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -27,6 +28,9 @@ EDITS = {
     "vent_min_pct": 4.0,
 }  # fmt: skip
 """What a grower edits, and by how much (standard deviation)."""
+
+_PLANNED = 0.8
+"""Share of the edits that the grower knows at the midnight before."""
 
 _EDITS_A_DAY = 1.5
 _BRIEF = 0.7  # of the edits, undone after a day
@@ -81,6 +85,7 @@ class Grower:
         self._due: list[_Edit] = []
         self._light_last = self._light_usual = _FIRST_LIGHT_W_M2
         self._light_ms = start_ms
+        self._knows: Callable[[_Edit], bool] = lambda edit: True
 
     def local_ms(self, ts_ms: int) -> int:
         """The site's civil clock, in milliseconds of a day-aligned line; its offset is looked up each 15 minutes."""
@@ -127,6 +132,23 @@ class Grower:
             screen_black_pct=98.0 * self._black * dark,
         )
 
+    def foresee(
+        self, times_ms: Sequence[int], outside: Callable[[int], tuple[float, float]]
+    ) -> list[Setpoints]:  # fmt: skip
+        """The setpoints that the grower plans for coming times; ``outside`` gives radiation and temperature at one.
+
+        Times rise. Edits that nobody has thought of yet are not in it. What :meth:`setpoints` gives stays the same.
+        """
+        other = copy.copy(self)
+        other._now, other._knows = copy.copy(self._now), self._is_planned
+        other._due = list(filter(self._is_planned, self._due))
+        return [other.setpoints(ts_ms, *outside(ts_ms)) for ts_ms in times_ms]
+
+    def _is_planned(self, edit: _Edit) -> bool:
+        """The same of an edit and of its end a day later."""
+        key = [self._seed, 7, edit.zone, edit.local_ms % _DAY_MS, list(EDITS).index(edit.field)]
+        return bool(np.random.default_rng(key).random() < _PLANNED)
+
     def _brightness(self, ts_ms: int, radiation_w_m2: float) -> float:
         """-1 (the last day was dark) ... 1 (twice as bright as usual)."""
         hours = (ts_ms - self._light_ms) / _HOUR_MS
@@ -138,7 +160,7 @@ class Grower:
     def _edit_until(self, local_ms: int) -> None:
         while self._day < local_ms // _DAY_MS:
             self._day += 1
-            self._due = sorted([*self._due, *self._edits_of(self._day)])
+            self._due = sorted([*self._due, *filter(self._knows, self._edits_of(self._day))])
         while self._due and self._due[0].local_ms <= local_ms:
             edit = self._due.pop(0)
             values, base = getattr(self._now, edit.field), getattr(self._base, edit.field)

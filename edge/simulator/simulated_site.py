@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from edge.simulator.greenhouse import MINUTE_MS, ZONE_METRICS, Greenhouse
 from edge.simulator.physics.weather import Outside, SyntheticWeather
 from edge.simulator.regimes import Regime, change_regime
+from edge.simulator.site_plans import SitePlans
 from edge.simulator.zone_config import default_zones
+from edge.wire.plan import PlanMessage
 from edge.wire.topic import SITE_ZONE
 from models.psychrometrics import relative_humidity_pct
 
@@ -89,6 +91,7 @@ class SimulatedSite:
         begin_ms = self.start_ms - _SPIN_UP_MS
         weather = SyntheticWeather(seed, begin_ms, latitude, longitude)
         self._greenhouse = Greenhouse(configs, weather, begin_ms, timezone=timezone, seed=seed)
+        self._plans = SitePlans(name, self.zones, weather, self._greenhouse.grower, seed, latitude, longitude)
         self._rng = np.random.default_rng([seed, 5])
         self._sum_day, self._sum_j_cm2, self._sum_to_ms = -1, 0.0, begin_ms
         zone_sensors = [_SENSORS.get(m, _SETPOINT if m.startswith("sp_") else _POSITION) for m in ZONE_METRICS]
@@ -105,6 +108,10 @@ class SimulatedSite:
             until = self._greenhouse.now_ms + self.step_ms
             self._run_to(until)
             yield until, self._read(until)
+
+    def plans(self) -> list[PlanMessage]:
+        """Weather forecasts and setpoint plans that were issued since the last call, at the newest instant given."""
+        return self._plans.issued(self._greenhouse.now_ms)
 
     def change(self, regime: Regime, like: SimulatedSite | None = None) -> None:
         """Change the greenhouse for good from the next step on, as ``like`` was; see :func:`change_regime`."""

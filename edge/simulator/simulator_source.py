@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from edge.recordings.sample_source import WEATHER, device_of, new_boot
+from edge.wire.plan import PlanMessage
 from edge.wire.reading import Sample
 from edge.wire.topic import SITE_ZONE
 
@@ -28,6 +29,9 @@ class PhysicalSite(Protocol):
 
     def instants(self, to_ms: int) -> Iterator[tuple[int, Mapping[str, Mapping[str, float]]]]:
         """``(ts_ms, {zone or "_site": {metric: value}})``, going on where it stopped."""
+
+    def plans(self) -> list[PlanMessage]:
+        """The plans that were issued since the last call, up to the newest instant given."""
 
 
 class SimulatorSource:
@@ -66,6 +70,10 @@ class SimulatorSource:
                         by_device.setdefault(device, {})[metric] = value
                 out.extend(self._sample(zone, device, ts_ms, found) for device, found in by_device.items())
             yield ts_ms, out
+
+    def plans(self) -> list[PlanMessage]:
+        """See :meth:`~edge.recordings.sample_source.SampleSource.plans`."""
+        return self._physical.plans()
 
     def report_every(self, interval_ms: int) -> None:
         """Let devices send at another interval from now on; raises ``ValueError`` unless it is whole minutes."""

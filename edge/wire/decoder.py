@@ -11,16 +11,17 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from edge.log.contract import NewRecord, RecordKind
+from edge.log.contract import NewRecord
 from edge.wire.envelope import UNKNOWN_SITE, decode_envelope, is_envelope
 from edge.wire.events import decode_change
+from edge.wire.plan import decode_plan, encode_plan
 from edge.wire.reading import Refusal, Sample, decode
 from edge.wire.topic import parse_topic
 
 __all__ = ["MAX_DOCUMENT_BYTES", "Answer", "DecodedMessage", "Decoder", "HothouseDecoder"]
 
 MAX_DOCUMENT_BYTES = 64 * 1024
-"""A plan, an event or an answer may be this long."""
+"""An event or an answer may be this long."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -83,17 +84,20 @@ class HothouseDecoder:
         if where is None or where.kind == "sample":
             decoded = decode(topic, payload, receive_ms)
             return DecodedMessage(where.site if where else UNKNOWN_SITE, decoded.samples, decoded.refusals)
+        if where.kind == "plan":
+            planned = decode_plan(topic, payload, receive_ms)
+            plan = None if planned.plan is None else encode_plan(planned.plan)
+            passed = None if plan is None else NewRecord(where.site, "plan", receive_ms, plan, topic)
+            return DecodedMessage(where.site, refusals=planned.refusals, record=passed)
         if len(payload) > MAX_DOCUMENT_BYTES:
             detail = f"{len(payload)} bytes, at most {MAX_DOCUMENT_BYTES}"
             return _refused("oversized", topic, payload, detail, where.site)
         try:
             msgspec.json.decode(payload, type=dict[str, Any])
-            if where.kind == "event":
-                decode_change(where, payload)
+            decode_change(where, payload)
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
             return _refused("malformed", topic, payload, str(error), where.site)
-        kind: RecordKind = "plan" if where.kind == "plan" else "event"
-        return DecodedMessage(where.site, record=NewRecord(where.site, kind, receive_ms, payload, topic))
+        return DecodedMessage(where.site, record=NewRecord(where.site, "event", receive_ms, payload, topic))
 
 
 def _refused(reason: str, topic: str, payload: bytes, detail: str, site: str) -> DecodedMessage:

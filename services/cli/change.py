@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from services.cli.base import console, options_of
-from services.config import Settings
-from services.errors import ConfigError, HothouseError
 
 if TYPE_CHECKING:
-    from edge.mqtt.connection import MqttAddress
     from edge.wire.events import Change
 
 __all__ = ["PANEL", "Version", "publish_change", "register", "version_or_now"]
@@ -90,6 +86,7 @@ def publish_change(ctx: typer.Context, where: tuple[str, str, str], change: Chan
     """Publish a change of (site, zone, device), after a check that the gateway takes it."""
     from edge.wire.events import decode_change, encode_change
     from edge.wire.topic import parse_topic
+    from services.message_broker import publish  # `hothouse --help` need not pay for an MQTT client
 
     topic, payload = f"hothouse/v1/{'/'.join(where)}/event", encode_change(change)
     parsed = parse_topic(topic)
@@ -99,38 +96,5 @@ def publish_change(ctx: typer.Context, where: tuple[str, str, str], change: Chan
         decode_change(parsed, payload)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    _send(_address(options_of(ctx).settings()), topic, payload)
+    publish(options_of(ctx).settings(), "hothouse-change", topic, payload)
     console.print(f"published on {topic}: {payload.decode()}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _send(address: MqttAddress, topic: str, payload: bytes) -> None:
-    from edge.mqtt.publish import PublishError, publish_once
-
-    try:
-        publish_once(address, "hothouse-change", topic, payload)
-    except PublishError as error:
-        raise HothouseError(str(error), "Is it running?") from error
-
-
-def _address(settings: Settings) -> MqttAddress:
-    """The configured broker, else that of the system which runs on the data folder."""
-    from pathlib import Path
-
-    from edge.mqtt.connection import MqttAddress
-
-    mqtt: dict[str, Any] = settings.mqtt.model_dump()
-    try:
-        if not settings.mqtt.host:
-            mqtt = json.loads((settings.data_dir / "run.json").read_text())["mqtt"]
-        secret = mqtt.get("password_file")
-        password = Path(secret).read_text().strip() if secret else ""
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            "no broker is configured, and nothing runs on this data folder",
-            "Set mqtt.host, or start Hothouse with `hothouse up`.",
-        ) from error
-    tls = mqtt.get("tls_ca_file")
-    return MqttAddress(
-        host=mqtt["host"], port=int(mqtt["port"]), username=mqtt.get("username") or "", password=password,
-        tls_ca=Path(tls) if tls else None,
-    )  # fmt: skip

@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from services.cli import backtest, change, dead_letters, export, learn, site, system, tune, zones
+from services.cli import (
+    backtest,
+    change,
+    dead_letters,
+    export,
+    learn,
+    planning,
+    site,
+    system,
+    tune,
+    weather_service,
+    zones,
+)
 from services.cli.base import GlobalOptions, Group
 from services.cli.running import ask
 from services.cli.setup import commands as setup
@@ -61,6 +73,8 @@ def _before(
 system.register(app)
 site.register(app)
 change.register(app)
+planning.register(app)
+weather_service.register(app)
 zones.register(app)
 ask.register(app)
 backtest.register(app)

@@ -18,11 +18,12 @@ from services.config.sections import (
     LearnSettings,
     RaySettings,
     SiteSettings,
+    WeatherSettings,
 )
 from services.config.settings import Settings, load_settings
 
 __all__ = [
     "ApiSettings", "ClientSettings", "ForecastSettings", "GatewaySettings", "InfluxSettings", "KafkaSettings",
     "LearnSettings", "LogSettings", "MqttSettings", "RaySettings", "Settings", "SiteSettings", "StreamSettings",
-    "UplinkSettings", "child_environment", "environment", "load_settings",
+    "UplinkSettings", "WeatherSettings", "child_environment", "environment", "load_settings",
 ]  # fmt: skip

@@ -11,16 +11,21 @@ from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
 from edge.config import Section
+from edge.wire.plan import METRICS_OF
 from edge.wire.topic import is_name
 from edge.wire.vocabulary import VOCABULARY
 from models.families import FAMILIES
 
 __all__ = [
     "ApiSettings", "ClientSettings", "ForecastSettings", "InfluxSettings", "LearnSettings", "RaySettings",
-    "SiteSettings",
+    "SiteSettings", "WeatherSettings",
 ]  # fmt: skip
 
 CRON_FIELDS = 5
+VARIABLES = {
+    "temperature_2m": "out_temp_c", "relative_humidity_2m": "out_rh_pct", "shortwave_radiation": "out_radiation_w_m2",
+    "wind_speed_10m": "wind_m_s", "wind_direction_10m": "wind_dir_deg",
+}  # fmt: skip
 
 
 def _time_zone(value: str) -> str:
@@ -200,6 +205,35 @@ class ApiSettings(Section):
     )
 
 
+class WeatherSettings(Section):
+    """Where `hothouse weather` gets its forecasts from."""
+
+    url: str = Field(
+        "https://api.open-meteo.com/v1/forecast", pattern=r"^https?://[^\s]+$",
+        description="Address of a service that answers as Open-Meteo does.",
+    )  # fmt: skip
+    source: str = Field(
+        "open-meteo", min_length=1, max_length=64,
+        description="What its forecasts are called; a newer one replaces the one before.",
+    )  # fmt: skip
+    sites: tuple[str, ...] = Field((), description="Sites that it is asked for; none: all with coordinates.")
+    variables: dict[str, str] = Field(
+        dict(VARIABLES), description="variable = metric: what is asked for, and what it is here."
+    )
+    every_min: float = Field(60, ge=5, le=1440, description="Minutes between two questions for a site.")
+    days: int = Field(3, ge=1, le=15, description="How far ahead it is asked, in days, today among them.")
+    key_file: Path | None = Field(None, description="File with the service's key, if it wants one.")
+
+    @field_validator("variables")
+    @classmethod
+    def _weather_metrics(cls, value: dict[str, str]) -> dict[str, str]:
+        unknown = sorted(set(value.values()) - set(METRICS_OF["weather"]))
+        if unknown or not value or len(set(value.values())) < len(value):
+            known = ", ".join(METRICS_OF["weather"])
+            raise ValueError(f"must name metrics of the weather, each once: {known}")
+        return value
+
+
 class ClientSettings(Section):
     """Which running system commands ask (`hothouse status`, `predict` ...), instead of the one on the data folder."""
 
@@ -229,6 +263,9 @@ class SiteSettings(Section):
     latitude: float | None = Field(None, ge=-90, le=90, description="Degrees north.")
     longitude: float | None = Field(None, ge=-180, le=180, description="Degrees east.")
     clock: Literal["civil", "standard"] = Field("civil", description="Which clock its climate control follows.")
+    repeat_setpoints: tuple[str, ...] = Field(
+        (), description="Zones for which yesterday's setpoints are today's plan, where nobody plans them; `*`: all."
+    )
     primary: dict[str, str] = Field(default_factory=dict, description="metric = device: its value is the zone's.")
 
     @field_validator("name")

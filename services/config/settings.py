@@ -23,6 +23,7 @@ class Settings(EdgeSettings):
     forecast: sections.ForecastSettings = sections.ForecastSettings()
     learn: sections.LearnSettings = sections.LearnSettings()
     influx: sections.InfluxSettings = sections.InfluxSettings()
+    weather: sections.WeatherSettings = sections.WeatherSettings()
     api: sections.ApiSettings = sections.ApiSettings()
     client: sections.ClientSettings = sections.ClientSettings()
     ray: sections.RaySettings = sections.RaySettings()

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.log import Record
+from edge.wire.plan import PlanMessage
 from edge.wire.topic import SITE_ZONE
 from models.evaluation.scoring import LiveScore
 from models.features.inputs import day_bins, sun_sine, targets_of
@@ -25,11 +26,14 @@ from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
 from services.ingest.forecasting import ForecastOrigin
 from services.ingest.outlook import night_at, zone_outlook
+from services.ingest.plans.intake import PartitionPlans
+from services.ingest.plans.refused import refused_plans
+from services.ingest.plans.repeated import has_own, is_due, repeated, zones_of
 from services.ingest.rings import Rings
 from services.ingest.signal_watch import SignalWatch
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.ingest.windows.site_zones import Silent
-from services.messages import FirstRow, ZoneMixture, ZoneOutlook
+from services.messages import FirstRow, ZoneMixture, ZoneOutlook, ZonePlan
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
 
@@ -56,6 +60,7 @@ class Partition:
         self.number, self.offset = number, 0
         self._spec, self._place_of = spec, place_of
         self.windows = windows
+        self.plans = PartitionPlans()
         self._ring_steps = ring_steps
         self.rings, self._past = self._new_rings(), self._new_past()
         self.forecaster, self.scores = self._new_forecaster(), self._new_scores()
@@ -99,6 +104,8 @@ class Partition:
         self.values_refused.update(closed.values_refused)
         self.counts.update(accepted=closed.accepted, duplicates=closed.duplicates, late=closed.late)
         self.counts.update({f"{kind}_records": n for kind, n in closed.other_records.items()})
+        self.counts.update(refused_plans(closed.plans_refused, closed.plan_metrics_refused))
+        self.dead_letters += self.plans.feed(closed.plans)
         return closed.steps
 
     def learn(self, steps: list[SiteStep], origins_a_site: int) -> tuple[list[SiteStep], list[ForecastOrigin]]:
@@ -106,6 +113,7 @@ class Partition:
         left = Counter(step.site for step in steps)
         origins = []
         for step in steps:
+            self._take_plans(self.plans.before_row(step.site, step.end_ms))
             self.counts.update(rows=len(step.devices), zone_rows=len(step.zones), steps=1)
             left[step.site] -= 1
             if step.step_ms != self._spec.step_ms:
@@ -113,7 +121,14 @@ class Partition:
             self._learn(step)
             if left[step.site] < origins_a_site and step.zones:
                 origins.append(self.origin(step.site))
+        self._take_plans(self.plans.take_rest())
         return steps, origins
+
+    def _take_plans(self, letters: Sequence[DeadLetter]) -> None:
+        self.dead_letters += letters
+        self.revision += bool(self.plans.counts)
+        self.counts.update(self.plans.counts)
+        self.plans.counts.clear()
 
     def _learn(self, step: SiteStep) -> None:
         """Take a closed step; what was issued of it before a crash then counts again."""
@@ -133,6 +148,7 @@ class Partition:
         self.paths.learn(self.forecaster, learned, night_at(self._place_of(step.site), step.end_ms, self._spec))
         self._bases[step.site] = Basis(learned.step, learned.zones, learned.day_bin, learned.experts)
         self.scores.learn(indices, targets)
+        self.plans.after_row(step.site, step.end_ms)
         for forecast in self._again.pop((step.site, step.end_ms), []):
             self._count(forecast)
 
@@ -197,8 +213,17 @@ class Partition:
         baseline = self.forecaster.climatology.predict(basis.zones, targets, basis.day_bin)
         return ForecastOrigin(
             self.number, site, step.end_ms, step.zones, basis.zones, step.values, step.ages_s, baseline,
-            basis.day_bin, basis.experts, step.faults,
+            basis.day_bin, basis.experts, self._weaknesses(step),
         )  # fmt: skip
+
+    def _weaknesses(self, step: SiteStep) -> Sequence[Sequence[str]]:
+        """Why the zones' forecasts are weaker than they should be, but for the age of their rows' values."""
+        stale = self.plans.stale(step.site, step.end_ms)
+        if not stale:
+            return step.faults
+        faults = step.faults or [()] * len(step.zones)
+        of_site = stale.get("", [])
+        return [[*said, *stale.get(zone, ()), *of_site] for zone, said in zip(step.zones, faults, strict=True)]
 
     def answer(self, origin: ForecastOrigin, version: str, network: F32 | None) -> IssuedForecast:
         """The forecast from an origin, learned from when its truth comes; ``network [Z, H, M]`` is its median.
@@ -293,6 +318,25 @@ class Partition:
             for name, column in zip(self._spec.targets, rows.T, strict=True)
         }
 
+    def plan(self, site: str, zone: str) -> list[ZonePlan]:
+        """The newest plan of each source that holds for a zone, used already or not."""
+        return self.plans.of_zone(site, zone)
+
+    def repeated_plans(self, repeats: Mapping[str, Sequence[str]]) -> list[PlanMessage]:
+        """For zones without a plan of their own whose site ``repeats`` it: what was set yesterday, once a day."""
+        found = []
+        for step in self.latest.values():
+            plans, place = self.plans.of(step.site), self._place_of(step.site)
+            for zone in zones_of(repeats, step.site, step.zones):
+                if has_own(plans, zone, step.end_ms) or not is_due(plans, zone, step.end_ms, place.local_ms):
+                    continue
+                index = np.array([self.rings.index(step.site, zone)], np.int64)
+                rows = self.rings.window(index, np.array([step.end_ms]), self._spec.steps_per_day)[0]
+                plan = repeated(step.site, zone, step.end_ms, self._spec.step_ms, rows, self._spec.channels)
+                if plan is not None:
+                    found.append(plan)
+        return found
+
     def grow_trees(self, forest: Forest) -> None:
         """Use these trees from now on."""
         self.revision += 1
@@ -322,7 +366,7 @@ class Partition:
             "bases": {
                 site: {"day_bin": basis.day_bin, "experts": basis.experts} for site, basis in self._bases.items()
             },
-            "scores": self.scores.state_dict(copy=False), "watch": self.watch.state(),
+            "scores": self.scores.state_dict(copy=False), "watch": self.watch.state(), "plans": self.plans.state(),
             "paths": self.paths.state_dict(copy=False),
         }  # fmt: skip
 
@@ -362,6 +406,7 @@ class Partition:
         self.scores = loaded("scores", self._new_scores, LiveScore.load_state_dict)
         self.watch = loaded("watch", self._new_watch, SignalWatch.load)
         self.paths = loaded("paths", self._new_paths, Paths.load_state_dict)
+        self.plans = loaded("plans", PartitionPlans, PartitionPlans.load)
         self._add_zones([(site, zone) for site, zone in newest["zones"]])
         for site, basis in parts.get("bases", {}).items():
             step = self.latest[site]
@@ -436,6 +481,8 @@ class Partition:
             self.scores = other.scores
         if "paths" in parts:
             self.paths = other.paths
+        if "plans" in parts:
+            self.plans = other.plans
 
     def _count(self, forecast: IssuedForecast) -> None:
         """Take a forecast of before a crash as what was issued after the newest row."""

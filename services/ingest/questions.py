@@ -6,12 +6,13 @@ Answers come from memory, and never wait for a disk or for the log.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypedDict
 
+from edge.wire.plan import PlanMessage
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import ZonePast
-from services.messages import F32, ZoneMixture, ZoneOutlook
+from services.messages import F32, ZoneMixture, ZoneOutlook, ZonePlan
 
 __all__ = ["IssuedWindow", "Questions", "SilentZone"]
 
@@ -39,8 +40,9 @@ class Questions:
 
     def __init__(
         self, partitions: Mapping[int, Partition], changing: threading.Lock, retire_days: float,
-        is_behind: Callable[[], bool], trees_version: Callable[[], str],
+        is_behind: Callable[[], bool], trees_version: Callable[[], str], repeats: Mapping[str, Sequence[str]],
     ) -> None:  # fmt: skip
+        self._repeats = repeats
         self._partitions, self._changing, self._retire_days = partitions, changing, retire_days
         self._is_behind, self._trees_version = is_behind, trees_version
 
@@ -69,6 +71,12 @@ class Questions:
             partition = self._owner(site, zone)
             return None if partition is None else partition.past(site, zone, hours)
 
+    def plan(self, site: str, zone: str) -> list[ZonePlan] | None:
+        """The newest plan of each source that holds for a zone; None for a zone that is not ours."""
+        with self._changing:
+            partition = self._owner(site, zone)
+            return None if partition is None else partition.plan(site, zone)
+
     def mixtures(self) -> list[ZoneMixture]:
         """What the newest forecast of each zone was mixed from, and which models took part."""
         with self._changing:
@@ -86,6 +94,13 @@ class Questions:
         if not self._retire_days or self._is_behind():
             return []
         return [SilentZone(site=site, zone=one.zone, until_ms=one.until_ms) for site, one in found]
+
+    def repeated_plans(self) -> list[PlanMessage]:
+        """Yesterday's setpoints as plans, for zones whose settings say so; none while the log holds more."""
+        if not self._repeats or self._is_behind():
+            return []
+        with self._changing:
+            return [plan for p in self._partitions.values() for plan in p.repeated_plans(self._repeats)]
 
     def _owner(self, site: str, zone: str) -> Partition | None:
         return next((p for p in self._partitions.values() if (site, zone) in p.rings.zones), None)

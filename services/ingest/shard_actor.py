@@ -20,6 +20,7 @@ import ray
 from ray import serve
 
 from edge.log import LogError
+from edge.wire.plan import PlanMessage
 from services.config import Settings
 from services.errors import HistoryError, SnapshotError
 from services.ingest.figures import ShardFigures
@@ -39,6 +40,7 @@ from services.messages import (
     ZoneForecast,
     ZoneMixture,
     ZoneOutlook,
+    ZonePlan,
     shard_actor,
 )  # fmt: skip
 from services.observe.logs import log_to_file
@@ -114,6 +116,16 @@ class ShardActor:
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
         """See :meth:`Questions.baseline`."""
         return self._shard.questions.baseline(site, zone, origin_ms, now)
+
+    @_question
+    def plan(self, site: str, zone: str) -> list[ZonePlan] | None:
+        """See :meth:`Questions.plan`."""
+        return self._shard.questions.plan(site, zone)
+
+    @_question
+    def repeated_plans(self) -> list[PlanMessage]:
+        """See :meth:`Questions.repeated_plans`."""
+        return self._shard.questions.repeated_plans()
 
     @_question
     def mixtures(self) -> list[ZoneMixture]:

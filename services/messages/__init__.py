@@ -27,6 +27,7 @@ from services.messages.forecast_messages import (
     ZoneForecast,
     ZoneMixture,
     ZoneOutlook,
+    ZonePlan,
     shard_actor,
 )
 from services.messages.learning_messages import (
@@ -80,5 +81,6 @@ __all__ = [
     "ZoneForecast",
     "ZoneMixture",
     "ZoneOutlook",
+    "ZonePlan",
     "shard_actor",
 ]

@@ -31,6 +31,7 @@ __all__ = [
     "ZoneForecast",
     "ZoneMixture",
     "ZoneOutlook",
+    "ZonePlan",
     "shard_actor",
 ]  # fmt: skip
 
@@ -104,6 +105,17 @@ class ZoneMixture(TypedDict):
     origin_ms: int
     serving: dict[str, str]  # expert with models of its own -> version; ONLINE_VERSION where it has none
     weights: dict[str, dict[str, float]]  # expert -> horizon in minutes -> share, the mean over targets
+
+
+class ZonePlan(TypedDict):
+    """The newest plan of one source that holds for a zone (JSON-able)."""
+
+    source: str
+    kind: str  # weather, setpoint or event
+    zone: str  # _site where it is meant for the whole site
+    issued_ms: int
+    known_ms: int  # rows that end at this time or later use it
+    values: dict[str, list[list[float]]]  # metric -> [[valid_ms, value], ...]
 
 
 class ForecastPoint(TypedDict):

@@ -130,6 +130,10 @@ class View:
         answer = self.answers[key]
         return [*answer.forecast["degraded"], *self._reasons(*self._ages(key[0], answer))]
 
+    def stream_ms(self, site: str) -> int | None:
+        """How far a site's stream has got; ``None`` for one of which nothing came."""
+        return self._stream_ms.get(site)
+
     def behind(self, site: str) -> bool:
         """Whether the site's shard is reading what has piled up in the log, as after a start or an import."""
         return self._behind.get(site, False)

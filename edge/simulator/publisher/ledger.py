@@ -17,6 +17,7 @@ from edge.wire.reading import Sample
 __all__ = ["Ledger", "PublisherStatus"]
 
 SAVE_EVERY_S = 1.0
+_BESIDES = ("clock", "plan")  # messages that hold no sample
 
 
 class PublisherStatus(TypedDict):
@@ -28,6 +29,7 @@ class PublisherStatus(TypedDict):
     resent: int  # of the published, on another connection than at first
     connections: int
     clock_messages: int
+    plans: int
     instants: int
     disturbances: dict[str, int]
     first_ms: int | None
@@ -74,7 +76,7 @@ class Ledger:
             return PublisherStatus(
                 published=self._counts["published"], acked=self._counts["acked"], refused=self._counts["refused"],
                 resent=self._counts["resent"], connections=self._counts["connections"],
-                clock_messages=self._counts["clock"], instants=self._counts["instants"],
+                clock_messages=self._counts["clock"], plans=self._counts["plan"], instants=self._counts["instants"],
                 disturbances=dict(self._disturbances), first_ms=self._first_ms, now_ms=self._now_ms,
                 protocol=self._protocol, last_error=self._last_error, done=self._is_done, complete=self._is_complete,
             )  # fmt: skip
@@ -114,10 +116,10 @@ class Ledger:
             self._now_ms = ts_ms
 
     def sent(self, kind: str, again: bool) -> None:
-        """A message goes to the broker: a ``sample``, a ``clock`` message, or a disturbance of that kind."""
+        """A message goes to the broker: a ``sample``, ``plan`` or ``clock`` message, or a disturbance of that kind."""
         with self._lock:
-            if kind == "clock":
-                self._counts["clock"] += 1
+            if kind in _BESIDES:
+                self._counts[kind] += 1
                 return
             self._counts["published"] += 1
             self._counts["resent"] += again
@@ -127,7 +129,7 @@ class Ledger:
     def acked(self, kind: str, error: str = "") -> None:
         """The broker answered for a message; ``error`` says why it was refused."""
         with self._lock:
-            if kind != "clock":
+            if kind not in _BESIDES:
                 self._counts["refused" if error else "acked"] += 1
             if error:
                 self._last_error = f"the broker refused a message: {error}"

@@ -26,6 +26,7 @@ from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.link import Link, LinkError
 from edge.simulator.publisher.pace import Pace
 from edge.timing import Backoff
+from edge.wire.plan import encode_plan, plan_topic
 from edge.wire.reading import Sample, encode_message
 from edge.wire.topic import sample_topic
 
@@ -43,7 +44,7 @@ LOOK_S = 0.1
 class _Message:
     topic: str
     payload: bytes
-    kind: str  # "sample", "clock", or a disturbance's kind
+    kind: str  # "sample", "plan", "clock", or a disturbance's kind
     sample: Sample | None = None  # of a true sample
     sent_s: float | None = None
 
@@ -133,6 +134,8 @@ class Publisher:
     def _take(self, ts_ms: int, samples: list[Sample]) -> None:
         """Make an instant's messages, the clock's first, and put them at the end of what is kept."""
         messages = [_Message(CLOCK_TOPIC, encode_clock(ts_ms), "clock")] if self._with_clock else []
+        for plan in self._source.plans():
+            messages.append(_Message(plan_topic(plan.site, plan.zone, plan.source), encode_plan(plan), "plan"))
         for sample in samples:
             topic = sample_topic(sample.site, sample.zone, sample.device)
             messages.append(_Message(topic, encode_message([sample]), "sample", sample))

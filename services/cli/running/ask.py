@@ -20,9 +20,9 @@ if TYPE_CHECKING:
         StatusAnswer,  # a part of the cluster's: questions run on the bare install
     )
 
-__all__ = ["COMMANDS", "KeyFile", "Url", "register"]
+__all__ = ["COMMANDS", "AsJson", "KeyFile", "Url", "register"]
 
-COMMANDS = ("predict", "status", "timeline", "models", "retrain")
+COMMANDS = ("predict", "status", "timeline", "models", "retrain", "plan")
 
 Url = Annotated[
     str | None, typer.Option(help="Address of a running system to ask; else client.url, or the one on the data folder.")

@@ -159,6 +159,8 @@ def _toml(value: Any) -> str:
         return MASKED
     if isinstance(value, tuple):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, dict) and value:
+        return "{ " + ", ".join(f"{name} = {_toml(item)}" for name, item in value.items()) + " }"
     if isinstance(value, BaseModel):
         return "{ " + ", ".join(f"{name} = {_toml(item)}" for name, item in value if item not in (None, {})) + " }"
     return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)

@@ -1,8 +1,8 @@
 """Step 4 of the way of a reading: what a shard has read and learned becomes durable.
 
-The order makes a crash at any moment harmless: history first, then dead letters, then the snapshot that names the
-offset; what a replay writes again is the same. Snapshots are written in another thread. Only behind one that is durable
-the offset is committed and old records leave the log.
+The order makes a crash at any moment harmless: history first, rows and plans, then dead letters, then the snapshot that
+names the offset; what a replay writes again is the same. Snapshots are written in another thread. Only behind one that
+is durable the offset is committed and old records leave the log.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from services.ingest.snapshots.snapshot import Saved, Snapshots
 from services.ingest.snapshots.snapshot_pace import Progress, SnapshotPace
 from services.store.deadletters import DeadLetters
 from services.store.history import History
+from services.store.plan_history import PlanHistory
 
 __all__ = ["Checkpoint"]
 
@@ -46,6 +47,10 @@ class _PartitionSaver:
     def keep_dead_letters(self) -> None:
         self.dead_letters.put(self.partition.dead_letters)
         self.partition.dead_letters = []
+
+    def keep_plans(self, plans: PlanHistory) -> None:
+        plans.put(self.partition.number, self.partition.plans.kept, self.snapshots.check)
+        self.partition.plans.kept = []
 
     def begin(self, parts: Mapping[str, Any], executor: Executor) -> None:
         """Have a snapshot written; until :meth:`wait` has returned nothing may be learned or issued."""
@@ -78,11 +83,11 @@ class Checkpoint:
     """
 
     def __init__(
-        self, settings: Settings, log: Log, history: History, recovery: Recovery,
+        self, settings: Settings, log: Log, history: History, plans: PlanHistory, recovery: Recovery,
         parts: Callable[[Partition], dict[str, Any]], executor: Executor, failures: Failures, now_s: float,
         failpoint: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._log, self._history, self._recovery, self._parts = log, history, recovery, parts
+        self._log, self._history, self._plans, self._recovery, self._parts = log, history, plans, recovery, parts
         self._executor, self._failures, self._failpoint = executor, failures, failpoint
         self._retention = Retention(log, settings.log.keep_days if settings.log.kind == "sqlite" else 0)
         self._pace = SnapshotPace(settings.stream.snapshot_s, now_s)
@@ -111,7 +116,7 @@ class Checkpoint:
             saver.snapshots.check()
 
     def begin(self, now_s: float) -> None:
-        """Write rows and dead letters, and begin to write a snapshot of each partition that has read on.
+        """Write rows, plans and dead letters, and begin to write a snapshot of each partition that has read on.
 
         Raises what the history, the disk and :meth:`finish` raise; calling it again is safe.
         """
@@ -122,6 +127,8 @@ class Checkpoint:
         for number, saver in self._savers.items():
             if saver.is_saved or saver.writing is not None or self._recovery.is_growing(number):
                 continue
+            saver.keep_plans(self._plans)
+            self._failpoint("plans kept")
             saver.keep_dead_letters()
             self._failpoint("letters kept")
             saver.begin(self._parts(saver.partition), self._executor)

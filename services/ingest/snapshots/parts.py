@@ -100,6 +100,7 @@ class Parts(TypedDict):
     scores: dict[str, _Array]  # see models.evaluation.scoring
     watch: dict[str, Any]  # see services.ingest.signal_watch
     paths: dict[str, Any]  # see models.paths.paths; empty where nothing was learned yet
+    plans: dict[str, Any]  # see services.ingest.plans.intake
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +115,12 @@ class Form:
 
 
 PARTS: dict[str, Form] = {name: Form() for name in Parts.__annotations__}
+PARTS["plans"] = Form(missing=lambda: {"sites": {}})
 PARTS["paths"] = Form(missing=dict)
 
-LEARNED = frozenset({"rings", "past", "forecaster", "bases", "scores", "watch", "paths"})
-"""The parts that can be grown again from the history and the issued forecasts. They change only when rows close and
-forecasts are issued.
+LEARNED = frozenset({"rings", "past", "forecaster", "bases", "scores", "watch", "plans", "paths"})
+"""The parts that can be grown again from the history and the issued forecasts. They change only when rows close,
+forecasts are issued and plans are taken.
 """
 
 ESSENTIAL = frozenset({"made_by", "windows", "figures", "newest"})

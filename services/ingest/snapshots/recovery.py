@@ -16,6 +16,7 @@ from services.ingest.snapshots.restore import issued_lately, restore
 from services.ingest.snapshots.snapshot import Snapshots
 from services.store.forecasts import IssuedForecasts
 from services.store.history import History
+from services.store.plan_history import PlanHistory
 
 __all__ = ["Recovery"]
 
@@ -29,7 +30,8 @@ class Recovery:
 
     def __init__(
         self, settings: Settings, spec: ForecastSpec, log: Log, snapshots: Mapping[int, Snapshots], history: History,
-        issued: IssuedForecasts, queue: ForecastQueue, changing: threading.Lock, clock_s: Callable[[], float],
+        plans: PlanHistory, issued: IssuedForecasts, queue: ForecastQueue, changing: threading.Lock,
+        clock_s: Callable[[], float],
     ) -> None:  # fmt: skip
         self._spec, self._issued, self._queue, self._changing = spec, issued, queue, changing
         self.snapshots = snapshots
@@ -44,7 +46,7 @@ class Recovery:
             self._repaired += damage
             if missing:
                 ring_hours = settings.stream.ring_hours
-                self._growing[number] = Regrowth(partition, missing, history, issued, shape, ring_hours, clock_s)
+                self._growing[number] = Regrowth(partition, missing, history, plans, issued, shape, ring_hours, clock_s)
                 self._waiting[number] = waiting
             else:
                 self._queue_again(partition, waiting)

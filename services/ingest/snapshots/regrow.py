@@ -16,11 +16,13 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from edge.wire.plan import LONGEST_AHEAD_MS
 from services.errors import HistoryError
 from services.ingest.partition import PAST_HOURS, Partition
 from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History, age_column
 from services.store.parquet import day_of
+from services.store.plan_history import KeptPlan, PlanHistory
 from services.store.rows import SiteStep
 
 __all__ = ["REGROW_DAYS", "Regrowth"]
@@ -33,17 +35,18 @@ DAY_MS = 86_400_000
 ROUND_S = 0.5
 READ_TRIES = 3
 _T = TypeVar("_T")
-_ROWS_ONLY = frozenset({"rings", "past"})
+_ROWS_ONLY = frozenset({"rings", "past", "plans"})
+_EVER_MS = 2**62
 
 
 class Regrowth:
     """Grows the parts of ``partition`` that are ``missing`` (part -> why); ``words`` says how far it is."""
 
     def __init__(
-        self, partition: Partition, missing: Mapping[str, str], history: History, issued: IssuedForecasts,
-        shape: tuple[int, int], ring_hours: int, clock_s: Callable[[], float],
+        self, partition: Partition, missing: Mapping[str, str], history: History, plans: PlanHistory,
+        issued: IssuedForecasts, shape: tuple[int, int], ring_hours: int, clock_s: Callable[[], float],
     ) -> None:  # fmt: skip
-        self._partition, self._missing = partition, missing
+        self._partition, self._missing, self._plans = partition, missing, plans
         self._history, self._issued, self._shape, self._clock_s = history, issued, shape, clock_s
         self._until_ms = {site: step.end_ms for site, step in partition.latest.items() if step.zones}
         newest = max(self._until_ms.values(), default=0)
@@ -56,6 +59,7 @@ class Regrowth:
         self._other = partition.grown_again(partition.rings.zones)
         self._issued_after: dict[tuple[str, int], list[IssuedForecast]] | None = None
         self._day: Iterator[SiteStep] = iter(())
+        self._plans_ms = self._from_ms - LONGEST_AHEAD_MS  # plans that were known until then are taken
 
     @property
     def words(self) -> str:
@@ -81,9 +85,11 @@ class Regrowth:
                 self._other.replay(step, self._issued_after.get((step.site, step.end_ms), ()))
                 self._grown_ms = step.end_ms
             elif self._day_ms >= self._to_ms:
+                self._take_plans(_EVER_MS)
                 return True
             else:
                 to_ms = min(self._day_ms + DAY_MS, self._to_ms)
+                self._take_plans(to_ms)
                 rows = self._read(f"rows of {day_of(self._day_ms)}", partial(self._steps, self._day_ms, to_ms))
                 self._day, self._day_ms = iter(rows or ()), to_ms
         return False
@@ -93,6 +99,20 @@ class Regrowth:
         self._partition.adopt(self._other, self._missing)
         self.is_done = True
         _log.warning("%s", self.words)
+
+    def _take_plans(self, until_ms: int) -> None:
+        """Those that came before the snapshot; the replay of the log brings the others."""
+        number, after_ms = self._partition.number, self._plans_ms
+        if until_ms <= after_ms:
+            return  # rows that cannot be read are tried again, and their count of failures is theirs
+
+        def read() -> list[KeptPlan]:
+            sites = self._plans.sites(number)
+            found = [one for site in sites for one in self._plans.read(site, after_ms, until_ms, number)]
+            return [one for one in found if one.offset < self._partition.offset]
+
+        self._other.plans.again(self._read(f"plans since {day_of(max(after_ms, 0))}", read) or ())
+        self._plans_ms = until_ms
 
     def _read(self, what: str, read: Callable[[], _T]) -> _T | None:
         try:

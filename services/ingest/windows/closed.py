@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from operator import itemgetter
+from typing import NamedTuple
 
 import msgspec
 
 from edge.log import Record
 from edge.wire.reading import Refusal
+from edge.wire.topic import parse_topic
 from services.store.rows import DeadLetter, SiteStep
 
-__all__ = ["Closed", "Feed", "Place"]
+__all__ = ["CamePlan", "Closed", "Feed", "Place"]
 
 Place = tuple[int, Record]
 """A record and its place among those that were fed with it."""
@@ -20,10 +22,18 @@ _REFUSALS = msgspec.msgpack.Decoder(list[Refusal])
 _PAYLOAD_BYTES = 1024
 
 
+class CamePlan(NamedTuple):
+    """A plan's record, and up to when its site's rows had closed when it came; ``None`` before the first."""
+
+    record: Record
+    closed_ms: int | None
+
+
 @dataclass(slots=True)
 class Closed:
     """What a feed gave. ``accepted + duplicates + late + sum(rejected.values())`` is the number of samples in the
-    records; ``values_refused`` counts single values of samples that were accepted otherwise.
+    records; ``values_refused`` counts single values of samples that were accepted otherwise. Plans that the gateway
+    refused are no samples: they are in ``plans_refused``, single metrics of those it took in ``plan_metrics_refused``.
     """
 
     steps: list[SiteStep] = field(default_factory=list)
@@ -32,8 +42,11 @@ class Closed:
     late: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     values_refused: dict[str, int] = field(default_factory=dict)
+    plans_refused: dict[str, int] = field(default_factory=dict)
+    plan_metrics_refused: dict[str, int] = field(default_factory=dict)
     other_records: dict[str, int] = field(default_factory=dict)  # plan and event records, and copies of records
     dead_letters: list[DeadLetter] = field(default_factory=list)
+    plans: list[CamePlan] = field(default_factory=list)
 
 
 class Feed:
@@ -43,6 +56,7 @@ class Feed:
         self.closed = Closed()
         self._steps: list[tuple[int, SiteStep]] = []
         self._dead_letters: list[tuple[int, DeadLetter]] = []
+        self._plans: list[tuple[int, CamePlan]] = []
 
     def step(self, at: int, step: SiteStep) -> None:
         """A step that the record at place ``at`` closed."""
@@ -71,9 +85,19 @@ class Feed:
         except msgspec.DecodeError as error:
             return self.corrupt(place, str(error))
         for item, refusal in enumerate(refusals):
-            counts = self.closed.rejected if refusal.whole else self.closed.values_refused
+            counts = self._counts_of(refusal)
             counts[refusal.reason] = counts.get(refusal.reason, 0) + (refusal.samples if refusal.whole else 1)
             self.letter(place, item, refusal.topic, refusal.reason, refusal.detail, refusal.payload)
+
+    def _counts_of(self, refusal: Refusal) -> dict[str, int]:
+        where = parse_topic(refusal.topic)
+        if where is not None and where.kind == "plan":
+            return self.closed.plans_refused if refusal.whole else self.closed.plan_metrics_refused
+        return self.closed.rejected if refusal.whole else self.closed.values_refused
+
+    def plan(self, place: Place, closed_ms: int | None) -> None:
+        """A plan that came when its site's rows had closed up to ``closed_ms``."""
+        self._plans.append((place[0], CamePlan(place[1], closed_ms)))
 
     def other(self, kind: str, count: int = 1) -> None:
         """Records that are counted by their kind."""
@@ -84,4 +108,5 @@ class Feed:
         """All of it, in order."""
         self.closed.steps = [step for _, step in sorted(self._steps, key=itemgetter(0))]
         self.closed.dead_letters = [letter for _, letter in sorted(self._dead_letters, key=itemgetter(0))]
+        self.closed.plans = [plan for _, plan in sorted(self._plans, key=itemgetter(0))]
         return self.closed

@@ -111,6 +111,8 @@ class PartitionWindows:
                 if rest or site.names is not run.names:
                     waiting[site.name] = rest
                     self._heads.forget()
+            elif part[0][1].kind == "plan":
+                feed.plan(part[0], site.closed_ms)
             elif part[0][1].kind == "tick":
                 site.tick(part[0], feed)
             else:
@@ -184,7 +186,7 @@ class PartitionWindows:
 
 
 def _stretches(places: _Places, feed: Feed) -> list[_Places]:
-    """A site's records that change its rows, up to and with each event; the others are done with."""
+    """A site's plans and records that change its rows, up to and with each event; the others are done with."""
     if {record.kind for _, record in places} == {"samples"}:
         return [places]
     stretches: list[_Places] = [[]]
@@ -195,8 +197,7 @@ def _stretches(places: _Places, feed: Feed) -> list[_Places]:
             continue
         if kind in ("plan", "event"):
             feed.other(kind)
-        if kind != "plan":
-            stretches[-1].append(place)
+        stretches[-1].append(place)
         if kind == "event":
             stretches.append([])
     return [stretch for stretch in stretches if stretch]

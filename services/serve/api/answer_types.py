@@ -19,6 +19,7 @@ from services.messages import (
     Moved,
     TrainingAccepted,
     ZoneMixture,
+    ZonePlan,
 )
 from services.serve.components import COMPONENTS, Figures
 from services.serve.health import Readiness
@@ -27,9 +28,11 @@ from services.serve.model_pointer import PointerAnswer
 __all__ = [
     "HistoryAnswer",
     "ModelsAnswer",
+    "PlanPublished",
     "ReadyAnswer",
     "StatusAnswer",
     "ZoneNow",
+    "ZonePlans",
     "ZonesAnswer",
     "ZonesServed",
     "answer_schemas",
@@ -99,7 +102,30 @@ class HistoryAnswer(TypedDict):
     values: dict[str, list[float | None]]
 
 
-_ANSWERS = (ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, Moved, TrainingAccepted, ModelSubmitted)
+class ZonePlans(TypedDict):
+    """What is foreseen for a zone: the newest plan of each source, its own before those of the whole site."""
+
+    site: str
+    zone: str
+    stream_ms: int | None  # how far the site's stream has got
+    plans: list[ZonePlan]
+
+
+class PlanPublished(TypedDict):
+    """A plan that the broker has."""
+
+    site: str
+    zone: str
+    source: str
+    kind: str
+    issued_ms: int
+    topic: str
+
+
+_ANSWERS = (
+    ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, Moved, TrainingAccepted, ModelSubmitted,
+    ZonePlans, PlanPublished,
+)  # fmt: skip
 
 
 def described(answer: type, status: int = 200) -> dict[int | str, dict[str, Any]]:

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from services.serve.api.answer_types import answer_schemas
 from services.serve.api.assets import page_routes
 from services.serve.api.operate import operate_routes
+from services.serve.api.plan_routes import plan_routes
 from services.serve.api.predict import predict_routes
 from services.serve.api.problems import install, problem
 from services.serve.api.state import ApiState
@@ -44,6 +45,7 @@ def create_app(state: ApiState) -> FastAPI:
     )
     install(app)
     app.include_router(predict_routes(state))
+    app.include_router(plan_routes(state))
     app.include_router(operate_routes(state))
     app.include_router(page_routes())
     app.add_middleware(_BodyLimit)

@@ -17,6 +17,7 @@ from edge.log import partition_of
 from services.config import Settings
 from services.errors import HothouseError
 from services.installation import namespace_of
+from services.message_broker import publish
 from services.messages import (
     F32,
     LIVE_STATE_ACTOR,
@@ -29,6 +30,7 @@ from services.messages import (
     TrainingAccepted,
     ZoneMixture,
     ZoneOutlook,
+    ZonePlan,
     shard_actor,
 )
 from services.serve.api.problems import ProblemError
@@ -72,6 +74,12 @@ class Backend(Protocol):
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
         """The climatology's forecasts ``[N, H, M, Q]`` for targets ``now [N, M]``; 404 as :meth:`window`."""
+
+    async def plan(self, site: str, zone: str) -> list[ZonePlan]:
+        """The newest plan of each source that holds for a zone; 404 as :meth:`window`."""
+
+    async def publish(self, topic: str, payload: bytes) -> None:
+        """Publish a message to the broker, as devices do; raises a 503 problem where it does not take it."""
 
     async def mixtures(self) -> list[ZoneMixture]:
         """What each zone's newest forecast was mixed from."""
@@ -144,6 +152,21 @@ class RayBackend:
         if found is None:
             raise ProblemError(404, f"the shard of {site} does not know {zone} yet")
         return found
+
+    async def plan(self, site: str, zone: str) -> list[ZonePlan]:
+        """See :class:`Backend`."""
+        call = self._shard(site).plan.remote(site, zone)
+        found: list[ZonePlan] | None = await _within(call, ANSWER_S, "the zone's shard")
+        if found is None:
+            raise ProblemError(404, f"the shard of {site} does not know {zone} yet")
+        return found
+
+    async def publish(self, topic: str, payload: bytes) -> None:
+        """See :class:`Backend`."""
+        try:
+            await asyncio.to_thread(publish, self._settings, "hothouse-api", topic, payload)
+        except HothouseError as error:
+            raise ProblemError(503, f"it was not published: {error.message}", {"Retry-After": "5"}) from error
 
     async def mixtures(self) -> list[ZoneMixture]:
         """See :class:`Backend`."""

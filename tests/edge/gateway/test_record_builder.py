@@ -14,6 +14,7 @@ from edge.gateway.record_builder import MAX_SAMPLES, Message, RecordBuilder
 from edge.log import NewRecord
 from edge.wire.decoder import MAX_DOCUMENT_BYTES
 from edge.wire.envelope import UNKNOWN_SITE
+from edge.wire.plan import MAX_PLAN_BYTES
 from edge.wire.reading import MAX_PAYLOAD_BYTES, Refusal, Sample, encode_message
 from edge.wire.samples import decode_samples
 from edge.wire.topic import sample_topic
@@ -57,22 +58,35 @@ def test_a_record_holds_at_most_a_thousand_samples() -> None:
     assert [len(decode_samples(r.payload)) for r in records] == [MAX_SAMPLES, 1]
 
 
-@pytest.mark.parametrize("kind", ["plan", "event"])
-def test_plans_and_events_are_kept_as_they_came(kind: str) -> None:
+def test_an_event_is_kept_as_it_came() -> None:
     """A JSON object is a record of its own with its topic, after the samples that came before it."""
-    topic, body = f"hothouse/v1/demo/z1/grower/{kind}", b'{"issued": 1, "note": "\xc3\xa9"}'
+    topic, body = "hothouse/v1/demo/z1/grower/event", b'{"issued": 1, "note": "\xc3\xa9"}'
     records = _builder().take([_message(_sample(seq=1)), Message(topic, body), _message(_sample(seq=2))])
-    assert [r.kind for r in records] == ["samples", kind, "samples"]
+    assert [r.kind for r in records] == ["samples", "event", "samples"]
     assert (records[1].payload, records[1].topic) == (body, topic)
 
 
+def test_of_a_plan_what_passed_is_kept_and_what_did_not_is_refused() -> None:
+    """A record of its own, between the samples around it; the letter about its unknown metric is another."""
+    topic = "hothouse/v1/demo/z1/grower/plan"
+    path = f'"sp_heat_c":[[{NOW + 60_000},18.5]]'
+    body = f'{{"issued":{NOW},"source":"me","kind":"setpoint","note":"","values":{{{path},"sp_heat":[]}}}}'.encode()
+    records = _builder().take([_message(_sample(seq=1)), Message(topic, body), _message(_sample(seq=2))])
+    assert [r.kind for r in records] == ["samples", "refused", "plan", "samples"]
+    passed = f'{{"issued":{NOW},"source":"me","kind":"setpoint","values":{{{path}}}}}'.encode()
+    assert (records[2].payload, records[2].topic) == (passed, topic)
+    assert [(r.reason, r.whole) for r in _refusals(records[1])] == [("unknown_metric", False)]
+
+
 @pytest.mark.parametrize(
-    ("body", "reason"),
-    [(b"[1]", "malformed"), (b"{", "malformed"), (b'{"a":"' + b"x" * MAX_DOCUMENT_BYTES + b'"}', "oversized")],
-)
-def test_bad_plans_are_refused(body: bytes, reason: str) -> None:
+    ("kind", "body", "reason"),
+    [("event", b"[1]", "malformed"), ("event", b"{", "malformed"), ("plan", b"[1]", "malformed"),
+     ("event", b'{"a":"' + b"x" * MAX_DOCUMENT_BYTES + b'"}', "oversized"),
+     ("plan", b'{"a":"' + b"x" * MAX_PLAN_BYTES + b'"}', "oversized")],
+)  # fmt: skip
+def test_bad_plans_and_events_are_refused(kind: str, body: bytes, reason: str) -> None:
     """What is no JSON object, or too long, is refused under its site."""
-    (record,) = _builder().take([Message("hothouse/v1/demo/z1/grower/plan", body)])
+    (record,) = _builder().take([Message(f"hothouse/v1/demo/z1/grower/{kind}", body)])
     assert (record.site, record.kind) == ("demo", "refused")
     assert [r.reason for r in _refusals(record)] == [reason]
 

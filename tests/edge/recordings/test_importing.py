@@ -13,6 +13,7 @@ from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.recordings.importing import ImportRefusedError, import_samples
 from edge.recordings.replay import RecordingSource
+from edge.wire.plan import PlanMessage, encode_plan
 from edge.wire.reading import Refusal, Sample
 from edge.wire.samples import decode_samples
 
@@ -26,14 +27,21 @@ class ListSource:
     interval_ms = 60_000
     primary: Mapping[str, str] = {}
 
-    def __init__(self, instants: list[tuple[int, list[Sample]]]) -> None:
-        self._instants = list(instants)
+    def __init__(
+        self, instants: list[tuple[int, list[Sample]]], plans: dict[int, list[PlanMessage]] | None = None
+    ) -> None:
+        self._instants, self._plans = list(instants), plans or {}
+        self._at_ms = 0
         self.start_ms = instants[0][0]
         self.end_ms: int | None = instants[-1][0]
 
     def samples(self, to_ms: int) -> Iterator[tuple[int, list[Sample]]]:
         while self._instants and self._instants[0][0] <= to_ms:
+            self._at_ms = self._instants[0][0]
             yield self._instants.pop(0)
+
+    def plans(self) -> list[PlanMessage]:
+        return self._plans.pop(self._at_ms, [])
 
     def skip(self, to_ms: int) -> None:
         for _ in self.samples(to_ms):
@@ -116,3 +124,18 @@ def test_nothing_to_import_appends_nothing() -> None:
     log = MemoryLog()
     report = import_samples(ListSource([(START_MS, [sample(0, START_MS, rh_pct=70)])]), log, START_MS - 1)
     assert (report.records, report.last_ms, records(log, "s")) == (0, None, [])
+
+
+def test_plans_are_imported_where_they_were_issued() -> None:
+    """Between the samples of before and after, with the receive time of their instant, as they would have come."""
+    path = [(START_MS + 3_600_000, 4.0)]
+    plan = PlanMessage("s", "_site", "knmi", "weather", START_MS + 2, {"out_temp_c": path})
+    instants = [(START_MS + n, [sample(n, START_MS + n, rh_pct=70.0)]) for n in range(4)]
+    log = MemoryLog(1)
+    report = import_samples(ListSource(instants, {START_MS + 2: [plan]}), log, START_MS + 9)
+    records = log.read(0, 0, 100)
+    assert [(r.kind, r.receive_ms - START_MS) for r in records] == [
+        ("samples", 1), ("plan", 2), ("samples", 3), ("tick", 9)
+    ]  # fmt: skip
+    assert (records[1].topic, records[1].payload) == ("hothouse/v1/s/_site/knmi/plan", encode_plan(plan))
+    assert (report.samples, report.records) == (4, 4)

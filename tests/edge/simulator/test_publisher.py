@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.clock import CLOCK_TOPIC, decode_clock
+from edge.clock import CLOCK_TOPIC, decode_clock, encode_clock
 from edge.mqtt.connection import MqttAddress
 from edge.simulator.publisher import Publisher, command
 from edge.simulator.publisher import loop as publishing
@@ -24,6 +24,7 @@ from edge.simulator.publisher.disturb import Disturbance
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.link import LinkError
 from edge.simulator.publisher.pace import Pace
+from edge.wire.plan import PlanMessage, encode_plan
 from edge.wire.reading import Sample, decode
 from tests.edge.recordings.test_importing import START_MS, ListSource
 from tests.patience import patience_s
@@ -150,6 +151,22 @@ def test_without_a_clock_there_are_samples_only() -> None:
     broker = FakeBroker()
     publish(broker, with_clock=False)
     assert {topic.rsplit("/", 1)[1] for topic, _ in broker.received} == {"sample"}
+
+
+def test_a_plan_is_published_before_the_samples_of_its_instant() -> None:
+    """Behind its clock message; again on the next connection as samples are, and not counted as one."""
+    at_ms = START_MS + 5 * 60_000
+    plan = PlanMessage("s", "_site", "knmi", "weather", at_ms, {"out_temp_c": [(at_ms + 3_600_000, 4.0)]})
+    planned, ledger, broker = source(), Ledger(), FakeBroker(breaks=(30,))
+    planned._plans = {at_ms: [plan]}
+    Publisher(planned, NOWHERE, ledger, Pace(0), with_clock=True, open_link=broker.open).run()
+    topic, payload = "hothouse/v1/s/_site/knmi/plan", encode_plan(plan)
+    sent = [at for at, message in enumerate(broker.received) if message == (topic, payload)]
+    assert len(sent) == 2
+    assert broker.received[sent[0] - 1] == (CLOCK_TOPIC, encode_clock(at_ms))
+    assert samples_of(broker.received[sent[0] + 1 : sent[0] + 2]) == [("d0", 5, at_ms)]
+    assert (ledger.status["plans"], ledger.status["acked"] >= 60) == (2, True)
+    assert ledger.status["complete"]
 
 
 def test_no_more_than_a_window_waits() -> None:

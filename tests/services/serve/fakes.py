@@ -17,6 +17,7 @@ from services.messages import (
     ZoneForecast,
     ZoneMixture,
     ZoneOutlook,
+    ZonePlan,
 )
 from services.serve.api.problems import ProblemError
 from services.serve.api.what_if import WhatIfWindow
@@ -67,6 +68,8 @@ class FakeBackend:
         self.refusal: str = ""
         self.replicas: dict[str, ReplicaReport] = {}
         self.requests: list[ForecastRequest] = []
+        self.plans: dict[tuple[str, str], list[ZonePlan]] = {}
+        self.published: list[tuple[str, bytes]] = []
         self.values: F32 = np.full((SPEC.lookback_steps, len(SPEC.channels)), 20, np.float32)
 
     async def changes(self, seen_version: int) -> LiveStateChanges:
@@ -91,6 +94,14 @@ class FakeBackend:
         await asyncio.sleep(0)
         level = now[:, None, :1, None]  # a change of air temperature moves it
         return np.broadcast_to(level, (len(now), len(SPEC.horizons_min), len(SPEC.targets), 3)).astype(np.float32)
+
+    async def plan(self, site: str, zone: str) -> list[ZonePlan]:
+        return self.plans.get((site, zone), [])
+
+    async def publish(self, topic: str, payload: bytes) -> None:
+        if self.refusal:
+            raise ProblemError(503, self.refusal)
+        self.published.append((topic, payload))
 
     async def mixtures(self) -> list[ZoneMixture]:
         serving = {"network": "v1", "trees": "trees-v2"}

@@ -1,0 +1,104 @@
+"""A grower's plan in a CSV file: a row a time, a column a metric."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from edge.wire.plan import METRICS_OF
+from edge.wire.topic import is_name
+
+__all__ = ["PlanFileError", "read_plans"]
+
+MAX_ROWS = 100_000
+
+Values = dict[str, list[tuple[int, float]]]  # metric -> [(valid_ms, value), ...]
+
+
+class PlanFileError(ValueError):
+    """The file is no plan; the message says why, with the line."""
+
+
+def read_plans(path: Path, timezone: str, zone: str) -> dict[str, Values]:
+    """By zone what a file says; ``zone`` is whom it is for, where it has no column ``zone``.
+
+    Raises :class:`PlanFileError` with one sentence.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return _plans(file, ZoneInfo(timezone), zone)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise PlanFileError(f"it cannot be read: {error}") from error
+
+
+def _plans(lines: Iterable[str], clock: ZoneInfo, zone: str) -> dict[str, Values]:
+    rows = csv.reader(lines)
+    header = [name.strip() for name in next(rows, [])]
+    _check_header(header, zone)
+    found: dict[str, Values] = {}
+    for number, row in enumerate(rows, start=2):
+        if number > MAX_ROWS:
+            raise PlanFileError(f"it has more than {MAX_ROWS} lines")
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(row) != len(header):
+            raise PlanFileError(f"line {number} has {len(row)} cells, the header has {len(header)}")
+        cells = {name: cell.strip() for name, cell in zip(header, row, strict=True)}
+        valid_ms, whom = _time_ms(cells.pop("time"), clock, number), cells.pop("zone", zone)
+        if not (whom == "_site" or is_name(whom)):
+            raise PlanFileError(f"line {number}: {whom!r} names no zone")
+        for metric, value in _values(cells, number):
+            found.setdefault(whom, {}).setdefault(metric, []).append((valid_ms, value))
+    if not found:
+        raise PlanFileError("it says nothing: no line has a value")
+    for values in found.values():
+        for path in values.values():
+            path.sort()
+    return found
+
+
+def _check_header(header: list[str], zone: str) -> None:
+    known = [name for names in METRICS_OF.values() for name in names]
+    if "time" not in header:
+        raise PlanFileError(
+            f"its first line must name the columns, `time` among them; it has {', '.join(header)[:200]}"
+        )
+    for name in header:
+        if header.count(name) > 1:
+            raise PlanFileError(f"two columns are called {name!r}")
+        if name not in known and name not in ("time", "zone"):
+            near = get_close_matches(name.lower(), known, 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise PlanFileError(f"column {name[:64]!r} is no metric that is planned{meant}")
+    if "zone" in header and zone:
+        raise PlanFileError("it has a column `zone`: name the site alone with --zone")
+    if "zone" not in header and not zone:
+        raise PlanFileError("it has no column `zone`: name site and zone with --zone SITE/ZONE")
+
+
+def _values(cells: Mapping[str, str], number: int) -> Iterator[tuple[str, float]]:
+    for metric, cell in cells.items():
+        if cell:
+            try:
+                yield metric, float(cell)
+            except ValueError:
+                meant = "; write it with a point" if "," in cell else ""
+                raise PlanFileError(f"line {number}: {metric} is {cell[:40]!r}, not a number{meant}") from None
+
+
+def _time_ms(text: str, clock: ZoneInfo, number: int) -> int:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        example = "2026-03-01T22:00, or with its offset 2026-03-01T22:00+01:00"
+        raise PlanFileError(f"line {number}: {text[:40]!r} is no time such as {example}") from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=clock)
+        offset = time.utcoffset() or timedelta(0)
+        if (time - offset).replace(tzinfo=UTC).astimezone(clock).replace(tzinfo=None) != time.replace(tzinfo=None):
+            raise PlanFileError(f"line {number}: there is no {text} on the site's clock, which goes forward then")
+    return round(time.timestamp() * 1000)

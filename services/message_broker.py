@@ -1,0 +1,49 @@
+"""Step 1 of the way of a reading, for what the system itself publishes: the broker that the settings name.
+
+What changes rows or plans goes into the log as devices' messages do, through the broker and the gateway, whoever says
+it: an operator's command, the API, or the system.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from edge.mqtt.connection import MqttAddress
+from edge.mqtt.publish import PublishError, publish_once
+from services.config import Settings
+from services.errors import ConfigError, HothouseError
+
+__all__ = ["broker_address", "publish"]
+
+
+def broker_address(settings: Settings) -> MqttAddress:
+    """The configured broker, else that of the system which runs on the data folder; raises :class:`ConfigError`."""
+    mqtt: dict[str, Any] = settings.mqtt.model_dump()
+    try:
+        if not settings.mqtt.host:
+            mqtt = json.loads((settings.data_dir / "run.json").read_text())["mqtt"]
+        secret = mqtt.get("password_file")
+        password = Path(secret).read_text().strip() if secret else ""
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            "no broker is configured, and nothing runs on this data folder",
+            "Set mqtt.host, or start Hothouse with `hothouse up`.",
+        ) from error
+    tls = mqtt.get("tls_ca_file")
+    return MqttAddress(
+        host=mqtt["host"], port=int(mqtt["port"]), username=mqtt.get("username") or "", password=password,
+        tls_ca=Path(tls) if tls else None,
+    )  # fmt: skip
+
+
+def publish(settings: Settings, name: str, topic: str, payload: bytes) -> None:
+    """Publish one message and wait until the broker has it; ``name`` begins the client's id.
+
+    Raises :class:`HothouseError` where it did not take it, :class:`ConfigError` where there is none.
+    """
+    try:
+        publish_once(broker_address(settings), name, topic, payload)
+    except PublishError as error:
+        raise HothouseError(str(error), "Is it running?") from error

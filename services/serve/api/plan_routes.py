@@ -1,0 +1,107 @@
+"""``/zones/{zone}/plan``: what is foreseen for a zone, and an operator's own plan for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Body, Path, Query
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+
+from edge.wire.plan import PlanKind, decode_plan, encode_plan, plan_topic
+from edge.wire.topic import SITE_ZONE
+from services.serve.api.answer_types import PlanPublished, ZonePlans, described
+from services.serve.api.parameters import StrictRoute
+from services.serve.api.problems import ProblemError
+from services.serve.api.schemas import PREDICT_ANSWERS
+from services.serve.api.state import ApiState, Authorization
+
+__all__ = ["PlanIn", "plan_routes"]
+
+DEVICE = "operator"
+"""In the topic of what is published for an operator."""
+
+LIVE_MS = 600_000
+"""A stream whose newest record is as old as this, or older, does not run with the wall clock: it is a replay, or it
+is silent. What is planned is then issued just after that record."""
+
+Zone = Annotated[str, Path(min_length=1, max_length=64, description="Zone; `_site` for the whole site.")]
+Site = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
+
+
+class PlanIn(BaseModel):
+    """A plan: what will be, by metric, at which times."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    values: Annotated[
+        dict[str, list[tuple[int, FiniteFloat | None]]],
+        Field(min_length=1, description="metric: [[time it is valid at, Unix time in ms, UTC; value], ...]"),
+    ]
+    source: Annotated[str, Field(min_length=1, max_length=64, description="Who plans; a newer plan replaces it.")] = (
+        "operator"
+    )
+    kind: Annotated[PlanKind | None, Field(description="Left out: the kind that its metrics are of.")] = None
+    issued: Annotated[int | None, Field(description="Unix time in ms, UTC; left out: now.")] = None
+
+
+EXAMPLE = {"values": {"sp_heat_c": [[1_646_110_800_000, 18.5], [1_646_154_000_000, 21.0]]}}
+
+
+def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> APIRouter:
+    """The routes about plans."""
+    routes = APIRouter(tags=["plans"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
+    view, backend = state.view, state.backend
+    problems: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (401, 403, 404, 503)}
+
+    @routes.get("/zones/{zone}/plan", response_model=None, responses={**described(ZonePlans), **problems})
+    async def plan(zone: Zone, site: Site = None, authorization: Authorization = None) -> ZonePlans:
+        """What is foreseen for the zone: the newest plan of each source, its own before those of the whole site.
+
+        Rows that end at `known_ms` or later use a plan; until then the one before it.
+        """
+        state.keys.require_reader(authorization)
+        key = view.find(zone, site)
+        stream_ms, plans = view.stream_ms(key[0]), await backend.plan(*key)
+        return ZonePlans(site=key[0], zone=key[1], stream_ms=stream_ms, plans=plans)
+
+    published = {**described(PlanPublished, 202), **problems}
+
+    @routes.put("/zones/{zone}/plan", status_code=202, response_model=None, responses=published)
+    async def put_plan(
+        zone: Zone, given: Annotated[PlanIn, Body(examples=[EXAMPLE])], site: Site = None,
+        authorization: Authorization = None,
+    ) -> PlanPublished:  # fmt: skip
+        """Publish a plan for the zone, which replaces the one before of its source; needs the operator's key.
+
+        It goes the way of a device's plan, through the broker into the log, and holds from the next row on.
+        """
+        state.keys.require_operator(authorization)
+        key = _whole_site(site) if zone == SITE_ZONE else view.find(zone, site)
+        now_ms = _now_ms(key[0])
+        body = given.model_dump(exclude_none=True) | {"issued": now_ms if given.issued is None else given.issued}
+        topic = plan_topic(*key, DEVICE)
+        decoded = decode_plan(topic, msgspec.json.encode(body), now_ms)
+        if decoded.plan is None or decoded.refusals:
+            errors = [{"reason": one.reason, "message": one.detail} for one in decoded.refusals]
+            raise ProblemError(422, f"body.values: {decoded.refusals[0].detail}", errors=errors[:20])
+        await backend.publish(topic, encode_plan(decoded.plan))
+        return PlanPublished(
+            site=key[0], zone=key[1], source=given.source, kind=decoded.plan.kind, issued_ms=decoded.plan.issued_ms,
+            topic=topic,
+        )  # fmt: skip
+
+    def _whole_site(site: str | None) -> tuple[str, str]:
+        if site is None or view.stream_ms(site) is None:
+            known = ", ".join(sorted({key[0] for key in view.answers})) or "none yet"
+            raise ProblemError(404, f"name the site of {SITE_ZONE} with ?site=; known are {known}")
+        return site, SITE_ZONE
+
+    def _now_ms(site: str) -> int:
+        """Now, by the clock that the site's gateway goes by."""
+        stream_ms, now_ms = view.stream_ms(site), wall_ms()
+        return now_ms if stream_ms is None or abs(now_ms - stream_ms) < LIVE_MS else stream_ms + 1
+
+    return routes

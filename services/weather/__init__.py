@@ -1,0 +1,1 @@
+"""Where weather forecasts come from: a forecast service is polled, and its answers are published as plans."""

@@ -1,0 +1,180 @@
+"""Plans are checked where they come in: what passes is in the log, each bad one is refused with one sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.wire.decoder import HothouseDecoder
+from edge.wire.plan import MAX_PLAN_BYTES, MAX_POINTS, PlanMessage, decode_plan, encode_plan, plan_topic
+
+NOW_MS = 1_646_092_800_000  # 2022-03-01 00:00 UTC
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+TOPIC = plan_topic("demo", "_site", "weather-service")
+
+
+def body(**changed: Any) -> dict[str, Any]:
+    """A forecast of three hours; keyword arguments replace what it says."""
+    path = [[NOW_MS + n * HOUR_MS, 4.0 + n] for n in range(1, 4)]
+    return {"issued": NOW_MS, "source": "knmi", "kind": "weather", "values": {"out_temp_c": path}} | changed
+
+
+def payload(**changed: Any) -> bytes:
+    return json.dumps(body(**changed)).encode()
+
+
+def points(*pairs: tuple[float, Any], metric: str = "out_temp_c") -> dict[str, Any]:
+    """What a plan says of one metric, by hours from now."""
+    return {metric: [[NOW_MS + round(hours * HOUR_MS), value] for hours, value in pairs]}
+
+
+def test_a_plan_reaches_the_log_as_what_passed_of_it() -> None:
+    """Its record names its site and topic, and decodes to the same plan."""
+    taken = HothouseDecoder().take(TOPIC, payload(), NOW_MS + 500)
+    assert taken.refusals == []
+    assert taken.record is not None
+    assert (taken.record.site, taken.record.kind, taken.record.topic) == ("demo", "plan", TOPIC)
+    path = [(NOW_MS + n * HOUR_MS, 4.0 + n) for n in range(1, 4)]
+    plan = PlanMessage("demo", "_site", "knmi", "weather", NOW_MS, {"out_temp_c": path})
+    assert decode_plan(TOPIC, taken.record.payload, NOW_MS + 500).plan == plan
+    assert encode_plan(plan) == taken.record.payload
+
+
+WHOLE = [
+    ("malformed", b"{", "truncated"),
+    ("malformed", b"[]", "object"),
+    ("malformed", b'{"source":"x","values":{}}', "issued"),
+    ("malformed", b'{"issued":1646092800000,"values":{}}', "source"),
+    ("malformed", b'{"issued":1646092800000,"source":"x"}', "values"),
+    ("malformed", payload(issued="2022-03-01T00:00:00Z"), "issued"),
+    ("malformed", payload(source=""), "source"),
+    ("malformed", payload(source="a" * 65), "source"),
+    ("malformed", payload(source="a\nb"), "can be printed"),
+    ("malformed", payload(kind="wether"), "did you mean weather?"),
+    ("malformed", payload(values=points((1, float("nan")))), "JSON has no NaN"),
+    ("malformed", payload(kind=None, values=points((1, 4)) | points((1, 18), metric="sp_heat_c")), "names no kind"),
+    ("oversized", payload() + b" " * MAX_PLAN_BYTES, f"at most {MAX_PLAN_BYTES}"),
+    ("too_many_points", payload(values=points(*((n / 100, 4) for n in range(MAX_POINTS + 1)))), "8001 points"),
+    ("future_ts", payload(issued=NOW_MS + 120_000), "after its receive time"),
+    ("future_ts", payload(issued=NOW_MS * 1000), "is it in microseconds?"),
+    ("ancient_ts", payload(issued=NOW_MS // 1000), "is it in seconds?"),
+    ("no_values", payload(values={}), "says nothing"),
+    ("no_values", payload(values={"out_temp_c": []}), "says nothing"),
+    ("no_values", payload(values=points((1, None))), "says nothing"),
+]
+
+OF_ONE_METRIC = [
+    ("unknown_metric", {"out_temp": [[NOW_MS + HOUR_MS, 4]]}, "did you mean out_temp_c?"),
+    ("unknown_metric", {"out_temp_c.2": [[NOW_MS + HOUR_MS, 4]]}, "did you mean out_temp_c?"),
+    ("wrong_kind", points((1, 18), metric="sp_heat_c"), "belongs into a plan of kind setpoint"),
+    ("wrong_kind", points((1, 18), metric="air_temp_c"), "is measured: nobody plans it"),
+    ("out_of_range", points((1, 4), (2, 140)), "is it in °F?, at 2022-03-01T02:00Z"),
+    ("out_of_range", points((1, -3), metric="wind_m_s"), "allowed 0 to 60"),
+    ("malformed", {"out_temp_c": [[NOW_MS, 4, 5]]}, "[[valid_ms, value], ...]"),
+    ("malformed", {"out_temp_c": {"1": 2}}, "[[valid_ms, value], ...]"),
+    ("malformed", {"out_temp_c": [[NOW_MS + HOUR_MS, "warm"]]}, "[[valid_ms, value], ...]"),
+    ("malformed", {"out_temp_c": [["2022-03-01T01:00Z", 4]]}, "[[valid_ms, value], ...]"),
+    ("not_rising", points((1, 4), (3, 4), (2, 4)), "valid times must rise"),
+    ("not_rising", points((1, 4), (1, 5)), "twice"),
+    ("too_far_ahead", points((1, 4), (15 * 24 + 1, 4)), "at most 15"),
+    ("too_far_ahead", {"out_temp_c": [[(NOW_MS + HOUR_MS) * 1000, 4]]}, "is it in microseconds?"),
+    ("past", {"out_temp_c": [[(NOW_MS + HOUR_MS) // 1000, 4]]}, "is it in seconds?"),
+    ("past", points((-365 * 24, 4), (-364 * 24, 5)), "had passed when it came"),
+    ("past", points((-49, 4), (1, 5)), "more than 2 days before the issue"),
+]
+
+
+@pytest.mark.parametrize(("reason", "bad", "said"), WHOLE)
+def test_a_bad_plan_is_refused_with_one_sentence(reason: str, bad: bytes, said: str) -> None:
+    """No record of it reaches the log; the letter has its reason, its sentence and its beginning."""
+    taken = HothouseDecoder().take(TOPIC, bad, NOW_MS + 500)
+    assert taken.record is None
+    (refusal,) = taken.refusals
+    assert (refusal.reason, refusal.whole, refusal.payload) == (reason, True, bad[:1024])
+    assert said in refusal.detail
+    assert "\n" not in refusal.detail
+
+
+@pytest.mark.parametrize(("reason", "bad", "said"), OF_ONE_METRIC)
+def test_what_is_wrong_with_one_metric_costs_only_that(reason: str, bad: dict[str, Any], said: str) -> None:
+    """The other metrics pass; where there is no other one the whole plan is refused for the same reason."""
+    good = points((1, 70), metric="out_rh_pct")
+    taken = decode_plan(TOPIC, payload(values=bad | good), NOW_MS + 500)
+    assert taken.plan is not None
+    assert list(taken.plan.values) == ["out_rh_pct"]
+    (refusal,) = taken.refusals
+    assert (refusal.reason, refusal.whole) == (reason, False)
+    assert said in refusal.detail
+    alone = decode_plan(TOPIC, payload(values=bad), NOW_MS + 500)
+    assert alone.plan is None
+    assert [(one.reason, one.whole) for one in alone.refusals] == [(reason, True)]
+    assert said in alone.refusals[0].detail
+
+
+def test_a_kind_need_not_be_named() -> None:
+    """Where all that a plan holds is of one kind, that is its kind."""
+    event = decode_plan(TOPIC, payload(kind=None, values=points((8, 100), metric="harvest_pct")), NOW_MS)
+    weather = decode_plan(TOPIC, payload(kind=None), NOW_MS)
+    assert event.plan is not None
+    assert weather.plan is not None
+    assert (event.plan.kind, weather.plan.kind) == ("event", "weather")
+
+
+def test_a_harvest_and_a_change_of_crop_are_a_plan() -> None:
+    """Of kind event, as it was said; a share over 100 %, a date without a value and a setpoint among them are not."""
+    done = points((8, 40), (32, 60), metric="harvest_pct") | points((33, 1), metric="crop_change")
+    taken = HothouseDecoder().take(TOPIC, payload(kind="event", values=done), NOW_MS)
+    assert taken.refusals == []
+    assert taken.record is not None
+    plan = decode_plan(TOPIC, taken.record.payload, NOW_MS).plan
+    assert plan is not None
+    assert (plan.kind, {name: [list(point) for point in path] for name, path in plan.values.items()}) == ("event", done)
+    for bad, reason in (
+        (points((8, 140), metric="harvest_pct"), "out_of_range"),
+        (points((8, None), metric="crop_change"), "no_values"),
+        (points((8, 18), metric="sp_heat_c"), "wrong_kind"),
+    ):
+        (refusal,) = decode_plan(TOPIC, payload(kind="event", values=bad), NOW_MS).refusals
+        assert refusal.reason == reason
+
+
+def test_a_humidity_just_above_100_is_100_and_null_says_nothing() -> None:
+    """As in samples: a forecast of 101 % is one of 100 %, and a point without value is left out."""
+    found = decode_plan(TOPIC, payload(values=points((1, 101), (2, None), (3, 90), metric="out_rh_pct")), NOW_MS)
+    assert found.refusals == []
+    assert found.plan is not None
+    assert found.plan.values == {"out_rh_pct": [(NOW_MS + HOUR_MS, 100.0), (NOW_MS + 3 * HOUR_MS, 90.0)]}
+
+
+def test_a_plan_that_names_thousands_of_unknown_metrics_gets_a_short_answer() -> None:
+    """One letter names the first of them and counts the others."""
+    found = decode_plan(TOPIC, payload(values={f"unheard_of_{n}": [] for n in range(4000)}), NOW_MS)
+    (refusal,) = found.refusals
+    assert refusal.detail.endswith("(and 3997 more)")
+    assert len(refusal.detail) < 400
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.binary(max_size=64) | st.builds(lambda found: json.dumps(found).encode(), JSON))
+def test_no_payload_raises(raw: bytes) -> None:
+    """Whatever comes is a plan or a refusal."""
+    found = decode_plan(TOPIC, raw, NOW_MS)
+    assert (found.plan is not None) or found.refusals
+
+
+@given(st.dictionaries(st.sampled_from(["issued", "source", "kind", "values"]), JSON))
+def test_no_document_raises(found: dict[str, Any]) -> None:
+    """The same of what looks like a plan."""
+    taken = decode_plan(TOPIC, json.dumps(body() | found).encode(), NOW_MS)
+    assert (taken.plan is not None) or taken.refusals

@@ -1,0 +1,148 @@
+"""``hothouse plan``: a grower's plan from a CSV file, and what is foreseen for a zone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import services.message_broker
+from edge.wire.plan import PlanMessage, decode_plan
+from services.cli import app
+from services.cli.plan_file import PlanFileError, read_plans
+from services.cli.running.client import Client
+
+HOUR_MS = 3_600_000
+MIDNIGHT_MS = 1_772_319_600_000  # 2026-03-01 00:00 in Amsterdam
+AMSTERDAM = "Europe/Amsterdam"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "plan.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_file_says_what_is_set_at_which_times(tmp_path: Path) -> None:
+    """By the site's clock, or with an offset; an empty cell says nothing, and lines may stand in any order."""
+    lines = "time,sp_heat_c,sp_co2_ppm\n2026-03-01T20:00,17,\n2026-03-01T06:00,19.5,800\n2026-03-01T05:00+00:00,,\n\n"
+    path = written(tmp_path, lines + "2026-03-01T11:00Z,20,700\n")
+    assert read_plans(path, AMSTERDAM, "north-1") == {
+        "north-1": {
+            "sp_heat_c": [(MIDNIGHT_MS + 6 * HOUR_MS, 19.5), (MIDNIGHT_MS + 12 * HOUR_MS, 20.0),
+                          (MIDNIGHT_MS + 20 * HOUR_MS, 17.0)],
+            "sp_co2_ppm": [(MIDNIGHT_MS + 6 * HOUR_MS, 800.0), (MIDNIGHT_MS + 12 * HOUR_MS, 700.0)],
+        }
+    }  # fmt: skip
+
+
+def test_a_column_of_zones_makes_a_plan_for_each(tmp_path: Path) -> None:
+    """Also one for the whole site."""
+    path = written(tmp_path, "zone,time,sp_heat_c\nz1,2026-03-01T06:00,19\n_site,2026-03-01T06:00,18\n")
+    assert sorted(read_plans(path, AMSTERDAM, "")) == ["_site", "z1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "said"),
+    [
+        ("", "z1", "must name the columns, `time` among them"),
+        ("when,sp_heat_c\n", "z1", "`time` among them; it has when, sp_heat_c"),
+        ("time,sp_heat\n", "z1", "column 'sp_heat' is no metric that is planned; did you mean sp_heat_c?"),
+        ("time,air_temp_c\n", "z1", "column 'air_temp_c' is no metric that is planned"),
+        ("time,sp_heat_c,sp_heat_c\n", "z1", "two columns are called 'sp_heat_c'"),
+        ("time,sp_heat_c\n", "", "name site and zone with --zone"),
+        ("time,zone,sp_heat_c\n", "z1", "name the site alone"),
+        ("time,sp_heat_c\n", "z1", "it says nothing"),
+        ("time,sp_heat_c\n2026-03-01T06:00\n", "z1", "line 2 has 1 cells, the header has 2"),
+        ("time,sp_heat_c\n1/3/2026 6:00,18\n", "z1", "line 2: '1/3/2026 6:00' is no time such as"),
+        ("time,sp_heat_c\n2026-03-01T06:00,warm\n", "z1", "line 2: sp_heat_c is 'warm', not a number"),
+        ('time,sp_heat_c\n2026-03-01T06:00,"18,5"\n', "z1", "write it with a point"),
+        ("time,sp_heat_c\n2026-03-29T02:30,18\n", "z1", "there is no 2026-03-29T02:30 on the site's clock"),
+        ("time,zone,sp_heat_c\n2026-03-01T06:00,../x,18\n", "", "'../x' names no zone"),
+    ],
+)
+def test_a_file_that_is_no_plan_gets_one_sentence(tmp_path: Path, text: str, zone: str, said: str) -> None:
+    """It names the line, and what to write instead."""
+    with pytest.raises(PlanFileError) as refused:
+        read_plans(written(tmp_path, text), AMSTERDAM, zone)
+    assert said in str(refused.value)
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[PlanMessage]:
+    """What went to the broker, in a folder of its own; it is noon."""
+    found: list[PlanMessage] = []
+    now_ms = MIDNIGHT_MS + 12 * HOUR_MS
+
+    def take(_: object, name: str, topic: str, payload: bytes) -> None:
+        plan = decode_plan(topic, payload, now_ms).plan
+        assert plan is not None
+        found.append(plan)
+
+    monkeypatch.setattr(services.message_broker, "publish", take)
+    monkeypatch.setattr("services.cli.planning.time.time_ns", lambda: now_ms * 1_000_000)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hothouse.toml").write_text(f'[[sites]]\nname = "demo"\ntimezone = "{AMSTERDAM}"\n')
+    return found
+
+
+def test_a_plan_is_published(published: list[PlanMessage], tmp_path: Path) -> None:
+    """Of the zone that was named; with --check nothing is."""
+    path = written(tmp_path, "time,sp_heat_c\n2026-03-01T06:00,19.5\n2026-03-01T20:00,17\n")
+    for more in (["--check"], []):
+        result = CliRunner().invoke(app, ["plan", "import", str(path), "--zone", "demo/north-1", *more])
+        assert result.exit_code == 0, result.output
+        said = "hothouse/v1/demo/north-1/operator/plan: 2 values of sp_heat_c, until 2026-03-01 19:00 UTC"
+        assert f"published on {said}" in result.output
+    (plan,) = published
+    assert (plan.site, plan.zone, plan.source, plan.kind) == ("demo", "north-1", "grower", "setpoint")
+    assert plan.values == {"sp_heat_c": [(MIDNIGHT_MS + 6 * HOUR_MS, 19.5), (MIDNIGHT_MS + 20 * HOUR_MS, 17.0)]}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("2026-03-01T20:00,170", "allowed -20 to 60"), ("2025-03-01T20:00,17", "had passed when it came"),
+     ("2027-03-01T20:00,17", "at most 15")],
+)  # fmt: skip
+def test_a_plan_that_would_be_a_dead_letter_is_not_published(
+    published: list[PlanMessage], tmp_path: Path, line: str, said: str
+) -> None:
+    """The command says what the dead letter would."""
+    path = written(tmp_path, f"time,sp_heat_c\n{line}\n")
+    result = CliRunner().invoke(app, ["plan", "import", str(path), "--zone", "demo/north-1"])
+    assert result.exit_code == 1
+    assert said in result.output
+    assert published == []
+
+
+def test_what_is_foreseen_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each source in one line, then its next values."""
+    path = [[MIDNIGHT_MS + n * HOUR_MS, 17.0 + n] for n in range(8)]
+    plan = {
+        "source": "grower",
+        "kind": "setpoint",
+        "zone": "z1",
+        "issued_ms": MIDNIGHT_MS,
+        "values": {"sp_heat_c": path},
+    }
+    found: dict[str, Any] = {"site": "demo", "zone": "z1", "stream_ms": MIDNIGHT_MS + 2 * HOUR_MS, "plans": [plan]}
+    asked: list[tuple[str, dict[str, str]]] = []
+
+    def get(self: Client, path: str, **query: str) -> Any:
+        asked.append((path, query))
+        return found
+
+    monkeypatch.setattr(Client, "get", get)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["--url", "http://127.0.0.1:1", "plan", "show", "demo/z1"])
+    assert result.exit_code == 0, result.output
+    assert asked == [("/zones/z1/plan", {"site": "demo"})]
+    assert result.output.splitlines() == [
+        "demo/z1: setpoint plan of grower, issued 2026-02-28 23:00 UTC",
+        "  sp_heat_c: 01:00 UTC 19, 02:00 UTC 20, 03:00 UTC 21, 04:00 UTC 22 … until 2026-03-01 06:00 UTC",
+    ]
+    found["plans"] = []
+    result = CliRunner().invoke(app, ["--url", "http://127.0.0.1:1", "plan", "show", "z1"])
+    assert result.output == "nothing is foreseen for demo/z1\n"

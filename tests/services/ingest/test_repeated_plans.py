@@ -1,0 +1,115 @@
+"""Yesterday's setpoints as today's plan, for zones whose settings say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edge.log import NewRecord
+from edge.mqtt.publish import PublishError
+from edge.wire.plan import PlanMessage, encode_plan, plan_topic
+from services.config import Settings, SiteSettings
+from services.ingest.plans.repeater import AGAIN_S, RepeatedPlans
+from services.ingest.shard import Shard
+from tests.services.ingest.planned import HOUR, heating
+from tests.services.ingest.rig import Rig, filled
+from tests.services.ingest.samples import STEP, T0, new_records, sample
+
+HOURS = HOUR // STEP
+
+
+def hours(first: int, until: int) -> list[NewRecord]:
+    """Two zones whose heating setpoint is the hour of the day."""
+    batches = []
+    for n in range(first * HOURS, until * HOURS):
+        level = float(n // HOURS % 24)
+        batches.append([sample(T0 + n * STEP, n, zone, sp_heat_c=level, air_temp_c=20.0) for zone in ("z1", "z2")])
+    return new_records(batches)
+
+
+def opened(folder: Path, zones: tuple[str, ...]) -> tuple[Rig, Shard]:
+    rig = Rig(folder, filled([]))
+    site = SiteSettings(name="demo", timezone="UTC", repeat_setpoints=zones)
+    rig.settings = Settings(data_dir=folder, sites=(site,), stream=rig.settings.stream)
+    return rig, rig.shard()
+
+
+def come_back(rig: Rig, plans: list[PlanMessage]) -> None:
+    """As the broker and the gateway bring them."""
+    rig.log.append([
+        NewRecord(p.site, "plan", p.issued_ms + 1, encode_plan(p), plan_topic(p.site, p.zone, "hothouse"))
+        for p in plans
+    ])  # fmt: skip
+
+
+def test_yesterday_is_the_plan_of_two_days_once_a_day(tmp_path: Path) -> None:
+    """Each half hour as it was 24 hours before; the next one after midnight."""
+    rig, shard = opened(tmp_path, ("z1",))
+    rig.log.append(hours(0, 30))
+    rig.drain(shard)
+    (plan,) = shard.questions.repeated_plans()
+    assert (plan.zone, plan.source, plan.kind) == ("z1", "yesterday", "setpoint")
+    path = plan.values["sp_heat_c"]
+    assert len(path) == 96
+    assert all(value == ((ms - STEP) // HOUR) % 24 or ms % HOUR == 0 for ms, value in path)
+    assert (path[0][0] > plan.issued_ms, path[-1][0] <= plan.issued_ms + 48 * HOUR) == (True, True)
+    come_back(rig, [plan])
+    rig.log.append(hours(30, 47))
+    rig.drain(shard)
+    assert shard.questions.repeated_plans() == []
+    (known,) = shard.questions.plan("demo", "z1") or []
+    assert known["source"] == "yesterday"
+    rig.log.append(hours(47, 50))
+    rig.drain(shard)
+    assert [plan.issued_ms > T0 + 48 * HOUR for plan in shard.questions.repeated_plans()] == [True]
+
+
+def test_a_growers_own_plan_goes_before_it(tmp_path: Path) -> None:
+    """A zone that somebody plans gets none; `*` names every zone."""
+    rig, shard = opened(tmp_path, ("*",))
+    rig.log.append([*hours(0, 25), heating(T0 + 25 * HOUR, zone="z1"), *hours(25, 26)])
+    rig.drain(shard)
+    assert [plan.zone for plan in shard.questions.repeated_plans()] == ["z2"]
+
+
+def test_without_the_setting_nothing_is_repeated(tmp_path: Path) -> None:
+    """Nor for a zone of which no setpoint is known."""
+    rig, shard = opened(tmp_path, ())
+    rig.log.append(hours(0, 26))
+    rig.drain(shard)
+    assert shard.questions.repeated_plans() == []
+    rig, shard = opened(tmp_path / "other", ("*",))
+    rig.log.append(new_records([[sample(T0 + n * STEP, n, air_temp_c=20.0)] for n in range(300)]))
+    rig.drain(shard)
+    assert shard.questions.repeated_plans() == []
+
+
+def test_a_broker_that_is_away_is_told_and_gets_it_later() -> None:
+    """What went out is not sent again before it may have been lost."""
+    plan = PlanMessage("demo", "z1", "yesterday", "setpoint", T0, {"sp_heat_c": [(T0 + HOUR, 18.0)]})
+    sent: list[str] = []
+    away, now_s = True, 0.0
+
+    def publish(topic: str, _: bytes) -> None:
+        if away:
+            raise PublishError("the broker did not take it")
+        sent.append(topic)
+
+    repeated = RepeatedPlans(lambda: [plan], publish, lambda: now_s)
+    repeated.look()
+    assert repeated.error == "yesterday's plans cannot be published: the broker did not take it"
+    away = False
+    for later_s in (1.0, 2.0, AGAIN_S + 0.5, AGAIN_S + 2.0):
+        now_s = later_s
+        repeated.look()
+    assert (sent, repeated.error) == (["hothouse/v1/demo/z1/hothouse/plan"] * 2, "")
+
+
+@pytest.mark.parametrize("zone", ["z1", "z2"])
+def test_a_plan_that_is_over_is_no_plan(tmp_path: Path, zone: str) -> None:
+    """Two days after the grower's last one yesterday is repeated again."""
+    rig, shard = opened(tmp_path, ("*",))
+    rig.log.append([*hours(0, 2), heating(T0 + 2 * HOUR, zone=zone), *hours(2, 52)])
+    rig.drain(shard)
+    assert zone in [plan.zone for plan in shard.questions.repeated_plans()]

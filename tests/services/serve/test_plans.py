@@ -1,0 +1,146 @@
+"""``/zones/{zone}/plan``: what is foreseen, and an operator's own plan."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from edge.wire.plan import decode_plan
+from services.messages import ZonePlan
+from services.serve.api.app import create_app
+from services.serve.api.auth import Keys
+from services.serve.api.plan_routes import plan_routes
+from services.serve.api.problems import install
+from tests.services.serve.fakes import ORIGIN_MS
+from tests.services.serve.test_api import OPERATOR, System, assert_problem
+
+HOUR_MS = 3_600_000
+VALUES = {"sp_heat_c": [[ORIGIN_MS + HOUR_MS, 18.5], [ORIGIN_MS + 6 * HOUR_MS, 21]]}
+
+
+@pytest.fixture
+def system() -> Iterator[System]:
+    """Two zones, reading open."""
+    made = System(Keys("op-key"))
+    yield made
+    made.client.close()
+
+
+def at(system: System, now_ms: int) -> TestClient:
+    """A client of the routes about plans alone, at a time of the wall clock."""
+    app = FastAPI()
+    install(app)
+    app.include_router(plan_routes(system.state, lambda: now_ms))
+    return TestClient(app, raise_server_exceptions=False)
+
+
+def put(client: TestClient, zone: str = "north-1", headers: Any = OPERATOR, query: str = "", **body: Any) -> Any:
+    return client.put(f"/zones/{zone}/plan{query}", json={"values": VALUES} | body, headers=headers)
+
+
+def test_the_plans_of_a_zone_are_told(system: System) -> None:
+    """As its shard has them, with how far the stream has got."""
+    plan = ZonePlan(
+        source="knmi", kind="weather", zone="_site", issued_ms=ORIGIN_MS - 5, known_ms=ORIGIN_MS,
+        values={"out_temp_c": [[ORIGIN_MS + HOUR_MS, 4.5]]},
+    )  # fmt: skip
+    system.backend.plans["demo", "north-1"] = [plan]
+    answer = system.client.get("/zones/north-1/plan")
+    assert answer.status_code == 200
+    assert answer.json() == {"site": "demo", "zone": "north-1", "stream_ms": ORIGIN_MS, "plans": [plan]}
+    assert system.client.get("/zones/north-2/plan?site=demo").json()["plans"] == []
+    assert_problem(system.client.get("/zones/attic/plan"), 404, "there is no zone attic")
+
+
+def test_an_operators_plan_goes_to_the_broker(system: System) -> None:
+    """Issued now, of the kind of its metrics, on a topic of its zone, as devices publish theirs."""
+    answer = put(at(system, ORIGIN_MS + 1000))
+    assert (answer.status_code, answer.json()) == (202, {
+        "site": "demo", "zone": "north-1", "source": "operator", "kind": "setpoint", "issued_ms": ORIGIN_MS + 1000,
+        "topic": "hothouse/v1/demo/north-1/operator/plan",
+    })  # fmt: skip
+    ((topic, payload),) = system.backend.published
+    plan = decode_plan(topic, payload, ORIGIN_MS + 1000).plan
+    assert plan is not None
+    assert (plan.zone, plan.source, plan.issued_ms) == ("north-1", "operator", ORIGIN_MS + 1000)
+    assert plan.values == {"sp_heat_c": [(ms, float(value)) for ms, value in VALUES["sp_heat_c"]]}
+
+
+def test_a_harvest_is_published_as_an_event(system: System) -> None:
+    """Its kind is that of its metrics; it is told as any other plan."""
+    values = {"harvest_pct": [[ORIGIN_MS + HOUR_MS, 40.0]], "crop_change": [[ORIGIN_MS + 2 * HOUR_MS, 1.0]]}
+    answer = put(at(system, ORIGIN_MS), values=values)
+    assert (answer.status_code, answer.json()["kind"]) == (202, "event")
+    ((topic, payload),) = system.backend.published
+    decoded = decode_plan(topic, payload, ORIGIN_MS).plan
+    assert decoded is not None
+    assert {name: [list(point) for point in path] for name, path in decoded.values.items()} == values
+
+
+def test_a_plan_for_the_whole_site_names_the_site(system: System) -> None:
+    """Zone `_site`; without a site, or with one that nobody knows, it is not published."""
+    client = at(system, ORIGIN_MS)
+    assert put(client, "_site", query="?site=demo").json()["topic"] == "hothouse/v1/demo/_site/operator/plan"
+    assert_problem(put(client, "_site"), 404, "?site=; known are demo")
+    assert_problem(put(client, "_site", query="?site=elsewhere"), 404, "known are demo")
+    assert len(system.backend.published) == 1
+
+
+@pytest.mark.parametrize("wall_ms", [ORIGIN_MS + 900 * 86_400_000, ORIGIN_MS - 900 * 86_400_000])
+def test_in_a_replay_a_plan_is_issued_by_the_clock_of_the_stream(system: System, wall_ms: int) -> None:
+    """The gateway goes by that clock: by the wall's the plan would come from the future, or be ancient."""
+    assert put(at(system, wall_ms)).json()["issued_ms"] == ORIGIN_MS + 1
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"values": {}}, "body.values"),
+        ({"values": {"sp_heat": VALUES["sp_heat_c"]}}, "did you mean sp_heat_c?"),
+        ({"values": {"sp_heat_c": [[ORIGIN_MS // 1000, 18]]}}, "is it in seconds?"),
+        ({"values": {"sp_heat_c": [[ORIGIN_MS + HOUR_MS, 99]]}}, "allowed -20 to 60"),
+        ({"values": VALUES | {"sp_co2_ppm": [[ORIGIN_MS, -1]]}}, "sp_co2_ppm"),
+        ({"values": {"sp_heat_c": [[ORIGIN_MS + HOUR_MS]]}}, "body.values"),
+        ({"kind": "weather"}, "belongs into a plan of kind setpoint"),
+        ({"kind": "wether"}, "body.kind"),
+        ({"source": ""}, "body.source"),
+        ({"issued": ORIGIN_MS + HOUR_MS}, "after its receive time"),
+        ({"until": 5}, "body.until"),
+    ],
+)
+def test_a_wrong_plan_is_refused_and_nothing_published(system: System, body: dict[str, Any], said: str) -> None:
+    """Also where only one of its metrics is wrong: who is there to mend it need not guess what became of it."""
+    assert_problem(put(at(system, ORIGIN_MS), **body), 422, said)
+    assert system.backend.published == []
+
+
+def test_nan_is_refused(system: System) -> None:
+    """Python's JSON takes it, a plan does not."""
+    body = f'{{"values": {{"sp_heat_c": [[{ORIGIN_MS + HOUR_MS}, NaN]]}}}}'
+    answer = at(system, ORIGIN_MS).put("/zones/north-1/plan", content=body, headers=OPERATOR)
+    assert_problem(answer, 422, "body")
+    assert system.backend.published == []
+
+
+def test_a_plan_needs_the_operators_key_and_a_broker(system: System) -> None:
+    """401, 403 and 503, each with its sentence; nothing is published."""
+    client = at(system, ORIGIN_MS)
+    assert_problem(put(client, headers={}), 401, "needs a key")
+    assert_problem(put(client, headers={"Authorization": "Bearer other"}), 403, "does not allow this order")
+    system.backend.refusal = "the broker did not take it"
+    assert_problem(put(client), 503, "the broker did not take it")
+    assert system.backend.published == []
+
+
+def test_reading_plans_needs_the_readers_key_where_one_is_set() -> None:
+    """As any other reading."""
+    made = System(Keys("op-key", "read-key"))
+    client = TestClient(create_app(made.state))
+    assert client.get("/zones/north-1/plan").status_code == 401
+    assert client.get("/zones/north-1/plan", headers={"Authorization": "Bearer read-key"}).status_code == 200
+    asyncio.run(made.state.stop())
