@@ -135,7 +135,7 @@ def _said(event: Event, target: str, outlook: ZoneOutlook, spec: ForecastSpec) -
         return said | _of_span(event, m, extreme, outlook, spec)
     course = dense(outlook["scenarios"][:, :, m], outlook["now"][m], outlook["steps"])
     if not np.isfinite(outlook["now"][m]):
-        course = course[:, outlook["steps"][0] - 1 :]
+        course = course[:, outlook["steps"][0] :]
     if event.kind == "mean":
         return said | _quantiles(mean_ahead(course))
     if event.kind == "outside":

@@ -70,6 +70,7 @@ class FakeBackend:
         self.requests: list[ForecastRequest] = []
         self.plans: dict[tuple[str, str], list[ZonePlan]] = {}
         self.published: list[tuple[str, bytes]] = []
+        self.now: F32 = np.full(3, 20, np.float32)
         self.values: F32 = np.full((SPEC.lookback_steps, len(SPEC.channels)), 20, np.float32)
 
     async def changes(self, seen_version: int) -> LiveStateChanges:
@@ -86,7 +87,7 @@ class FakeBackend:
         night = Extreme(first=0, last=1, values=10 + np.repeat(values, 3, axis=1), at=np.zeros((100, 3), np.int64),
                         past=np.full((4, 3), 9.5, np.float32))  # fmt: skip
         return ZoneOutlook(
-            origin_ms=ORIGIN_MS, now=np.full(3, 20, np.float32), steps=np.array([6, 18]),
+            origin_ms=ORIGIN_MS, now=self.now, steps=np.array([6, 18]),
             scenarios=20 + np.repeat(values[:, None], 2, axis=1).repeat(3, axis=2), extremes={"night": night},
         )  # fmt: skip
 

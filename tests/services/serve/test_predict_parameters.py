@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from services.serve.api.auth import Keys
@@ -78,6 +79,17 @@ def test_events_are_read_from_scenarios(system: System) -> None:
     assert below["minutes"] == 30
     assert above["chance"] == 0
     assert chance["chance"] == pytest.approx((2 * 0.5 + 1) / 3, abs=0.01)  # all past nights were at 9.5
+
+
+def test_a_target_that_is_not_known_now_has_events_of_the_way_ahead(system: System) -> None:
+    """A sensor is silent at the origin: the mean and the hours outside begin with the first time of the path."""
+    system.backend.now = np.full(3, np.nan, np.float32)
+    mean, outside, below = asked(
+        system, targets="air_temp_c", events="mean,outside:air_temp_c:30:40,below:air_temp_c:30"
+    )["events"]  # fmt: skip
+    assert mean["p50"] == pytest.approx(20, abs=0.01)
+    assert outside["p50"] == pytest.approx(1)  # from 30 to 90 minutes
+    assert below["chance"] == 1
 
 
 @pytest.mark.parametrize(
