@@ -66,7 +66,8 @@ def dense(values: F32, now: F32, steps: I64) -> F32:
     after = np.clip(np.searchsorted(known, grid), 1, len(steps))
     share = ((grid - known[after - 1]) / (known[after] - known[after - 1])).astype(np.float32)
     held = np.concatenate([np.broadcast_to(now, (len(values), 1)), values], axis=1)
-    return np.asarray(held[:, after - 1] + share * (held[:, after] - held[:, after - 1]), dtype=np.float32)
+    line = held[:, after - 1] + share * (held[:, after] - held[:, after - 1])
+    return np.asarray(np.where(share == 1, held[:, after], line), dtype=np.float32)  # what is now may be unknown
 
 
 def mean_ahead(course: F32) -> F32:
