@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,56 +12,56 @@ from edge.simulator.grower import Setpoints
 from edge.simulator.physics.anatomy import KELVIN, Node
 from edge.simulator.physics.house import Actuators, House
 from edge.simulator.physics.weather import Outside
+from edge.simulator.zone_config import Control, as_arrays
 
 __all__ = ["Controller"]
 
 _Array = NDArray[np.float64]
 
-_PIPE_MAX_C = 70.0
-_PIPE_PER_K = 9.0  # K of pipe for each K that the air lacks
-_PIPE_PER_LOSS = 0.9  # K of pipe for each K between inside and outside
-_VALVE_W_M2_K = 45.0  # heat for each K that the pipe lacks
-_VENT_BAND_C = 5.0
-_VENT_BAND_RH = 60.0
-_HUMID_VENT_MAX = 0.15
-_STROKES_A_MIN = np.array([[0.2], [0.2], [0.3], [0.3]])  # vents, screens
-_IDLE_WITHIN = np.array([[0.015], [0.015], [0.05], [0.05]])
-_STORM_M_S = 14.0
+_IDLE_WITHIN = np.array([[0.015], [0.015], [0.05], [0.05]])  # vents, screens
+_LEE_LIMIT = 0.15  # the lee vents open so far in any weather
 
 
 class Controller:
-    """Turns setpoints and what the sensors say into actuator positions, each within its speed."""
+    """Turns setpoints and what the sensors say into actuator positions, each within its speed.
 
-    def __init__(self, house: House) -> None:
+    ``control`` are the zones' :class:`~edge.simulator.zone_config.Control` as arrays; without it, the usual one.
+    """
+
+    def __init__(self, house: House, control: SimpleNamespace | None = None) -> None:
         self.has_screens = self.lee_vents_move = True
         self._house = house
         self._heating = house.shell.heating_w_m2
         self._co2 = house.shell.co2_capacity_mg_m2_s
+        self._control = control = control or as_arrays([Control()])
+        storms = np.unique(control.storm_m_s).tolist()
+        self._storm_m_s = storms[0] if len(storms) == 1 else None
+        vents, screens = control.vent_stroke_a_min, control.screen_stroke_a_min
+        self._strokes_a_min = np.array([vents, vents, screens, screens])
         self.actuators = Actuators.off(self._heating.size)
 
     def step(self, sp: Setpoints, outside: Outside, minutes: float) -> Actuators:
         """The positions after ``minutes`` (1 or less) of control; the same object each time."""
-        act, air, rh = self.actuators, self._house.air_c, self._house.rh_pct
+        act, air, rh, how = self.actuators, self._house.air_c, self._house.rh_pct, self._control
         wet = rh - sp.rh_pct
 
         # Heat: a pipe temperature from the loss to outside and the lack of air temperature, not below the minimum
         # pipe; too humid air adds pipe, so that the vents can let vapour out.
         lack = sp.heat_c - air
-        target = (
-            air + np.maximum(_PIPE_PER_LOSS * (sp.heat_c - outside.temp_c), 0.0) * (lack > -0.6) + _PIPE_PER_K * lack
-        )
+        loss = np.maximum(how.pipe_per_loss * (sp.heat_c - outside.temp_c), 0.0)
+        target = air + loss * (lack > -0.6) + how.pipe_per_k * lack
         target = np.maximum(target, np.where(wet > 0, np.minimum(sp.pipe_min_c + wet, 40.0), sp.pipe_min_c))
         pipe = self._house.x[Node.PIPE] - KELVIN
-        act.heat_w_m2 = _limit(_VALVE_W_M2_K * (np.minimum(target, _PIPE_MAX_C) - pipe), 0.0, self._heating)
+        act.heat_w_m2 = _limit(how.valve_w_m2_k * (np.minimum(target, how.pipe_max_c) - pipe), 0.0, self._heating)
 
         # Vents: the band is wider when it is cold or windy outside, as the same opening then does more.
-        band = _VENT_BAND_C + 0.25 * np.maximum(air - outside.temp_c, 0.0) + 0.4 * outside.wind_m_s
+        band = how.vent_band_c + 0.25 * np.maximum(air - outside.temp_c, 0.0) + 0.4 * outside.wind_m_s
         for_heat = _limit((air - sp.vent_c) / band, 0.0, 1.0)
         warm = _limit((air - sp.heat_c + 1.5) / 1.5, 0.0, 1.0)
-        for_humidity = _limit(wet / _VENT_BAND_RH, 0.0, _HUMID_VENT_MAX) * warm
+        for_humidity = _limit(wet / how.vent_band_rh, 0.0, how.humid_vent_max) * warm
         want = np.maximum(for_heat, for_humidity)
-        limit = 0.0 if outside.wind_m_s > _STORM_M_S else 0.3 if outside.rain else 1.0
-        lee = np.maximum(np.minimum(1.6 * want, max(limit, 0.15)), sp.vent_min_pct / 100.0)
+        limit, lee_limit = self._vent_limits(outside)
+        lee = np.maximum(np.minimum(1.6 * want, lee_limit), sp.vent_min_pct / 100.0)
         # The windward side opens once the lee side is well open.
         windward = _limit(2.0 * (want - 0.3), 0.0, limit)
 
@@ -72,14 +75,22 @@ class Controller:
             lee = act.vent_lee
         now = np.array([act.vent_lee, act.vent_wind, act.energy, act.black])
         act.vent_lee, act.vent_wind, act.energy, act.black = _move(
-            now, np.array([lee, windward, energy, black]), _STROKES_A_MIN * minutes
+            now, np.array([lee, windward, energy, black]), self._strokes_a_min * minutes
         )
 
         act.lamp = sp.lamp_pct / 100.0
         # CO₂: less of it while the vents let it out.
         saving = _limit(1.0 - 1.5 * (act.vent_lee + act.vent_wind), 0.15, 1.0)
-        act.co2_mg_m2_s = self._co2 * _limit((sp.co2_ppm - self._house.co2_ppm) / 120.0, 0.0, 1.0) * saving
+        act.co2_mg_m2_s = self._co2 * _limit((sp.co2_ppm - self._house.co2_ppm) / how.co2_band_ppm, 0.0, 1.0) * saving
         return act
+
+    def _vent_limits(self, outside: Outside) -> tuple[Any, Any]:
+        """How far the weather lets vents open, windward and lee; plain numbers where it is one for all."""
+        if not isinstance(outside.wind_m_s, float) or self._storm_m_s is None:
+            limits = np.where(outside.wind_m_s > self._control.storm_m_s, 0.0, np.where(outside.rain, 0.3, 1.0))
+            return limits, np.maximum(limits, _LEE_LIMIT)
+        limit = 0.0 if outside.wind_m_s > self._storm_m_s else 0.3 if outside.rain else 1.0
+        return limit, max(limit, _LEE_LIMIT)
 
 
 def _limit(value: _Array, low: float, high: _Array | float) -> _Array:

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from edge.simulator.control import Controller
 from edge.simulator.grower import Grower, Setpoints
 from edge.simulator.physics.anatomy import KELVIN, Node
-from edge.simulator.physics.house import House
+from edge.simulator.physics.house import Actuators, House
 from edge.simulator.physics.weather import Outside, Weather
-from edge.simulator.zone_config import ZoneConfig
+from edge.simulator.zone_config import ZoneConfig, as_arrays
 
-__all__ = ["MINUTE_MS", "ZONE_METRICS", "Greenhouse", "simulate"]
+__all__ = ["MINUTE_MS", "ZONE_METRICS", "Greenhouse", "simulate", "true_values"]
 
 _Array = NDArray[np.float64]
 MINUTE_MS = 60_000
@@ -40,7 +40,7 @@ class Greenhouse:
         self.grower = Grower(zones, start_ms, timezone, seed)
         self.house = House(zones, self.outside)
         self._weather = weather
-        self.controller = Controller(self.house)
+        self.controller = Controller(self.house, as_arrays([zone.control for zone in zones]))
         self._setpoints = self._aim()
 
     def step(self) -> None:
@@ -58,18 +58,22 @@ class Greenhouse:
 
     def values(self) -> _Array:
         """What perfect sensors would read now: shape (len(ZONE_METRICS), zones), in that order."""
-        house, act, sp = self.house, self.controller.actuators, self._setpoints
-        x = house.x
-        dosing = act.co2_mg_m2_s / house.shell.co2_capacity_mg_m2_s
-        return np.array([
-            x[Node.AIR] - KELVIN, house.rh_pct, house.co2_ppm, house.par_umol, x[Node.CANOPY] - KELVIN,
-            x[Node.SOIL] - KELVIN, 100 * act.vent_lee, 100 * act.vent_wind, x[Node.PIPE] - KELVIN, 100 * act.lamp,
-            100 * act.energy, 100 * act.black, 100 * dosing, sp.heat_c, sp.vent_c, sp.rh_pct, sp.co2_ppm,
-            sp.pipe_min_c, sp.lamp_pct, sp.screen_energy_pct, sp.screen_black_pct,
-        ])  # fmt: skip
+        return true_values(self.house, self.controller.actuators, self._setpoints)
 
     def _aim(self) -> Setpoints:
         return self.grower.setpoints(self.now_ms, self.outside.radiation_w_m2, self.outside.temp_c)
+
+
+def true_values(house: House, act: Actuators, sp: Setpoints) -> _Array:
+    """What perfect sensors would read: shape (len(ZONE_METRICS), zones), in that order."""
+    x = house.x
+    dosing = act.co2_mg_m2_s / house.shell.co2_capacity_mg_m2_s
+    return np.array([
+        x[Node.AIR] - KELVIN, house.rh_pct, house.co2_ppm, house.par_umol, x[Node.CANOPY] - KELVIN,
+        x[Node.SOIL] - KELVIN, 100 * act.vent_lee, 100 * act.vent_wind, x[Node.PIPE] - KELVIN, 100 * act.lamp,
+        100 * act.energy, 100 * act.black, 100 * dosing, sp.heat_c, sp.vent_c, sp.rh_pct, sp.co2_ppm,
+        sp.pipe_min_c, sp.lamp_pct, sp.screen_energy_pct, sp.screen_black_pct,
+    ])  # fmt: skip
 
 
 def simulate(greenhouse: Greenhouse, until_ms: int, step_ms: int = 300_000) -> Iterator[tuple[int, _Array, Outside]]:

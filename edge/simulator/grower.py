@@ -8,14 +8,15 @@ import zoneinfo
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge.simulator.zone_config import Recipe, ZoneConfig, as_arrays
 
-__all__ = ["EDITS", "Grower", "Setpoints"]
+__all__ = ["EDITS", "Grower", "Setpoints", "aim"]
 
 _Array = NDArray[np.float64]
 _HOUR_MS = 3_600_000
@@ -103,34 +104,11 @@ class Grower:
         """The setpoints at ``ts_ms``, which never goes back."""
         local = self.local_ms(ts_ms)
         self._edit_until(local)
-        now = self._now
         hour = (local % _DAY_MS) / _HOUR_MS
-        day = np.minimum(np.minimum(hour - now.day_from_h, now.day_to_h - hour) / _RAMP_H + 0.5, 1.0)
-        day = np.maximum(day, 0.0)
-        heat_follow = now.light_follow_c * self._brightness(ts_ms, radiation_w_m2)
-        heat = now.heat_night_c + day * (now.heat_day_c - now.heat_night_c) + heat_follow
-        vent = heat + now.vent_above_heat_c + now.light_raise_c * min(max((radiation_w_m2 - 100.0) / 400.0, 0.0), 1.0)
-        # Lamps go off in bright light and come back 40 % below that, so that one cloud does not switch them.
-        in_hours = (hour > now.day_from_h) & (hour < now.day_to_h)
-        limit = now.lamps_off_above_w_m2 * np.where(self._lamps_on, 1.0, 0.6)
-        self._lamps_on = in_hours & (radiation_w_m2 < limit)
-        light = np.minimum(0.6 + radiation_w_m2 / 500.0 + 0.2 * self._lamps_on, 1.0)
-        bright = (radiation_w_m2 > 30.0) | self._lamps_on
-        cold = np.minimum(np.maximum(now.screen_below_c + 1.0 - out_temp_c, 0.0), 1.0)
-        dim = radiation_w_m2 < now.screen_below_w_m2
-        # Light must not leave a lit greenhouse at night.
-        dark = self._lamps_on & (radiation_w_m2 < 5.0)
-        return Setpoints(
-            heat_c=heat,
-            vent_c=vent,
-            rh_pct=now.rh_max_pct,
-            co2_ppm=np.where(bright & in_hours, 400.0 + (now.co2_day_ppm - 400.0) * light, 400.0),
-            vent_min_pct=np.maximum(now.vent_min_pct, 0.0) * (bright & in_hours),
-            pipe_min_c=np.where(day > 0, now.pipe_min_c, 0.0),
-            lamp_pct=100.0 * self._lamps_on,
-            screen_energy_pct=100.0 * cold * dim,
-            screen_black_pct=98.0 * self._black * dark,
-        )
+        bright = self._brightness(ts_ms, radiation_w_m2)
+        wanted = aim(self._now, hour, bright, radiation_w_m2, out_temp_c, self._lamps_on, self._black)
+        self._lamps_on = wanted.lamp_pct > 0.0
+        return wanted
 
     def foresee(
         self, times_ms: Sequence[int], outside: Callable[[int], tuple[float, float]]
@@ -181,6 +159,47 @@ class Grower:
                 else:
                     edits.append(_Edit(at, zone, field, change, _RETURN))
         return edits
+
+
+def aim(
+    now: SimpleNamespace, hour: float | _Array, brightness: float | _Array, radiation_w_m2: float | _Array,
+    out_temp_c: float | _Array, lamps_on: NDArray[np.bool_], has_black: NDArray[np.bool_] | _Array,
+) -> Setpoints:  # fmt: skip
+    """What a recipe ``now`` asks for at a local ``hour``; what is not an array holds for all zones.
+
+    ``brightness`` is that of the last day: -1 (dark) ... 1 (twice as bright as usual); ``lamps_on`` says which lamps
+    were on until now.
+    """
+    day = np.minimum(np.minimum(hour - now.day_from_h, now.day_to_h - hour) / _RAMP_H + 0.5, 1.0)
+    day = np.maximum(day, 0.0)
+    heat_follow = now.light_follow_c * brightness
+    heat = now.heat_night_c + day * (now.heat_day_c - now.heat_night_c) + heat_follow
+    vent = heat + now.vent_above_heat_c + now.light_raise_c * _share((radiation_w_m2 - 100.0) / 400.0)
+    # Lamps go off in bright light and come back 40 % below that, so that one cloud does not switch them.
+    in_hours = (hour > now.day_from_h) & (hour < now.day_to_h)
+    limit = now.lamps_off_above_w_m2 * np.where(lamps_on, 1.0, 0.6)
+    lamps_on = in_hours & (radiation_w_m2 < limit)
+    light = np.minimum(0.6 + radiation_w_m2 / 500.0 + 0.2 * lamps_on, 1.0)
+    bright = (radiation_w_m2 > 30.0) | lamps_on
+    cold = np.minimum(np.maximum(now.screen_below_c + 1.0 - out_temp_c, 0.0), 1.0)
+    dim = radiation_w_m2 < now.screen_below_w_m2
+    # Light must not leave a lit greenhouse at night.
+    dark = lamps_on & (radiation_w_m2 < 5.0)
+    return Setpoints(
+        heat_c=heat,
+        vent_c=vent,
+        rh_pct=now.rh_max_pct,
+        co2_ppm=np.where(bright & in_hours, 400.0 + (now.co2_day_ppm - 400.0) * light, 400.0),
+        vent_min_pct=np.maximum(now.vent_min_pct, 0.0) * (bright & in_hours),
+        pipe_min_c=np.where(day > 0, now.pipe_min_c, 0.0),
+        lamp_pct=np.where(lamps_on, 100.0, 0.0),
+        screen_energy_pct=100.0 * cold * dim,
+        screen_black_pct=np.asarray(98.0 * has_black * dark, np.float64),
+    )
+
+
+def _share(value: float | _Array) -> Any:
+    return min(max(value, 0.0), 1.0) if isinstance(value, float) else np.minimum(np.maximum(value, 0.0), 1.0)
 
 
 assert set(EDITS) <= set(Recipe.__dataclass_fields__)

@@ -22,7 +22,7 @@ from edge.wire.plan import PlanMessage
 from edge.wire.topic import SITE_ZONE
 from models.psychrometrics import relative_humidity_pct
 
-__all__ = ["WEATHER_METRICS", "SimulatedSite"]
+__all__ = ["STATION_SENSORS", "WEATHER_METRICS", "ZONE_SENSORS", "Sensor", "SimulatedSite"]
 
 _Array = NDArray[np.float64]
 _SPIN_UP_MS = 36 * 3_600_000
@@ -30,7 +30,7 @@ _SIGMA = 5.67e-8
 
 
 @dataclass(frozen=True, slots=True)
-class _Sensor:
+class Sensor:
     """``noise`` a reading and a fixed ``offset`` an instrument (standard deviations), ``step`` of its display."""
 
     noise: float = 0.0
@@ -40,27 +40,29 @@ class _Sensor:
     high: float = np.inf
 
 
-_POSITION = _Sensor(step=0.1, low=0.0, high=100.0)
-_SETPOINT = _Sensor(step=0.1)
+_POSITION = Sensor(step=0.1, low=0.0, high=100.0)
+_SETPOINT = Sensor(step=0.1)
 _SENSORS = {
-    "air_temp_c": _Sensor(0.04, 0.12, 0.01),
-    "rh_pct": _Sensor(0.25, 0.8, 0.1, 1.0, 100.0),
-    "co2_ppm": _Sensor(3.0, 8.0, 1.0, 150.0, 5000.0),
-    "par_umol_m2_s": _Sensor(1.0, 0.0, 0.1, 0.0),
-    "leaf_temp_c": _Sensor(0.1, 0.2, 0.1),
-    "soil_temp_c": _Sensor(0.03, 0.2, 0.1),
-    "heat_pipe_low_c": _Sensor(0.1, 0.2, 0.1),
-    "sp_co2_ppm": _Sensor(step=1.0),
+    "air_temp_c": Sensor(0.04, 0.12, 0.01),
+    "rh_pct": Sensor(0.25, 0.8, 0.1, 1.0, 100.0),
+    "co2_ppm": Sensor(3.0, 8.0, 1.0, 150.0, 5000.0),
+    "par_umol_m2_s": Sensor(1.0, 0.0, 0.1, 0.0),
+    "leaf_temp_c": Sensor(0.1, 0.2, 0.1),
+    "soil_temp_c": Sensor(0.03, 0.2, 0.1),
+    "heat_pipe_low_c": Sensor(0.1, 0.2, 0.1),
+    "sp_co2_ppm": Sensor(step=1.0),
 }
 """A CO₂ analyser reads from 150 ppm on; metrics not listed are positions (...pct) or setpoints."""
+
+ZONE_SENSORS = tuple(_SENSORS.get(m, _SETPOINT if m.startswith("sp_") else _POSITION) for m in ZONE_METRICS)
 
 WEATHER_METRICS = (
     "out_temp_c", "out_rh_pct", "out_radiation_w_m2", "out_longwave_net_w_m2", "wind_m_s", "wind_dir_deg", "rain",
     "out_rad_sum_j_cm2",
 )  # fmt: skip
-_WEATHER_SENSORS = (
-    _Sensor(0.04, 0.1, 0.1), _Sensor(0.4, 1.0, 0.1, 1.0, 100.0), _Sensor(1.0, 0.0, 1.0, 0.0), _Sensor(1.0, 1.0, 1.0),
-    _Sensor(0.05, 0.0, 0.1, 0.0), _Sensor(4.0, 0.0, 1.0), _Sensor(step=1.0), _Sensor(step=1.0),
+STATION_SENSORS = (
+    Sensor(0.04, 0.1, 0.1), Sensor(0.4, 1.0, 0.1, 1.0, 100.0), Sensor(1.0, 0.0, 1.0, 0.0), Sensor(1.0, 1.0, 1.0),
+    Sensor(0.05, 0.0, 0.1, 0.0), Sensor(4.0, 0.0, 1.0), Sensor(step=1.0), Sensor(step=1.0),
 )  # fmt: skip
 
 
@@ -94,9 +96,8 @@ class SimulatedSite:
         self._plans = SitePlans(name, self.zones, weather, self._greenhouse.grower, seed, latitude, longitude)
         self._rng = np.random.default_rng([seed, 5])
         self._sum_day, self._sum_j_cm2, self._sum_to_ms = -1, 0.0, begin_ms
-        zone_sensors = [_SENSORS.get(m, _SETPOINT if m.startswith("sp_") else _POSITION) for m in ZONE_METRICS]
-        self._zone_panel = _Panel(zone_sensors, zones, self._rng)
-        self._station = _Panel(_WEATHER_SENSORS, 1, self._rng)
+        self._zone_panel = _Panel(ZONE_SENSORS, zones, self._rng)
+        self._station = _Panel(STATION_SENSORS, 1, self._rng)
         self._run_to(self.start_ms - step_ms)
 
     def instants(self, to_ms: int) -> Iterator[tuple[int, dict[str, dict[str, float]]]]:
@@ -152,7 +153,7 @@ class SimulatedSite:
 class _Panel:
     """Sensors of several metrics in several places; arrays of shape (metrics, places)."""
 
-    def __init__(self, sensors: tuple[_Sensor, ...] | list[_Sensor], places: int, rng: np.random.Generator) -> None:
+    def __init__(self, sensors: tuple[Sensor, ...], places: int, rng: np.random.Generator) -> None:
         traits = np.array([[s.noise, s.offset, s.step, s.low, s.high] for s in sensors]).T[:, :, None]
         self._noise, offset, self._step, self._low, self._high = traits
         self._offset = offset * rng.standard_normal((len(sensors), places))

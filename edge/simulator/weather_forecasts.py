@@ -19,7 +19,7 @@ from edge.simulator.physics.weather import Weather
 from edge.wire.plan import Path
 from models.psychrometrics import relative_humidity_pct
 
-__all__ = ["AHEAD_H", "SimulatedForecasts", "run_of"]
+__all__ = ["AHEAD_H", "CARRIED_ON", "KNOWN_AFTER_H", "RUN_HOURS", "SimulatedForecasts", "forecast_errors", "run_of"]
 
 _Array = NDArray[np.float64]
 HOUR_MS = 3_600_000
@@ -32,7 +32,7 @@ AHEAD_H = 48
 _FIRST = np.array([0.8, 5.0, 0.8, 0.15])  # temperature, humidity, wind, share of a clear sky
 _A_DAY_AHEAD = np.array([2.0, 10.0, 1.7, 0.30])
 _OF_THE_RUN = 0.5  # share of the variance that is one bias of the run
-_CARRIED_ON = 0.6  # correlation of one run's bias with the next one's
+CARRIED_ON = 0.6  # correlation of one run's bias with the next one's
 _MEMORY_H = 6.0
 _RUNS_BACK = 12  # earlier biases are forgotten
 
@@ -84,18 +84,26 @@ class SimulatedForecasts:
 
     def _errors(self, run: int, ahead_h: _Array) -> _Array:
         """``[T, 4]``, in the order of ``_FIRST``."""
-        spread = _FIRST + (_A_DAY_AHEAD - _FIRST) * np.minimum(ahead_h / 24.0, 2.0)[:, None]
-        keep = math.exp(-1.0 / _MEMORY_H)
         kicks = np.random.default_rng([self._seed, 6, run, 1]).standard_normal((len(ahead_h), len(_FIRST)))
-        lasting = np.empty_like(kicks)
-        state = kicks[0]
-        for n, kick in enumerate(kicks):
-            state = lasting[n] = kick if n == 0 else keep * state + math.sqrt(1 - keep**2) * kick
-        bias = math.sqrt(_OF_THE_RUN) * self._bias(run)
-        return np.asarray(spread * (bias + math.sqrt(1 - _OF_THE_RUN) * lasting))
+        return forecast_errors(kicks, self._bias(run), ahead_h)
 
     def _bias(self, run: int) -> _Array:
         """Of unit variance, and correlated with that of the run before."""
         new = [np.random.default_rng([self._seed, 6, run - back, 0]).standard_normal(4) for back in range(_RUNS_BACK)]
-        shares = _CARRIED_ON ** np.arange(_RUNS_BACK)
+        shares = CARRIED_ON ** np.arange(_RUNS_BACK)
         return np.asarray(shares @ np.array(new) / math.sqrt(float(np.sum(shares**2))))
+
+
+def forecast_errors(kicks: _Array, bias: _Array, ahead_h: _Array) -> _Array:
+    """Errors of a run, in the order of ``_FIRST``, at ``ahead_h [T]`` after it began.
+
+    They are made of chance ``kicks [T, ..., 4]`` and of the run's ``bias [..., 4]``, both of unit variance.
+    """
+    spread = _FIRST + (_A_DAY_AHEAD - _FIRST) * np.minimum(ahead_h / 24.0, 2.0)[:, None]
+    spread = spread.reshape(len(ahead_h), *(1,) * (kicks.ndim - 2), len(_FIRST))
+    keep = math.exp(-1.0 / _MEMORY_H)
+    lasting = np.empty_like(kicks)
+    state = kicks[0]
+    for n, kick in enumerate(kicks):
+        state = lasting[n] = kick if n == 0 else keep * state + math.sqrt(1 - keep**2) * kick
+    return np.asarray(spread * (math.sqrt(_OF_THE_RUN) * bias + math.sqrt(1 - _OF_THE_RUN) * lasting))

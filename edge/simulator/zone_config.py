@@ -8,7 +8,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-__all__ = ["HPS", "LED", "NO_LAMPS", "Crop", "Lamps", "Recipe", "Shell", "ZoneConfig", "as_arrays", "default_zones"]
+__all__ = [
+    "HPS", "LED", "NO_LAMPS", "Control", "Crop", "Lamps", "Recipe", "Shell", "ZoneConfig", "as_arrays", "default_zones",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ class Shell:
     cover_per_floor: float = 1.8 / 1.4
     insulation_m2_k_w: float = 0.0
     """Resistance added to the glass: 0.15 makes it double."""
+    cover_transmission: float = 0.85
+    """Share of the sun's light that the cover lets through."""
     leakage: float = 1e-4
     roof_vent_per_floor: float = 0.1
     height_m: float = 4.2
@@ -87,6 +91,27 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """How a climate computer turns setpoints into positions: bands, and speeds as shares of the way a minute."""
+
+    pipe_max_c: float = 70.0
+    pipe_per_k: float = 9.0
+    """K of pipe for each K that the air lacks."""
+    pipe_per_loss: float = 0.9
+    """K of pipe for each K between inside and outside."""
+    valve_w_m2_k: float = 45.0
+    """Heat for each K that the pipe lacks."""
+    vent_band_c: float = 5.0
+    vent_band_rh: float = 60.0
+    humid_vent_max: float = 0.15
+    vent_stroke_a_min: float = 0.2
+    screen_stroke_a_min: float = 0.3
+    co2_band_ppm: float = 120.0
+    storm_m_s: float = 14.0
+    """In more wind the vents are shut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneConfig:
     """One zone."""
 
@@ -95,9 +120,13 @@ class ZoneConfig:
     lamps: Lamps = HPS
     shell: Shell = Shell()
     recipe: Recipe = Recipe()
+    control: Control = Control()
 
 
-def as_arrays(parts: Sequence[Crop] | Sequence[Lamps] | Sequence[Shell] | Sequence[Recipe]) -> SimpleNamespace:
+_Parts = Sequence[Crop] | Sequence[Lamps] | Sequence[Shell] | Sequence[Recipe] | Sequence[Control]
+
+
+def as_arrays(parts: _Parts) -> SimpleNamespace:
     """The zones' parts of one kind as a namespace of arrays of shape (zones,).
 
     >>> as_arrays([HPS, LED]).power_w_m2.tolist()

@@ -78,6 +78,8 @@ class Plan:
     series: Mapping[str, tuple[I64, F32]]
     zone: str = ""
     known_ms: int = -1
+    ends_ms: int = field(default=0, init=False, repr=False, compare=False)
+    """The last time of which it says something; when it was issued, if it says nothing."""
     _by_bin: list[tuple[int, F32]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -93,11 +95,8 @@ class Plan:
             series[metric] = (valid_ms, value)
         object.__setattr__(self, "series", series)
         object.__setattr__(self, "known_ms", max(self.known_ms, self.issued_ms))
-
-    @property
-    def ends_ms(self) -> int:
-        """The last time of which it says something; when it was issued, if it says nothing."""
-        return max((int(times[-1]) for times, _ in self.series.values()), default=self.issued_ms)
+        ends_ms = max((int(times[-1]) for times, _ in series.values()), default=self.issued_ms)
+        object.__setattr__(self, "ends_ms", ends_ms)
 
     def at(self, metric: str, times_ms: I64) -> F32:
         """What it foresees of ``metric`` at these times; NaN where it says nothing.
@@ -243,6 +242,8 @@ class Plans:
         """
         held_ms = HOLD_MS["setpoint"] + (BINS_BACK + 1) * BIN_MS
         for key, held in list(self._held.items()):
+            if len(held.plans) == 1 and held.plans[0].ends_ms + held_ms >= before_ms:
+                continue
             newest = held.newest(before_ms)
             kept = [
                 plan for plan in held.plans

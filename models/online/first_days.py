@@ -256,9 +256,10 @@ class FirstDays:
         """What was forecast and waits at ``at [P]`` for its truth, ``[Z, P, M]``."""
         return np.asarray(self._zones["issued"][zones[:, None], at], dtype=np.float32)
 
-    def issue(self, zones: I64, at: I64, median: F32) -> None:
-        """Keep what was forecast, ``median [Z, ..., M]``, at ``at`` until its truth comes."""
-        self._zones["issued"][zones, at] = np.clip(median, -LARGEST, LARGEST)
+    def issue(self, zones: I64, at: I64, median: F32, where: _Bool | None = None) -> None:
+        """Keep what was forecast, ``median [Z, ..., M]``, at ``at`` until its truth comes; only ``where``, if given."""
+        issued, clipped = self._zones["issued"], np.clip(median, -LARGEST, LARGEST)
+        issued[zones, at] = clipped if where is None else np.where(where, clipped, issued[zones, at])
 
     def bind(self, indices: I64, at: I64) -> None:
         """Keep how wide the intervals are now, of all horizons, at ``at [H]``."""

@@ -94,6 +94,15 @@ class Intervals:
         s["count"][zone, hours, horizons] = np.minimum(count, 254) + known  # eight bits: it stays at 255
         return np.where(usable, np.abs(residual) / np.where(usable, size, 1), np.float32(np.nan))
 
+    def take(self, indices: I64, other: Intervals, pooled: bool = False) -> None:
+        """Begin at these zones with what ``other`` has learned of them, and with its factors of all zones if
+        ``pooled``.
+        """
+        for name in ("spread", "count", "factor"):
+            self._zones[name][indices] = other._zones[name][indices]
+        if pooled:
+            self._factor = other._factor.copy()
+
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
         """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
         return {**self._zones.state_dict(copy), "pooled": self._factor.copy()}

@@ -15,6 +15,7 @@ from services.cli import (
     export,
     learn,
     planning,
+    pretrain,
     site,
     system,
     tune,
@@ -82,6 +83,7 @@ dead_letters.register(app)
 export.register(app)
 learn.register(app)
 tune.register(app)
+pretrain.register(app)
 setup.register(app)
 
 

@@ -41,8 +41,9 @@ def co2_ppm(mg_m3: _Array | float, temp_c: _Array | float) -> _Array:
 
 
 def roof_flow_m_s(
-    opening: _Array | float, vent_per_floor: _Array | float, inside_c: _Array | float, outside_c: float, wind_m_s: float
-) -> _Array:
+    opening: _Array | float, vent_per_floor: _Array | float, inside_c: _Array | float, outside_c: _Array | float,
+    wind_m_s: _Array | float,
+) -> _Array:  # fmt: skip
     """Air through the roof vents, m³ a second and m² of floor: buoyancy and wind (eq. 64, one vent 0.68 m high).
 
     >>> float(roof_flow_m_s(0.0, 0.1, 20.0, 10.0, 3.0))
@@ -52,9 +53,10 @@ def roof_flow_m_s(
     return np.asarray(opening * vent_per_floor * 0.75 / 2 * np.sqrt(buoyancy + 0.09 * wind_m_s**2))
 
 
-def leakage_m_s(leakage: _Array | float, wind_m_s: float) -> _Array:
+def leakage_m_s(leakage: _Array | float, wind_m_s: _Array | float) -> _Array:
     """Air through the closed shell (eq. 70); at least that of 0.25 m/s of wind."""
-    return np.asarray(leakage * max(wind_m_s, 0.25))
+    least = max(wind_m_s, 0.25) if isinstance(wind_m_s, float) else np.maximum(wind_m_s, 0.25)
+    return np.asarray(leakage * least)
 
 
 def screen_flow_m_s(closed: _Array, permeability: _Array | float, air_k: _Array, top_k: _Array) -> _Array:

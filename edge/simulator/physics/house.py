@@ -83,9 +83,15 @@ class _Light:
 
 
 class House:
-    """The state of all zones; :meth:`step` moves it on. ``x`` has shape (nodes, zones): see :class:`Node`."""
+    """The state of all zones; :meth:`step` moves it on. ``x`` has shape (nodes, zones): see :class:`Node`.
 
-    def __init__(self, zones: Sequence[ZoneConfig], outside: Outside, inside_c: float = 17.0) -> None:
+    The weather is one for all zones, or each zone's own: fields of :class:`Outside` of shape (zones,).
+    """
+
+    def __init__(
+        self, zones: Sequence[ZoneConfig], outside: Outside, inside_c: float = 17.0,
+        network: type[ExchangeNetwork] = ExchangeNetwork,
+    ) -> None:  # fmt: skip
         count = len(zones)
         self.crop = as_arrays([zone.crop for zone in zones])
         self.lamps = as_arrays([zone.lamps for zone in zones])
@@ -93,11 +99,11 @@ class House:
         x = np.full((len(Node), count), inside_c + KELVIN)
         x[Node.SUBSOIL] = 0.5 * (inside_c + outside.deep_soil_c) + KELVIN
         x[[Node.COVER_IN, Node.COVER_OUT, Node.TOP]] = 0.5 * (inside_c + outside.temp_c) + KELVIN
-        x[[Node.VAPOUR_AIR, Node.VAPOUR_TOP]] = min(outside.vapour_pa * 1.2, 1400.0)
+        x[[Node.VAPOUR_AIR, Node.VAPOUR_TOP]] = np.minimum(outside.vapour_pa * 1.2, 1400.0)
         x[[Node.CO2_AIR, Node.CO2_TOP]] = fluxes.co2_mg_m3(outside.co2_ppm, inside_c)
         self.x = x
         self.capacity = capacities(self.shell, self.crop, self.lamps)
-        self._network = ExchangeNetwork(len(Node), FREE, LINKS, EVAPORATIONS)
+        self._network = network(len(Node), FREE, LINKS, EVAPORATIONS)
         self._steady = steady_conductances(self.shell, self.crop, self.lamps)
         self._share_below = self.shell.below_screens_m / self.shell.height_m
         self._light = self._light_with(np.zeros((2, count)))
@@ -208,7 +214,7 @@ class House:
     def _light_with(self, screens: _Array) -> _Light:
         """Depends on the screens' positions only, which stand still most of the time."""
         lamps = self.lamps
-        optics = optics_of(screens[0], screens[1], self.crop.leaf_area_index, lamps)
+        optics = optics_of(screens[0], screens[1], self.crop.leaf_area_index, lamps, self.shell.cover_transmission)
         sun, lamp = np.zeros((FREE, screens.shape[1])), np.zeros((FREE, screens.shape[1]))
         sun[Node.CANOPY], lamp[Node.CANOPY] = optics.sun_canopy, optics.lamp_canopy
         sun[Node.FLOOR], lamp[Node.FLOOR] = optics.sun_floor, optics.lamp_floor

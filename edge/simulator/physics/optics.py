@@ -16,7 +16,7 @@ __all__ = ["Optics", "layers", "optics_of"]
 
 _Array = NDArray[np.float64]
 
-_ROOF_TAU, _ROOF_RHO = 0.85, 0.13
+_ROOF_RHO = 0.13
 _ENERGY_TAU, _ENERGY_RHO = 0.6, 0.35
 _BLACK_TAU, _BLACK_RHO = 0.01, 0.35
 _CANOPY_RHO_PAR, _CANOPY_RHO_NIR = 0.07, 0.35
@@ -55,11 +55,17 @@ def layers(tau1: _Array, up1: _Array, down1: _Array, tau2: _Array, rho2: _Array)
     return tau1 * tau2 * bounce, up1 + tau1**2 * rho2 * bounce, rho2 + tau2**2 * down1 * bounce
 
 
-def optics_of(energy: _Array, black: _Array, leaf_area: _Array, lamps: SimpleNamespace) -> Optics:
+def optics_of(
+    energy: _Array, black: _Array, leaf_area: _Array, lamps: SimpleNamespace, cover_transmission: _Array | float = 0.85
+) -> Optics:
     """The shares with the energy and the blackout screen closed that far (0...1)."""
     full = np.ones_like(energy)
     cover = layers(
-        _ROOF_TAU * full, _ROOF_RHO * full, _ROOF_RHO * full, 1 - energy * (1 - _ENERGY_TAU), energy * _ENERGY_RHO
+        cover_transmission * full,
+        _ROOF_RHO * full,
+        _ROOF_RHO * full,
+        1 - energy * (1 - _ENERGY_TAU),
+        energy * _ENERGY_RHO,
     )
     cover = layers(*cover, 1 - black * (1 - _BLACK_TAU), black * _BLACK_RHO)  # A9-A11
     tau, up, down = layers(*cover, 1 - lamps.area, 0.0 * full)  # A12-A13

@@ -8,17 +8,22 @@ warm by day and cold by night, as outside.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge.simulator.physics.fronts import FrontTrack
+from edge.simulator.physics.fronts import FrontTrack, FrontWeather
 from edge.simulator.physics.sun import MINUTES_A_DAY, clear_sky_w_m2, sine_of_elevation
 from models.psychrometrics import saturation_vapour_pressure_pa
 
-__all__ = ["Climate", "Outside", "SteadyWeather", "SyntheticWeather", "Weather", "net_longwave_w_m2"]
+__all__ = [
+    "PROCESSES", "Climate", "Outside", "SteadyWeather", "SyntheticWeather", "Weather", "drift_over", "kicks_of",
+    "net_longwave_w_m2", "weather_day",
+]  # fmt: skip
 
+_Array = NDArray[np.float64]
 _SIGMA = 5.67e-8
 _MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
@@ -27,17 +32,20 @@ _KEEP_DAYS = 3
 
 
 class Outside(NamedTuple):
-    """The weather at one minute; ``sky_temp_c`` is the temperature of a black sky with the same longwave."""
+    """The weather at one minute; ``sky_temp_c`` is the temperature of a black sky with the same longwave.
 
-    temp_c: float
-    vapour_pa: float
-    radiation_w_m2: float
-    sky_temp_c: float
-    wind_m_s: float
-    wind_dir_deg: float
-    rain: float
-    co2_ppm: float
-    deep_soil_c: float
+    Each field is a number, or an array where several places are simulated together.
+    """
+
+    temp_c: Any
+    vapour_pa: Any
+    radiation_w_m2: Any
+    sky_temp_c: Any
+    wind_m_s: Any
+    wind_dir_deg: Any
+    rain: Any
+    co2_ppm: Any
+    deep_soil_c: Any
 
 
 class Weather(Protocol):
@@ -70,6 +78,10 @@ class Climate:
     hours_between_fronts: float = 46.0
     wind_m_s: float = 4.3
     co2_ppm: float = 424.0
+    dew_depression_c: float = 3.6
+    """How far the dew point is below the temperature of the air mass."""
+    cloudiness: float = 0.5
+    """From -1 (mostly clear) to 1 (mostly overcast)."""
 
 
 # Memory (minutes) of each drifting process, all of unit variance.
@@ -77,6 +89,7 @@ _MEMORY_MIN = {
     "cloud": 16 * 60, "flicker": 9, "shower": 45, "wind": 12 * 60, "gust": 3, "direction": 8 * 60,
     "dew": 28 * 60, "temp": 60 * 60, "co2": 12 * 60,
 }  # fmt: skip
+PROCESSES = len(_MEMORY_MIN)
 _DECAY = np.exp(-1.0 / np.array(list(_MEMORY_MIN.values()), dtype=float))
 _KICK = np.sqrt(1.0 - _DECAY**2)
 
@@ -97,7 +110,7 @@ class SyntheticWeather:
         self._next_day = start_ms // _DAY_MS - _SPIN_UP_DAYS
         self._days: dict[int, list[Outside]] = {}
         rng = np.random.default_rng([seed, 0])
-        self._drift = rng.standard_normal(len(_MEMORY_MIN))
+        self._drift = rng.standard_normal(PROCESSES)
         self._surface_c = 0.0
         track_start = self._next_day * _DAY_MS
         self._fronts = FrontTrack(seed, track_start, self._climate.hours_between_fronts, self._climate.air_mass_sd_c)
@@ -114,59 +127,81 @@ class SyntheticWeather:
         return self._days[day][rest // _MINUTE_MS]
 
     def _make_day(self, day: int) -> list[Outside]:
-        climate = self._climate
-        x = dict(zip(_MEMORY_MIN, self._drift_day(day).T, strict=True))
         minutes = day * _DAY_MS + np.arange(MINUTES_A_DAY) * _MINUTE_MS
-        front = self._fronts.over(minutes)
-        sine = sine_of_elevation(day, *self._place)
-        year_phase = 2 * np.pi * ((day + 0.5) % 365.2425 - climate.coldest_day) / 365.2425
-
-        cloud = 1 / (1 + np.exp(-(1.8 * x["cloud"] + 0.5 + 2.6 * front.near)))
-        clear = clear_sky_w_m2(sine)
-        flicker = np.exp(0.5 * 4 * cloud * (1 - cloud) * np.minimum(x["flicker"], 1.2))
-        # Kasten and Czeplak 1980: global radiation under cloud; broken cloud adds minutes of sun and shade.
-        radiation = np.minimum(clear * (1 - 0.75 * cloud**3.4) * flicker, 1.08 * clear)
-        breeze = np.exp(0.42 * x["wind"] + 0.1 * x["gust"] + 0.45 * front.near) * (0.85 + 0.4 * np.maximum(sine, 0))
-        wind = climate.wind_m_s * breeze
-        air_mass = climate.mean_c - climate.season_c * np.cos(year_phase) + front.air_mass_c + 0.8 * x["temp"]
-        dew_point = air_mass - 3.6 + 2.2 * x["dew"] + 1.2 * front.near
-        vapour = saturation_vapour_pressure_pa(dew_point)
-        temp = air_mass + self._surface_day(radiation, net_longwave_w_m2(air_mass, vapour, cloud), wind)
-        vapour = np.minimum(vapour, 0.995 * saturation_vapour_pressure_pa(temp))
-        sky = temp + _sky_depression(temp, vapour, cloud)
-        direction = np.mod(front.direction_deg + 25 * x["direction"] + 6 * x["gust"], 360.0)
-        rain = (cloud > 0.75) & (0.9 * x["shower"] + 2.4 * front.near > 1.3)
-        # A calm night keeps what soil and crops breathe out near the ground.
-        co2 = climate.co2_ppm + 5 * x["co2"] + 45 * np.clip(0.1 - sine, 0, 0.4) * np.exp(-wind / 2.5)
-        soil = np.full(MINUTES_A_DAY, climate.mean_c - 0.4 * climate.season_c * np.cos(year_phase - 0.8))
-        columns = (temp, vapour, radiation, sky, wind, direction, rain.astype(float), co2, soil)
+        front, sine = self._fronts.over(minutes), sine_of_elevation(day, *self._place)
+        drift = self._drift_day(day)
+        columns, self._surface_c = weather_day(self._climate, day, drift, front, sine, self._surface_c)
         return [Outside(*row) for row in np.column_stack(columns).tolist()]
 
     def _drift_day(self, day: int) -> NDArray[np.float64]:
-        """The drifting processes, shape (minutes, processes): each an Ornstein-Uhlenbeck process."""
-        kicks = _KICK * np.random.default_rng([self._seed, 1, day + 100_000]).standard_normal(
-            (MINUTES_A_DAY, _KICK.size)
-        )
-        state = self._drift
-        for minute in range(MINUTES_A_DAY):
-            state = _DECAY * state + kicks[minute]
-            kicks[minute] = state
-        self._drift = state
+        kicks = kicks_of(self._seed, day)
+        self._drift = drift_over(kicks, self._drift)
         return kicks
 
-    def _surface_day(
-        self, radiation: NDArray[np.float64], longwave: NDArray[np.float64], wind: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """How far the air near the ground departs from its air mass: sun warms it, the sky cools it, wind mixes it."""
-        push = (6.0e-3 * radiation + 9.0e-3 * longwave) / 60.0  # K a minute
-        hold = np.exp(-(0.4 + wind / 5.0) / (5.0 * 60.0))
-        departure = np.empty(MINUTES_A_DAY)
-        state = self._surface_c
-        for minute, (keep, gain) in enumerate(zip(hold.tolist(), push.tolist(), strict=True)):
-            state = keep * state + gain
-            departure[minute] = state
-        self._surface_c = state
-        return departure
+
+def kicks_of(seed: int, day: int) -> NDArray[np.float64]:
+    """The chance of a day (since 1970): shape (minutes, processes)."""
+    rng = np.random.default_rng([seed, 1, day + 100_000])
+    return np.asarray(_KICK * rng.standard_normal((MINUTES_A_DAY, _KICK.size)))
+
+
+def drift_over(kicks: NDArray[np.float64], state: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Makes of ``kicks`` (minutes, ..., processes) the drifting processes, in place: each an Ornstein-Uhlenbeck process
+    that goes on from ``state`` (..., processes). Returns the last state.
+    """
+    for minute in range(MINUTES_A_DAY):
+        state = _DECAY * state + kicks[minute]
+        kicks[minute] = state
+    return state
+
+
+def weather_day(
+    climate: Climate | SimpleNamespace, day: int | _Array, drift: _Array, front: FrontWeather, sine: _Array,
+    surface_c: float | _Array,
+) -> tuple[tuple[_Array, ...], Any]:  # fmt: skip
+    """The weather of a day, minute by minute, in the order of :class:`Outside`; and the surface at its end.
+
+    Of one place, all arrays of shape (minutes,) and ``drift`` (minutes, processes). Or of many: the climate's values
+    and ``day`` (places,), the others (minutes, places), ``drift`` (minutes, places, processes).
+    """
+    x = dict(zip(_MEMORY_MIN, np.moveaxis(drift, -1, 0), strict=True))
+    year_phase = 2 * np.pi * ((day + 0.5) % 365.2425 - climate.coldest_day) / 365.2425
+
+    cloud = 1 / (1 + np.exp(-(1.8 * x["cloud"] + climate.cloudiness + 2.6 * front.near)))
+    clear = clear_sky_w_m2(sine)
+    flicker = np.exp(0.5 * 4 * cloud * (1 - cloud) * np.minimum(x["flicker"], 1.2))
+    # Kasten and Czeplak 1980: global radiation under cloud; broken cloud adds minutes of sun and shade.
+    radiation = np.minimum(clear * (1 - 0.75 * cloud**3.4) * flicker, 1.08 * clear)
+    breeze = np.exp(0.42 * x["wind"] + 0.1 * x["gust"] + 0.45 * front.near) * (0.85 + 0.4 * np.maximum(sine, 0))
+    wind = climate.wind_m_s * breeze
+    air_mass = climate.mean_c - climate.season_c * np.cos(year_phase) + front.air_mass_c + 0.8 * x["temp"]
+    dew_point = air_mass - climate.dew_depression_c + 2.2 * x["dew"] + 1.2 * front.near
+    vapour = saturation_vapour_pressure_pa(dew_point)
+    longwave = net_longwave_w_m2(air_mass, vapour, cloud)
+    departure, surface_c = _surface_day(radiation, longwave, wind, surface_c)
+    temp = air_mass + departure
+    vapour = np.minimum(vapour, 0.995 * saturation_vapour_pressure_pa(temp))
+    sky = temp + _sky_depression(temp, vapour, cloud)
+    direction = np.mod(front.direction_deg + 25 * x["direction"] + 6 * x["gust"], 360.0)
+    rain = (cloud > 0.75) & (0.9 * x["shower"] + 2.4 * front.near > 1.3)
+    # A calm night keeps what soil and crops breathe out near the ground.
+    co2 = climate.co2_ppm + 5 * x["co2"] + 45 * np.clip(0.1 - sine, 0, 0.4) * np.exp(-wind / 2.5)
+    soil = np.zeros(radiation.shape) + (climate.mean_c - 0.4 * climate.season_c * np.cos(year_phase - 0.8))
+    columns = (temp, vapour, radiation, sky, wind, direction, rain.astype(float), co2, soil)
+    return columns, surface_c
+
+
+def _surface_day(radiation: _Array, longwave: _Array, wind: _Array, state: float | _Array) -> tuple[_Array, Any]:
+    """How far the air near the ground departs from its air mass: sun warms it, the sky cools it, wind mixes it."""
+    push = (6.0e-3 * radiation + 9.0e-3 * longwave) / 60.0  # K a minute
+    hold = np.exp(-(0.4 + wind / 5.0) / (5.0 * 60.0))
+    departure = np.empty(radiation.shape)
+    # Of one place in plain numbers, which are faster than arrays of one.
+    rows = zip(hold.tolist(), push.tolist(), strict=True) if radiation.ndim == 1 else zip(hold, push, strict=True)
+    for minute, (keep, gain) in enumerate(rows):
+        state = keep * state + gain
+        departure[minute] = state
+    return departure, state
 
 
 def _emissivity(
