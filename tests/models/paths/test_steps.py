@@ -92,6 +92,20 @@ def test_a_night_between_two_horizons_is_no_line():
     assert ours < 0.7 * lines
 
 
+def test_widths_between_horizons_follow_those_that_plans_have_changed():
+    """Where plans made the intervals at all horizons half as wide, the path is about half as wide in between."""
+    made, values = forecaster(2), rows(12)
+    quantiles = run(made, values, 0, 11 * DAY)[:, -1]
+    halved = quantiles[..., 1:2] + (quantiles - quantiles[..., 1:2]) / 2
+    zones, bins = np.arange(2), np.full(2, (11 * DAY - 1) % DAY)
+    usual = made.path(zones, 11 * DAY - 1, bins, quantiles, KNOTS)
+    made.known = True  # plans are known, and nothing else is asked of them here
+    narrow = made.path(zones, 11 * DAY - 1, bins, halved, KNOTS)
+    between_them = ~KNOTS.learned
+    share = (narrow[..., 2] - narrow[..., 0])[:, between_them] / (usual[..., 2] - usual[..., 0])[:, between_them]
+    assert np.median(share) == pytest.approx(0.5, abs=0.1)
+
+
 def test_asking_for_a_path_changes_nothing():
     """The learners' state is the same, bit for bit."""
     made, values = forecaster(2), rows(4)
