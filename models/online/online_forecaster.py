@@ -24,6 +24,7 @@ from models.online.intervals import Intervals
 from models.online.known_ahead import KnownAhead
 from models.online.mixture import Mixture
 from models.online.ridge import PooledRidge, prior_strength
+from models.paths.steps import Knots, between
 from models.spec import QUANTILES, ForecastSpec
 from models.trees.forest import Forest
 from models.zone_arrays import ZoneArrays
@@ -72,6 +73,9 @@ days says so because its display is coarse."""
 
 SMALLEST = 4e-6
 """No interval is thinner than this share of the median: thinner ones are lost in single precision."""
+
+MOST_SCALED = 3.0
+"""Between horizons no width is more than this many times its usual one, or less than this part of it."""
 
 _HOURS = 24
 
@@ -266,6 +270,80 @@ class OnlineForecaster:
         p90 = np.maximum(np.clip(median + above, low, high), low + thinnest)
         return np.stack([p10, median, p90], axis=-1, dtype=np.float32)
 
+    def path(self, zones: I64, step: int, day_bin: I64, quantiles: F32, knots: Knots) -> F32:
+        """The forecast at any times up to the longest horizon: ``quantiles [Z, H, M, Q] -> [Z, T, M, Q]``.
+
+        ``quantiles`` are what :meth:`predict` gave of the newest rows, those of ``step``; at learned horizons the path
+        is what they say. Between them see :mod:`models.paths.steps`. It changes nothing, and is p10 <= p50 <= p90.
+        """
+        own = np.concatenate([[0], self._steps])
+        usual = self.climatology.usual(zones, day_bin, knots.steps)
+        at_knots = self.climatology.usual(zones, day_bin, own)
+        median = between(knots, usual, at_knots, self.climatology.last(zones), quantiles[..., 1])
+        median = self._with_earlier(zones, step, day_bin, knots, usual, median)
+        below, above = self._widths_between(zones, day_bin, knots)
+        if self.known:
+            below, above = self._as_issued(zones, day_bin, quantiles, knots, below, above)
+        low, high, thinnest = self._low, self._high, self._thinnest[knots.after]
+        p50 = np.clip(median, low, high)
+        p10 = np.minimum(np.clip(median - below, low, high), high - thinnest)
+        p90 = np.maximum(np.clip(median + above, low, high), low + thinnest)
+        path = np.stack([np.minimum(p10, p50), p50, np.maximum(p90, p50)], axis=-1, dtype=np.float32)
+        path[:, knots.learned] = quantiles[:, knots.after[knots.learned]]
+        return path
+
+    def _with_earlier(self, zones: I64, step: int, day_bin: I64, knots: Knots, usual: F32, median: F32) -> F32:
+        """Let the forecasts have their say that were made for the same times when these were a horizon ahead.
+
+        Forecasts are kept of every example's step; one that was made for a little before a time tells how far off the
+        usual value that is.
+        """
+        h = knots.after
+        late = step % self._stride
+        origin = step - (self._steps[h] - knots.steps) - late
+        mine = np.flatnonzero((knots.earlier > 0) & ~knots.learned & (origin >= 0) & (origin % self._stride == 0))
+        if not len(mine):
+            return median
+        place = origin[mine] // self._stride
+        stamp = self._zones["stamp"][zones[:, None], place % self._zones["stamp"].shape[1]]
+        said = self.first.issued(zones, self._first[h[mine]] + place % self._slots[h[mine]])
+        if late:
+            said = said + usual[:, mine] - self.climatology.usual(zones, day_bin, knots.steps[mine] - late)
+        there = (stamp == origin[mine])[..., None] & np.isfinite(said)
+        moved = knots.earlier[mine][:, None] * np.where(there, said - median[:, mine], np.float32(0))
+        median = median.copy()
+        median[:, mine] += moved
+        return median
+
+    def _widths_between(self, zones: I64, day_bin: I64, knots: Knots) -> tuple[F32, F32]:
+        """How far p10 lies below and p90 above the median, ``[Z, T, M]``: between those of the horizons around, at the
+        hour of each time. Before the first horizon they grow with the square root of the time.
+        """
+        hours = self._hours(day_bin, knots.hours)
+        below, above = self.intervals.predict(zones, hours, knots.horizons)
+        sides = self._with_first_days(zones, hours, knots.horizons, below, above)
+        share: F32 = np.where(knots.before == 0, np.sqrt(knots.share), knots.share).astype(np.float32)[:, None]
+        rest = np.where(knots.before == 0, 0, 1 - share[:, 0]).astype(np.float32)[:, None]
+        below, above = (rest * side[:, knots.widths[0]] + share * side[:, knots.widths[1]] for side in sides)
+        return below, above
+
+    def _as_issued(
+        self, zones: I64, day_bin: I64, quantiles: F32, knots: Knots, below: F32, above: F32
+    ) -> tuple[F32, F32]:
+        """Widths between horizons, ``[Z, T, M]``, narrower or wider as those that were issued at the horizons around
+        are: plans change widths where they move medians.
+        """
+        hours, own = self._hours(day_bin, self._steps), np.arange(len(self._steps))
+        plain = self._with_first_days(zones, hours, own, *self.intervals.predict(zones, hours, own))
+        p10, p50, p90 = np.moveaxis(quantiles, -1, 0)
+        scaled = []
+        for width, usual, issued in zip((below, above), plain, (p50 - p10, p90 - p50), strict=True):
+            ratio = np.clip(issued / np.maximum(usual, np.float32(1e-6)), 1 / MOST_SCALED, MOST_SCALED)
+            ratio = np.concatenate([ratio[:, :1], ratio], axis=1).astype(np.float32)  # now as at the first horizon
+            before = ratio[:, knots.before]
+            scaled.append(width * (before + knots.share[:, None] * (ratio[:, knots.before + 1] - before)))
+        return scaled[0], scaled[1]
+
     def weights(self, basis: Basis, network: F32 | None = None) -> F32:
         """What each expert weighs in the median that :meth:`predict` gives, ``[Z, H, M, K]`` in the order of EXPERTS.
 
@@ -403,10 +481,14 @@ class OnlineForecaster:
                     held[part] = np.where(where[part], side, held[part])
         else:
             below, above = self.intervals.predict(zones, hours)
+        return self._with_first_days(zones, hours, np.arange(len(self._steps)), below, above)
+
+    def _with_first_days(self, zones: I64, hours: I64, horizons: I64, below: F32, above: F32) -> tuple[F32, F32]:
+        """Widths at these hours as of these horizons, ``[Z, H, M]``, blended with those of a zone's first days."""
         share = self.first.share(zones)[:, None]
         if not share.any():
             return below, above
-        width = self.first.widths(zones, hours)
+        width = self.first.widths(zones, hours, horizons)
         return below + share * (width - below), above + share * (width - above)
 
     def _deviations(self, experts: F32) -> F32:

@@ -15,7 +15,7 @@ from models.evaluation.drift import Drift
 from models.features.inputs import targets_of
 from models.features.plans import Plan, Plans
 from models.features.sensor_faults import SensorFaults
-from models.online.online_forecaster import EXAMPLE_MS, OnlineForecaster
+from models.online.online_forecaster import EXAMPLE_MS, Learned, OnlineForecaster
 from models.spec import ForecastSpec, Place
 from models.trees.forest import GROW_DAYS
 from models.trees.tree_grower import GrowerError, TreeGrower
@@ -35,6 +35,9 @@ TARGETS = ("air_temp_c", "rh_pct", "co2_ppm")
 HORIZONS_MIN = (30, 60, 180, 360, 720, 1440)
 
 _DAY_MS = 86_400_000
+
+Watch = Callable[[int, OnlineForecaster, Learned, F32], None]
+"""Row, the forecaster, what it learned from the row, and the forecasts ``[Z, H, M, Q]``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,11 +85,13 @@ def spec_of(table: Table) -> ForecastSpec:
 def replay(
     table: Table, options: BacktestOptions, progress: Callable[[int, int], None] = lambda done, total: None,
     train: Trainer | None = None, spec: ForecastSpec | None = None, plans: Sequence[Plan] = (),
+    watch: Watch | None = None,
 ) -> Forecasts:  # fmt: skip
     """Run the forecaster along the recording; ``progress(done, total)`` is called after each step.
 
     ``train`` trains the network, by default in this process; ``spec`` is what is forecast, by default :func:`spec_of`
-    the recording. ``plans`` are those of the recording's site, each known from its issue on.
+    the recording. ``plans`` are those of the recording's site, each known from its issue on. ``watch`` is called after
+    each step.
     """
     spec = spec or spec_of(table)
     ends, zones = table.end_ms, len(table.names)
@@ -126,6 +131,8 @@ def replay(
             grower.add(learned.example)
             champion, old = network.answer(t) if network else (None, None)
             given = forecaster.predict(learned, None if champion is None else champion[alive])
+            if watch:
+                watch(t, forecaster, learned, given)
             for i, z in enumerate(alive.tolist()):
                 if t in issue[z]:
                     zone.append(z)

@@ -226,7 +226,8 @@ class Shard:
         with self._changing:
             partition.issued(origin, forecast)
             partition.counts.update(forecasts=len(origin.zones))
-        made = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles)
+            path = partition.path(origin, forecast.quantiles)
+        made = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles, path)
         published = [one for one in made if not partition.has_left(one["site"], one["zone"], origin.end_ms)]
         for sink in self._sinks:
             sink.forecasts(published)

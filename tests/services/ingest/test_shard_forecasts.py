@@ -127,7 +127,7 @@ def test_a_crash_leaves_the_learners_as_they_would_have_been(tmp_path: Path) -> 
     issued = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
     assert len(issued) > 100
     assert {f.age_steps for f in issued} >= {0, 1, 2, 3}
-    for part in ("forecaster", "scores"):
+    for part in ("forecaster", "scores", "paths"):
         one, other = (msgspec.msgpack.encode(state[part], enc_hook=np.ndarray.tobytes) for state in states)
         assert one == other, part
 
