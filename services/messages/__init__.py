@@ -16,6 +16,7 @@ from services.messages.forecast_messages import (
     MODEL_POINTER_ACTOR,
     ONLINE_VERSION,
     RETRAINER_ACTOR,
+    ChangeAsked,
     Extreme,
     FirstRow,
     ForecastPath,
@@ -28,6 +29,7 @@ from services.messages.forecast_messages import (
     ZoneMixture,
     ZoneOutlook,
     ZonePlan,
+    ZoneWhatIf,
     shard_actor,
 )
 from services.messages.learning_messages import (
@@ -56,6 +58,7 @@ __all__ = [
     "MODEL_POINTER_ACTOR",
     "ONLINE_VERSION",
     "RETRAINER_ACTOR",
+    "ChangeAsked",
     "EventDetails",
     "Extreme",
     "FirstRow",
@@ -82,5 +85,6 @@ __all__ = [
     "ZoneMixture",
     "ZoneOutlook",
     "ZonePlan",
+    "ZoneWhatIf",
     "shard_actor",
 ]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import Header
 
-from models.spec import ForecastSpec
+from models.spec import ForecastSpec, Place
 from services.serve.api.auth import Keys
 from services.serve.api.backend import POLL_S, Backend
 from services.serve.api.problems import ProblemError
@@ -28,9 +28,10 @@ class ApiState:
 
     def __init__(
         self, backend: Backend, keys: Keys, spec: ForecastSpec, stale_after_s: float,
-        clock_s: Callable[[], float] = time.monotonic,
+        clock_s: Callable[[], float] = time.monotonic, place_of: Callable[[str], Place] = lambda site: Place(),
     ) -> None:  # fmt: skip
         self.backend = backend
+        self.place_of = place_of
         self.keys = keys
         self.spec = spec
         self.view = View(stale_after_s, 2 * spec.step_ms / 1000 + 60, clock_s)
