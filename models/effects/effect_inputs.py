@@ -165,7 +165,7 @@ def _habits(situation: Situation) -> dict[str, npt.NDArray[Any]]:
         "rh spread": _spread(day["rh_pct"]) / 10, "co2 spread": _spread(day["co2_ppm"]) / 150,
         "rh most": (_most(day["rh_pct"]) - 90) / 10,
         "air by radiation": np.clip((_mean(day["air_temp_c"], bright) - _mean(day["air_temp_c"], night)) / 6, -2, 3),
-        **{f"has {word}": np.isfinite(day[name]).any(axis=1).astype(np.float32) for word, name in (
+        **{f"has {word}": np.asarray(np.isfinite(day[name]).any(axis=1), np.float32) for word, name in (
             ("heat", "sp_heat_c"), ("vent", "sp_vent_c"), ("rh", "sp_rh_pct"), ("co2 setpoint", "sp_co2_ppm"),
             ("pipe", "heat_pipe_low_c"), ("lee", "vent_lee_pct"), ("co2", "co2_ppm"), ("out", "out_temp_c"),
         )},

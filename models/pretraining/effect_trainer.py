@@ -101,8 +101,7 @@ def train_effects(
     back = rng.permutation(houses)[: max(round(config.held_back * len(houses)), 1)]
     held = np.isin(pairs.house, back)
     train, test = (_rows(pairs, np.flatnonzero(mask), rng, draws) for mask, draws in ((~held, config.draws), (held, 1)))
-    mean, spread = np.nanmean(train.state, axis=0), np.nanstd(train.state, axis=0) + 1e-3
-    low, high = np.nanquantile(train.state, [_RANGE, 1 - _RANGE], axis=0)
+    mean, spread, low, high = _about(train.state)
     layers = _fit(train, _standard(train.state, mean, spread), config, told)
     arrays = {f"weight{n}": weight for n, (weight, _) in enumerate(layers)}
     arrays |= {f"bias{n}": bias for n, (_, bias) in enumerate(layers)}
@@ -132,6 +131,18 @@ def _rows(pairs: EffectPairs, at: I64, rng: np.random.Generator, draws: int) -> 
                 used &= rng.random(used.shape) < 0.5
             parts.append((moved[used], state[used], effect[used].astype(np.float32)))
     return _Rows(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _about(state: F32) -> tuple[F32, F32, F32, F32]:
+    """Mean, spread and both ends of the range of each part of the state, of those that are known."""
+    found = np.tile(np.array([0, 1, -np.inf, np.inf], np.float32), (state.shape[1], 1))
+    for k, column in enumerate(state.T):
+        known = column[np.isfinite(column)]
+        if len(known):
+            ends = np.quantile(known, [_RANGE, 1 - _RANGE])
+            found[k] = known.mean(dtype=np.float64), known.std(dtype=np.float64) + 1e-3, *ends
+    mean, spread, low, high = found.T
+    return mean, spread, low, high
 
 
 def _standard(state: F32, mean: F32, spread: F32) -> F32:
@@ -197,6 +208,8 @@ def _stretch(network: EffectNetwork, rows: _Rows) -> F32:
     found = np.ones((len(EFFECT_TARGETS), 2))
     for m in range(len(EFFECT_TARGETS)):
         known = np.isfinite(rows.effect[:, m])
+        if not known.any():
+            continue
         off = rows.effect[known, m] - said[known, m, 1]
         for side, (sign, q) in enumerate(((-1, 0), (1, 2))):
             width = np.maximum(np.abs(said[known, m, q] - said[known, m, 1]), 1e-6)
@@ -210,6 +223,8 @@ def _worth(network: EffectNetwork, rows: _Rows) -> dict[str, Any]:
     worth: dict[str, Any] = {}
     for m, (target, least) in enumerate(zip(EFFECT_TARGETS, (0.3, 0.5, 0.5, 0.5), strict=True)):
         truth, known = rows.effect[:, m], np.isfinite(rows.effect[:, m])
+        if not known.any():
+            continue
         low, median, high = (said[known, m, q] for q in range(3))
         truth = truth[known]
         large = np.abs(truth) > least
