@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ __all__ = ["Controller"]
 _Array = NDArray[np.float64]
 
 _IDLE_WITHIN = np.array([[0.015], [0.015], [0.05], [0.05]])  # vents, screens
-_LEAST_LIMIT = 0.15
+_LEE_LIMIT = 0.15  # the lee vents open so far in any weather
 
 
 class Controller:
@@ -33,6 +34,8 @@ class Controller:
         self._heating = house.shell.heating_w_m2
         self._co2 = house.shell.co2_capacity_mg_m2_s
         self._control = control = control or as_arrays([Control()])
+        storms = np.unique(control.storm_m_s).tolist()
+        self._storm_m_s = storms[0] if len(storms) == 1 else None
         vents, screens = control.vent_stroke_a_min, control.screen_stroke_a_min
         self._strokes_a_min = np.array([vents, vents, screens, screens])
         self.actuators = Actuators.off(self._heating.size)
@@ -57,8 +60,8 @@ class Controller:
         warm = _limit((air - sp.heat_c + 1.5) / 1.5, 0.0, 1.0)
         for_humidity = _limit(wet / how.vent_band_rh, 0.0, how.humid_vent_max) * warm
         want = np.maximum(for_heat, for_humidity)
-        limit = np.where(outside.wind_m_s > how.storm_m_s, 0.0, np.where(outside.rain, 0.3, 1.0))
-        lee = np.maximum(np.minimum(1.6 * want, np.maximum(limit, _LEAST_LIMIT)), sp.vent_min_pct / 100.0)
+        limit, lee_limit = self._vent_limits(outside)
+        lee = np.maximum(np.minimum(1.6 * want, lee_limit), sp.vent_min_pct / 100.0)
         # The windward side opens once the lee side is well open.
         windward = _limit(2.0 * (want - 0.3), 0.0, limit)
 
@@ -80,6 +83,14 @@ class Controller:
         saving = _limit(1.0 - 1.5 * (act.vent_lee + act.vent_wind), 0.15, 1.0)
         act.co2_mg_m2_s = self._co2 * _limit((sp.co2_ppm - self._house.co2_ppm) / how.co2_band_ppm, 0.0, 1.0) * saving
         return act
+
+    def _vent_limits(self, outside: Outside) -> tuple[Any, Any]:
+        """How far the weather lets vents open, windward and lee; plain numbers where it is one for all."""
+        if not isinstance(outside.wind_m_s, float) or self._storm_m_s is None:
+            limits = np.where(outside.wind_m_s > self._control.storm_m_s, 0.0, np.where(outside.rain, 0.3, 1.0))
+            return limits, np.maximum(limits, _LEE_LIMIT)
+        limit = 0.0 if outside.wind_m_s > self._storm_m_s else 0.3 if outside.rain else 1.0
+        return limit, max(limit, _LEE_LIMIT)
 
 
 def _limit(value: _Array, low: float, high: _Array | float) -> _Array:

@@ -192,9 +192,9 @@ def aim(
         co2_ppm=np.where(bright & in_hours, 400.0 + (now.co2_day_ppm - 400.0) * light, 400.0),
         vent_min_pct=np.maximum(now.vent_min_pct, 0.0) * (bright & in_hours),
         pipe_min_c=np.where(day > 0, now.pipe_min_c, 0.0),
-        lamp_pct=100.0 * lamps_on,
+        lamp_pct=np.where(lamps_on, 100.0, 0.0),
         screen_energy_pct=100.0 * cold * dim,
-        screen_black_pct=98.0 * has_black * dark,
+        screen_black_pct=np.asarray(98.0 * has_black * dark, np.float64),
     )
 
 

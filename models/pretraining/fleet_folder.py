@@ -1,7 +1,7 @@
 """A recorded fleet of simulated sites as a folder: ``manifest.json``, and chunks of sites as safetensors.
 
 It is written with what made it, and read without: any machine with NumPy can train on it. The manifest names seed,
-versions and the columns of the arrays, and each chunk with its digest. ``docs/simulator.md`` has the arrays.
+versions and the columns of the arrays, and each chunk with its digest. ``docs/pretraining.md`` has the arrays.
 """
 
 from __future__ import annotations

@@ -189,7 +189,8 @@ def _zone(seed: int, index: int, number: int, shell: Shell, lamps: Lamps, one_cr
     leaf_area = float(np.clip(kind.uniform(0.4, 3.6) * rng.lognormal(0.0, 0.15), 0.25, 4.0))
     crop = Crop(
         leaf_area_index=leaf_area, min_stomatal_resistance_s_m=float(kind.uniform(60.0, 170.0)),
-        electron_transport_umol=float(kind.uniform(130.0, 250.0)), respiration_mg_m2_s=float(kind.uniform(0.01, 0.035)),
+        electron_transport_umol=float(kind.uniform(130.0, 250.0)),
+        respiration_mg_m2_s=float(np.clip(kind.lognormal(np.log(0.03), 0.6), 0.008, 0.12)),
     )  # fmt: skip
     day = float(kind.uniform(11.0, 24.0))
     recipe = Recipe(

@@ -46,10 +46,10 @@ _VENTS_FOLLOW = 0.6  # of the edits of the heating setpoint
 
 @dataclass(frozen=True, slots=True)
 class SetpointEdit:
-    """After ``begin_min`` until ``end_min``, minutes since the site's start, a setpoint is changed: by adding ``value``,
-    by setting it, or by holding it at least, or at most, at it. The row that ends at ``begin_min`` is as it was.
+    """A setpoint is changed: by adding ``value``, by setting it, or by holding it at least, or at most, at it.
 
-    ``planned`` edits are in plans that are issued before them.
+    After ``begin_min`` until ``end_min``, minutes since the site's start; the row that ends at ``begin_min`` is as it
+    was. ``planned`` edits are in plans that are issued before them.
     """
 
     metric: str

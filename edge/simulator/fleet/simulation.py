@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from edge.simulator.control import Controller
 from edge.simulator.fleet.draws import SiteDraw, chance
 from edge.simulator.fleet.edits import HOW, SetpointEdit
-from edge.simulator.fleet.forecasts import FORECAST_HOURS, FORECAST_METRICS, Forecasts
+from edge.simulator.fleet.fleet_recording import PLAN_METRICS, FleetRecording
 from edge.simulator.fleet.growers import PLAN_BINS, PLAN_EVERY_MIN, Growers
-from edge.simulator.fleet.recording import PLAN_METRICS, FleetRecording
-from edge.simulator.fleet.sensors import FLEET_METRICS, humidity_deficit_g_m3, sense_station, sense_zone
+from edge.simulator.fleet.row_sensors import FLEET_METRICS, humidity_deficit_g_m3, sense_station, sense_zone
+from edge.simulator.fleet.site_forecasts import FORECAST_HOURS, FORECAST_METRICS, SiteForecasts
 from edge.simulator.fleet.station import StationRows
 from edge.simulator.fleet.weathers import SiteWeathers
 from edge.simulator.greenhouse import ZONE_METRICS, true_values
@@ -74,7 +74,7 @@ class _Fleet:
         self._of_site = np.array([s for s, _ in self._zones])
         minutes = days * _DAY_MIN
         self._growers = Growers(sites, minutes, {numbers[zone]: edits for zone, edits in changes.items()})
-        self._forecasts = Forecasts(sites)
+        self._forecasts = SiteForecasts(sites)
         weathers = self._weathers = SiteWeathers(sites, -_SPIN_UP_DAYS)
         self._ahead = [weathers.next_day() for _ in range(_AHEAD_DAYS + 1)]  # of today and the coming days
         outside = self._outside(0)

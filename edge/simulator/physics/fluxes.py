@@ -55,7 +55,8 @@ def roof_flow_m_s(
 
 def leakage_m_s(leakage: _Array | float, wind_m_s: _Array | float) -> _Array:
     """Air through the closed shell (eq. 70); at least that of 0.25 m/s of wind."""
-    return np.asarray(leakage * np.maximum(wind_m_s, 0.25))
+    least = max(wind_m_s, 0.25) if isinstance(wind_m_s, float) else np.maximum(wind_m_s, 0.25)
+    return np.asarray(leakage * least)
 
 
 def screen_flow_m_s(closed: _Array, permeability: _Array | float, air_k: _Array, top_k: _Array) -> _Array:

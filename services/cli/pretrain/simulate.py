@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from services.cli.base import console, errors
+from services.cli.base import console, errors, need_cluster
 from services.errors import ConfigError, HothouseError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def register(group: typer.Typer) -> None:
 def simulate(
     out: Annotated[Path, typer.Option(help="An empty or new folder; about 0.5 MB for a week of a site.")],
     sites: Annotated[int, typer.Option(help="How many sites, of one to six zones each.", min=1)] = 1000,
-    weeks: Annotated[int, typer.Option(help="Weeks of each site.", min=1, max=52)] = 2,
+    weeks: Annotated[float, typer.Option(help="Weeks of each site; whole days.", min=0.1, max=52)] = 2.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same fleet.", min=0)] = 1,
     workers: Annotated[int, typer.Option(help="Processes; 0: one a CPU, but for one.", min=0)] = 0,
     chunk: Annotated[int, typer.Option(help="Sites that are simulated together, and kept in a file.", min=1)] = 200,
@@ -55,20 +55,22 @@ def simulate(
     """Simulate a fleet of greenhouses, all of them different, for a network to learn from.
 
     Place, season, house, crop, lamps, screens, control, sensors, plans and their edits are drawn anew for each site.
-    Needs neither a running system nor the cluster part. How it is cut into files and processes changes no value.
+    Needs no running system. How it is cut into files and processes changes no value.
     """
-    from edge.simulator.fleet.draws import DRAWS_VERSION
-    from edge.simulator.fleet.recording import recording_layout
-    from models.pretraining.fleet_folder import write_manifest
+    with need_cluster("pretrain simulate"):
+        from edge.simulator.fleet.draws import DRAWS_VERSION
+        from edge.simulator.fleet.fleet_recording import recording_layout
+        from models.pretraining.fleet_folder import write_manifest
 
     _make_ready(out)
-    chunks = [_Chunk(out, seed, n, min(chunk, sites - n), 7 * weeks) for n in range(0, sites, chunk)]
+    days = max(round(7 * weeks), 1)
+    chunks = [_Chunk(out, seed, n, min(chunk, sites - n), days) for n in range(0, sites, chunk)]
     at_a_time = min(workers or max((os.cpu_count() or 1) - 1, 1), len(chunks))
     began = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=errors, transient=True) as bar:
         task = bar.add_task(f"{sites:,} sites, {at_a_time} at a time" if at_a_time > 1 else f"{sites:,} sites")
-        bar.update(task, total=sites * 7 * weeks)
+        bar.update(task, total=sites * days)
         try:
             done = _together(chunks, at_a_time, lambda site_days: bar.advance(task, site_days))
         except OSError as error:
@@ -76,16 +78,17 @@ def simulate(
             raise HothouseError(words, "Name another folder, or make room, and start again.") from error
     layout = {**recording_layout()}
     made = {
-        "seed": seed, "sites": sites, "days": 7 * weeks, "step_s": STEP_S, "draws_version": DRAWS_VERSION,
+        "seed": seed, "sites": sites, "days": days, "step_s": STEP_S, "draws_version": DRAWS_VERSION,
         "hothouse": _version(),
     }  # fmt: skip
     write_manifest(out, layout, made, [chunk for chunk, _ in done])
     cpu_s, took_s = sum(seconds for _, seconds in done), time.monotonic() - began
     size = sum(path.stat().st_size for path in out.iterdir()) / 1e6
     zones = sum(chunk.zones for chunk, _ in done)
-    pace = sites * weeks / cpu_s * 900
+    site_weeks = sites * days / 7
+    pace = site_weeks / cpu_s * 900
     line = (
-        f"{sites * weeks:,} site-weeks of {sites:,} sites ({zones:,} zones) in {out}: {size:,.0f} MB, {took_s:.0f} s, "
+        f"{site_weeks:,.1f} site-weeks of {sites:,} sites ({zones:,} zones) in {out}: {size:,.0f} MB, {took_s:.0f} s, "
         f"{cpu_s:.0f} s of processor ({pace:,.0f} site-weeks in 15 minutes of one core)"
     )
     console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -25,7 +25,7 @@ def test_a_site_is_the_same_for_its_seed_and_number() -> None:
 @pytest.mark.parametrize(
     ("part", "low", "high"),
     [
-        (lambda site: site.latitude, -30.0, 60.0),
+        (lambda site: site.latitude, -30.0, 56.0),
         (lambda site: site.longitude, -90.0, 120.0),
         (lambda site: site.start_ms / 86_400_000 % 365.25, 40.0, 325.0),
         (lambda site: site.climate.mean_c, 7.0, 19.0),
@@ -44,13 +44,10 @@ def test_a_site_is_the_same_for_its_seed_and_number() -> None:
 def test_sites_differ_in_place_season_climate_sensors_and_plans(
     part: Callable[[SiteDraw], float], low: float, high: float
 ) -> None:
-    """A tenth of the sites is below the lower value at least, and a tenth above the higher one; the latitudes of the
-    south are fewer.
-    """
+    """A twentieth of the sites at least is below the lower value, and as many above the higher one."""
     values = np.array([part(site) for site in SITES])
-    share = 0.05 if low == -30.0 else 0.1
-    assert (values < low).mean() >= share
-    assert (values > high).mean() >= min(share, 0.02 if high == 60.0 else 1.0)
+    assert (values < low).mean() >= 0.05
+    assert (values > high).mean() >= 0.05
 
 
 @pytest.mark.parametrize(
@@ -64,6 +61,7 @@ def test_sites_differ_in_place_season_climate_sensors_and_plans(
         (lambda zone: zone.shell.co2_capacity_mg_m2_s, 0.1, 2.5),
         (lambda zone: zone.crop.leaf_area_index, 0.9, 3.0),
         (lambda zone: zone.crop.min_stomatal_resistance_s_m, 75.0, 150.0),
+        (lambda zone: zone.crop.respiration_mg_m2_s, 0.015, 0.06),
         (lambda zone: zone.recipe.heat_day_c, 13.5, 21.5),
         (lambda zone: zone.recipe.heat_day_c - zone.recipe.heat_night_c, 1.5, 4.5),
         (lambda zone: zone.recipe.rh_max_pct, 77.0, 92.0),
@@ -78,14 +76,14 @@ def test_sites_differ_in_place_season_climate_sensors_and_plans(
 def test_zones_differ_in_shell_crop_recipe_and_control(
     part: Callable[[ZoneConfig], float], low: float, high: float
 ) -> None:
-    """A tenth of the zones is below the lower value at least, and a tenth above the higher one."""
+    """A twentieth of the zones at least is below the lower value, and as many above the higher one."""
     values = np.array([part(zone) for zone in FIRST])
-    assert (values < low).mean() >= 0.1
-    assert (values > high).mean() >= 0.1
+    assert (values < low).mean() >= 0.05
+    assert (values > high).mean() >= 0.05
 
 
 def test_sites_have_all_kinds_of_equipment() -> None:
-    """With and without heating, CO₂, lamps of two kinds, screens of two kinds; plans of three kinds; one to six zones."""
+    """With and without heating, CO₂, two kinds of lamps and of screens; plans of three kinds; one to six zones."""
     kinds = Counter[str]()
     for site, zone in zip(SITES, FIRST, strict=True):
         lamps, shell = zone.lamps, zone.shell
@@ -98,7 +96,7 @@ def test_sites_have_all_kinds_of_equipment() -> None:
         kinds[f"plans: {site.plans.setpoints}"] += 1
         kinds["no forecasts" if not site.plans.forecasts else "forecasts"] += 1
         kinds["north" if site.latitude > 0 else "south"] += 1
-    assert len(kinds) == 20
+    assert len(kinds) == 21
     assert min(kinds.values()) >= 0.04 * len(SITES), kinds
     assert {len(site.zones) for site in SITES} == set(range(1, MOST_ZONES + 1))
     assert 1.8 <= np.mean([len(site.zones) for site in SITES]) <= 2.4

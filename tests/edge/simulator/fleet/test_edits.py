@@ -38,7 +38,7 @@ def test_edits_at_the_same_time_add_up_and_the_last_that_sets_counts() -> None:
 def test_a_plan_knows_what_is_planned_or_has_begun() -> None:
     """In the middle of each half-hour; what nobody has thought of is not in it."""
     edits = SetpointEdits([[
-        SetpointEdit("sp_heat_c", 100, 130, "add", 1.0, planned=True),  # in the half-hour from minute 90 on, and the next
+        SetpointEdit("sp_heat_c", 100, 130, "add", 1.0, planned=True),
         SetpointEdit("sp_vent_c", 100, 160, "add", 1.0),
         SetpointEdit("sp_rh_pct", 20, 80, "add", -5.0),
     ]])  # fmt: skip
@@ -65,7 +65,7 @@ def test_a_change_that_makes_no_sense_is_refused() -> None:
 
 
 def test_drawn_edits_do_not_follow_the_hour() -> None:
-    """Begins spread over the day, both signs, many sizes and lengths, of every setpoint; the mean by hour is near none."""
+    """Begins spread over the day; both signs, many sizes and lengths; no size that goes with the hour."""
     site = draw_site(1, 0)
     zone = replace(site.zones[0], setpoint_edits_a_day=3.0)
     edits = [edit for n in range(40) for edit in draw_edits(chance(5, n), zone, 20 * 1440, 0.7)]

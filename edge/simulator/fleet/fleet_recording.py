@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.simulator.fleet.edits import FIELDS, HOW
-from edge.simulator.fleet.forecasts import FORECAST_HOURS, FORECAST_METRICS
 from edge.simulator.fleet.growers import PLAN_BINS, PLAN_EVERY_MIN
-from edge.simulator.fleet.sensors import FLEET_METRICS
+from edge.simulator.fleet.row_sensors import FLEET_METRICS
+from edge.simulator.fleet.site_forecasts import FORECAST_HOURS, FORECAST_METRICS
 from edge.simulator.simulated_site import WEATHER_METRICS
 
 __all__ = ["PLAN_METRICS", "RECORDING_FORMAT", "FleetRecording", "recording_layout"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from edge.simulator.fleet.weathers import CLEAR_SKY
 from edge.simulator.weather_forecasts import CARRIED_ON, KNOWN_AFTER_H, forecast_errors
 from models.psychrometrics import relative_humidity_pct
 
-__all__ = ["FORECAST_HOURS", "FORECAST_METRICS", "Forecasts"]
+__all__ = ["FORECAST_HOURS", "FORECAST_METRICS", "SiteForecasts"]
 
 _Array = NDArray[np.float64]
 
@@ -23,7 +24,7 @@ FORECAST_HOURS = 54
 _PART = 30
 
 
-class Forecasts:
+class SiteForecasts:
     """What services foresee, run after run. Errors grow, last, and are partly one bias that the next run carries on."""
 
     def __init__(self, sites: Sequence[SiteDraw]) -> None:
@@ -41,8 +42,8 @@ class Forecasts:
         at = hours[:, 30]
         bright, most = hours[:, :, 2].mean(axis=1), hours[:, :, CLEAR_SKY].mean(axis=1)
         new = np.array([rng.standard_normal((FORECAST_HOURS + 1, 4)) for rng in self._chance])
-        self._bias = CARRIED_ON * self._bias + np.sqrt(1.0 - CARRIED_ON**2) * new[:, 0]
-        since_begun_h = KNOWN_AFTER_H + 0.5 + np.arange(FORECAST_HOURS)
+        self._bias = CARRIED_ON * self._bias + math.sqrt(1.0 - CARRIED_ON**2) * new[:, 0]
+        since_begun_h = np.arange(FORECAST_HOURS) + (KNOWN_AFTER_H + 0.5)
         wrong = forecast_errors(new[:, 1:].transpose(1, 0, 2), self._bias, since_begun_h) * self._error
         rh = relative_humidity_pct(at[:, 1], at[:, 0]) + wrong[..., 1]
         light = np.minimum(np.maximum(bright + wrong[..., 3] * most, 0.05 * most), 1.05 * most)

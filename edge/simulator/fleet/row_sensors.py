@@ -28,8 +28,9 @@ _LOST = 0.001  # of the rows, one at a time
 
 
 def humidity_deficit_g_m3(temp_c: _Array, rh_pct: _Array) -> _Array:
-    """How much vapour air lacks to saturation."""
-    return np.asarray(absolute_humidity_g_m3(temp_c, 100.0) - absolute_humidity_g_m3(temp_c, rh_pct), np.float32)
+    """How much vapour air lacks to saturation; never negative."""
+    lack = absolute_humidity_g_m3(temp_c, 100.0) - absolute_humidity_g_m3(temp_c, rh_pct)
+    return np.asarray(np.maximum(lack, 0.0), np.float32)
 
 
 def sense_zone(site: SiteDraw, zone: int, true: _Array, minutes_a_row: int) -> _Array:

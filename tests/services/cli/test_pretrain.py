@@ -1,0 +1,51 @@
+"""``hothouse pretrain simulate``: a fleet in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from models.pretraining.fleet_folder import FleetFolder
+from services.cli.root import app
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["pretrain", "simulate", *arguments])
+    return result.exit_code, result.output
+
+
+def test_a_fleet_is_simulated_into_a_folder_and_cut_as_asked(tmp_path: Path) -> None:
+    """It says how much it is, and how fast; other chunks and processes give the same."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    code, said = run("--sites", "3", "--weeks", "0.14", "--seed", "2", "--out", str(one), "--workers", "1")
+    assert code == 0, said
+    assert "0.4 site-weeks of 3 sites" in said
+    assert "site-weeks in 15 minutes of one core" in said
+    cut = ("--workers", "2", "--chunk", "2")
+    assert run("--sites", "3", "--weeks", "0.14", "--seed", "2", "--out", str(other), *cut)[0] == 0
+    whole, parts = FleetFolder(one), FleetFolder(other)
+    assert [chunk.sites for chunk in whole.chunks] == [3]
+    assert [(chunk.first_site, chunk.sites) for chunk in parts.chunks] == [(0, 2), (2, 1)]
+    rows = b"".join(chunk.arrays["values"].tobytes() for chunk in parts)
+    assert rows == whole.read(0).arrays["values"].tobytes()
+    names = ("seed", "sites", "days", "step_s", "draws_version", "hothouse")
+    assert [whole.manifest[name] for name in names] == [parts.manifest[name] for name in names]
+
+
+def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
+    """With what to do; nothing is written over."""
+    (tmp_path / "notes.txt").write_text("mine")
+    code, said = run("--sites", "1", "--weeks", "1", "--out", str(tmp_path))
+    assert code == 2
+    assert "is not empty" in said
+    assert "Name a new folder" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    """With the reason."""
+    (tmp_path / "file").write_text("")
+    code, said = run("--sites", "1", "--weeks", "1", "--out", str(tmp_path / "file" / "fleet"))
+    assert code == 1
+    assert "cannot be used" in said
