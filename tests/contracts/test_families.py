@@ -188,7 +188,7 @@ def test_arrays_of_another_model_are_refused(world: World, model: Model, tmp_pat
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["spec"]["horizons_min"] = manifest["spec"]["horizons_min"][:-1]
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(artefact.ArtefactCorruptError, match="does not hold a model|schema hash does not fit"):
+    with pytest.raises(artefact.ArtefactCorruptError, match=r"does not hold a model|schema hash does not fit"):
         artefact.load(folder)
 
 

@@ -22,7 +22,7 @@ from models.online.online_forecaster import EXAMPLE_MS, OnlineForecaster
 from models.pretraining.fleet_chunk import FleetChunk
 from models.spec import ForecastSpec
 
-__all__ = ["Drawing", "Examples", "draw_examples"]
+__all__ = ["Drawing", "FleetExamples", "draw_examples"]
 
 F16 = npt.NDArray[np.float16]
 F32 = npt.NDArray[np.float32]
@@ -50,7 +50,7 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
-class Examples:
+class FleetExamples:
     """``N`` examples: features of :class:`HouseFeatures`, the online layer's forecast, and the truth."""
 
     origin: F16  # [N, D]
@@ -63,24 +63,27 @@ class Examples:
     def __len__(self) -> int:
         return len(self.origin)
 
-    def take(self, indices: npt.NDArray[np.int64] | slice) -> Examples:
+    def take(self, indices: npt.NDArray[np.int64] | slice) -> FleetExamples:
         """The examples at ``indices``."""
-        return Examples(*(getattr(self, field.name)[indices] for field in fields(self)))
+        return FleetExamples(*(getattr(self, field.name)[indices] for field in fields(self)))
 
     @staticmethod
-    def concatenate(parts: list[Examples]) -> Examples:
+    def concatenate(parts: list[FleetExamples]) -> FleetExamples:
         """The examples of all ``parts``, in order."""
-        return Examples(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Examples)))
+        return FleetExamples(
+            *(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(FleetExamples))
+        )
 
 
 def draw_examples(
     chunk: FleetChunk, spec: ForecastSpec, drawing: Drawing, number: int = 0,
-    told: Callable[[int], None] = lambda zone_days: None,
-) -> tuple[Examples, Inputs]:  # fmt: skip
+    told: Callable[[int], None] = lambda zone_days: None, only: I64 | None = None,
+) -> tuple[FleetExamples, Inputs]:  # fmt: skip
     """The examples of a chunk, and a handful of the inputs that they were made from.
 
-    ``number`` is the chunk's, so that no two draw alike; ``told`` is called with zone-days as they are done. Raises
-    ``ValueError`` where the recordings are shorter than ``drawing.days`` and three days.
+    ``number`` is the chunk's, so that no two draw alike; ``only`` takes these of its sites; ``told`` is called with
+    zone-days as they are done. Raises ``ValueError`` where the recordings are shorter than ``drawing.days`` and three
+    days.
     """
     if chunk.step_ms != spec.step_ms:
         raise ValueError(f"the fleet's rows are {chunk.step_ms} ms long, this schema wants {spec.step_ms}")
@@ -91,7 +94,8 @@ def draw_examples(
     rows, features = chunk.rows(spec.channels), HouseFeatures(spec)
     stride = max(EXAMPLE_MS // spec.step_ms, 1)
     parts, kept = [], []
-    for group in _groups(chunk.arrays["zone_site"], drawing.zones_each, rng):
+    sites = np.arange(len(chunk.arrays["site"])) if only is None else only
+    for group in _groups(chunk.arrays["zone_site"], sites, drawing.zones_each, rng):
         begins = rng.integers(0, day // stride, len(group)) * stride
         asked = [_origins(drawing, day, stride, rng) for _ in group]
         forecasts = _online(chunk, spec, rows, group, begins, asked, told)
@@ -103,16 +107,16 @@ def draw_examples(
                 origin, ahead = (x.numpy().astype(np.float16) for x in features(*to_tensors(inputs)))
             of = np.full(len(at), number * 1_000_000 + zone, np.int64)
             age = (at + 1).astype(np.float32) / day
-            parts.append(Examples(origin, ahead, inputs.baseline, truth.astype(np.float32), of, age))
+            parts.append(FleetExamples(origin, ahead, inputs.baseline, truth.astype(np.float32), of, age))
             if len(kept) < 8:
                 kept.append(inputs.take(slice(len(at) // 2, len(at) // 2 + 1)))
-    return Examples.concatenate(parts), Inputs.concatenate(kept)
+    return FleetExamples.concatenate(parts), Inputs.concatenate(kept)
 
 
-def _groups(site: npt.NDArray[np.int64], zones_each: int, rng: np.random.Generator) -> Iterator[I64]:
+def _groups(site: I64, sites: I64, zones_each: int, rng: np.random.Generator) -> Iterator[I64]:
     """The zones that are taken, whole sites together, so many as share an online layer."""
     group: list[int] = []
-    for one in np.unique(site):
+    for one in sites:
         mine = np.flatnonzero(site == one)
         taken = rng.permutation(mine)[:zones_each]
         if group and len(group) + len(taken) > TOGETHER:

@@ -16,7 +16,7 @@ import torch
 
 from models.network.pretrained import PretrainedNetwork
 from models.network.training import pinball
-from models.pretraining.examples import Examples
+from models.pretraining.fleet_examples import FleetExamples
 from models.spec import ForecastSpec
 
 __all__ = ["PretrainingConfig", "Trained", "ratios", "train"]
@@ -56,7 +56,7 @@ class Trained:
 
 
 def train(
-    examples: Examples, spec: ForecastSpec, config: PretrainingConfig, *, device: torch.device | str = "cpu",
+    examples: FleetExamples, spec: ForecastSpec, config: PretrainingConfig, *, device: torch.device | str = "cpu",
     told: Callable[[int, int, float], None] = lambda step, steps, loss: None,
 ) -> Trained:  # fmt: skip
     """Fit a network; ``told(step, steps, loss)`` is called after each step.
@@ -114,7 +114,7 @@ def train(
 
 @torch.inference_mode()
 def ratios(
-    network: PretrainedNetwork, examples: Examples, device: torch.device | str = "cpu", plans: bool = True
+    network: PretrainedNetwork, examples: FleetExamples, device: torch.device | str = "cpu", plans: bool = True
 ) -> tuple[F32, F32]:
     """Mean absolute errors ``[H, M]`` as shares of the baseline's: of the network, and of the mean of both."""
     said = []
@@ -139,7 +139,7 @@ def ratios(
 
 
 def _batch(
-    examples: Examples, at: I64, device: torch.device | str
+    examples: FleetExamples, at: I64, device: torch.device | str
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     arrays = (examples.origin[at], examples.ahead[at], examples.baseline[at], examples.truth[at])
     origin, ahead, baseline, truth = (torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in arrays)
