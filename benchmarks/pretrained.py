@@ -70,7 +70,7 @@ def weighed(
     """
     off = np.abs(online + SHARES[:, None, None, None] * (network - online) - truth)  # [S, N, H, M]
     known = np.isfinite(off).all(axis=0)
-    off = np.where(known, off, 0)
+    off = np.where(known, off, np.float32(0))
     half, alone = prior
     bend = 2 * alone + 2 - 4 * half
     believed = 1 + (alone - 1 - bend) * SHARES + bend * SHARES**2
@@ -121,7 +121,8 @@ def read_plans(path: Path, sources: Sequence[str], table: Table, said: Meaning) 
 
     frame = pd.read_parquet(path)
     frame = frame[frame["source"].isin(list(sources))]
-    found, plans = {}, Plans()
+    found: dict[tuple[int, str, str, Kind], dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]]] = {}
+    plans = Plans()
     for (issued, source, zone, name), part in frame.groupby(["issued", "source", "zone", "metric"], sort=True):
         column = find_column(str(name), said)
         if column is None or column.device:
@@ -133,7 +134,7 @@ def read_plans(path: Path, sources: Sequence[str], table: Table, said: Meaning) 
         key = (int(pd.Timestamp(str(issued)).value // 1_000_000), f"{source} ({kind})", str(zone), kind)
         found.setdefault(key, {})[column.metric] = (times[order], convert(column, raw, raw, raw)[order])
     for (issued_ms, source, zone, kind), series in sorted(found.items(), key=lambda item: item[0]):
-        plans.add(Plan(source, kind, issued_ms, series, zone))
+        plans.add(Plan(source, kind, issued_ms, {m: (t, v.astype(np.float32)) for m, (t, v) in series.items()}, zone))
     return plans
 
 
@@ -186,8 +187,8 @@ def on_recording(asked: argparse.Namespace, network_of: artefact.Artefact) -> li
     for words, plans in told.items():
         said_by = model.answer(windows(table, found, place, plans))
         inside = (found.truth >= said_by[..., 0]) & (found.truth <= said_by[..., 2])
-        inside = np.where(np.isfinite(found.truth), inside, np.nan)
-        coverage[f"network{words}"] = np.nanmean(inside, axis=0).round(3).T.tolist()
+        held = np.where(np.isfinite(found.truth), inside, np.nan)
+        coverage[f"network{words}"] = np.nanmean(held, axis=0).round(3).T.tolist()
         network = said_by[..., 1]
         answers[f"network{words}"] = network
         answers[f"half of each{words}"] = (network + online) / 2

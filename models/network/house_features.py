@@ -74,8 +74,22 @@ class HouseFeatures(nn.Module):
     fails.
     """
 
-    position: Tensor
-    error: Tensor
+    position: Tensor  # [H, G], of HORIZONS_MIN
+    error: Tensor  # [H, 4], usual ones
+    groups: Tensor
+    ahead_groups: Tensor
+    _lags: Tensor
+    _newest: Tensor
+    _then: Tensor
+    _way: Tensor
+    _day_ago: Tensor
+    _log: Tensor
+    _gap: Tensor
+    _minutes: Tensor
+    _unit: Tensor
+    _typical: Tensor
+    _control_unit: Tensor
+    _plan_unit: Tensor
 
     def __init__(self, spec: ForecastSpec) -> None:
         super().__init__()
@@ -109,6 +123,11 @@ class HouseFeatures(nn.Module):
         self.sources = tuple(sources)
         self.register_buffer("groups", torch.tensor([sources.index(name) for name in origin]), persistent=False)
         self.register_buffer("ahead_groups", torch.tensor([sources.index(name) for name in ahead]), persistent=False)
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The arrays of :class:`~models.features.inputs.Inputs` as tensors."""
+        origin, ahead = super().__call__(*inputs)
+        return origin, ahead
 
     def forward(
         self, window: Tensor, now: Tensor, calendar: Tensor, sun: Tensor, yesterday: Tensor, future: Tensor,

@@ -73,7 +73,8 @@ class PretrainedNetwork(ResidualNetwork):
 
         NaN where the baseline is; the baseline itself for targets that no house of the fleet has.
         """
-        return self.corrected(*self.features(window, now, calendar, sun, yesterday, future, baseline), baseline)
+        origin, ahead = self.features(window, now, calendar, sun, yesterday, future, baseline)
+        return self.corrected(origin, ahead, baseline)
 
     def corrected(self, origin: Tensor, ahead: Tensor, baseline: Tensor) -> Tensor:
         """The same from features that were made before; missing ones are NaN."""

@@ -93,7 +93,8 @@ def draw_examples(
     rng = np.random.default_rng([drawing.seed, number])
     rows, features = chunk.rows(spec.channels), HouseFeatures(spec)
     stride = max(EXAMPLE_MS // spec.step_ms, 1)
-    parts, kept = [], []
+    parts: list[FleetExamples] = []
+    kept: list[Inputs] = []
     sites = np.arange(len(chunk.arrays["site"])) if only is None else only
     for group in _groups(chunk.arrays["zone_site"], sites, drawing.zones_each, rng):
         begins = rng.integers(0, day // stride, len(group)) * stride
@@ -106,7 +107,7 @@ def draw_examples(
             with torch.inference_mode():
                 origin, ahead = (x.numpy().astype(np.float16) for x in features(*to_tensors(inputs)))
             of = np.full(len(at), number * 1_000_000 + zone, np.int64)
-            age = (at + 1).astype(np.float32) / day
+            age = ((at + 1) / day).astype(np.float32)
             parts.append(FleetExamples(origin, ahead, inputs.baseline, truth.astype(np.float32), of, age))
             if len(kept) < 8:
                 kept.append(inputs.take(slice(len(at) // 2, len(at) // 2 + 1)))

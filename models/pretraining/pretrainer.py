@@ -127,15 +127,17 @@ def ratios(
     if not said:
         nothing = np.full(examples.truth.shape[1:], np.nan, np.float32)
         return nothing, nothing
-    mine, base, truth = np.concatenate(said), examples.baseline[..., 1], examples.truth
+    mine: F32 = np.concatenate(said)
+    base, truth = examples.baseline[..., 1], examples.truth
     known = np.isfinite(truth) & np.isfinite(base)
 
     def error(median: F32) -> F32:
         off = np.where(known, np.abs(median - truth), 0).sum(axis=0)
         return np.asarray(off / np.maximum(known.sum(axis=0), 1), np.float32)
 
-    usual = np.maximum(error(base), np.float32(1e-9))
-    return error(mine) / usual, error((mine + base) / 2) / usual
+    usual = np.maximum(error(base), 1e-9)
+    alone, halves = error(mine) / usual, error(np.asarray((mine + base) / 2, np.float32)) / usual
+    return np.asarray(alone, np.float32), np.asarray(halves, np.float32)
 
 
 def _batch(
