@@ -156,15 +156,27 @@ def compared(found: Forecasts, answers: dict[str, F32], age_ms: I64) -> list[dic
             sums = _block_sums(off, error, blocks, count)
             low, high = _interval(sums, LEVEL / 2)
             tops, bottoms = (part.sum(axis=0) for part in sums)
-            known = np.isfinite(off) & np.isfinite(error)
-            naive = [np.where(known, np.nan_to_num(b[here], nan=np.inf), 0).sum(axis=0).ravel() for b in base]
+            of_base = _of_base(off, [x[here] for x in base], found.zone[here])
             cells = (tops / np.maximum(bottoms, 1e-12)).reshape(error.shape[1:])
             rows.append({
                 "age": age, "answer": name, "ratio": float(_mean_ratio(tops[None], bottoms[None])[0]), "low": low,
-                "high": high, "worst": float(cells.max()), "of_base": float(np.mean(tops / np.minimum(*naive))),
+                "high": high, "worst": float(cells.max()), "of_base": of_base,
                 "cells": cells.round(3).T.tolist(), "blocks": count, "block_h": minutes // 60,
             })  # fmt: skip
     return rows
+
+
+def _of_base(off: F32, base: list[F32], zone: I64) -> float:
+    """Mean over cells of the error by the better of the naive ones, each over what it answers, by zone, in hindsight:
+    as ``hothouse backtest`` has it.
+    """
+    zones, means = np.unique(zone), []
+    for error in (off, *base):
+        known = np.isfinite(error)
+        sums = np.stack([np.where(known, error, 0)[zone == z].sum(axis=0) for z in zones])
+        count = np.stack([known[zone == z].sum(axis=0) for z in zones])
+        means.append(np.where(count > 0, sums / np.maximum(count, 1), np.nan))
+    return float((means[0].mean(axis=0) / np.fmin(*means[1:]).mean(axis=0)).mean())
 
 
 def on_recording(asked: argparse.Namespace, network_of: artefact.Artefact) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ class PretrainedNetwork(ResidualNetwork):
 
     def __init__(
         self, spec: ForecastSpec, hidden: int = 96, shared: int = 64, dropout: float = 0.1, silence: float = 0.5,
-        noise: float = 0.1,
+        noise: float = 0.2,
     ) -> None:  # fmt: skip
         options = {"hidden": hidden, "shared": shared, "dropout": dropout, "silence": silence, "noise": noise}
         super().__init__(spec, options)

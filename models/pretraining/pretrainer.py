@@ -29,7 +29,7 @@ I64 = npt.NDArray[np.int64]
 class PretrainingConfig:
     """Everything besides its examples that a pre-training depends on."""
 
-    epochs: int = 8
+    epochs: int = 10
     batch_size: int = 256
     learning_rate: float = 3e-3
     weight_decay: float = 0.01
@@ -40,7 +40,7 @@ class PretrainingConfig:
     shared: int = 64
     dropout: float = 0.1
     silence: float = 0.5
-    noise: float = 0.1
+    noise: float = 0.2
 
 
 @dataclass(frozen=True, slots=True)
