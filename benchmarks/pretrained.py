@@ -32,6 +32,7 @@ from models.evaluation.gate import MIN_BLOCKS, _block_sums, _blocks, _interval, 
 from models.features.inputs import Inputs, build_inputs
 from models.features.plan_differences import BACK, BIN_MS, bins
 from models.features.plans import PLANNED, Kind, Plan, Plans
+from models.masked import masked_mean
 from models.network.house_features import usual_errors
 from models.pretraining.fleet_examples import Drawing, draw_examples
 from models.pretraining.fleet_folder import FleetFolder
@@ -167,16 +168,17 @@ def compared(found: Forecasts, answers: dict[str, F32], age_ms: I64) -> list[dic
 
 
 def _of_base(off: F32, base: list[F32], zone: I64) -> float:
-    """Mean over cells of the error by the better of the naive ones, each over what it answers, by zone, in hindsight:
-    as ``hothouse backtest`` has it.
+    """Mean over cells of the error by that of the better of the naive ones in each zone, in hindsight, over the cases
+    that all answer: as ``hothouse backtest`` has it.
     """
+    known = np.asarray(np.isfinite(np.stack([off, *base])).all(axis=0))
     zones, means = np.unique(zone), []
+    count = np.stack([known[zone == z].sum(axis=0) for z in zones])
     for error in (off, *base):
-        known = np.isfinite(error)
         sums = np.stack([np.where(known, error, 0)[zone == z].sum(axis=0) for z in zones])
-        count = np.stack([known[zone == z].sum(axis=0) for z in zones])
         means.append(np.where(count > 0, sums / np.maximum(count, 1), np.nan))
-    return float((means[0].mean(axis=0) / np.fmin(*means[1:]).mean(axis=0)).mean())
+    mine, yardstick = (masked_mean(x, axis=0) for x in (means[0], np.fmin(*means[1:])))
+    return float(np.nanmean(mine / yardstick))
 
 
 def on_recording(asked: argparse.Namespace, network_of: artefact.Artefact) -> list[dict[str, Any]]:
@@ -199,11 +201,13 @@ def on_recording(asked: argparse.Namespace, network_of: artefact.Artefact) -> li
     for words, plans in told.items():
         said_by = model.answer(windows(table, found, place, plans))
         inside = (found.truth >= said_by[..., 0]) & (found.truth <= said_by[..., 2])
-        held = np.where(np.isfinite(found.truth), inside, np.nan)
-        coverage[f"network{words}"] = np.nanmean(held, axis=0).round(3).T.tolist()
+        known = np.isfinite(found.truth)
+        coverage[f"network{words}"] = (
+            ((inside & known).sum(axis=0) / np.maximum(known.sum(axis=0), 1)).round(3).T.tolist()
+        )
         network = said_by[..., 1]
         answers[f"network{words}"] = network
-        answers[f"half of each{words}"] = (network + online) / 2
+        answers[f"half of each{words}"] = np.asarray((network + online) / 2, np.float32)
         answers[f"weighed{words}"] = weighed(found.zone, found.origin_ms, online, network, found.truth, found.spec)
     first = np.array([table.spans[z][0] for z in found.zone.tolist()])
     rows = compared(found, answers, found.origin_ms - first)

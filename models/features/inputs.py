@@ -208,7 +208,7 @@ def _sun_of_day(day: int, latitude: float, longitude: float) -> F32:
     true = np.rad2deg(np.arcsin(np.sin(here) * np.sin(north) + np.cos(here) * np.cos(north) * np.cos(hour)))
     # Refraction as there (1013 hPa, 14.6 C), where the sun's upper edge is seen.
     bent = true + 1013 / 1010 * 283 / 287.6 * 1.02 / (60 * np.tan(np.deg2rad(true + 10.3 / (true + 5.11))))
-    return np.where(bent >= -0.26667, bent, true).astype(np.float32)
+    return np.asarray(np.where(bent >= -0.26667, bent, true), dtype=np.float32)
 
 
 def _by_place(places: Sequence[Place]) -> list[tuple[Place, I64]]:
