@@ -43,7 +43,7 @@ class SiteForecasts:
         bright, most = hours[:, :, 2].mean(axis=1), hours[:, :, CLEAR_SKY].mean(axis=1)
         new = np.array([rng.standard_normal((FORECAST_HOURS + 1, 4)) for rng in self._chance])
         self._bias = CARRIED_ON * self._bias + math.sqrt(1.0 - CARRIED_ON**2) * new[:, 0]
-        since_begun_h = np.arange(FORECAST_HOURS) + (KNOWN_AFTER_H + 0.5)
+        since_begun_h = np.arange(FORECAST_HOURS, dtype=np.float64) + (KNOWN_AFTER_H + 0.5)
         wrong = forecast_errors(new[:, 1:].transpose(1, 0, 2), self._bias, since_begun_h) * self._error
         rh = relative_humidity_pct(at[:, 1], at[:, 0]) + wrong[..., 1]
         light = np.minimum(np.maximum(bright + wrong[..., 3] * most, 0.05 * most), 1.05 * most)

@@ -16,12 +16,12 @@ from models.pretraining.fleet_chunk import FleetChunk
 from models.pretraining.fleet_folder import FleetFolder, FleetFolderError, write_chunk, write_manifest
 
 BIN_MS = 1_800_000
-MADE = {"seed": 4, "sites": 5, "days": 2, "step_s": 300}
+MADE = {"seed": 4, "sites": 5, "days": 1, "step_s": 300}
 
 
 @functools.cache
 def recording() -> FleetRecording:
-    return simulate_fleet([draw_site(4, index) for index in range(5)], 2)
+    return simulate_fleet([draw_site(4, index) for index in range(5)], 1)
 
 
 def write(folder: Path) -> FleetFolder:
@@ -57,14 +57,14 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     for name, array in recording().arrays().items():
         np.testing.assert_array_equal(chunk.arrays[name], array)
     assert folder.manifest["seed"] == 4
-    assert folder.site_weeks == pytest.approx(10 / 7)
+    assert folder.site_weeks == pytest.approx(5 / 7)
 
 
 def test_rows_join_zone_and_weather(tmp_path: Path) -> None:
     """A channel that there is nothing of is NaN; a row's end and place are those of its site."""
     (chunk,) = write(tmp_path)
     rows = chunk.rows(["rh_pct", "wind_m_s", "fog_pct"])
-    assert rows.shape == (len(recording().zone), 576, 3)
+    assert rows.shape == (len(recording().zone), 288, 3)
     site = int(recording().zone_site[-1])
     np.testing.assert_array_equal(rows[-1, :, 0], recording().values[-1, :, 1])
     np.testing.assert_array_equal(rows[-1, :, 1], recording().weather[site, :, 4])
