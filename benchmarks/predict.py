@@ -18,9 +18,10 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from models.paths.steps import path_steps
 from models.spec import ForecastSpec
 from services.config import load_settings
-from services.messages import ForecastPoint, ZoneForecast
+from services.messages import ForecastPath, ForecastPoint, ZoneForecast
 from services.runtime.ports import free_port
 from services.runtime.ray_runtime import RayRuntime
 
@@ -30,7 +31,7 @@ ORIGIN_MS = 1_646_092_800_000
 
 
 def full_forecast() -> ZoneForecast:
-    """A forecast of the default size: 10 horizons, 4 targets, 40 channels."""
+    """A forecast of the default size: 10 horizons, 4 targets, 40 channels, and the path."""
     spec = ForecastSpec(channels=tuple(f"channel_{i}" for i in range(38)))
     points = [
         ForecastPoint(
@@ -39,10 +40,13 @@ def full_forecast() -> ZoneForecast:
         )
         for m in spec.horizons_min
     ]  # fmt: skip
+    minutes = (path_steps(spec) * spec.step_ms // 60_000).tolist()
+    band = {name: [20.1234] * len(minutes) for name in ("p10", "p50", "p90")}
     return ZoneForecast(
         site="demo", zone="north-1", origin_ms=ORIGIN_MS, origin="2022-03-01T00:00:00Z", step_s=300,
         model_version="v1", degraded=[], now=dict.fromkeys(spec.channels, 20.1234),
         freshness_s=dict.fromkeys(spec.channels, 60.0), forecasts=dict.fromkeys(spec.targets, points),
+        path=ForecastPath(horizon_min=minutes, targets=dict.fromkeys(spec.targets, band)),
     )  # fmt: skip
 
 

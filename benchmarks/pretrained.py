@@ -8,8 +8,8 @@ The recording is replayed from a zone's first hour. At each origin the network, 
 given the last 24 hours of rows and the online layer's forecast. Printed are mean absolute errors as shares of the
 online layer's, per cell and in the mean: of the network alone, of the mean of both, and of a mean that is weighed by
 the errors so far (:func:`weighed`, as a prototype of what the mixture is to do in a zone's first days). Intervals are
-those of :mod:`models.evaluation.gate`: whole days are drawn again, all zones together. With plans, the network is also
-given what was known ahead. With ``--fleet`` the constants of the weighing are compared on simulated sites: they are
+those of :mod:`models.evaluation.gate`: whole days are drawn again, all zones together. With plans, online layer and
+network are both told what was known ahead. With ``--fleet`` the constants of the weighing are compared on simulated sites: they are
 chosen there, and only judged on recordings. The last line printed is JSON.
 """
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from edge.recordings.columns import Mapping as Meaning
-from edge.recordings.columns import convert, find_column, load_mapping
 from models import artefact
 from models.evaluation.gate import MIN_BLOCKS, _block_sums, _blocks, _interval, _mean_ratio
 from models.features.inputs import Inputs, build_inputs
-from models.features.plan_differences import BACK, BIN_MS, bins
-from models.features.plans import PLANNED, Kind, Plan, Plans
+from models.features.plans import PLANNED, Plan, Plans, bins_ahead
 from models.masked import masked_mean
 from models.network.house_features import usual_errors
 from models.pretraining.fleet_examples import Drawing, draw_examples
@@ -39,6 +37,7 @@ from models.pretraining.fleet_folder import FleetFolder
 from models.pretraining.from_fleet import fleet_spec
 from models.pretraining.shipped import SHIPPED, network_for, shipped
 from models.spec import ForecastSpec, Place
+from services.backtest.ahead import read_plans
 from services.backtest.prequential import BacktestOptions, Forecasts, replay
 from services.backtest.table import Table, read_table, sun_longitude
 
@@ -97,46 +96,25 @@ def weighed(
     return np.where(np.isfinite(out), out, online)
 
 
-def windows(table: Table, found: Forecasts, place: Place, plans: Plans | None) -> Inputs:
+def windows(table: Table, found: Forecasts, place: Place, plans: Sequence[Plan]) -> Inputs:
     """The inputs of a replay's origins, with the online layer's forecast as their baseline."""
-    spec, parts = found.spec, []
+    spec, known, to_come = found.spec, Plans(), deque(sorted(plans, key=lambda plan: plan.known_ms))
     held = np.pad(table.values, ((0, 0), (spec.lookback_steps - 1, 0), (0, 0)), constant_values=np.nan)
-    middle = (np.arange(bins(spec)) - BACK) * BIN_MS + BIN_MS // 2
-    for at in range(0, len(found.zone), 512):
-        zone, when = found.zone[at : at + 512], found.origin_ms[at : at + 512]
-        t = (when - table.start_ms) // table.step_ms
-        values = held[zone[:, None], t[:, None] + np.arange(spec.lookback_steps)]
-        ahead = None
-        if plans is not None:
-            asked = [(int(w), table.names[z]) for w, z in zip(when, zone, strict=True)]
-            ahead = np.concatenate(
-                [plans.foreseen(w, [name], PLANNED, (w - 1) // BIN_MS * BIN_MS + middle) for w, name in asked]
-            )
-        parts.append(build_inputs(values, when, [place] * len(when), found.quantiles[at : at + 512], spec, ahead))
+    ahead = np.full((len(found.zone), bins_ahead(spec), len(PLANNED)), np.nan, np.float32)
+    rows = (found.origin_ms - table.start_ms) // table.step_ms
+    ends = table.end_ms[rows]
+    for n in np.argsort(ends, kind="stable").tolist() if plans else ():
+        while to_come and to_come[0].known_ms <= ends[n]:
+            known.add(to_come.popleft())
+        known.forget(int(ends[n]))
+        ahead[n] = known.ahead(int(ends[n]), table.names, spec)[found.zone[n]]
+    parts = []
+    for at in range(0, len(rows), 512):
+        here = slice(at, at + 512)
+        values = held[found.zone[here][:, None], rows[here][:, None] + np.arange(spec.lookback_steps)]
+        given = ahead[here] if plans else None
+        parts.append(build_inputs(values, ends[here], [place] * len(values), found.quantiles[here], spec, given))
     return Inputs.concatenate(parts)
-
-
-def read_plans(path: Path, sources: Sequence[str], table: Table, said: Meaning) -> Plans:
-    """The plans of these sources in a Parquet file: columns issued, source, zone, metric, valid, value."""
-    import pandas as pd
-
-    frame = pd.read_parquet(path)
-    frame = frame[frame["source"].isin(list(sources))]
-    found: dict[tuple[int, str, str, Kind], dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]]] = {}
-    plans = Plans()
-    for (issued, source, zone, name), part in frame.groupby(["issued", "source", "zone", "metric"], sort=True):
-        column = find_column(str(name), said)
-        if column is None or column.device:
-            continue
-        raw = part["value"].to_numpy(np.float64)
-        times = part["valid"].astype("datetime64[ms]").astype(np.int64).to_numpy()
-        order = np.argsort(times)
-        kind: Kind = "setpoint" if column.metric.startswith("sp_") else "weather"
-        key = (int(pd.Timestamp(str(issued)).value // 1_000_000), f"{source} ({kind})", str(zone), kind)
-        found.setdefault(key, {})[column.metric] = (times[order], convert(column, raw, raw, raw)[order])
-    for (issued_ms, source, zone, kind), series in sorted(found.items(), key=lambda item: item[0]):
-        plans.add(Plan(source, kind, issued_ms, {m: (t, v.astype(np.float32)) for m, (t, v) in series.items()}, zone))
-    return plans
 
 
 def compared(found: Forecasts, answers: dict[str, F32], age_ms: I64) -> list[dict[str, Any]]:
@@ -182,44 +160,41 @@ def _of_base(off: F32, base: list[F32], zone: I64) -> float:
 
 
 def on_recording(asked: argparse.Namespace, network_of: artefact.Artefact) -> list[dict[str, Any]]:
-    """Replay, ask the network, and compare."""
+    """Replay, ask the network, and compare: without plans, and with plans that both are told of."""
     table = read_table(asked.recording)
     options = BacktestOptions(
         warmup_ms=3_600_000, until_ms=round(asked.until_days * DAY_MS), latitude=asked.latitude,
         longitude=asked.longitude, timezone=asked.timezone,
     )  # fmt: skip
-    found = replay(table, options)
-    longitude = sun_longitude(table, table.clock(asked.timezone), asked.longitude)
-    place = Place(latitude=asked.latitude, longitude=longitude)
-    model = network_for(found.spec, network_of)
-    online, answers, coverage = found.quantiles[..., 1], {}, {}
-    told: dict[str, Plans | None] = {"": None}
+    place = Place(latitude=asked.latitude, longitude=sun_longitude(table, table.clock(asked.timezone), asked.longitude))
+    told: dict[str, list[Plan]] = {"": []}
     if asked.ahead:
-        beside = asked.recording / "recording.toml"
-        said = load_mapping(beside) if beside.exists() else Meaning()
-        told[", with plans"] = read_plans(asked.ahead, asked.ahead_source, table, said)
+        told[", with plans"], _ = read_plans(asked.ahead, asked.ahead_source, table)
+    rows: list[dict[str, Any]] = []
     for words, plans in told.items():
-        said_by = model.answer(windows(table, found, place, plans))
-        inside = (found.truth >= said_by[..., 0]) & (found.truth <= said_by[..., 2])
+        found = replay(table, options, plans=plans)
+        said = network_for(found.spec, network_of).answer(windows(table, found, place, plans))
+        online, network = found.quantiles[..., 1], said[..., 1]
+        answers = {
+            "network": network, "half of each": np.asarray((network + online) / 2, np.float32),
+            "weighed": weighed(found.zone, found.origin_ms, online, network, found.truth, found.spec),
+        }  # fmt: skip
+        first = np.array([table.spans[z][0] for z in found.zone.tolist()])
+        mine = compared(found, answers, found.origin_ms - first)
+        cells = [f"{t} {m}" for t in found.spec.targets for m in found.spec.horizons_min]
+        for row in mine:
+            row["answer"] += words
+            print(f"{row['age']:12s} {row['answer']:26s} of base {row['of_base']:.3f}   of the online layer "
+                  f"{row['ratio']:.3f} ({row['low']} to {row['high']}), worst cell {row['worst']:.3f}")  # fmt: skip
+        for row in mine:
+            if row["age"] == "days 1 to 3" and not row["answer"].startswith("online"):
+                flat = [value for target in row["cells"] for value in target]
+                print(f"{row['answer']:26s}", ", ".join(f"{c} {v:.2f}" for c, v in zip(cells, flat, strict=True)))
+        inside = (found.truth >= said[..., 0]) & (found.truth <= said[..., 2])
         known = np.isfinite(found.truth)
-        coverage[f"network{words}"] = (
-            ((inside & known).sum(axis=0) / np.maximum(known.sum(axis=0), 1)).round(3).T.tolist()
-        )
-        network = said_by[..., 1]
-        answers[f"network{words}"] = network
-        answers[f"half of each{words}"] = np.asarray((network + online) / 2, np.float32)
-        answers[f"weighed{words}"] = weighed(found.zone, found.origin_ms, online, network, found.truth, found.spec)
-    first = np.array([table.spans[z][0] for z in found.zone.tolist()])
-    rows = compared(found, answers, found.origin_ms - first)
-    for row in rows:
-        print(f"{row['age']:12s} {row['answer']:26s} of base {row['of_base']:.3f}   of the online layer "
-              f"{row['ratio']:.3f} ({row['low']} to {row['high']}), worst cell {row['worst']:.3f}")  # fmt: skip
-    cells = [f"{t} {m}" for t in found.spec.targets for m in found.spec.horizons_min]
-    for row in rows:
-        if row["age"] == "days 1 to 3":
-            flat = [value for target in row["cells"] for value in target]
-            print(f"{row['answer']:26s}", ", ".join(f"{c} {v:.2f}" for c, v in zip(cells, flat, strict=True)))
-    return [*rows, {"coverage": coverage}]
+        share = (inside & known).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        rows += [*mine, {"coverage": share.round(3).T.tolist(), "answer": f"network{words}"}]
+    return rows
 
 
 def on_fleet(asked: argparse.Namespace, network_of: artefact.Artefact) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ while read -r login devices; do
     for device in ${devices}; do
         case ${device} in
         clock) echo "topic write hothouse/v1/_clock" ;;
-        */*/*) printf 'topic write hothouse/v1/%s/sample\ntopic write hothouse/v1/%s/event\n' "${device}" "${device}" ;;
+        */*/*) for kind in sample plan event; do echo "topic write hothouse/v1/${device}/${kind}"; done ;;
         *) echo "logins: ${device} is no site/zone/device" >&2 && exit 2 ;;
         esac >>"${acl}"
     done

@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from edge.figures import readings
+from edge.figure_fields import readings
 
 __all__ = ["FiguresCollector", "Told"]
 

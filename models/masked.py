@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["masked_mean"]
+__all__ = ["masked_mean", "mean_of_known"]
 
 _Array = npt.NDArray[Any]
 
@@ -28,3 +29,19 @@ def masked_mean(x: _Array, axis: int, dtype: type[np.floating[Any]] | None = Non
     # With a long count in float64, and then rounded: a quotient of two float32 comes out the same.
     mean = (total / np.maximum(count, 1)).astype(total.dtype, copy=False)
     return np.where(count > 0, mean, np.nan)
+
+
+def mean_of_known(parts: Sequence[_Array]) -> _Array:
+    """:func:`masked_mean` over a few float32 arrays of one shape, bit for bit; several times as fast as over a short
+    axis of one array.
+
+    >>> mean_of_known([np.float32([1, np.nan]), np.float32([2, np.nan])])
+    array([1.5, nan], dtype=float32)
+    """
+    known = [np.isfinite(part) for part in parts]
+    count = sum(one.view(np.uint8).astype(np.uint16) for one in known)
+    total = np.where(known[0], parts[0], np.float32(0))
+    for one, part in zip(known[1:], parts[1:], strict=True):
+        total += np.where(one, part, np.float32(0))
+    mean = (total / np.maximum(count, 1)).astype(total.dtype, copy=False)
+    return np.where(count > 0, mean, np.float32(np.nan))

@@ -21,7 +21,7 @@ __all__ = ["MOST_MODULES", "AllowList", "circles", "clock_reads", "crowded", "en
 
 PURE = frozenset({
     "__future__", "abc", "array", "base64", "bisect", "cmath", "collections", "contextlib", "copy", "dataclasses",
-    "datetime", "decimal", "enum", "fractions", "functools", "graphlib", "hashlib", "heapq", "inspect", "io",
+    "datetime", "decimal", "difflib", "enum", "fractions", "functools", "graphlib", "hashlib", "heapq", "inspect", "io",
     "itertools", "json", "logging", "math", "numbers", "operator", "random", "re", "statistics", "string", "struct",
     "textwrap", "types", "typing", "unicodedata", "warnings", "weakref", "zlib", "zoneinfo",
 })  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.figures import figures_of
+from edge.figure_fields import figures_of
 from services.cli.setup.settings_view import list_settings, markdown_table
 from services.config import Settings
 from services.observe.metrics import metrics_page

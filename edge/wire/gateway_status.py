@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from edge.figures import counter, gauge
+from edge.figure_fields import counter, gauge
 
 __all__ = ["GatewayStatus"]
 

@@ -10,41 +10,26 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from models.features.plans import PLANNED
+from models.features.plans import BIN_MS, BINS_BACK, PLANNED, bins_ahead
 from models.spec import ForecastSpec
 
-__all__ = ["BACK", "BIN_MS", "bins", "plan_differences"]
+__all__ = ["plan_differences"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
-BIN_MS = 1_800_000
-"""Plans are asked for by half-hours ..."""
-
-BACK = 6
-"""... of which this one, from 0, is the one that the origin lies in. Those before it are not used here."""
-
 AROUND_MS = 900_000
 """The day before is a mean over so much on either side: setpoints are not moved at the same minute each day."""
 
 
-def bins(spec: ForecastSpec) -> int:
-    """How many half-hours reach from ``BACK`` before the origin past the longest horizon.
-
-    >>> bins(ForecastSpec(channels=(), horizons_min=(5, 60)))
-    10
-    """
-    return BACK + 1 + -(-max(spec.horizons_min) * 60_000 // BIN_MS) + 1
-
-
 def plan_differences(ahead: F32, values: F32, origin_ms: I64, spec: ForecastSpec) -> F32:
-    """``ahead [N, T, P]`` (what was foreseen of ``PLANNED`` at each origin, ``T`` = :func:`bins`) and the rows
-    ``values [N, L, C]`` ``-> [N, H, 3 * P]``, in the metrics' units; NaN where one of both is missing.
+    """``ahead [N, T, P]``, what was foreseen at each origin as :meth:`~models.features.plans.Plans.ahead` gives it, and
+    the rows ``values [N, L, C]`` ``-> [N, H, 3 * P]``, in the metrics' units; NaN where one of both is missing.
     """
-    if ahead.shape != (len(origin_ms), bins(spec), len(PLANNED)):
+    if ahead.shape != (len(origin_ms), bins_ahead(spec), len(PLANNED)):
         raise ValueError(
-            f"plans have shape {ahead.shape}, this schema wants {(len(origin_ms), bins(spec), len(PLANNED))}"
+            f"plans have shape {ahead.shape}, this schema wants {(len(origin_ms), bins_ahead(spec), len(PLANNED))}"
         )
     steps = np.array(spec.horizon_steps, dtype=np.int64)
     length, day = values.shape[1], spec.steps_per_day
@@ -60,13 +45,13 @@ def plan_differences(ahead: F32, values: F32, origin_ms: I64, spec: ForecastSpec
     way_before = _mean(rows, count, np.full_like(then, first), np.maximum(then, first) + 1)
     if first < 0:
         way_before[:] = np.nan
-    at = BACK + (origin_ms[:, None] + steps * spec.step_ms - 1) // BIN_MS - (origin_ms[:, None] - 1) // BIN_MS
+    at = BINS_BACK + (origin_ms[:, None] + steps * spec.step_ms - 1) // BIN_MS - (origin_ms[:, None] - 1) // BIN_MS
     one = np.arange(len(origin_ms))[:, None]
     foreseen = ahead[one, at]
     total, known = _sums(ahead)
-    until = np.maximum(at, BACK + 1) + 1
-    many = known[one, until] - known[:, None, BACK + 1]
-    way = np.where(many > 0, (total[one, until] - total[:, None, BACK + 1]) / np.maximum(many, 1), np.nan)
+    until = np.maximum(at, BINS_BACK + 1) + 1
+    many = known[one, until] - known[:, None, BINS_BACK + 1]
+    way = np.where(many > 0, (total[one, until] - total[:, None, BINS_BACK + 1]) / np.maximum(many, 1), np.nan)
     parts = (foreseen - measured[:, None, -1], foreseen - day_before, way - way_before)
     return np.concatenate(parts, axis=-1).astype(np.float32)
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from models.spec import ForecastSpec
 
-__all__ = ["KINDS", "PLANNED", "Kind", "Plan", "Plans", "plan_offsets_ms"]
+__all__ = ["BINS_BACK", "BIN_MS", "KINDS", "PLANNED", "Kind", "Plan", "Plans", "bin_of", "bins_ahead"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -39,22 +39,28 @@ HOLD_MS = {"weather": 1_800_000, "setpoint": 86_400_000}
 """How long the last value of a plan holds: an hour's mean stands for half an hour on either side, and a setpoint is
 held until the next one, for a day at most. The first value of a weather forecast holds backwards as long."""
 
-GRID_MS = 1_800_000
-"""Learners ask what is foreseen this often ..."""
+FURTHEST_MS = 16 * 86_400_000
+"""Learners do not look further than this from when a plan was issued."""
 
-BACK_MS = 3 * 3_600_000
-"""... from so long before the origin on, to see how right the plan was until now, to the longest horizon."""
+BIN_MS = 1_800_000
+"""Learners ask what is foreseen for each half-hour, by the middle of it, ..."""
+
+BINS_BACK = 6
+"""... from so many before that of the origin on, to see how right the plan was until now, past the longest horizon."""
 
 
-def plan_offsets_ms(spec: ForecastSpec) -> I64:
-    """The times, from the origin, at which learners ask what is foreseen: ``[T]``, every half-hour.
+def bin_of(time_ms: int) -> int:
+    """The number of the half-hour that a row which ends then lies in."""
+    return (time_ms - 1) // BIN_MS
 
-    >>> offsets = plan_offsets_ms(ForecastSpec(channels=(), horizons_min=(5, 60)))
-    >>> (offsets // 60_000).tolist()
-    [-180, -150, -120, -90, -60, -30, 0, 30, 60]
+
+def bins_ahead(spec: ForecastSpec) -> int:
+    """How many half-hours :meth:`Plans.ahead` gives.
+
+    >>> bins_ahead(ForecastSpec(channels=(), horizons_min=(5, 60)))
+    10
     """
-    longest = max(spec.horizons_min) * 60_000
-    return np.arange(-BACK_MS, longest + GRID_MS, GRID_MS, dtype=np.int64)[: (BACK_MS + longest - 1) // GRID_MS + 2]
+    return BINS_BACK + 1 + -(-max(spec.horizons_min) * 60_000 // BIN_MS) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,9 @@ class Plan:
     series: Mapping[str, tuple[I64, F32]]
     zone: str = ""
     known_ms: int = -1
+    ends_ms: int = field(default=0, init=False, repr=False, compare=False)
+    """The last time of which it says something; when it was issued, if it says nothing."""
+    _by_bin: list[tuple[int, F32]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -86,11 +95,8 @@ class Plan:
             series[metric] = (valid_ms, value)
         object.__setattr__(self, "series", series)
         object.__setattr__(self, "known_ms", max(self.known_ms, self.issued_ms))
-
-    @property
-    def ends_ms(self) -> int:
-        """The last time of which it says something; when it was issued, if it says nothing."""
-        return max((int(times[-1]) for times, _ in self.series.values()), default=self.issued_ms)
+        ends_ms = max((int(times[-1]) for times, _ in series.values()), default=self.issued_ms)
+        object.__setattr__(self, "ends_ms", ends_ms)
 
     def at(self, metric: str, times_ms: I64) -> F32:
         """What it foresees of ``metric`` at these times; NaN where it says nothing.
@@ -118,6 +124,24 @@ class Plan:
         inside = (after > 0) & (after < len(value)) & (gap <= WIDEST_GAP_MS)
         near = np.minimum(abs(times - valid_ms[before]), abs(times - valid_ms[next_])) <= held
         return np.where(inside | near, level, np.nan).astype(np.float32)
+
+    def in_bins(self, first: int, count: int) -> F32:
+        """What it foresees of :data:`PLANNED` in ``count`` half-hours from number ``first`` on: ``[count, K]``.
+
+        Worked out once for all that it says something of.
+        """
+        if not self._by_bin:
+            begins_ms = min((int(times[0]) for times, _ in self.series.values()), default=self.issued_ms)
+            begin = max(begins_ms, self.issued_ms - FURTHEST_MS) // BIN_MS - 1
+            stop = min(self.ends_ms + max(HOLD_MS.values()), self.issued_ms + FURTHEST_MS) // BIN_MS + 2
+            middles = np.arange(begin, stop) * BIN_MS + BIN_MS // 2
+            self._by_bin.append((begin, np.stack([self.at(metric, middles) for metric in PLANNED], axis=-1)))
+        begin, said = self._by_bin[0]
+        found = np.full((count, len(PLANNED)), np.nan, np.float32)
+        low, high = max(first, begin), min(first + count, begin + len(said))
+        if low < high:
+            found[low - first : high - first] = said[low - begin : high - begin]
+        return found
 
 
 @dataclass(slots=True)
@@ -149,6 +173,7 @@ class Plans:
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], _Held] = {}  # (zone, source)
+        self._newest: tuple[Any, tuple[Plan, ...], F32] | None = None  # what ahead() gave last, and of what
 
     def __len__(self) -> int:
         return sum(len(held.plans) for held in self._held.values())
@@ -190,13 +215,35 @@ class Plans:
                 _write(found[z], plan, metrics, times_ms)
         return found
 
+    def ahead(self, origin_ms: int, zones: Sequence[str], spec: ForecastSpec) -> F32:
+        """What was foreseen at the origin for learners: ``[Z, T, K]`` of :data:`PLANNED` in :func:`bins_ahead`
+        half-hours, of which number ``BINS_BACK`` is the origin's. By the same rules as :meth:`foreseen`; not to be
+        changed.
+        """
+        used, first, count = self.as_of(origin_ms), bin_of(origin_ms) - BINS_BACK, bins_ahead(spec)
+        made_of = (first, count, tuple(zones), tuple(map(id, used)))
+        if self._newest is not None and self._newest[0] == made_of:
+            return self._newest[2]
+        place = {zone: z for z, zone in enumerate(zones)}
+        found = np.full((len(zones), count, len(PLANNED)), np.nan, np.float32)
+        for plan in used:
+            if plan.kind == "event" or (plan.zone and plan.zone not in place):
+                continue
+            said = plan.in_bins(first, count)
+            mine = found[place[plan.zone]] if plan.zone else found
+            np.copyto(mine, said, where=np.isfinite(said))
+        self._newest = made_of, used, found  # kept: another plan cannot have the id of one that is there
+        return found
+
     def forget(self, before_ms: int) -> None:
         """Drop what no origin from ``before_ms`` on can use: superseded, or over for longer than a setpoint holds.
 
         To be called every step: then one plan of each source and zone is left.
         """
-        held_ms = HOLD_MS["setpoint"] + BACK_MS
+        held_ms = HOLD_MS["setpoint"] + (BINS_BACK + 1) * BIN_MS
         for key, held in list(self._held.items()):
+            if len(held.plans) == 1 and held.plans[0].ends_ms + held_ms >= before_ms:
+                continue
             newest = held.newest(before_ms)
             kept = [
                 plan for plan in held.plans

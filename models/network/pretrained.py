@@ -24,7 +24,7 @@ FARTHEST = 3.0
 WIDEST = 2.0
 """The logarithm of a width changes by no more than this."""
 
-RARER = {"plans": 0.5, "sun": 0.2, "co2_ppm": 0.15, "vpd forecast": 0.3}
+RARER = {"plans": 0.15, "sun": 0.2, "co2_ppm": 0.15, "vpd forecast": 0.3}
 """How often, in training, these are silent; every other channel is as often as ``silence`` says."""
 
 

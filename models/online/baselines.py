@@ -28,6 +28,9 @@ _Array = npt.NDArray[Any]
 RATES_DAYS = (1.0, 3.0, 8.0)
 """How long a profile remembers. Several side by side beat any single one on real greenhouses."""
 
+USUAL = 1
+"""Which of these profiles is the shape of a path: it knows what the last days had in common, and is not one of them."""
+
 SMOOTHING_MS = 900_000
 """A profile is smoothed over this much on either side."""
 
@@ -219,6 +222,15 @@ class Climatology:
         """
         members = self._members(indices, np.asarray(y_now, dtype=np.float32), day_bin)
         return self._quantiles(indices, members.median, day_bin)
+
+    def usual(self, indices: I64, day_bin: I64, steps: I64) -> F32:
+        """The usual value ``steps [T]`` ahead, ``[Z, T, M]``: the profile of a few days; NaN where none was seen."""
+        hour = (day_bin[:, None] + steps) % self._day
+        return np.asarray(self._zones["profile"][indices[:, None], hour, USUAL])
+
+    def last(self, indices: I64) -> F32:
+        """The newest known value of each target, ``[Z, M]``."""
+        return np.asarray(self._zones["last"][indices])
 
     @classmethod
     def run_over(cls, y: F32, day_bin: I64, spec: ForecastSpec) -> F32:

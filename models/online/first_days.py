@@ -244,14 +244,22 @@ class FirstDays:
         out = s["share"][indices] * s["last"][indices][:, None] + s["rest"][indices]
         return np.where((share > 0)[:, None], out, np.float32(np.nan))
 
-    def widths(self, indices: I64, hour: I64) -> F32:
-        """How far p10 and p90 are from the median in the first days, ``[Z, H, M]``: never 0."""
-        normal = self.prior.issued[hour, np.arange(hour.shape[1])] * self._unit(indices)[:, None]
-        return np.asarray(self._zones["half"][indices] * normal, dtype=np.float32)
+    def widths(self, indices: I64, hour: I64, horizons: I64) -> F32:
+        """How far p10 and p90 are from the median in the first days, ``[Z, H, M]``: never 0.
 
-    def issue(self, zones: I64, at: I64, median: F32) -> None:
-        """Keep what was forecast, ``median [Z, ..., M]``, at ``at`` until its truth comes."""
-        self._zones["issued"][zones, at] = np.clip(median, -LARGEST, LARGEST)
+        ``horizons`` says which horizon each column of ``hour [Z, H]`` belongs to.
+        """
+        normal = self.prior.issued[hour, horizons] * self._unit(indices)[:, None]
+        return np.asarray(self._zones["half"][indices][:, horizons] * normal, dtype=np.float32)
+
+    def issued(self, zones: I64, at: I64) -> F32:
+        """What was forecast and waits at ``at [P]`` for its truth, ``[Z, P, M]``."""
+        return np.asarray(self._zones["issued"][zones[:, None], at], dtype=np.float32)
+
+    def issue(self, zones: I64, at: I64, median: F32, where: _Bool | None = None) -> None:
+        """Keep what was forecast, ``median [Z, ..., M]``, at ``at`` until its truth comes; only ``where``, if given."""
+        issued, clipped = self._zones["issued"], np.clip(median, -LARGEST, LARGEST)
+        issued[zones, at] = clipped if where is None else np.where(where, clipped, issued[zones, at])
 
     def bind(self, indices: I64, at: I64) -> None:
         """Keep how wide the intervals are now, of all horizons, at ``at [H]``."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.masked import masked_mean
+from models.masked import masked_mean, mean_of_known
 from models.spec import QUANTILES
 from models.zone_arrays import ZoneArrays
 
@@ -61,9 +61,12 @@ class Intervals:
         """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         self._zones.prepare(zones)
 
-    def predict(self, indices: I64, hour: I64) -> tuple[F32, F32]:
-        """How far p10 lies below and p90 above the median: ``hour [Z, H] -> 2 x [Z, H, M]``, never negative."""
-        horizons = np.arange(hour.shape[1])
+    def predict(self, indices: I64, hour: I64, horizons: I64 | None = None) -> tuple[F32, F32]:
+        """How far p10 lies below and p90 above the median: ``hour [Z, H] -> 2 x [Z, H, M]``, never negative.
+
+        ``horizons`` says which horizon each column of ``hour`` belongs to; by default each to its own.
+        """
+        horizons = np.arange(hour.shape[1]) if horizons is None else horizons
         size = self._size(indices, hour, horizons)
         factor = self._factors(indices, hour * BLOCKS // _HOURS, horizons)
         return factor[0] * size, factor[1] * size
@@ -91,6 +94,15 @@ class Intervals:
         s["count"][zone, hours, horizons] = np.minimum(count, 254) + known  # eight bits: it stays at 255
         return np.where(usable, np.abs(residual) / np.where(usable, size, 1), np.float32(np.nan))
 
+    def take(self, indices: I64, other: Intervals, pooled: bool = False) -> None:
+        """Begin at these zones with what ``other`` has learned of them, and with its factors of all zones if
+        ``pooled``.
+        """
+        for name in ("spread", "count", "factor"):
+            self._zones[name][indices] = other._zones[name][indices]
+        if pooled:
+            self._factor = other._factor.copy()
+
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
         """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
         return {**self._zones.state_dict(copy), "pooled": self._factor.copy()}
@@ -108,9 +120,8 @@ class Intervals:
 
     def _size(self, indices: I64, hour: I64, horizons: I64) -> F32:
         """Mean absolute error around the hours ``[Z, H]``; that of the whole day where those are unknown."""
-        near = (hour[..., None] + np.array([-1, 0, 1])) % _HOURS
-        around = self._zones["spread"][indices[:, None, None], near, horizons[:, None]]  # [Z, H, 3, M]
-        size = masked_mean(around, axis=2)
+        spread, zone = self._zones["spread"], indices[:, None]
+        size = mean_of_known([spread[zone, (hour + near) % _HOURS, horizons] for near in (-1, 0, 1)])
         unknown = np.flatnonzero(np.isnan(size).any(axis=(0, 2)))
         if len(unknown):
             whole = self._zones["spread"][indices[:, None], :, horizons[unknown]]  # [Z, U, 24, M]

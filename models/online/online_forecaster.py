@@ -21,8 +21,10 @@ from models.online.baselines import Climatology, Members
 from models.online.change_points import ChangePoints
 from models.online.first_days import FirstDays
 from models.online.intervals import Intervals
+from models.online.known_ahead import KnownAhead
 from models.online.mixture import Mixture
 from models.online.ridge import PooledRidge, prior_strength
+from models.paths.steps import Knots, between
 from models.spec import QUANTILES, ForecastSpec
 from models.trees.forest import Forest
 from models.zone_arrays import ZoneArrays
@@ -54,7 +56,7 @@ EXPERTS = (
 says little that the others do not say when nothing has changed, and one more weight costs more than that is worth. The
 third is followed in a zone's first days, and NaN later (:class:`~models.online.first_days.FirstDays`)."""
 
-FIRST = EXPERTS.index("first days")
+FIRST, NETWORK = EXPERTS.index("first days"), EXPERTS.index("network")
 
 WEIGHED = 3
 """Experts from this index on have learned weights."""
@@ -71,6 +73,9 @@ days says so because its display is coarse."""
 
 SMALLEST = 4e-6
 """No interval is thinner than this share of the median: thinner ones are lost in single precision."""
+
+MOST_SCALED = 3.0
+"""Between horizons no width is more than this many times its usual one, or less than this part of it."""
 
 _HOURS = 24
 
@@ -94,7 +99,9 @@ class Basis:
     step: int
     zones: I64  # [Z]
     day_bin: I64  # [Z]
-    experts: F32  # [Z, H, M, K], in the order of EXPERTS; the network's place is NaN
+    # [Z, H, M, K], in the order of EXPERTS; the network's place is NaN. One more where plans were given: what they move
+    # the median by.
+    experts: F32
 
     @property
     def baseline(self) -> F32:
@@ -107,7 +114,9 @@ class Learned(Basis):
     """A basis with its example, as :meth:`OnlineForecaster.learn` returns it, and the errors of earlier forecasts."""
 
     example: Example
-    errors: F32  # [Z, M], size of the errors that matured in these rows, in usual errors; NaN where none did
+    # [Z, M], size of the errors that matured in these rows, in usual errors; NaN where none did. Of what was forecast
+    # before plans moved it.
+    errors: F32
 
 
 class OnlineForecaster:
@@ -154,6 +163,9 @@ class OnlineForecaster:
             base=((total, targets), np.float16, np.nan),
         )
         self.forest = Forest(horizons, targets)
+        self.known: KnownAhead | None = None  # from the first plan on
+        turn = np.arange(day) * (2 * np.pi / day)
+        self._clock = np.stack([np.sin(turn), np.cos(turn)], axis=-1).astype(np.float32)
         self._unit = np.full((horizons, targets), np.nan)
         self._unit_seen = np.zeros((horizons, targets))
         low, high = zip(*spec.limits, strict=True)
@@ -166,15 +178,25 @@ class OnlineForecaster:
         """Make room for more zones and return the index of the first."""
         for part in (self.climatology, self.features, self.intervals, self.change, self.first):
             part.add_zones(count)
+        if self.known:
+            self.known.add_zones(count)
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
         """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         for part in (self.climatology, self.features, self.intervals, self.change, self.first, self._zones):
             part.prepare(zones)
+        if self.known:
+            self.known.prepare(zones)
 
-    def learn(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Learned:
-        """Take the rows of one step: ``values [Z, C]``, ``day_bin [Z]``, ``sun [Z, 1 + H]`` (see :class:`Features`)."""
+    def learn(
+        self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None = None
+    ) -> Learned:
+        """Take the rows of one step: ``values [Z, C]``, ``day_bin [Z]``, ``sun [Z, 1 + H]`` (see :class:`Features`).
+
+        ``foreseen`` is what plans said by then (:meth:`~models.features.plans.Plans.ahead`), ``None`` for zones that
+        were never given any; before the first plan of any zone nothing else is done than without.
+        """
         y = self._targets(values)
         errors = self._mature(indices, step, y, day_bin)
         seen, climate = self._see(indices, step, values, y, day_bin, sun)
@@ -196,6 +218,10 @@ class OnlineForecaster:
         old = self._median(indices, experts) if example else None
         hours = self._hours(day_bin, self._steps)
         experts[..., FIRST] = self.first.forecast(indices, step, hours, old)
+        known = self._see_ahead(foreseen)
+        if known and foreseen is not None:
+            foresight, said = known.see(indices, step, values, foreseen, sun, self._clock[self._bins_at(day_bin)])
+            experts = np.concatenate([experts, known.move(indices, said, self.unit)[..., None]], axis=-1)
         if old is not None:
             s, at = self._zones, self._keep_base(seen)
             place = step // self._stride % s["stamp"].shape[1]
@@ -203,6 +229,8 @@ class OnlineForecaster:
             s["ahead"][indices[:, None], at] = ahead
             s["experts"][indices[:, None], at] = self._deviations(experts)
             s["median"][indices[:, None], at] = old
+            if known and foreseen is not None:
+                known.keep(indices, step, at, foresight, said, self._moved(old, experts) - old, sun, self.intervals)
             self.first.issue(indices[:, None], at, self._blended(indices, old, experts))
             self.first.bind(indices, at)
         return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
@@ -229,10 +257,11 @@ class OnlineForecaster:
         experts = learned.experts
         if network is not None:
             experts = experts.copy()
-            experts[..., -1] = network
-        median = self._blended(learned.zones, self._median(learned.zones, experts), experts)
-        self.remember(learned.zones, learned.step, median, experts[..., -1])
-        below, above = self._widths(learned.zones, self._hours(learned.day_bin, self._steps))
+            experts[..., NETWORK] = network
+        mixed = self._moved(self._median(learned.zones, experts), experts)
+        median = self._blended(learned.zones, mixed, experts)
+        self.remember(learned.zones, learned.step, median, experts[..., NETWORK])
+        below, above = self._widths(learned.zones, self._hours(learned.day_bin, self._steps), experts)
         thinnest = np.maximum(self._thinnest, np.float32(SMALLEST) * np.abs(median))
         thin = below + above < thinnest
         below, above = (np.where(thin, thinnest, side) for side in (below, above))
@@ -241,16 +270,90 @@ class OnlineForecaster:
         p90 = np.maximum(np.clip(median + above, low, high), low + thinnest)
         return np.stack([p10, median, p90], axis=-1, dtype=np.float32)
 
+    def path(self, zones: I64, step: int, day_bin: I64, quantiles: F32, knots: Knots) -> F32:
+        """The forecast at any times up to the longest horizon: ``quantiles [Z, H, M, Q] -> [Z, T, M, Q]``.
+
+        ``quantiles`` are what :meth:`predict` gave of the newest rows, those of ``step``; at learned horizons the path
+        is what they say. Between them see :mod:`models.paths.steps`. It changes nothing, and is p10 <= p50 <= p90.
+        """
+        own = np.concatenate([[0], self._steps])
+        usual = self.climatology.usual(zones, day_bin, knots.steps)
+        at_knots = self.climatology.usual(zones, day_bin, own)
+        median = between(knots, usual, at_knots, self.climatology.last(zones), quantiles[..., 1])
+        median = self._with_earlier(zones, step, day_bin, knots, usual, median)
+        below, above = self._widths_between(zones, day_bin, knots)
+        if self.known:
+            below, above = self._as_issued(zones, day_bin, quantiles, knots, below, above)
+        low, high, thinnest = self._low, self._high, self._thinnest[knots.after]
+        p50 = np.clip(median, low, high)
+        p10 = np.minimum(np.clip(median - below, low, high), high - thinnest)
+        p90 = np.maximum(np.clip(median + above, low, high), low + thinnest)
+        path = np.stack([np.minimum(p10, p50), p50, np.maximum(p90, p50)], axis=-1, dtype=np.float32)
+        path[:, knots.learned] = quantiles[:, knots.after[knots.learned]]
+        return path
+
+    def _with_earlier(self, zones: I64, step: int, day_bin: I64, knots: Knots, usual: F32, median: F32) -> F32:
+        """Let the forecasts have their say that were made for the same times when these were a horizon ahead.
+
+        Forecasts are kept of every example's step; one that was made for a little before a time tells how far off the
+        usual value that is.
+        """
+        h = knots.after
+        late = step % self._stride
+        origin = step - (self._steps[h] - knots.steps) - late
+        mine = np.flatnonzero((knots.earlier > 0) & ~knots.learned & (origin >= 0) & (origin % self._stride == 0))
+        if not len(mine):
+            return median
+        place = origin[mine] // self._stride
+        stamp = self._zones["stamp"][zones[:, None], place % self._zones["stamp"].shape[1]]
+        said = self.first.issued(zones, self._first[h[mine]] + place % self._slots[h[mine]])
+        if late:
+            said = said + usual[:, mine] - self.climatology.usual(zones, day_bin, knots.steps[mine] - late)
+        there = (stamp == origin[mine])[..., None] & np.isfinite(said)
+        moved = knots.earlier[mine][:, None] * np.where(there, said - median[:, mine], np.float32(0))
+        median = median.copy()
+        median[:, mine] += moved
+        return median
+
+    def _widths_between(self, zones: I64, day_bin: I64, knots: Knots) -> tuple[F32, F32]:
+        """How far p10 lies below and p90 above the median, ``[Z, T, M]``: between those of the horizons around, at the
+        hour of each time. Before the first horizon they grow with the square root of the time.
+        """
+        hours = self._hours(day_bin, knots.hours)
+        below, above = self.intervals.predict(zones, hours, knots.horizons)
+        sides = self._with_first_days(zones, hours, knots.horizons, below, above)
+        share: F32 = np.where(knots.before == 0, np.sqrt(knots.share), knots.share).astype(np.float32)[:, None]
+        rest = np.where(knots.before == 0, 0, 1 - share[:, 0]).astype(np.float32)[:, None]
+        below, above = (rest * side[:, knots.widths[0]] + share * side[:, knots.widths[1]] for side in sides)
+        return below, above
+
+    def _as_issued(
+        self, zones: I64, day_bin: I64, quantiles: F32, knots: Knots, below: F32, above: F32
+    ) -> tuple[F32, F32]:
+        """Widths between horizons, ``[Z, T, M]``, narrower or wider as those that were issued at the horizons around
+        are: plans change widths where they move medians.
+        """
+        hours, own = self._hours(day_bin, self._steps), np.arange(len(self._steps))
+        plain = self._with_first_days(zones, hours, own, *self.intervals.predict(zones, hours, own))
+        p10, p50, p90 = np.moveaxis(quantiles, -1, 0)
+        scaled = []
+        for width, usual, issued in zip((below, above), plain, (p50 - p10, p90 - p50), strict=True):
+            ratio = np.clip(issued / np.maximum(usual, np.float32(1e-6)), 1 / MOST_SCALED, MOST_SCALED)
+            ratio = np.concatenate([ratio[:, :1], ratio], axis=1).astype(np.float32)  # now as at the first horizon
+            before = ratio[:, knots.before]
+            scaled.append(width * (before + knots.share[:, None] * (ratio[:, knots.before + 1] - before)))
+        return scaled[0], scaled[1]
+
     def weights(self, basis: Basis, network: F32 | None = None) -> F32:
         """What each expert weighs in the median that :meth:`predict` gives, ``[Z, H, M, K]`` in the order of EXPERTS.
 
         They sum to one. An expert without an answer weighs nothing: the climatology has its share. Bounds of every
-        forecast (limits, the size of deviations) are left out.
+        forecast (limits, the size of deviations) are left out, and what plans move the median by.
         """
-        experts = basis.experts
+        experts = basis.experts[..., : len(EXPERTS)]
         if network is not None:
             experts = experts.copy()
-            experts[..., -1] = network
+            experts[..., NETWORK] = network
         learned = self.mixture.weights.astype(np.float32)
         weights = np.zeros_like(experts)
         weights[..., 0], weights[..., WEIGHED:] = learned[..., 0], learned[..., 1:]
@@ -280,9 +383,14 @@ class OnlineForecaster:
         newest = s["stamp"][zones].max(axis=1) // self._stride
         z, h = np.nonzero(newest[:, None] - place < self._slots)
         # What is issued of a young zone is another's forecast: the intervals learn how good the learners' own was.
-        young = self.first.share(zones)[z] > 0
-        s["median"][zones[z], at[h]] = np.where(young, s["median"][zones[z], at[h]], median[z, h])
-        self.first.issue(zones[z], at[h], median[z, h])
+        share = self.first.share(zones)[z]
+        # Nor do they learn from plans: what these moved the forecast by is taken off. Without the network's answer that
+        # leaves what learn() has kept, to the last bit.
+        moved = self.known.moved(zones[z], step, at[h]) if self.known else np.zeros((len(z), 1), np.float32)
+        plain = median[z, h] - (1 - share) * moved
+        kept = (moved != 0) & ~np.isfinite(network[z, h])
+        s["median"][zones[z], at[h]] = np.where((share > 0) | kept, s["median"][zones[z], at[h]], plain)
+        self.first.issue(zones[z], at[h], plain, ~kept)
         base, unit = s["base"][zones[z], at[h]], self.unit[h]
         s["experts"][zones[z], at[h], :, -1] = np.clip((network[z, h] - base) / unit, -LARGEST, LARGEST)
 
@@ -292,6 +400,8 @@ class OnlineForecaster:
         """
         parts = {name: getattr(self, name).state_dict() for name in _PARTS if name not in _ZONE_PARTS}
         parts |= {name: getattr(self, name).state_dict(copy) for name in _ZONE_PARTS}
+        if self.known:
+            parts["known"] = self.known.state_dict(copy)
         return {
             **parts,
             "zones": self._zones.state_dict(copy),
@@ -305,6 +415,10 @@ class OnlineForecaster:
             getattr(self, name).load_state_dict(state[name])
         self._zones.load_state_dict(state["zones"])
         self._unit, self._unit_seen = state["unit"].copy(), state["seen"].copy()
+        self.known = None  # nor has a state of before there were plans
+        if "known" in state:
+            self.known = self._new_known()
+            self.known.load_state_dict(state["known"])
 
     @property
     def regressors(self) -> int:
@@ -327,6 +441,23 @@ class OnlineForecaster:
             mixed = mixed + share * np.where(np.isnan(fast), np.float32(0), fast - mixed)
         return np.asarray(np.clip(mixed, self._low, self._high), dtype=np.float32)
 
+    def _see_ahead(self, foreseen: F32 | None) -> KnownAhead | None:
+        """What learns from plans; it begins with the first that says anything."""
+        if self.known is None and foreseen is not None and np.isfinite(foreseen).any():
+            self.known = self._new_known()
+            self.known.add_zones(len(self))
+            self.known.intervals.take(np.arange(len(self)), self.intervals, pooled=True)
+        return self.known
+
+    def _new_known(self) -> KnownAhead:
+        return KnownAhead(self._spec, self._stride, int(self._slots.sum()), int(self._slots.max()), 1)
+
+    def _moved(self, median: F32, experts: F32) -> F32:
+        """The experts' ``median [Z, H, M]``, moved by what plans say where there are any."""
+        if experts.shape[-1] == len(EXPERTS):
+            return median
+        return np.asarray(np.clip(median + experts[..., len(EXPERTS)], self._low, self._high), dtype=np.float32)
+
     def _blended(self, zones: I64, median: F32, experts: F32) -> F32:
         """The learners' ``median [Z, H, M]``, or in a zone's first days what is forecast there."""
         share = self.first.share(zones)[:, None]
@@ -336,25 +467,44 @@ class OnlineForecaster:
         blended = median + share * np.where(np.isnan(first), np.float32(0), first - median)
         return np.asarray(np.clip(blended, self._low, self._high), dtype=np.float32)
 
-    def _widths(self, zones: I64, hours: I64) -> tuple[F32, F32]:
-        """How far p10 lies below and p90 above the median, ``[Z, H, M]``."""
-        below, above = self.intervals.predict(zones, hours)
+    def _widths(self, zones: I64, hours: I64, experts: F32) -> tuple[F32, F32]:
+        """How far p10 lies below and p90 above the median, ``[Z, H, M]``: learned from medians that plans moved where
+        they move this one.
+        """
+        if self.known and experts.shape[-1] > len(EXPERTS):
+            moves = experts[..., len(EXPERTS)] != 0
+            some, rest = moves.any(axis=(1, 2)), ~moves.all(axis=(1, 2))
+            below, above = np.zeros((2, *moves.shape), np.float32)
+            for part, of, where in ((some, self.known.intervals, moves), (rest, self.intervals, ~moves)):
+                sides = of.predict(zones[part], hours[part])
+                for held, side in zip((below, above), sides, strict=True):
+                    held[part] = np.where(where[part], side, held[part])
+        else:
+            below, above = self.intervals.predict(zones, hours)
+        return self._with_first_days(zones, hours, np.arange(len(self._steps)), below, above)
+
+    def _with_first_days(self, zones: I64, hours: I64, horizons: I64, below: F32, above: F32) -> tuple[F32, F32]:
+        """Widths at these hours as of these horizons, ``[Z, H, M]``, blended with those of a zone's first days."""
         share = self.first.share(zones)[:, None]
         if not share.any():
             return below, above
-        width = self.first.widths(zones, hours)
+        width = self.first.widths(zones, hours, horizons)
         return below + share * (width - below), above + share * (width - above)
 
     def _deviations(self, experts: F32) -> F32:
         """Of those that are weighed from the first expert, in units of its usual error."""
         unit = self.unit.astype(np.float32)[..., None]
-        deviations = (experts[..., WEIGHED:] - experts[..., :1]) / unit
+        deviations = (experts[..., WEIGHED : len(EXPERTS)] - experts[..., :1]) / unit
         return np.asarray(np.clip(deviations, np.float32(-LARGEST), np.float32(LARGEST)))
 
     def _trees(self, seen: Example, unit: F64) -> F32:
         """The forest's answers; NaN where there is none. Between examples nobody learns from them."""
         answer = self.forest.predict(seen.common, seen.ahead) * unit + seen.base
         return np.asarray(answer, dtype=np.float32)
+
+    def _bins_at(self, day_bin: I64) -> I64:
+        """The steps of the day at each horizon, ``[Z, H]``."""
+        return np.asarray((day_bin[:, None] + self._steps) % self._spec.steps_per_day)
 
     def _hours(self, day_bin: I64, steps: I64) -> I64:
         return (day_bin[:, None] + steps) % self._spec.steps_per_day * _HOURS // self._spec.steps_per_day
@@ -364,6 +514,8 @@ class OnlineForecaster:
         for h in range(len(self._steps)):
             if (place - h * self._refit_every // len(self._steps)) % self._refit_every == 0:
                 self.pooled.refit(h)
+                if self.known:
+                    self.known.pooled.refit(h)
         if place % self._refit_every == 0:
             self.mixture.refit()
 
@@ -418,6 +570,8 @@ class OnlineForecaster:
         self.pooled.learn(h, step, np.concatenate([common, ahead], axis=-1), scaled)
         self.mixture.learn(h, step, s["experts"][zone, at].astype(np.float32), scaled)
         hour = self._hours(day_bin, np.zeros(1, np.int64))[:, 0]
+        if self.known:
+            self.known.mature(indices, step, h, at, missed, self._clock[day_bin], hour, self.unit)
         relative = self.intervals.learn(indices, h, hour, missed)
         self.first.learn(indices, step, h, at, due, y, hour, s["median"][zone, at])
         self.change.update(indices, masked_mean(relative, axis=1))

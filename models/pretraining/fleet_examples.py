@@ -14,8 +14,7 @@ import numpy.typing as npt
 import torch
 
 from models.features.inputs import Inputs, build_inputs, day_bins, sun_sine, targets_of
-from models.features.plan_differences import BACK, bins
-from models.features.plans import PLANNED
+from models.features.plans import BINS_BACK, PLANNED, bins_ahead
 from models.network.house_features import HouseFeatures
 from models.network.residual_network import to_tensors
 from models.online.online_forecaster import EXAMPLE_MS, OnlineForecaster
@@ -47,6 +46,8 @@ class Drawing:
     origins_each: int = 90
     young: float = 0.4
     """The share of origins in a zone's first day; the second and third have half of the rest."""
+    told: float = 0.5
+    """The share of zones in which the online layer and the network are told of plans; the others know of none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +100,12 @@ def draw_examples(
     for group in _groups(chunk.arrays["zone_site"], sites, drawing.zones_each, rng):
         begins = rng.integers(0, day // stride, len(group)) * stride
         asked = [_origins(drawing, day, stride, rng) for _ in group]
-        forecasts = _online(chunk, spec, rows, group, begins, asked, told)
-        for zone, begin, at, given in zip(group.tolist(), begins.tolist(), asked, forecasts, strict=True):
-            inputs, truth = _of_zone(chunk, spec, rows[zone], zone, begin, at, given)
+        planned = rng.random(len(group)) < drawing.told
+        forecasts = _online(chunk, spec, rows, group, begins, asked, planned, told)
+        for zone, begin, at, plans, given in zip(
+            group.tolist(), begins.tolist(), asked, planned.tolist(), forecasts, strict=True
+        ):
+            inputs, truth = _of_zone(chunk, spec, rows[zone], zone, begin, at, given, plans)
             fits = np.isfinite(inputs.now[:, :2]).all(-1) & np.isfinite(truth).any((1, 2))
             inputs, truth, at = inputs.take(fits), truth[fits], at[fits]
             with torch.inference_mode():
@@ -142,9 +146,12 @@ def _origins(drawing: Drawing, day: int, stride: int, rng: np.random.Generator) 
 
 def _online(
     chunk: FleetChunk, spec: ForecastSpec, rows: F32, group: I64, begins: I64, asked: list[I64],
-    told: Callable[[int], None],
+    planned: npt.NDArray[np.bool_], told: Callable[[int], None],
 ) -> list[F32]:  # fmt: skip
-    """What the online layer forecasts for each zone of ``group`` at the origins ``asked``: ``[N, H, M, Q]`` each."""
+    """What the online layer forecasts for each zone of ``group`` at the origins ``asked``: ``[N, H, M, Q]`` each.
+
+    Zones that are ``planned`` are told of plans.
+    """
     steps = np.array((0, *spec.horizon_steps), dtype=np.int64)
     length = max(int(at[-1]) for at in asked) + 1
     span = np.arange(length + int(steps[-1]))
@@ -158,7 +165,11 @@ def _online(
     forecaster, everyone = OnlineForecaster(spec, len(group)), np.arange(len(group))
     forecaster.add_zones(len(group))
     for t in range(length):
-        learned = forecaster.learn(everyone, t, rows[group, begins + t], bin_[:, t], sun[:, t + steps])
+        foreseen = None
+        if planned.any():
+            foreseen = chunk.foreseen(group, begins + t, PLANNED, BINS_BACK, bins_ahead(spec))
+            foreseen[~planned] = np.nan
+        learned = forecaster.learn(everyone, t, rows[group, begins + t], bin_[:, t], sun[:, t + steps], foreseen)
         wanted = [z for z, held in enumerate(place_of) if t in held]
         if wanted:
             given = forecaster.predict(learned)
@@ -170,14 +181,16 @@ def _online(
 
 
 def _of_zone(
-    chunk: FleetChunk, spec: ForecastSpec, rows: F32, zone: int, begin: int, at: I64, forecasts: F32
+    chunk: FleetChunk, spec: ForecastSpec, rows: F32, zone: int, begin: int, at: I64, forecasts: F32, planned: bool
 ) -> tuple[Inputs, F32]:
     """The inputs and truths of a zone's origins ``at``; no row before its first is known."""
     before = np.full((spec.lookback_steps - 1, rows.shape[1]), np.nan, np.float32)
     held = np.concatenate([before, rows[begin:]])
     values = held[at[:, None] + np.arange(spec.lookback_steps)]
     zones, absolute = np.full(len(at), zone, np.int64), begin + at
-    ahead = chunk.foreseen(zones, absolute, PLANNED, BACK, bins(spec))
+    ahead = chunk.foreseen(zones, absolute, PLANNED, BINS_BACK, bins_ahead(spec))
+    if not planned:
+        ahead[:] = np.nan
     places = [chunk.place(zone)] * len(at)
     inputs = build_inputs(values, chunk.end_ms(zones, absolute), places, forecasts, spec, ahead)
     when = absolute[:, None] + np.array(spec.horizon_steps)

@@ -8,6 +8,8 @@ together. Equal examples give equal trees.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,7 @@ from models.trees.forest import LEAVES, Forest
 if TYPE_CHECKING:
     from lightgbm import Booster
 
-__all__ = ["GrowerError", "TreeGrower"]
+__all__ = ["GrowerError", "TreeGrower", "load_library"]
 
 F32 = npt.NDArray[np.float32]
 
@@ -75,6 +77,26 @@ class TreeGrower:
         while self._examples and self._examples[0].step < oldest:
             self._examples.popleft()
 
+    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
+        """Everything that later trees depend on, as arrays."""
+        state = {"first": np.array([-1 if self._first is None else self._first], np.int64)}
+        examples = [(e.step, e.zones, e.common, e.ahead, e.base, e.y) for e in self._examples]
+        for name, held in (("example", examples), ("truth", list(self._truths))):
+            if held:
+                step, *columns = zip(*held, strict=True)
+                state[f"{name}_step"] = np.array(step, np.int64)
+                state[f"{name}_count"] = np.array([len(zones) for zones in columns[0]], np.int64)
+                state |= {f"{name}_{k}": np.concatenate(column) for k, column in enumerate(columns)}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over what :meth:`state_dict` gave."""
+        first = int(state["first"][0])
+        self._first = None if first < 0 else first
+        examples, truths = _held(state, "example", 5), _held(state, "truth", 2)
+        self._examples = deque(Example(step, *columns) for step, *columns in examples)
+        self._truths = deque((step, zones, y) for step, zones, y in truths)
+
     def grow(self, unit: npt.NDArray[np.float64]) -> Forest | None:
         """Fit to all examples whose truth is known; ``None`` if there are too few. ``unit [H, M]``."""
         horizons, targets = len(self._spec.horizons_min), len(self._spec.targets)
@@ -102,21 +124,32 @@ class TreeGrower:
         return _forest(horizons, targets, cells) if any(cell is not None for row in cells for cell in row) else None
 
 
+def _held(state: Mapping[str, npt.NDArray[Any]], name: str, columns: int) -> Iterator[tuple[Any, ...]]:
+    """Each step with its columns, as :meth:`TreeGrower.state_dict` put them together."""
+    if f"{name}_step" in state:
+        cuts = np.cumsum(state[f"{name}_count"])[:-1]
+        parts = [np.split(state[f"{name}_{k}"], cuts) for k in range(columns)]
+        yield from zip(state[f"{name}_step"].tolist(), *parts, strict=True)
+
+
 def _fit(x: F32, residual: F32) -> Booster | None:
     known = np.isfinite(residual)
     if known.sum() < MIN_EXAMPLES:
         return None
-    lightgbm = _library()
+    lightgbm = load_library()
     booster: Booster = lightgbm.train(OPTIONS, lightgbm.Dataset(x[known], residual[known]))
     return booster
 
 
-def _library() -> ModuleType:
-    """LightGBM. It loads the system's OpenMP library; raises :class:`GrowerError` if there is none."""
+def load_library() -> ModuleType:
+    """LightGBM. It loads the system's OpenMP library; raises :class:`GrowerError` if either is missing."""
     try:
         import lightgbm
+    except ModuleNotFoundError as error:
+        raise GrowerError("trees cannot be grown without LightGBM", "pip install 'hothouse[library]'") from error
     except OSError:
-        import torch  # noqa: F401  # brings an OpenMP library of its own, which is found once it is loaded
+        with suppress(ModuleNotFoundError):
+            import torch  # noqa: F401  # brings an OpenMP library of its own, which is found once it is loaded
 
         try:
             import lightgbm

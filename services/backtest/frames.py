@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,8 @@ from edge.recordings.columns import Column, RecordingError
 from edge.recordings.columns import Mapping as Meaning
 from edge.recordings.recording import recording_of
 from edge.wire.vocabulary import VOCABULARY, base_metric
+from models.features.plans import Plan
+from services.backtest.ahead import plans_of, read_plans
 from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.report import predictions, scores
 from services.backtest.table import Table, read_table, table_of
@@ -45,11 +47,14 @@ def backtest(
     recording: Path | str | pd.DataFrame | Mapping[str, pd.DataFrame], *, columns: Mapping[str, str] | None = None,
     every: str = "30min", warmup: str = "14d", until: str | None = None, latitude: float | None = None,
     longitude: float | None = None, timezone: str | None = None, network: bool = False,
+    ahead: Path | str | pd.DataFrame | None = None, ahead_sources: Sequence[str] = (),
 ) -> Backtest:  # fmt: skip
     """What ``hothouse backtest`` does, on a folder or on frames: a frame a zone, or one with a column ``zone``.
 
     A frame has its times in a column ``time`` or as its index, and one column a measurement, named as in files;
-    ``columns`` says what others hold (column -> metric). The options are those of the command. Frames are not changed.
+    ``columns`` says what others hold (column -> metric). ``ahead`` are plans, a file or a frame of its columns
+    (:mod:`services.backtest.ahead`). The options are those of the command, but with plans there is one run only, with
+    them. Frames are not changed.
 
     Raises :class:`HothouseError` in one sentence.
     """
@@ -60,8 +65,15 @@ def backtest(
         table = read_table(Path(recording))
     else:
         table = table_of_frames(recording, columns or {})
-    forecasts = replay(table, options)
-    return Backtest(predictions(table, forecasts), scores(table, forecasts), dict(forecasts.told), table.notes)
+    plans: list[Plan] = []
+    notes: list[str] = []
+    if isinstance(ahead, Path | str):
+        plans, notes = read_plans(Path(ahead), ahead_sources, table)
+    elif ahead is not None:
+        plans, notes = plans_of(ahead, ahead_sources, table, "ahead")
+    forecasts = replay(table, options, plans=plans)
+    made, found = predictions(table, forecasts), scores(table, forecasts)
+    return Backtest(made, found, dict(forecasts.told), (*table.notes, *notes))
 
 
 def table_of_frames(frames: pd.DataFrame | Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> Table:

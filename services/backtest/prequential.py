@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,9 @@ import numpy.typing as npt
 from edge.wire.vocabulary import VOCABULARY
 from models.evaluation.drift import Drift
 from models.features.inputs import targets_of
+from models.features.plans import Plan, Plans
 from models.features.sensor_faults import SensorFaults
-from models.online.online_forecaster import EXAMPLE_MS, OnlineForecaster
+from models.online.online_forecaster import EXAMPLE_MS, Learned, OnlineForecaster
 from models.spec import ForecastSpec, Place
 from models.trees.forest import GROW_DAYS
 from models.trees.tree_grower import GrowerError, TreeGrower
@@ -34,6 +35,9 @@ TARGETS = ("air_temp_c", "rh_pct", "co2_ppm")
 HORIZONS_MIN = (30, 60, 180, 360, 720, 1440)
 
 _DAY_MS = 86_400_000
+
+Watch = Callable[[int, OnlineForecaster, Learned, F32], None]
+"""Row, the forecaster, what it learned from the row, and the forecasts ``[Z, H, M, Q]``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,12 +84,14 @@ def spec_of(table: Table) -> ForecastSpec:
 
 def replay(
     table: Table, options: BacktestOptions, progress: Callable[[int, int], None] = lambda done, total: None,
-    train: Trainer | None = None, spec: ForecastSpec | None = None,
+    train: Trainer | None = None, spec: ForecastSpec | None = None, plans: Sequence[Plan] = (),
+    watch: Watch | None = None,
 ) -> Forecasts:  # fmt: skip
     """Run the forecaster along the recording; ``progress(done, total)`` is called after each step.
 
     ``train`` trains the network, by default in this process; ``spec`` is what is forecast, by default :func:`spec_of`
-    the recording.
+    the recording. ``plans`` are those of the recording's site, each known from its issue on. ``watch`` is called after
+    each step.
     """
     spec = spec or spec_of(table)
     ends, zones = table.end_ms, len(table.names)
@@ -98,6 +104,7 @@ def replay(
     drift, grower, told = Drift(spec.channels, spec.targets, spec.step_ms, zones), TreeGrower(spec), Counter[str]()
     for part in (forecaster, sensors, drift):
         part.add_zones(zones)
+    known, to_come = Plans(), deque(sorted(plans, key=lambda plan: plan.known_ms))
     issue = [dict(_origins(table, z, options)) for z in range(zones)]
     asked = sorted({t for rows in issue for t in rows})
     network = _Network(table, spec, options, asked, train) if options.network else None
@@ -112,13 +119,20 @@ def replay(
             light = np.broadcast_to(sun[t + steps], (len(alive), len(steps)))
             hour = int(day_bin[t]) * 24 // spec.steps_per_day
             rows, faults = sensors.learn(alive, first_step + t, table.values[alive, t], hour)
-            learned = forecaster.learn(alive, first_step + t, rows, here, light)
+            origin = (first_step + t) * spec.step_ms
+            while to_come and to_come[0].known_ms <= origin:
+                known.add(to_come.popleft())
+            known.forget(origin)
+            foreseen = known.ahead(origin, [table.names[z] for z in alive], spec) if plans else None
+            learned = forecaster.learn(alive, first_step + t, rows, here, light, foreseen)
             drifts = drift.update("", alive, first_step + t, rows, learned.errors)
             told.update([fault.kind for fault in faults])
             told.update(["error drift" if drifted.is_error else "input drift" for drifted in drifts])
             grower.add(learned.example)
             champion, old = network.answer(t) if network else (None, None)
             given = forecaster.predict(learned, None if champion is None else champion[alive])
+            if watch:
+                watch(t, forecaster, learned, given)
             for i, z in enumerate(alive.tolist()):
                 if t in issue[z]:
                     zone.append(z)

@@ -15,7 +15,7 @@ from services.errors import HothouseError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["predictions", "scores", "write"]
+__all__ = ["beside", "predictions", "scores", "write"]
 
 RIVALS = ("climatology", "persistence", "naive_24h")
 
@@ -81,6 +81,14 @@ def scores(table: Table, forecasts: Forecasts) -> pd.DataFrame:
     found.insert(0, "cases", cases.groupby("cell").size())
     found["skill"] = (1 - found["mae"] / found["base"]).where(found["base"] > 0, 0.0)
     return found.set_index(cell[found.index]).reset_index()
+
+
+def beside(found: pd.DataFrame, without: pd.DataFrame) -> pd.DataFrame:
+    """Scores with plans, and ``without``, the mean error of those ``without`` them in each cell; ``ratio`` of both."""
+    cell = ["metric", "horizon_min"]
+    joined = found.merge(without[[*cell, "mae"]].rename(columns={"mae": "without"}), on=cell, how="left")
+    joined["ratio"] = joined["mae"] / joined["without"]
+    return joined
 
 
 def _column(values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zoneinfo
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,7 +31,7 @@ class Table:
 
     Times are the recording's own clock, read as if it were UTC: days are days of that clock. Times that carry an offset
     are UTC, and so is then the clock (``is_utc``). ``names`` are the files' names of zones, ``metrics`` metric -> the
-    files' name of its column.
+    files' name of its column; ``said`` is what its columns mean.
     """
 
     names: tuple[str, ...]
@@ -42,6 +42,7 @@ class Table:
     spans: tuple[tuple[int, int], ...]  # first and last time of each zone's file, ms
     notes: tuple[str, ...]
     is_utc: bool = False
+    said: Mapping = field(default_factory=Mapping)
 
     def clock(self, timezone: str | None) -> str | None:
         """The time zone of the table's clock, where ``timezone`` is the site's."""
@@ -84,7 +85,7 @@ def table_of(recording: Recording, said: Mapping) -> Table:
         names=tuple(source.name for source in sources), metrics=metrics, start_ms=start_ms, step_ms=step_ms,
         values=zone_rows(recording, start_ms, step_ms, length),
         spans=tuple((source.first_ms, source.last_ms) for source in sources), notes=recording.notes,
-        is_utc=sources[0].is_utc,
+        is_utc=sources[0].is_utc, said=said,
     )  # fmt: skip
 
 

@@ -16,6 +16,8 @@ from services.cli.base import console, errors, need_cluster
 from services.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
     from services.backtest.prequential import BacktestOptions
@@ -26,8 +28,12 @@ __all__ = ["register"]
 WIDTH = 112
 """The table's numbers are not cut where a terminal is narrower, or there is none."""
 
+MORE = 32
+"""Two columns more with plans."""
+
 COLUMNS = {
-    "mae": "MAE", "climatology": "climatology", "frozen": "frozen", "persistence": "persistence",
+    "mae": "MAE", "without": "without plans", "ratio": "with / without",
+    "climatology": "climatology", "frozen": "frozen", "persistence": "persistence",
     "naive_24h": "24-h naive", "skill": "skill", "pinball": "pinball", "coverage": "coverage",
 }  # fmt: skip
 """Columns of the scores -> headings."""
@@ -50,8 +56,14 @@ def backtest(
     timezone: Annotated[str | None, typer.Option(help="The recording's clock, as in Europe/Amsterdam.")] = None,
     network: Annotated[bool, typer.Option(help="Train the network along the recording and ask it too.")] = False,
     ray: Annotated[bool, typer.Option("--ray", help="Train it on Ray, as the live system does.")] = False,
+    ahead: Annotated[Path | None, typer.Option(help="Plans as they were issued, .parquet or .csv: runs twice.")] = None,
+    ahead_source: Annotated[list[str] | None, typer.Option(help="Use the plans of this source; repeatable.")] = None,
 ) -> None:
     """Replay recordings through the live forecaster, prequentially, and measure it beside every baseline."""
+    if ahead_source and not ahead:
+        raise ConfigError("--ahead-source names plans of a file", "Add --ahead FILE.")
+    if ahead and len(recordings) > 1:
+        raise ConfigError("the plans of a file are those of one recording", "Give one folder.")
     if ray and not network:
         raise ConfigError("--ray trains the network", "Add --network.")
     if out.is_dir() or (len(recordings) > 1 and not out.suffix):
@@ -69,40 +81,56 @@ def backtest(
     with training_on_ray() if ray else nullcontext() as train:
         for folder in recordings:
             several = out.with_name(f"{out.stem}-{folder.resolve().name}{out.suffix}")
-            _run(folder, out if len(recordings) == 1 else several, options, train)
+            _run(folder, out if len(recordings) == 1 else several, options, train, ahead, ahead_source or [])
 
 
-def _run(folder: Path, path: Path, options: BacktestOptions, train: Trainer | None) -> None:
-    """Replay one recording, write what was forecast, and show how good that was."""
+def _run(
+    folder: Path, path: Path, options: BacktestOptions, train: Trainer | None, ahead: Path | None,
+    sources: Sequence[str],
+) -> None:  # fmt: skip
+    """Replay one recording, write what was forecast, and show how good that was; with plans also without them."""
+    from services.backtest.ahead import read_plans
     from services.backtest.prequential import replay
-    from services.backtest.report import predictions, scores, write
+    from services.backtest.report import beside, predictions, scores, write
     from services.backtest.table import read_table
 
     name = folder.resolve().name
     with errors.status(f"reading {name} ..."):
         table = read_table(folder)
-    for note in table.notes:
+        plans, notes = read_plans(ahead, sources, table) if ahead else ([], [])
+    for note in (*table.notes, *notes):
         errors.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=True)
     columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True) as bar:
         task = bar.add_task("", total=None)
-        forecasts = replay(table, options, lambda done, total: bar.update(task, completed=done, total=total), train)
+
+        def told(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        without = replay(table, options, told, train) if plans else None
+        forecasts = replay(table, options, told, train, plans=plans)
     made, found = predictions(table, forecasts), scores(table, forecasts)
+    if without:
+        found = beside(found, scores(table, without))
     write(path, made)
     title = f"{name}: {len(table.names)} zones, {len(made)} forecasts in {path}"
     # Its own console: another one's width can only be made less.
-    Console(width=max(console.width, WIDTH)).print(_shown(title, found))
+    Console(width=max(console.width, WIDTH + (MORE if without else 0))).print(_shown(title, found))
     if len(found):
-        told = ", ".join(f"{count} {kind}" for kind, count in sorted(forecasts.told.items()))
-        console.print(f"sensor faults and drifts on the way: {told or 'none'}", highlight=False, soft_wrap=True)
+        faults = ", ".join(f"{count} {kind}" for kind, count in sorted(forecasts.told.items()))
+        console.print(f"sensor faults and drifts on the way: {faults or 'none'}", highlight=False, soft_wrap=True)
         mean = 1 - found["skill"].mean()
         console.print(f"mean MAE / better of persistence and 24-h naive: {mean:.3f}", highlight=False)
+        if without:
+            ratio = found["ratio"]
+            console.print(f"with plans / without: mean {ratio.mean():.3f}, worst {ratio.max():.3f}", highlight=False)
 
 
 def _shown(title: str, found: pd.DataFrame) -> Shown:
     shown = Shown(title=title)
     shown.add_column("target", no_wrap=True)
-    for name in ("horizon", *(heading for name, heading in COLUMNS.items() if found[name].notna().any())):
+    given = [name for name in COLUMNS if name in found and found[name].notna().any()]
+    for name in ("horizon", *(COLUMNS[name] for name in given)):
         shown.add_column(name, justify="right")
     for cell in found.dropna(axis="columns", how="all").to_dict("records"):  # no network: no column `frozen`
         minutes = f"{cell['horizon_min']} min" if cell["horizon_min"] < 60 else f"{cell['horizon_min'] // 60} h"

@@ -70,7 +70,9 @@ def demo(
     timezone: Annotated[str | None, typer.Option(help="IANA time zone of the recording.")] = None,
     latitude: Annotated[float | None, typer.Option(min=-90, max=90, help="Where the recording was made.")] = None,
     longitude: Annotated[float | None, typer.Option(min=-180, max=180, help="Where the recording was made.")] = None,
-    warm_days: Annotated[float, typer.Option(min=0, max=400, help="Days of history that are processed first.")] = 14.0,
+    warm_days: Annotated[
+        float, typer.Option(min=0.1, max=400, help="Days of history that are processed first, for a first forecast.")
+    ] = 14.0,
     speed: Annotated[float, typer.Option(min=1, help="Greenhouse seconds per second.")] = 900.0,
     retrain_every: Annotated[float, typer.Option(min=0, help="Seconds between retrainings; 0: never.")] = 15.0,
     promote: Annotated[Promotion, typer.Option(help="Who decides about a new model.")] = Promotion.ALWAYS,

@@ -10,7 +10,7 @@ import httpx
 
 from services.ingest.figures import ShardFigures
 from services.messages import RETRAINER_ACTOR, GatewayFigures, LearningFigures, LiveEvent, ModelRow, ZoneForecast
-from services.serve.api.answers import StatusAnswer
+from services.serve.api.answer_types import StatusAnswer
 from services.serve.components import Figures, retrainers_of, shards_of
 from services.serve.model_pointer import PointerAnswer
 

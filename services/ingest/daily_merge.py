@@ -8,6 +8,7 @@ from concurrent.futures import Executor, Future
 from services.ingest.figures import Failures
 from services.store.forecasts import IssuedForecasts
 from services.store.history import History
+from services.store.plan_history import PlanHistory
 
 __all__ = ["DailyMerge"]
 
@@ -15,16 +16,17 @@ DAY_MS = 86_400_000
 
 
 class DailyMerge:
-    """Makes one file of a day's forecasts, and larger ones of the small ones of its history, on ``executor``, where it
-    holds nobody up. One merge at a time; one thread calls its methods. ``check`` raises when a partition belongs to
+    """Makes one file of a day's forecasts, and larger ones of the small files of rows and plans, on ``executor``, where
+    it holds nobody up. One merge at a time; one thread calls its methods. ``check`` raises when a partition belongs to
     another writer by now.
     """
 
     def __init__(
-        self, issued: IssuedForecasts, history: History, partitions: Collection[int], check: Callable[[], None],
-        executor: Executor, failures: Failures,
+        self, issued: IssuedForecasts, history: History, plans: PlanHistory, partitions: Collection[int],
+        check: Callable[[], None], executor: Executor, failures: Failures,
     ) -> None:  # fmt: skip
-        self._issued, self._history, self._partitions, self._check = issued, history, list(partitions), check
+        self._issued, self._history, self._plans = issued, history, plans
+        self._partitions, self._check = list(partitions), check
         self._executor, self._failures = executor, failures
         self._newest_ms = 0  # of the forecasts when the last merge began
         self._running: Future[None] | None = None
@@ -53,5 +55,6 @@ class DailyMerge:
 
     def _merge(self, newest_ms: int) -> None:
         self._issued.merge_days(newest_ms, self._partitions, self._check)
-        # Rows of yesterday may still come: a file that grows is better small.
+        # Rows and plans of yesterday may still come: a file that grows is better small.
         self._history.compact(newest_ms - DAY_MS, self._partitions, self._check)
+        self._plans.compact(newest_ms - DAY_MS, self._partitions, self._check)

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
-from edge.figures import counter, gauge
+from edge.figure_fields import counter, gauge
 from models.evaluation.scoring import ScoreTable
+from services.ingest.plans.refused import refused_by_reason
 from services.ingest.signal_watch import ShownSignal, SignalEvent
 from services.messages import FirstRow, LeftZone
 from services.store.series import SeriesStats
@@ -42,6 +43,13 @@ class PartitionFigures(TypedDict):
     plan_records: Annotated[int, counter("hothouse_plan_records_total", "Records of plans.")]
     plans: Annotated[int, counter("hothouse_plans_total", "Plans that were taken.")]
     plans_repeated: Annotated[int, counter("hothouse_plans_repeated_total", "Plans that had been taken before.")]
+    plans_refused: Annotated[
+        dict[str, int], counter("hothouse_plans_refused_total", "Plans that cannot be used.", label="reason")
+    ]
+    plan_metrics_refused: Annotated[
+        dict[str, int],
+        counter("hothouse_plan_metrics_refused_total", "Metrics of plans taken that cannot be used.", label="reason"),
+    ]
     event_records: Annotated[int, counter("hothouse_event_records_total", "Records of events of the log.")]
     copied_records: Annotated[
         int, counter("hothouse_copied_records_total", "Records that a gateway sent twice, left out.")
@@ -162,6 +170,8 @@ def figures(partitions: Collection[Partition]) -> PartitionFigures:
         "late": counts["late"], "rejected": dict(rejected), "values_refused": dict(values_refused),
         "plan_records": counts["plan_records"], "event_records": counts["event_records"],
         "plans": counts["plans"], "plans_repeated": counts["plans_repeated"],
+        "plans_refused": refused_by_reason(counts, whole=True),
+        "plan_metrics_refused": refused_by_reason(counts, whole=False),
         "copied_records": counts["copied_records"],
         "rows": counts["zone_rows"], "zone_rows": counts["zone_rows"], "device_rows": counts["rows"],
         "steps": counts["steps"], "forecasts": counts["forecasts"],

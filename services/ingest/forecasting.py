@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from models.features.inputs import targets_of
 from models.online.online_forecaster import Basis
+from models.paths.steps import path_steps
 from models.spec import ForecastSpec
 from services.ingest.rings import Rings
-from services.messages import ForecastPoint, ForecastRequest, ZoneForecast
+from services.messages import ForecastPath, ForecastPoint, ForecastRequest, ZoneForecast
 from services.observe.duration import in_words
 from services.store.rows import SiteStep
 
@@ -77,9 +78,11 @@ def build_request(
     )  # fmt: skip
 
 
-def zone_forecasts(spec: ForecastSpec, origin: SiteStep, version: str, quantiles: F32) -> list[ZoneForecast]:
+def zone_forecasts(
+    spec: ForecastSpec, origin: SiteStep, version: str, quantiles: F32, path: F32 | None = None
+) -> list[ZoneForecast]:
     """The forecasts to publish: ``quantiles [Z, H, M, Q]`` from the step ``origin``, without targets that cannot be
-    forecast at all.
+    forecast at all; with their ``path [Z, T, M, Q]`` where it is given.
     """
     targets_now = targets_of(origin.values, spec)
     times = [origin.end_ms + horizon * 60_000 for horizon in spec.horizons_min]
@@ -100,7 +103,15 @@ def zone_forecasts(spec: ForecastSpec, origin: SiteStep, version: str, quantiles
                 },
             )
         )  # fmt: skip
+        if path is not None:
+            published[-1]["path"] = _path(spec, path[z], tuple(published[-1]["forecasts"]))
     return published
+
+
+def _path(spec: ForecastSpec, path: F32, targets: Sequence[str]) -> ForecastPath:
+    minutes = path_steps(spec) * spec.step_ms // 60_000
+    bands = {target: _band(path[:, spec.targets.index(target)]) for target in targets}
+    return ForecastPath(horizon_min=minutes.tolist(), targets=bands)
 
 
 def degraded_reasons(spec: ForecastSpec, ages_s: F32) -> list[str]:
@@ -125,6 +136,11 @@ def _point(horizon_min: int, time_ms: int, time: str, p10: float, p50: float, p9
         horizon_min=horizon_min, time_ms=time_ms, time=time,
         p10=round(p10, DECIMALS), p50=round(p50, DECIMALS), p90=round(p90, DECIMALS),
     )  # fmt: skip
+
+
+def _band(path: F32) -> dict[str, list[float]]:
+    rounded = np.round(path.astype(np.float64), DECIMALS)
+    return dict(zip(("p10", "p50", "p90"), rounded.T.tolist(), strict=True))
 
 
 def _number(value: float) -> float | None:

@@ -21,16 +21,19 @@ from edge.wire.topic import SITE_ZONE
 from models.evaluation.scoring import LiveScore
 from models.features.inputs import day_bins, sun_sine, targets_of
 from models.online.online_forecaster import EXPERTS, Basis, OnlineForecaster
+from models.paths.paths import Paths
 from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
 from services.ingest.forecasting import ForecastOrigin
+from services.ingest.outlook import night_at, zone_outlook
 from services.ingest.plans.intake import PartitionPlans
+from services.ingest.plans.refused import refused_plans
 from services.ingest.plans.repeated import has_own, is_due, repeated, zones_of
 from services.ingest.rings import Rings
 from services.ingest.signal_watch import SignalWatch
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.ingest.windows.site_zones import Silent
-from services.messages import FirstRow, ZoneMixture, ZonePlan
+from services.messages import FirstRow, ZoneMixture, ZoneOutlook, ZonePlan
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
 
@@ -61,7 +64,7 @@ class Partition:
         self._ring_steps = ring_steps
         self.rings, self._past = self._new_rings(), self._new_past()
         self.forecaster, self.scores = self._new_forecaster(), self._new_scores()
-        self.watch = self._new_watch()
+        self.watch, self.paths = self._new_watch(), self._new_paths()
         self.counts: Counter[str] = Counter()  # accepted, duplicates, late, rows, zone_rows, forecasts ...
         self.rejected: Counter[str] = Counter()
         self.values_refused: Counter[str] = Counter()
@@ -85,7 +88,7 @@ class Partition:
         """Prepare room for the first rows of many zones, which mostly close at once, so that they do not wait for
         memory.
         """
-        for part in (self.forecaster, self.watch, self.scores):
+        for part in (self.forecaster, self.watch, self.scores, self.paths):
             part.prepare(self.windows.expected_zones)
 
     def feed(self, records: Sequence[Record]) -> list[SiteStep]:
@@ -101,6 +104,7 @@ class Partition:
         self.values_refused.update(closed.values_refused)
         self.counts.update(accepted=closed.accepted, duplicates=closed.duplicates, late=closed.late)
         self.counts.update({f"{kind}_records": n for kind, n in closed.other_records.items()})
+        self.counts.update(refused_plans(closed.plans_refused, closed.plan_metrics_refused))
         self.dead_letters += self.plans.feed(closed.plans)
         return closed.steps
 
@@ -139,8 +143,12 @@ class Partition:
         targets = targets_of(step.values, self._spec)
         self.rings.write(indices, step.end_ms, step.values)
         self._past.write(indices, step.end_ms, targets)
-        learned = self.forecaster.learn(indices, self._number(step.end_ms), step.values, day_bin, self._sun(step))
+        plans = self.plans.of(step.site)
+        ahead = None if plans is None else plans.ahead(step.end_ms, step.zones, self._spec)
+        number, sun = self._number(step.end_ms), self._sun(step)
+        learned = self.forecaster.learn(indices, number, step.values, day_bin, sun, ahead)
         self.watch.learn(step, indices, learned.errors)
+        self.paths.learn(self.forecaster, learned, night_at(self._place_of(step.site), step.end_ms, self._spec))
         self._bases[step.site] = Basis(learned.step, learned.zones, learned.day_bin, learned.experts)
         self.scores.learn(indices, targets)
         self.plans.after_row(step.site, step.end_ms)
@@ -286,6 +294,19 @@ class Partition:
                 ))  # fmt: skip
         return found
 
+    def path(self, origin: ForecastOrigin, quantiles: F32) -> F32:
+        """The path of an issued forecast from an origin, ``[Z, T, M, Q]`` at the times of ``paths.knots``."""
+        step = self._number(origin.end_ms)
+        return self.forecaster.path(origin.indices, step, origin.day_bin, quantiles, self.paths.knots)
+
+    def outlook(self, site: str, zone: str) -> ZoneOutlook | None:
+        """Scenarios of a zone's newest issued forecast, and its next night and day."""
+        origin, quantiles = self._answers.get(site, (None, None))
+        if origin is None or quantiles is None or zone not in origin.zones:
+            return None
+        is_night = night_at(self._place_of(site), origin.end_ms, self._spec)
+        return zone_outlook(self.paths, self.forecaster, self._spec, origin, quantiles, zone, is_night)
+
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
         """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]`` at any origin, from what it knows."""
         indices = np.full(len(now), self.rings.index(site, zone), np.int64)
@@ -349,6 +370,7 @@ class Partition:
                 site: {"day_bin": basis.day_bin, "experts": basis.experts} for site, basis in self._bases.items()
             },
             "scores": self.scores.state_dict(copy=False), "watch": self.watch.state(), "plans": self.plans.state(),
+            "paths": self.paths.state_dict(copy=False),
         }  # fmt: skip
 
     def load(self, offset: int, parts: Mapping[str, Any]) -> dict[str, str]:
@@ -386,6 +408,7 @@ class Partition:
         self.forecaster = loaded("forecaster", self._new_forecaster, OnlineForecaster.load_state_dict)
         self.scores = loaded("scores", self._new_scores, LiveScore.load_state_dict)
         self.watch = loaded("watch", self._new_watch, SignalWatch.load)
+        self.paths = loaded("paths", self._new_paths, Paths.load_state_dict)
         self.plans = loaded("plans", PartitionPlans, PartitionPlans.load)
         self._add_zones([(site, zone) for site, zone in newest["zones"]])
         for site, basis in parts.get("bases", {}).items():
@@ -414,12 +437,15 @@ class Partition:
     def _new_watch(self) -> SignalWatch:
         return SignalWatch(self._spec, self._place_of)
 
+    def _new_paths(self) -> Paths:
+        return Paths(self._spec, _ROOM_ZONES)
+
     def _add_zones(self, zones: Sequence[tuple[str, str]]) -> None:
         """Let every part know these zones, by these numbers."""
         for rings in (self.rings, self._past):
             for zone in zones:
                 rings.index(*zone)
-        for part in (self.forecaster, self.watch, self.scores):
+        for part in (self.forecaster, self.watch, self.scores, self.paths):
             new = len(zones) - len(part)
             if new > 0:
                 part.add_zones(new)
@@ -456,6 +482,8 @@ class Partition:
             self.watch = other.watch
         if "scores" in parts:
             self.scores = other.scores
+        if "paths" in parts:
+            self.paths = other.paths
         if "plans" in parts:
             self.plans = other.plans
 

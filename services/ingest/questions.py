@@ -12,7 +12,7 @@ from typing import TypedDict
 from edge.wire.plan import PlanMessage
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import ZonePast
-from services.messages import F32, ZoneMixture, ZonePlan
+from services.messages import F32, ZoneMixture, ZoneOutlook, ZonePlan
 
 __all__ = ["IssuedWindow", "Questions", "SilentZone"]
 
@@ -52,6 +52,12 @@ class Questions:
             partition = self._owner(site, zone)
             found = None if partition is None else partition.window(site, zone)
             return None if found is None else IssuedWindow(values=found[0], origin_ms=found[1], quantiles=found[2])
+
+    def outlook(self, site: str, zone: str) -> ZoneOutlook | None:
+        """Scenarios of a zone's newest forecast; None for a zone that is not ours or has none yet."""
+        with self._changing:
+            partition = self._owner(site, zone)
+            return None if partition is None else partition.outlook(site, zone)
 
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
         """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]``; None for a zone that is not ours."""

@@ -36,6 +36,7 @@ from services.ingest.trees import TreesInUse
 from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest
 from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History
+from services.store.plan_history import PlanHistory
 from services.store.series import SeriesWriter
 
 __all__ = ["Executors", "Outputs", "Shard"]
@@ -80,23 +81,24 @@ class Shard:
         self._round = threading.Lock()  # held for a whole round or flush: all that follows is its holder's alone
         self._changing = threading.Lock()  # held, inside of it, while partitions change: never over I/O
         self._history = History(settings.storage, spec.channels, settings.stream.step_s)
+        plans = PlanHistory(settings.storage)
         self._issued = IssuedForecasts(settings.storage, min(partitions, default=0))
         snapshots = {number: Snapshots(settings.storage / "snapshots", number) for number in partitions}
         self._failures = Failures()
         ring_steps = settings.stream.ring_hours * 3_600_000 // spec.step_ms
         queue = self._queue = ForecastQueue(spec, ring_steps, forecast, executors.forecast, clock_s, self._failures)
         self._recovery = Recovery(
-            settings, spec, log, snapshots, self._history, self._issued, queue, self._changing, clock_s
+            settings, spec, log, snapshots, self._history, plans, self._issued, queue, self._changing, clock_s
         )
         self._partitions = self._recovery.partitions
         began_s = clock_s()
         self._checkpoint = Checkpoint(
-            settings, log, self._history, self._recovery,
+            settings, log, self._history, plans, self._recovery,
             lambda partition: snapshot_state(settings, spec, partition, queue.state(partition.number)),
             executors.save, self._failures, began_s, failpoint,
         )  # fmt: skip
         self._daily_merge = DailyMerge(
-            self._issued, self._history, partitions, self._checkpoint.check, executors.merge, self._failures
+            self._issued, self._history, plans, partitions, self._checkpoint.check, executors.merge, self._failures
         )
         self._reader = LogReader(log)
         self._reads_more = False  # the last round read as much as it may: there is probably more
@@ -224,7 +226,8 @@ class Shard:
         with self._changing:
             partition.issued(origin, forecast)
             partition.counts.update(forecasts=len(origin.zones))
-        made = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles)
+            path = partition.path(origin, forecast.quantiles)
+        made = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles, path)
         published = [one for one in made if not partition.has_left(one["site"], one["zone"], origin.end_ms)]
         for sink in self._sinks:
             sink.forecasts(published)

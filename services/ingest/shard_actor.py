@@ -39,6 +39,7 @@ from services.messages import (
     ForecastRequest,
     ZoneForecast,
     ZoneMixture,
+    ZoneOutlook,
     ZonePlan,
     shard_actor,
 )  # fmt: skip
@@ -105,6 +106,11 @@ class ShardActor:
     def window(self, site: str, zone: str) -> IssuedWindow | None:
         """See :meth:`Questions.window`."""
         return self._shard.questions.window(site, zone)
+
+    @_question
+    def outlook(self, site: str, zone: str) -> ZoneOutlook | None:
+        """See :meth:`Questions.outlook`."""
+        return self._shard.questions.outlook(site, zone)
 
     @_question
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:

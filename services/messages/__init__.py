@@ -6,7 +6,7 @@ needs no module of ours where it is unpacked.
 
 from __future__ import annotations
 
-from services.messages.forecasts import (
+from services.messages.forecast_messages import (
     ASK_AGAIN,
     DRIFTS,
     F32,
@@ -16,7 +16,9 @@ from services.messages.forecasts import (
     MODEL_POINTER_ACTOR,
     ONLINE_VERSION,
     RETRAINER_ACTOR,
+    Extreme,
     FirstRow,
+    ForecastPath,
     ForecastPoint,
     ForecastReply,
     ForecastRequest,
@@ -24,10 +26,11 @@ from services.messages.forecasts import (
     ServedModel,
     ZoneForecast,
     ZoneMixture,
+    ZoneOutlook,
     ZonePlan,
     shard_actor,
 )
-from services.messages.learning import (
+from services.messages.learning_messages import (
     EventDetails,
     LearningCounts,
     LearningFigures,
@@ -41,7 +44,7 @@ from services.messages.learning import (
     TrainingAccepted,
     TrainingRun,
 )
-from services.messages.system import GatewayFigures, RuntimeFigures
+from services.messages.runtime_messages import GatewayFigures, RuntimeFigures
 
 __all__ = [
     "ASK_AGAIN",
@@ -54,7 +57,9 @@ __all__ = [
     "ONLINE_VERSION",
     "RETRAINER_ACTOR",
     "EventDetails",
+    "Extreme",
     "FirstRow",
+    "ForecastPath",
     "ForecastPoint",
     "ForecastReply",
     "ForecastRequest",
@@ -75,6 +80,7 @@ __all__ = [
     "TrainingRun",
     "ZoneForecast",
     "ZoneMixture",
+    "ZoneOutlook",
     "ZonePlan",
     "shard_actor",
 ]

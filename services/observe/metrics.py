@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from edge.figures import figures_of
+from edge.figure_fields import figures_of
 from edge.prometheus import FiguresCollector, Told
 
 __all__ = ["CONTENT_TYPE", "metrics_page", "prometheus_text"]
@@ -32,7 +32,7 @@ def prometheus_text(told: Iterable[Told]) -> bytes:
     """The exposition of what is told: structures, values, labels.
 
     >>> from typing import Annotated, TypedDict
-    >>> from edge.figures import counter
+    >>> from edge.figure_fields import counter
     >>> late = counter("hothouse_samples_late_total", "Samples whose row had closed.")
     >>> Counts = TypedDict("Counts", {"late": Annotated[int, late]})
     >>> print(prometheus_text([(Counts, {"late": 7}, {"component": "shard-0"})]).decode(), end="")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, NotRequired, TypedDict, cast
 
-from edge.figures import gauge
+from edge.figure_fields import gauge
 from edge.prometheus import Told
 from services.ingest.figures import ShardFigures
 from services.messages import RETRAINER_ACTOR, GatewayFigures, LearningFigures, LeftZone, RuntimeFigures

@@ -1,7 +1,8 @@
 """Step 6 of the way of a reading: small files of the history become fewer, larger ones.
 
 A *span* is a file that holds a partition's rows of some days: one at first, ``2022-03-01-p0-300s.parquet``, several
-after a compaction, ``2022-03-01-to-2022-03-09-p0-300s.parquet``. A file whose days lie in another one's is retired:
+after a compaction, ``2022-03-01-to-2022-03-09-p0-300s.parquet``. Plans, which have no step, are in
+``2022-03-01-p0-plans.parquet``. A file whose days lie in another one's is retired:
 readers do not list it any more, and a reader that listed it before may go on reading it until it is removed, a day
 later. So the rename of the new file is the one moment at which readers change over, and none sees rows twice or not at
 all.
@@ -32,12 +33,12 @@ LEAST_FILES = 8
 GRACE_S = 86_400.0
 """A retired file stays this long, for trainings and queries that listed it."""
 
-_NAME = re.compile(r"(\d{4}-\d\d-\d\d)(?:-to-(\d{4}-\d\d-\d\d))?-p(\d+)-(\d+)s\.parquet")
+_NAME = re.compile(r"(\d{4}-\d\d-\d\d)(?:-to-(\d{4}-\d\d-\d\d))?-p(\d+)-(?:(\d+)s|plans)\.parquet")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """The days, the first and the last of them, of a partition's rows of one step.
+    """The days, the first and the last of them, of a partition's rows of one step, or of its plans: step 0.
 
     >>> Span.of("2022-03-01-to-2022-03-09-p0-300s.parquet")
     Span(partition=0, step_s=300, first='2022-03-01', last='2022-03-09')
@@ -54,13 +55,13 @@ class Span:
         found = _NAME.fullmatch(name)
         if found is None:
             return None
-        return cls(int(found[3]), int(found[4]), found[1], found[2] or found[1])
+        return cls(int(found[3]), int(found[4] or 0), found[1], found[2] or found[1])
 
     @property
     def name(self) -> str:
         """The file's."""
         days = self.first if self.first == self.last else f"{self.first}-to-{self.last}"
-        return f"{days}-p{self.partition}-{self.step_s}s.parquet"
+        return f"{days}-p{self.partition}-{f'{self.step_s}s' if self.step_s else 'plans'}.parquet"
 
     def holds(self, other: Span) -> bool:
         """Whether the other's days lie in this one's, which has more."""

@@ -1,28 +1,30 @@
 """Step 6 of the way of a reading: plans as Parquet, beside the rows, durable before the snapshot that names them.
 
-``history/plans/{site}/{YYYY-MM-DD}-p{partition}.parquet`` holds the plans that could first be used on that UTC day, a
-row a value: when it was issued, from when on it could be used, and the time that it is valid at. The files are a
-function of the log alone, whatever the number of flushes and crashes on the way.
+``history/plans/{site}/{YYYY-MM-DD}-p{partition}-plans.parquet`` holds the plans that could first be used on that UTC
+day, a row a value: when it was issued, from when on it could be used, and the time that it is valid at. What the files
+say is a function of the log alone, whatever the number of flushes and crashes on the way. Small files of past days
+become larger ones, as those of rows do (:mod:`services.store.compaction`).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from models.features.plans import Plan
+from services.store.compaction import Span, compact, current, path_for, remove_retired
 from services.store.files import always
 from services.store.parquet import day_of, names, read_table, write_table
 
 __all__ = ["KeptPlan", "PlanHistory"]
 
-_NAME = re.compile(r"(\d{4}-\d\d-\d\d)-p(\d+)\.parquet")
 _KEYS = ("zone", "source", "issued_ms")
 _SCHEMA = pa.schema(
     {
@@ -46,28 +48,37 @@ class PlanHistory:
 
     def __init__(self, root: Path) -> None:
         self._root = root / "history" / "plans"
+        self._switching = Lock()  # of the thread that writes and the one that compacts
 
     def put(self, partition: int, plans: Sequence[KeptPlan], check: Callable[[], None] = always) -> None:
         """Make plans durable; those that are there already stay as they are. Raises :class:`HistoryError`.
 
         ``check`` raises when the partition belongs to another writer by now.
         """
-        by_file: dict[Path, list[KeptPlan]] = {}
+        by_day: dict[tuple[str, str], list[KeptPlan]] = {}
         for kept in plans:
-            name = f"{day_of(kept.plan.known_ms)}-p{partition}.parquet"
-            by_file.setdefault(self._root / kept.site / name, []).append(kept)
-        for path, found in by_file.items():
-            before = read_table(path) if path.exists() else _SCHEMA.empty_table()
-            known = set(_keys(before))
-            new = [kept for kept in found if (kept.plan.zone, kept.plan.source, kept.plan.issued_ms) not in known]
-            if new:
-                order = [(name, "ascending") for name in ("known_ms", *_KEYS, "metric", "valid_ms")]
-                table = pa.concat_tables([before, *map(_table, new)]).combine_chunks().sort_by(order)
-                write_table(path, table, check)
+            by_day.setdefault((kept.site, day_of(kept.plan.known_ms)), []).append(kept)
+        for (site, day), found in by_day.items():
+            with self._switching:
+                _add(path_for(self._root / site, Span(partition, 0, day, day)), found, check)
+
+    def compact(
+        self, before_ms: int, partitions: Collection[int], check: Callable[[], None] = always,
+        wall_s: Callable[[], float] = time.time,
+    ) -> int:  # fmt: skip
+        """Make larger files of the small ones of days before that of ``before_ms``; returns how many it replaced.
+
+        As :meth:`services.store.history.History.compact`, and beside :meth:`put` in the same object alone.
+        """
+        replaced = 0
+        for folder in (self._root / site for site in names(self._root)):
+            replaced += compact(folder, day_of(before_ms), partitions, check, self._switching)
+            remove_retired(folder, partitions, wall_s())
+        return replaced
 
     def sites(self, partition: int | None = None) -> list[str]:
         """The sites that have plans; only those that a partition wrote, where one is given."""
-        return [site for site in names(self._root) if any(True for _ in self._files(site, partition))]
+        return [site for site in names(self._root) if self._spans(site, partition)]
 
     def read(self, site: str, after_ms: int, until_ms: int, partition: int | None = None) -> list[KeptPlan]:
         """A site's plans that could first be used after ``after_ms`` and at ``until_ms`` at the latest, in the order of
@@ -75,16 +86,25 @@ class PlanHistory:
         """
         first, last = day_of(max(after_ms, 0)), day_of(min(until_ms, 253_402_300_799_000))
         found: list[KeptPlan] = []
-        for day, path in self._files(site, partition):
-            if first <= day <= last:
-                found += (kept for kept in _plans(read_table(path)) if after_ms < kept.plan.known_ms <= until_ms)
+        for span in self._spans(site, partition):
+            if first <= span.last and span.first <= last:
+                table = read_table(self._root / site / span.name)
+                found += (kept for kept in _plans(table) if after_ms < kept.plan.known_ms <= until_ms)
         return sorted(found, key=lambda kept: (kept.plan.known_ms, kept.offset))
 
-    def _files(self, site: str, partition: int | None) -> Iterator[tuple[str, Path]]:
-        for name in names(self._root / site):
-            match = _NAME.fullmatch(name)
-            if match is not None and partition in (None, int(match[2])):
-                yield match[1], self._root / site / name
+    def _spans(self, site: str, partition: int | None) -> list[Span]:
+        return [span for span in current(self._root / site) if partition in (None, span.partition)]
+
+
+def _add(path: Path, plans: Sequence[KeptPlan], check: Callable[[], None]) -> None:
+    """Add to a file the plans that are not there yet."""
+    before = read_table(path) if path.exists() else _SCHEMA.empty_table()
+    known = set(_keys(before))
+    new = [kept for kept in plans if (kept.plan.zone, kept.plan.source, kept.plan.issued_ms) not in known]
+    if new:
+        order = [(name, "ascending") for name in ("known_ms", *_KEYS, "metric", "valid_ms")]
+        table = pa.concat_tables([before, *map(_table, new)]).combine_chunks().sort_by(order)
+        write_table(path, table, check)
 
 
 def _keys(table: pa.Table) -> list[tuple[str, str, int]]:

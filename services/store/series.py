@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Protocol, TypedDict
 
-from edge.figures import counter, gauge
+from edge.figure_fields import counter, gauge
 from edge.timing import Backoff
 from services.messages import ZoneForecast
 from services.store.rows import SiteStep

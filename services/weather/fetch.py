@@ -31,10 +31,13 @@ def fetch(url: str, parameters: Mapping[str, str], limit_s: float = LIMIT_S) -> 
     # No redirect: the address is the one that was named. A key in the parameters would follow it.
     client = httpx.Client(timeout=limit_s, follow_redirects=False, verify=_certificates())
     done: SimpleQueue[bytes | Exception] = SimpleQueue()
+    late = WeatherError(f"the service did not answer within {limit_s:g} s")
 
     def work() -> None:
         try:
             done.put(_read(client, url, parameters))
+        except httpx.TimeoutException:
+            done.put(late)
         except Exception as error:
             done.put(error)
 
@@ -42,7 +45,7 @@ def fetch(url: str, parameters: Mapping[str, str], limit_s: float = LIMIT_S) -> 
     try:
         found = done.get(timeout=limit_s)
     except Empty:
-        raise WeatherError(f"the service did not answer within {limit_s:g} s") from None
+        raise late from None
     finally:
         client.close()
     if isinstance(found, WeatherError):

@@ -123,7 +123,8 @@ def test_a_device_publishes_and_the_zone_shows_it(gateway: GatewayProcess, shard
     assert plan["values"]["out_temp_c"][0] == [T0 + HOUR, 5.0]
     stats = shard.stats()
     assert (stats["plans"], stats["plans_repeated"]) == (1, 1)
-    assert stats["rejected"] == {"future_ts": 1, "unknown_metric": 1, "malformed": 2}
+    assert stats["plans_refused"] == {"future_ts": 1, "unknown_metric": 1, "malformed": 2}
+    assert stats["rejected"] == {}
 
 
 def test_an_operator_puts_a_plan_and_the_zone_shows_it(gateway: GatewayProcess, shard: Shard) -> None:

@@ -248,14 +248,14 @@ def test_a_full_buffer_stops_acknowledging_and_recovers(tmp_path: Path, caplog: 
                 publish(publisher.messages(range(12_000)))
                 until(lambda: failing(gateway, "no room", "central log is away"))
                 full = gateway.status()  # nothing is appended any more
-                assert full.bytes_free < 16_384
-                assert full.buffered_bytes <= 256 * 1024
-                assert full.queued + full.records > 0
-                assert full.samples < 12_000, "the buffer was too large for this test"
-                assert full.buffered_records == full.records > 0
-                assert full.oldest_unsent_s > 0
+                assert full["bytes_free"] < 16_384
+                assert full["buffered_bytes"] <= 256 * 1024
+                assert full["queued"] + full["records"] > 0
+                assert full["samples"] < 12_000, "the buffer was too large for this test"
+                assert full["buffered_records"] == full["records"] > 0
+                assert full["oldest_unsent_s"] > 0
                 # Its back-off may have grown to 22 s by now.
-                until(lambda: gateway.status()["uplink_errors"] > full.uplink_errors + 1, timeout_s=120)
+                until(lambda: gateway.status()["uplink_errors"] > full["uplink_errors"] + 1, timeout_s=120)
                 assert len([line for line in caplog.messages if "no room" in line]) == 1
                 central.away = False
                 with balance():

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 
 Key = tuple[str, str, int, str]  # site/zone, device, end_ms, metric
 Row = tuple[int, float, float, float, float]  # count, mean, min, max, last
+PlanKey = tuple[str, str, str, int]  # site, zone, source, issued_ms
+Foreseen = dict[str, list[list[float]]]  # metric -> [[valid_ms, value], ...]
 
 RANGES = {
     "air_temp_c": (-20, 60), "rh_pct": (0, 100), "hd_g_m3": (0, 100), "co2_ppm": (150, 5000),
@@ -75,6 +77,8 @@ class Judge:
         self.rows: dict[Key, Row] = {}
         self.dead_letters: Counter[tuple[str, str]] = Counter()  # (reason, topic)
         self.accepted = self.duplicates = 0
+        self.plans: dict[PlanKey, tuple[int, Foreseen]] = {}  # from when on it is used, and what it says
+        self.plans_repeated = self.plans_refused = 0
         self._step_ms = step_ms
         self._defaults = step_ms, lateness_ms, idle_ms
         self._sites: dict[str, Site] = {}
@@ -115,11 +119,28 @@ class Judge:
             event = None
         if not isinstance(event, dict):
             self.dead_letters["malformed", topic] += 1
+            self.plans_refused += kind == "plan"
+        elif kind == "plan" and "source" in event:
+            self._plan(topic, name, zone, event)
         elif kind == "event" and event.get("type") in ("settings", "calibration", "alias"):
             site = self._site(name)
             if event["version"] > site.version:
                 site.version = event["version"]
                 _change(site, event, zone, device)
+
+    def _plan(self, topic: str, name: str, zone: str, plan: dict[str, Any]) -> None:
+        """One whose form is right: it holds from the first row on that closes after it came."""
+        key = name, zone, plan["source"], plan["issued"]
+        wrong = [v for metric, path in plan["values"].items() for _, v in path if not _in_range(metric, v)]
+        if wrong:
+            self.dead_letters["out_of_range", topic] += 1
+            self.plans_refused += 1
+        elif key in self.plans:
+            self.plans_repeated += 1
+        else:
+            closed_ms = self._site(name).closed_ms
+            known_ms = max(self._now_ms, plan["issued"], 0 if closed_ms is None else closed_ms + 1)
+            self.plans[key] = known_ms, plan["values"]
 
     def _checked(self, topic: str, payload: bytes) -> list[Reading]:
         def refuse(reason: str) -> None:
@@ -195,6 +216,11 @@ class Judge:
                     series.setdefault(_named(site, reading, metric), []).append((reading.ts_ms, corrected))
             for (zone, device, metric), readings in series.items():
                 self.rows[f"{name}/{zone}", device, end, metric] = _row(site, (zone, device, metric), readings)
+
+
+def _in_range(metric: str, value: float) -> bool:
+    low, high = RANGES[metric]
+    return low <= value <= high
 
 
 def _step(site: Site, at_ms: int) -> int:

@@ -1,13 +1,14 @@
 """Deterministic simulation: a fake clock, a fake network and scripted crashes, all drawn from one seed.
 
 Everything from the gateway's decoding to the files of the history is ours and real; only the clock, the network, the
-broker and the moments of death are made up. The judge (judge.py) recomputes every row and dead letter from what was
-appended. A seed that fails fails again: ``HOTHOUSE_TEST_SEEDS=17:18 pytest tests/chaos/test_simulation.py``.
+broker and the moments of death are made up. The judge (judge.py) recomputes every row, plan and dead letter from what
+was appended. A seed that fails fails again: ``HOTHOUSE_TEST_SEEDS=17:18 pytest tests/chaos/test_simulation.py``.
 """
 
 from __future__ import annotations
 
 import heapq
+import json
 import os
 import random
 from collections import Counter
@@ -24,6 +25,7 @@ from edge.log import Log, LogFullError
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.wire.events import Alias, Calibration, Change, SettingsChange, encode_change
+from edge.wire.plan import plan_topic
 from edge.wire.reading import Sample, encode_message
 from edge.wire.topic import sample_topic
 from services.config import ForecastSettings, Settings, StreamSettings
@@ -33,8 +35,9 @@ from services.store import parquet
 from services.store.deadletters import DeadLetters
 from services.store.files import always, write_atomically
 from services.store.history import History
+from services.store.plan_history import PlanHistory
 from services.store.series import NullSeries
-from tests.chaos.judge import Judge, Key, Row, differences
+from tests.chaos.judge import Foreseen, Judge, Key, PlanKey, Row, differences
 from tests.services.ingest.rig import Clock, Crashed, FakeBoard, FakeForecaster, Inline
 
 START_MS = 1_646_092_800_000
@@ -106,6 +109,8 @@ class World:
             copies = 2 if self.rng.random() < 0.05 else 1
             if self.rng.random() < 0.002:
                 topic, payload = self._change(site, zone, device)
+            elif self.rng.random() < 0.02:
+                topic, payload = self._plan(site, zone, device)
             for copy in range(copies):
                 at_ms = self.now_ms + delay_ms + copy * self.rng.randrange(20_000)
                 heapq.heappush(self.network, (at_ms, self.published * 2 + copy, Message(topic, payload)))
@@ -121,6 +126,16 @@ class World:
         change = self.rng.choice(changes)
         zone = "_site" if isinstance(change, SettingsChange) else zone
         return f"hothouse/v1/{site}/{zone}/{device}/event", encode_change(change)
+
+    def _plan(self, site: str, zone: str, device: str) -> tuple[str, bytes]:
+        """What two sources foresee, some of it nonsense; two may be issued at once."""
+        issued = self.now_ms - self.rng.choice([0, 0, 600_000])
+        path = [[issued + hour * 3_600_000, round(self.rng.uniform(-5, 25), 1)] for hour in range(1, 24)]
+        if self.rng.random() < 0.1:
+            path[self.rng.randrange(len(path))][1] = 99.0
+        body = {"issued": issued, "source": self.rng.choice("ab"), "values": {"out_temp_c": path}}
+        whole = json.dumps(body).encode()
+        return plan_topic(site, zone, device), whole if self.rng.random() > 0.05 else whole[:40]
 
     def _gateway(self) -> RecordBuilder:
         times = [ms for p in range(PARTITIONS) if (ms := self.log.last_receive_ms(p)) is not None]
@@ -179,6 +194,8 @@ class World:
             )
             for index in range(number)
         ]  # fmt: skip
+        for shard in self.shards:
+            assert shard.stats()["repaired"] == ""  # a crash alone damages no snapshot
 
     def maybe_crash(self, chance: float) -> None:
         """Die here, perhaps."""
@@ -207,6 +224,20 @@ class World:
                 r["count"], r["mean"], r["min"], r["max"], r["last"],
             )
             for table in tables for r in table.to_pylist()
+        }  # fmt: skip
+
+    def plans(self) -> dict[PlanKey, tuple[int, Foreseen]]:
+        """The plans that the history holds."""
+        history = PlanHistory(self.settings.storage)
+        return {
+            (site, one.plan.zone or "_site", one.plan.source, one.plan.issued_ms): (
+                one.plan.known_ms,
+                {
+                    metric: [[int(ms), round(float(value), 1)] for ms, value in zip(times, values, strict=True)]
+                    for metric, (times, values) in one.plan.series.items()
+                },
+            )
+            for site in history.sites() for one in history.read(site, 0, 2**62)
         }  # fmt: skip
 
     def dead_letters(self) -> Counter[tuple[str, str]]:
@@ -244,8 +275,14 @@ def simulate(seed: int, folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch,
     stats: Counter[str] = Counter()
     for shard in world.shards:
         figures: dict[str, Any] = shard.stats()
-        stats.update({name: figures[name] for name in ("accepted", "duplicates", "late")})
-    assert (stats["accepted"], stats["duplicates"]) == (world.judge.accepted, world.judge.duplicates), f"seed {seed}"
+        stats.update({name: figures[name] for name in ("accepted", "duplicates", "late", "plans", "plans_repeated")})
+        stats["plans_refused"] += sum(figures["plans_refused"].values())
+    judge = world.judge
+    assert (stats["accepted"], stats["duplicates"]) == (judge.accepted, judge.duplicates), f"seed {seed}"
+    assert world.plans() == judge.plans, f"seed {seed}"
+    assert [stats[name] for name in ("plans", "plans_repeated", "plans_refused")] == [
+        len(judge.plans), judge.plans_repeated, judge.plans_refused
+    ], f"seed {seed}"  # fmt: skip
     return world
 
 
@@ -265,9 +302,10 @@ def test_whatever_dies_rows_and_dead_letters_are_those_of_the_judge(
         total.update(
             seeds=1, crashes=world.crashes, published=world.published, rows=len(world.judge.rows),
             accepted=world.judge.accepted, duplicates=world.judge.duplicates,
-            dead_letters=world.judge.dead_letters.total(),
+            dead_letters=world.judge.dead_letters.total(), plans=len(world.judge.plans),
         )  # fmt: skip
     assert total["crashes"] > len(SEEDS)
+    assert total["plans"] > 5 * len(SEEDS)
     print("; ".join(f"{name} {count}" for name, count in total.items()))
 
 

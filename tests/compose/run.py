@@ -32,7 +32,9 @@ LOGS = ROOT / "deploy" / "e2e-logs"
 ZONES = ("cucumber-1", "lettuce-1", "tomato-1")
 FIRST_FORECAST_S = 120.0
 LEARN_FROM_MS = 36 * 3_600_000  # the first day warms the climatology, the last hours are held back
-SETTLED = ("samples", "nonsense", "in_rows", "late", "refused", "open", "lost", "twice", "copies", "late_copies")
+SETTLED = (
+    "samples", "plans", "nonsense", "in_rows", "late", "refused", "open", "lost", "twice", "copies", "late_copies",
+)  # fmt: skip
 
 
 def main() -> int:

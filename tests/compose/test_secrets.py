@@ -65,8 +65,8 @@ def test_a_login_writes_for_its_devices_and_reads_nothing(deploy: Path) -> None:
         part.splitlines()[0]: part.splitlines()[1:] for part in rules.strip().removeprefix("user ").split("\n\nuser ")
     }
     assert by_login["porch"] == [
-        "topic write hothouse/v1/demo/z1/porch/sample", "topic write hothouse/v1/demo/z1/porch/event",
-    ]  # fmt: skip
+        f"topic write hothouse/v1/demo/z1/porch/{kind}" for kind in ("sample", "plan", "event")
+    ]
     assert "topic write hothouse/v1/_clock" in by_login["house"]
     assert [login for login, lines in by_login.items() if any(" read " in line for line in lines)] == ["gateway"]
     assert "topic read hothouse/#" in by_login["gateway"]

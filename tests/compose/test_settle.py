@@ -12,6 +12,10 @@ TOPIC = "hothouse/v1/demo/z/climate/sample"
 BOOT = "9f3c62d1a07be845"
 
 
+PLAN_ID = ("demo", "z", "grower", 60_000)
+PLAN = b'plan\thothouse/v1/demo/z/grower/plan\t{"issued":60000,"source":"grower","values":{}}\n'
+
+
 def line(kind: str, seq: int, ts_ms: int) -> bytes:
     """A line as the simulator writes it."""
     body = {"ts": ts_ms, "boot": BOOT, "seq": seq, "values": {"air_temp_c": 20.0, "rh_pct": 70.0}}
@@ -19,10 +23,10 @@ def line(kind: str, seq: int, ts_ms: int) -> bytes:
 
 
 def whole() -> tuple[Published, Found]:
-    """Three samples of two steps, a latecomer and a malformed message, all accounted for."""
+    """Three samples of two steps, a latecomer, a plan and a malformed message, all accounted for."""
     published = Published.read([
         line("sample", 1, 60_000), line("sample", 2, 300_000), line("duplicates", 2, 300_000),
-        line("sample", 3, 360_000), line("late", 4, 30_000), f"malformed\t{TOPIC}\t{{".encode(),
+        line("sample", 3, 360_000), line("late", 4, 30_000), PLAN, f"malformed\t{TOPIC}\t{{".encode(),
     ])  # fmt: skip
     found = Found(
         arrived=Counter({(TOPIC, BOOT, seq): 1 + (seq == 2) for seq in (1, 2, 3, 4)}),
@@ -31,6 +35,7 @@ def whole() -> tuple[Published, Found]:
             ("z", "climate", end_ms, metric): count
             for end_ms, count in ((300_000, 2), (600_000, 1)) for metric in ("air_temp_c", "rh_pct")
         },
+        plans_in_log={PLAN_ID}, plans_kept=Counter([PLAN_ID]),
     )  # fmt: skip
     return published, found
 
@@ -39,8 +44,8 @@ def test_what_is_whole_balances() -> None:
     """Samples in rows, a latecomer and nonsense in letters, copies beside them: nothing lost, nothing twice."""
     ledger = balance(*whole(), STEP_MS)
     assert ledger == {
-        "published": 5, "samples": 4, "nonsense": 1, "in_log": 5, "in_rows": 3, "late": 1, "refused": 1, "open": 0,
-        "lost": 0, "twice": 0, "copies": 1, "late_copies": 0,
+        "published": 6, "samples": 4, "plans": 1, "nonsense": 1, "in_log": 6, "in_rows": 3, "late": 1, "refused": 1,
+        "open": 0, "lost": 0, "twice": 0, "copies": 1, "late_copies": 0,
     }  # fmt: skip
 
 
@@ -50,6 +55,16 @@ def test_a_sample_that_is_in_no_row_is_lost() -> None:
     found.rows["z", "climate", 300_000, "rh_pct"] -= 1
     ledger = balance(published, found, STEP_MS)
     assert (ledger["lost"], ledger["in_rows"]) == (1, 2)
+
+
+def test_a_plan_that_is_not_kept_is_lost() -> None:
+    """And one that the history holds two times counts twice."""
+    published, found = whole()
+    found.plans_kept.clear()
+    assert balance(published, found, STEP_MS)["lost"] == 1
+    found.plans_kept[PLAN_ID] = 2
+    ledger = balance(published, found, STEP_MS)
+    assert (ledger["lost"], ledger["twice"]) == (0, 1)
 
 
 def test_a_sample_that_never_came_is_lost() -> None:

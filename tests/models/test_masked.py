@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.masked import masked_mean
+from models.masked import masked_mean, mean_of_known
 
 VALUES = st.one_of(st.floats(-1e6, 1e6, width=32), st.sampled_from([math.nan, math.inf, -math.inf]))
 
@@ -67,3 +67,13 @@ def test_the_result_has_the_type_of_the_sum(given: type, asked: type | None, got
 def test_nothing_along_the_axis_is_unknown() -> None:
     """No value at all is no mean."""
     assert np.isnan(masked_mean(np.zeros((0, 2), np.float32), axis=0)).all()
+
+
+def test_the_mean_of_a_few_arrays_is_that_of_one_array():
+    """Bit for bit, with gaps anywhere and infinities."""
+    rng = np.random.default_rng(3)
+    whole = rng.normal(size=(50, 7, 3, 4)).astype(np.float32)
+    whole[rng.random(whole.shape) < 0.4] = np.nan
+    whole[0, 0, 0, 0] = np.inf
+    parts = [whole[:, :, k] for k in range(3)]
+    assert np.array_equal(mean_of_known(parts), masked_mean(whole, axis=2), equal_nan=True)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import ray
+from fastapi.testclient import TestClient
 from ray import serve
 
+from edge.clock import CLOCK_TOPIC, encode_clock
+from edge.log import partition_of
 from edge.log.sqlite import SqliteLog
+from edge.wire.reading import encode_message
+from edge.wire.topic import sample_topic
 from services.config import Settings, load_settings
 from services.ingest.shard_actor import THREADS, ShardActor, start_shard
 from services.installation import namespace_of
@@ -29,9 +36,18 @@ from services.messages import (
     shard_actor,
 )  # fmt: skip
 from services.runtime.joined import end_earlier_run
+from services.serve.api.app import create_app
+from services.serve.api.auth import Keys
+from services.serve.api.backend import RayBackend
+from services.serve.api.state import ApiState
+from services.serve.live_state import LiveState
+from tests.broker.conftest import GatewayProcess, device, local_broker
+from tests.gateways import broker_settings
 from tests.patience import patience_s
 from tests.ray.runtime import NAMESPACE, installed, local_ray
 from tests.services.ingest.rig import day
+from tests.services.ingest.samples import STEP, T0, sample
+from tests.services.serve.fakes import SPEC, zone_forecast
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 STEPS = 60
@@ -220,6 +236,67 @@ def test_questions_do_not_wait_behind_calls_that_wait_for_a_disk(runtime: Any, t
     assert not ray.wait(abandoned, num_returns=1, timeout=0)[0]
     ray.kill(actor)
     log.close()
+
+
+def test_a_plan_is_put_and_got_by_the_api(runtime: Any, tmp_path: Path) -> None:
+    """Over the broker, the gateway's log and the shard's actor, with the API's own backend; after kill -9, too. Until
+    there is one, yesterday's setpoints are due.
+    """
+    site = next(f"s{n}" for n in range(99) if partition_of(f"s{n}", 4) == 3)
+    hour_ms, operator = 3_600_000, {"Authorization": "Bearer op-key"}
+    body = {"values": {"sp_heat_c": [[T0 + hour_ms, 18.5], [T0 + 6 * hour_ms, 21.0]]}}
+    with local_broker(tmp_path / "broker", "amqtt") as broker, GatewayProcess(broker.address, tmp_path) as gateway:
+        gateway.gateway = {"clock": "replayed"}
+        gateway.start()
+        settings = installed(load_settings(
+            data_dir=tmp_path, log={"partitions": 4}, stream={"shards": 4, "snapshot_s": 0.2},
+            sites=[{"name": site, "repeat_setpoints": ["*"]}],
+            mqtt=broker_settings(broker.address, password_file=tmp_path / "password"),
+        ))  # fmt: skip
+        actor = started(settings, 3)
+        with device(broker.address) as publish, api_of(settings, site) as client:
+
+            def go_on(first: int) -> None:
+                for n in range(first, first + 4):
+                    taken = encode_message([sample(T0 + n * STEP, n, site=site, air_temp_c=20.0, sp_heat_c=18.0)])
+                    publish([(CLOCK_TOPIC, encode_clock(T0 + n * STEP)), (sample_topic(site, "z1", "climate"), taken)])
+                until(lambda: ask(actor, "stats")["zone_rows"] == first + 3)
+
+            def got() -> Any:
+                answer = client.get("/zones/z1/plan")
+                assert answer.status_code in (200, 503), answer.text
+                return answer.status_code == 200 and answer.json()["plans"]
+
+            go_on(0)
+            assert got() == []
+            assert [(plan.zone, plan.source) for plan in ask(actor, "repeated_plans")] == [("z1", "yesterday")]
+            answer = client.put("/zones/z1/plan", json=body, headers=operator)
+            assert answer.status_code == 202, answer.text
+            (plan,) = until(got)
+            assert (plan["zone"], plan["source"], plan["values"]) == ("z1", "operator", body["values"])
+            go_on(4)
+            assert ask(actor, "repeated_plans") == []
+            ask(actor, "flush")
+            os.kill(ask(actor, "pid"), signal.SIGKILL)
+            assert until(got) == [plan]
+            ask(actor, "stop")
+            ray.kill(actor)
+
+
+@contextmanager
+def api_of(settings: Settings, site: str) -> Iterator[TestClient]:
+    """The API in this process, which asks the actors; it knows the site's zone ``z1``."""
+    live_state = LiveState(1000, lambda: T0)
+    state = ApiState(RayBackend(settings, None), Keys("op-key"), SPEC, stale_after_s=1800)
+
+    async def fill() -> None:
+        await live_state.publish([zone_forecast("z1", site, origin_ms=T0)])
+        await live_state.put_stats("shard-3", {"stream_ms": {site: T0 + 3 * STEP}})
+        await state._take(await live_state.wait(0, 0))
+
+    asyncio.run(fill())
+    with TestClient(create_app(state)) as client:
+        yield client
 
 
 def test_two_installations_on_one_cluster_leave_each_other_alone(runtime: Any, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ class _Message:
     topic: str
     payload: bytes
     kind: str  # "sample", "plan", "clock", or a disturbance's kind
+    sample: Sample | None = None  # of a true sample
     sent_s: float | None = None
 
 
@@ -137,13 +138,9 @@ class Publisher:
             messages.append(_Message(plan_topic(plan.site, plan.zone, plan.source), encode_plan(plan), "plan"))
         for sample in samples:
             topic = sample_topic(sample.site, sample.zone, sample.device)
-            messages.append(_Message(topic, encode_message([sample]), "sample"))
-            self._ledger.identify(sample)
+            messages.append(_Message(topic, encode_message([sample]), "sample", sample))
             if self._disturbance is not None:
                 messages += [_Message(topic, payload, kind) for kind, payload in self._disturbance.after(sample)]
-        for message in messages:
-            if message.kind != "clock":
-                self._ledger.message(message.kind, message.topic, message.payload)
         self._kept.extend(messages)
         self._unsent += len(messages)
         self._ledger.instant(ts_ms)
@@ -152,6 +149,8 @@ class Publisher:
         """Send what waits, as far as the window allows; returns early when the link is lost or on :meth:`stop`."""
         while self._unsent and self._has_room(link):
             message = self._kept[-self._unsent]
+            if message.sent_s is None:
+                self._write_down(message)
             self._ledger.sent(message.kind, again=message.sent_s is not None)
             message.sent_s = time.monotonic()
             with self._acks:
@@ -159,6 +158,13 @@ class Publisher:
             self._unsent -= 1
             link.send(message.topic, message.payload)
         self._forget_old()
+
+    def _write_down(self, message: _Message) -> None:
+        """Before it is sent, and not sooner: what :meth:`stop` leaves unsent was never published."""
+        if message.sample is not None:
+            self._ledger.identify(message.sample)
+        if message.kind != "clock":
+            self._ledger.message(message.kind, message.topic, message.payload)
 
     def _has_room(self, link: Link) -> bool:
         with self._acks:

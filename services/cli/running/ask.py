@@ -16,7 +16,9 @@ from services.observe.timeline import event_line
 
 if TYPE_CHECKING:
     from services.messages import LearningFigures, LiveEvent  # with NumPy, which `hothouse --help` must not pay for
-    from services.serve.api.answers import StatusAnswer  # a part of the cluster's: questions run on the bare install
+    from services.serve.api.answer_types import (
+        StatusAnswer,  # a part of the cluster's: questions run on the bare install
+    )
 
 __all__ = ["COMMANDS", "AsJson", "KeyFile", "Url", "register"]
 

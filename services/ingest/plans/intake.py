@@ -17,6 +17,7 @@ from edge.log import Record
 from edge.wire.plan import LONGEST_AHEAD_MS, PlanMessage, decode_plan
 from edge.wire.topic import SITE_ZONE
 from models.features.plans import Kind, Plan, Plans
+from services.ingest.plans.refused import count_of
 from services.ingest.windows.closed import CamePlan
 from services.messages import ZonePlan
 from services.observe.duration import in_words
@@ -31,7 +32,9 @@ MAX_SOURCES = 16
 """Of a zone, or of a site as a whole, within 15 days."""
 HOUR_MS = 3_600_000
 STALE_MS = 12 * HOUR_MS
-"""A weather service has a new forecast every six hours at least: one as old as this is named in ``degraded``."""
+"""A weather service has a new forecast every six hours at least: one as old as this is named in ``degraded``, for as
+long as any of it may lie ahead.
+"""
 KEPT_MS = 48 * HOUR_MS
 """What was superseded so long ago is dropped, also where no row closes."""
 _EVER_MS = 2**62
@@ -151,10 +154,9 @@ class PartitionPlans:
             decoded = decode_plan(one.record.topic, one.record.payload, one.record.receive_ms)
             if decoded.plan is not None:
                 self._came.append((one, plan_of(decoded.plan, one.record.receive_ms, one.closed_ms)))
-            letters += [
-                _letter(one.record, item, refusal.reason, refusal.detail)
-                for item, refusal in enumerate(decoded.refusals)
-            ]
+            for item, refusal in enumerate(decoded.refusals):
+                letters.append(_letter(one.record, item, refusal.reason, refusal.detail))
+                self.counts[count_of(refusal.reason, refusal.whole)] += 1
         return letters
 
     def before_row(self, site: str, end_ms: int) -> list[DeadLetter]:
@@ -192,7 +194,7 @@ class PartitionPlans:
         found = self._sites.get(site)
         for (zone, name), source in sorted(found.sources.items() if found else ()):
             age_ms = origin_ms - max(source.issued_ms)
-            if source.kind == "weather" and age_ms > STALE_MS:
+            if source.kind == "weather" and STALE_MS < age_ms <= LONGEST_AHEAD_MS:
                 said = f"weather forecast of {name}: issued {in_words(age_ms / 1000)} before the origin"
                 words.setdefault(zone, []).append(said)
         return words
@@ -236,6 +238,7 @@ class PartitionPlans:
                 self.kept.append(KeptPlan(came.record.site, came.record.offset, plan))
             elif refusal[0]:
                 letters.append(_letter(came.record, _TOO_MANY, *refusal))
+                self.counts[count_of(refusal[0], whole=True)] += 1
             else:
                 self.counts["plans_repeated"] += 1
         return letters

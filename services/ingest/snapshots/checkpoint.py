@@ -83,12 +83,11 @@ class Checkpoint:
     """
 
     def __init__(
-        self, settings: Settings, log: Log, history: History, recovery: Recovery,
+        self, settings: Settings, log: Log, history: History, plans: PlanHistory, recovery: Recovery,
         parts: Callable[[Partition], dict[str, Any]], executor: Executor, failures: Failures, now_s: float,
         failpoint: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._log, self._history, self._recovery, self._parts = log, history, recovery, parts
-        self._plans = PlanHistory(settings.storage)
+        self._log, self._history, self._plans, self._recovery, self._parts = log, history, plans, recovery, parts
         self._executor, self._failures, self._failpoint = executor, failures, failpoint
         self._retention = Retention(log, settings.log.keep_days if settings.log.kind == "sqlite" else 0)
         self._pace = SnapshotPace(settings.stream.snapshot_s, now_s)

@@ -99,6 +99,7 @@ class Parts(TypedDict):
     bases: dict[str, BasisState]  # by site
     scores: dict[str, _Array]  # see models.evaluation.scoring
     watch: dict[str, Any]  # see services.ingest.signal_watch
+    paths: dict[str, Any]  # see models.paths.paths; empty where nothing was learned yet
     plans: dict[str, Any]  # see services.ingest.plans.intake
 
 
@@ -115,8 +116,9 @@ class Form:
 
 PARTS: dict[str, Form] = {name: Form() for name in Parts.__annotations__}
 PARTS["plans"] = Form(missing=lambda: {"sites": {}})
+PARTS["paths"] = Form(missing=dict)
 
-LEARNED = frozenset({"rings", "past", "forecaster", "bases", "scores", "watch", "plans"})
+LEARNED = frozenset({"rings", "past", "forecaster", "bases", "scores", "watch", "plans", "paths"})
 """The parts that can be grown again from the history and the issued forecasts. They change only when rows close,
 forecasts are issued and plans are taken.
 """

@@ -30,7 +30,8 @@ class Recovery:
 
     def __init__(
         self, settings: Settings, spec: ForecastSpec, log: Log, snapshots: Mapping[int, Snapshots], history: History,
-        issued: IssuedForecasts, queue: ForecastQueue, changing: threading.Lock, clock_s: Callable[[], float],
+        plans: PlanHistory, issued: IssuedForecasts, queue: ForecastQueue, changing: threading.Lock,
+        clock_s: Callable[[], float],
     ) -> None:  # fmt: skip
         self._spec, self._issued, self._queue, self._changing = spec, issued, queue, changing
         self.snapshots = snapshots
@@ -44,7 +45,7 @@ class Recovery:
             self.partitions[number] = partition
             self._repaired += damage
             if missing:
-                ring_hours, plans = settings.stream.ring_hours, PlanHistory(settings.storage)
+                ring_hours = settings.stream.ring_hours
                 self._growing[number] = Regrowth(partition, missing, history, plans, issued, shape, ring_hours, clock_s)
                 self._waiting[number] = waiting
             else:

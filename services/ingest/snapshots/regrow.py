@@ -25,11 +25,11 @@ from services.store.parquet import day_of
 from services.store.plan_history import KeptPlan, PlanHistory
 from services.store.rows import SiteStep
 
-__all__ = ["GROW_DAYS", "Regrowth"]
+__all__ = ["REGROW_DAYS", "Regrowth"]
 
 _log = logging.getLogger(__name__)
 
-GROW_DAYS = 60
+REGROW_DAYS = 60
 """Learners have mostly forgotten what is older."""
 DAY_MS = 86_400_000
 ROUND_S = 0.5
@@ -50,7 +50,7 @@ class Regrowth:
         self._history, self._issued, self._shape, self._clock_s = history, issued, shape, clock_s
         self._until_ms = {site: step.end_ms for site, step in partition.latest.items() if step.zones}
         newest = max(self._until_ms.values(), default=0)
-        hours = max(ring_hours, PAST_HOURS) if set(missing) <= _ROWS_ONLY else 24 * GROW_DAYS
+        hours = max(ring_hours, PAST_HOURS) if set(missing) <= _ROWS_ONLY else 24 * REGROW_DAYS
         self._from_ms, self._to_ms = newest - hours * 3_600_000, newest
         self._day_ms = self._grown_ms = self._from_ms  # the day that is read next; the newest row that was learned
         self.is_done = False

@@ -170,7 +170,8 @@ class Snapshots:
         try:
             write_atomically(path, lambda tmp: _fill(tmp, content), self.check)
         except BaseException:
-            (self._folder / segment.name).unlink(missing_ok=True)  # on a full disk each new try would add one
+            if not _names(path, segment):  # it may fail after the rename, too
+                (self._folder / segment.name).unlink(missing_ok=True)  # on a full disk each new try would add one
             raise
         self._bodies, self._segments = bodies, segments
         self._remove_old(path)
@@ -253,6 +254,14 @@ class Snapshots:
             raise SnapshotError(
                 f"{self._epoch_file} does not hold a number", "Write a number that is larger than every earlier one."
             ) from error
+
+
+def _names(path: Path, segment: Segment) -> bool:
+    """Whether there is a snapshot at ``path`` that needs ``segment``."""
+    try:
+        return segment.name in {name for _, name, _ in _header(path)[0].segments}
+    except (OSError, SnapshotError):
+        return False
 
 
 def _layouts(bodies: Mapping[str, _Body]) -> list[Layout]:

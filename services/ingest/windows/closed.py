@@ -10,6 +10,7 @@ import msgspec
 
 from edge.log import Record
 from edge.wire.reading import Refusal
+from edge.wire.topic import parse_topic
 from services.store.rows import DeadLetter, SiteStep
 
 __all__ = ["CamePlan", "Closed", "Feed", "Place"]
@@ -31,7 +32,8 @@ class CamePlan(NamedTuple):
 @dataclass(slots=True)
 class Closed:
     """What a feed gave. ``accepted + duplicates + late + sum(rejected.values())`` is the number of samples in the
-    records; ``values_refused`` counts single values of samples that were accepted otherwise.
+    records; ``values_refused`` counts single values of samples that were accepted otherwise. Plans that the gateway
+    refused are no samples: they are in ``plans_refused``, single metrics of those it took in ``plan_metrics_refused``.
     """
 
     steps: list[SiteStep] = field(default_factory=list)
@@ -40,6 +42,8 @@ class Closed:
     late: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     values_refused: dict[str, int] = field(default_factory=dict)
+    plans_refused: dict[str, int] = field(default_factory=dict)
+    plan_metrics_refused: dict[str, int] = field(default_factory=dict)
     other_records: dict[str, int] = field(default_factory=dict)  # plan and event records, and copies of records
     dead_letters: list[DeadLetter] = field(default_factory=list)
     plans: list[CamePlan] = field(default_factory=list)
@@ -81,9 +85,15 @@ class Feed:
         except msgspec.DecodeError as error:
             return self.corrupt(place, str(error))
         for item, refusal in enumerate(refusals):
-            counts = self.closed.rejected if refusal.whole else self.closed.values_refused
+            counts = self._counts_of(refusal)
             counts[refusal.reason] = counts.get(refusal.reason, 0) + (refusal.samples if refusal.whole else 1)
             self.letter(place, item, refusal.topic, refusal.reason, refusal.detail, refusal.payload)
+
+    def _counts_of(self, refusal: Refusal) -> dict[str, int]:
+        where = parse_topic(refusal.topic)
+        if where is not None and where.kind == "plan":
+            return self.closed.plans_refused if refusal.whole else self.closed.plan_metrics_refused
+        return self.closed.rejected if refusal.whole else self.closed.values_refused
 
     def plan(self, place: Place, closed_ms: int | None) -> None:
         """A plan that came when its site's rows had closed up to ``closed_ms``."""

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.serve.api.answers import answer_schemas
+from services.serve.api.answer_types import answer_schemas
 from services.serve.api.assets import page_routes
 from services.serve.api.operate import operate_routes
 from services.serve.api.plan_routes import plan_routes

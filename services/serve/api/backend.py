@@ -29,6 +29,7 @@ from services.messages import (
     Moved,
     TrainingAccepted,
     ZoneMixture,
+    ZoneOutlook,
     ZonePlan,
     shard_actor,
 )
@@ -67,6 +68,9 @@ class Backend(Protocol):
 
     async def window(self, site: str, zone: str) -> WhatIfWindow:
         """A zone's newest forecast and look-back; raises a 404 problem where its shard does not know it."""
+
+    async def outlook(self, site: str, zone: str) -> ZoneOutlook:
+        """Scenarios of a zone's newest forecast; 404 as :meth:`window`."""
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
         """The climatology's forecasts ``[N, H, M, Q]`` for targets ``now [N, M]``; 404 as :meth:`window`."""
@@ -131,6 +135,14 @@ class RayBackend:
         )
         if found is None:
             raise ProblemError(404, f"the shard of {site} has no window of {zone} yet")
+        return found
+
+    async def outlook(self, site: str, zone: str) -> ZoneOutlook:
+        """See :class:`Backend`."""
+        call = self._shard(site).outlook.remote(site, zone)
+        found: ZoneOutlook | None = await _within(call, ANSWER_S, "the zone's shard")
+        if found is None:
+            raise ProblemError(404, f"the shard of {site} has no forecast of {zone} yet")
         return found
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:

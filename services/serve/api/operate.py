@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from services.messages import ModelSubmitted, Moved, TrainingAccepted
 from services.observe.metrics import CONTENT_TYPE, prometheus_text
-from services.serve.api.answers import ModelsAnswer, ReadyAnswer, StatusAnswer, ZonesServed, described
+from services.serve.api.answer_types import ModelsAnswer, ReadyAnswer, StatusAnswer, ZonesServed, described
 from services.serve.api.backend import OrderAnswer
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError, problem

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from edge.wire.plan import PlanKind, decode_plan, encode_plan, plan_topic
 from edge.wire.topic import SITE_ZONE
-from services.serve.api.answers import PlanPublished, ZonePlans, described
+from services.serve.api.answer_types import PlanPublished, ZonePlans, described
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import PREDICT_ANSWERS

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 import numpy as np
 from fastapi import APIRouter, Body, Query, Response
 from fastapi.responses import JSONResponse
 
 from edge.wire.vocabulary import VOCABULARY
 from models.features.inputs import targets_of
-from services.serve.api.answers import HistoryAnswer, ZoneNow, ZonesAnswer, described
+from services.serve.api.answer_types import HistoryAnswer, ZoneNow, ZonesAnswer, described
 from services.serve.api.parameters import StrictRoute
+from services.serve.api.predict_parameters import Asked, answer_of
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import EXAMPLE_WHAT_IF, PREDICT_ANSWERS, WhatIf
 from services.serve.api.state import ApiState, Authorization
@@ -26,16 +28,41 @@ Zone = Annotated[str, Query(min_length=1, max_length=130, description="Zone, or 
 Site = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
 
 
+Targets = Annotated[str | None, Query(max_length=1000, description="Only these, such as air_temp_c,rh_pct.")]
+Horizons = Annotated[
+    str | None, Query(max_length=1000, description="Minutes: learned horizons or times of the path, such as 30,120.")
+]
+Quantiles = Annotated[str | None, Query(max_length=200, description="Between 0.01 and 0.99, such as 0.05,0.5,0.95.")]
+Scenarios = Annotated[bool, Query(description="Add 100 joint scenarios of the path.")]
+Events = Annotated[
+    str | None,
+    Query(
+        max_length=1000, examples=["night,below:air_temp_c:12:60"],
+        description="night, day, mean, night_below:TARGET:LIMIT, day_above:TARGET:LIMIT, outside:TARGET:LOW:HIGH, "
+        "below:TARGET:LIMIT[:MINUTES], above:TARGET:LIMIT[:MINUTES]; several with commas.",
+    ),
+]  # fmt: skip
+
+
 def predict_routes(state: ApiState) -> APIRouter:
     """The routes that readers use."""
     routes = APIRouter(tags=["forecasts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
     view, backend, spec = state.view, state.backend, state.spec
 
     @routes.get("/predict", responses=PREDICT_ANSWERS, response_class=JSONResponse)
-    async def predict(zone: Zone, site: Site = None, authorization: Authorization = None) -> Response:
-        """The zone's newest forecast, from memory."""
+    async def predict(
+        zone: Zone, site: Site = None, targets: Targets = None, horizons: Horizons = None, quantiles: Quantiles = None,
+        scenarios: Scenarios = False, events: Events = None, authorization: Authorization = None,
+    ) -> Response:  # fmt: skip
+        """The zone's newest forecast, from memory; scenarios and events are made when they are asked for."""
         state.keys.require_reader(authorization)
-        return Response(view.body(view.find(zone, site)), media_type="application/json")
+        key = view.find(zone, site)
+        body = view.body(key)
+        if not (targets or horizons or quantiles or scenarios or events):
+            return Response(body, media_type="application/json")
+        asked = Asked.of(spec, targets, horizons, quantiles, events)
+        outlook = await backend.outlook(*key) if scenarios or asked.events else None
+        return JSONResponse(answer_of(msgspec.json.decode(body), asked, outlook, spec, with_scenarios=scenarios))
 
     @routes.post("/predict", responses=PREDICT_ANSWERS, response_class=JSONResponse)
     async def what_if(

@@ -101,6 +101,10 @@ EXAMPLE_FORECAST: dict[str, Any] = {
             }
         ]
     },
+    "path": {
+        "horizon_min": [5, 10],
+        "targets": {"air_temp_c": {"p10": [18.0, 17.9], "p50": [18.2, 18.2], "p90": [18.3, 18.4]}},
+    },
 }
 
 

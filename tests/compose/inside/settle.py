@@ -3,9 +3,9 @@
     python3 settle.py MESSAGES
 
 MESSAGES holds what the simulator published, one `kind<TAB>topic<TAB>payload` a line. Every message must be in the log
-(Kafka); every true sample in the row of its zone, device and step once, or in a dead letter; all nonsense in a dead
-letter; and every row of the history in InfluxDB. Which row a sample belongs to is computed here from its own words, not
-by the system's code.
+(Kafka); every true sample in the row of its zone, device and step once, or in a dead letter; every plan in the history
+of plans, once; all nonsense in a dead letter; and every row of the history in InfluxDB. Which row a sample belongs to
+is computed here from its own words, not by the system's code.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ import msgspec
 from edge.log import Log, Record
 from edge.wire.reading import Refusal
 from edge.wire.samples import decode_samples
+from edge.wire.topic import SITE_ZONE
 from services.config import Settings, load_settings
 from services.log import open_settings_log
 from services.store.deadletters import DeadLetters
 from services.store.history import History
+from services.store.plan_history import PlanHistory
 
 PATIENCE_S = 90.0
 KEPT_BYTES = 1024
@@ -40,13 +42,15 @@ _BOOT_AND_SEQ = re.compile(rb'\["[^"]+","[^"]+","[^"]+","([^"]+)",([0-9]+)')
 Id = tuple[str, str, int]  # topic, boot, seq
 Message = tuple[str, bytes]  # topic, payload
 Place = tuple[str, str, int, str]  # zone, device, end of the step, metric
+PlanId = tuple[str, str, str, int]  # site, zone, source, when it was issued
 
 
 @dataclass
 class Published:
-    """What the simulator wrote down: samples by their id, and nonsense."""
+    """What the simulator wrote down: samples by their id, plans, and nonsense."""
 
     samples: dict[Id, dict[str, Any]] = field(default_factory=dict)
+    plans: set[PlanId] = field(default_factory=set)
     nonsense: set[Message] = field(default_factory=set)
 
     @classmethod
@@ -57,6 +61,8 @@ class Published:
             if kind.decode() in TRUE:
                 body = json.loads(payload)
                 found.samples[topic.decode(), body["boot"], body["seq"]] = body
+            elif kind == b"plan":
+                found.plans.add(plan_id(topic.decode(), payload))
             else:
                 found.nonsense.add((topic.decode(), payload[:KEPT_BYTES]))
         return found
@@ -71,6 +77,15 @@ class Found:
     late: Counter[Id] = field(default_factory=Counter)
     dead_letters: Counter[Message] = field(default_factory=Counter)
     rows: dict[Place, int] = field(default_factory=dict)
+    plans_in_log: set[PlanId] = field(default_factory=set)
+    plans_kept: Counter[PlanId] = field(default_factory=Counter)
+
+
+def plan_id(topic: str, payload: bytes) -> PlanId:
+    """What names a plan for ever."""
+    site, zone = topic.split("/")[2:4]
+    body = json.loads(payload)
+    return site, zone, body["source"], body["issued"]
 
 
 def balance(published: Published, found: Found, step_ms: int) -> dict[str, int]:
@@ -100,12 +115,16 @@ def balance(published: Published, found: Found, step_ms: int) -> dict[str, int]:
             lost[place[:3]] = max(lost[place[:3]], -surplus)
             twice[place[:3]] = max(twice[place[:3]], surplus)
     unanswered = sum(not found.dead_letters[message] for message in nonsense)
+    plans = published.plans
     return {
-        "published": len(samples) + len(nonsense), "samples": len(samples), "nonsense": len(nonsense),
-        "in_log": len(samples) - never_came + sum(message in found.refused for message in nonsense),
+        "published": len(samples) + len(plans) + len(nonsense), "samples": len(samples), "plans": len(plans),
+        "nonsense": len(nonsense),
+        "in_log": len(samples) - never_came + len(plans & found.plans_in_log)
+        + sum(message in found.refused for message in nonsense),
         "in_rows": len(samples) - never_came - late - still_open - lost.total(), "late": late,
         "refused": len(nonsense) - unanswered, "open": still_open,
-        "lost": lost.total() + never_came + unanswered, "twice": twice.total(),
+        "lost": lost.total() + never_came + unanswered + len(plans - found.plans_kept.keys()),
+        "twice": twice.total() + sum(found.plans_kept[plan] > 1 for plan in plans),
         "copies": found.arrived.total() - len(found.arrived), "late_copies": found.late.total() - late,
     }  # fmt: skip
 
@@ -123,6 +142,7 @@ def main() -> None:
     _read_log(found, _records(settings, open_settings_log(settings)))
     _read_dead_letters(found, settings)
     table = History(settings.storage, (), settings.stream.step_s).read(kind="devices")
+    found.plans_kept = _kept_plans(settings)
     found.rows = {(r["zone"], r["device"], r["end_ms"], r["metric"]): r["count"] for r in table.to_pylist()}
     ledger = balance(published, found, settings.stream.step_s * 1000)
     print(json.dumps(ledger | _compared(settings)))
@@ -153,6 +173,8 @@ def _read_log(into: Found, records: Iterable[Record]) -> None:
         if record.kind == "samples":
             for s in decode_samples(record.payload):
                 into.arrived[f"hothouse/v1/{s.site}/{s.zone}/{s.device}/sample", s.boot, s.seq] += 1
+        elif record.kind == "plan":
+            into.plans_in_log.add(plan_id(record.topic, record.payload))
         elif record.kind == "refused":
             into.refused.update((refusal.topic, refusal.payload) for refusal in decoder.decode(record.payload))
 
@@ -167,6 +189,14 @@ def _read_dead_letters(into: Found, settings: Settings) -> None:
                     into.late[letter.topic, named[1].decode(), int(named[2])] += 1
                 else:
                     into.dead_letters[letter.topic, letter.payload] += 1
+
+
+def _kept_plans(settings: Settings) -> Counter[PlanId]:
+    history, found = PlanHistory(settings.storage), Counter[PlanId]()
+    for site in history.sites():
+        for kept in history.read(site, -1, 2**62):
+            found[site, kept.plan.zone or SITE_ZONE, kept.plan.source, kept.plan.issued_ms] += 1
+    return found
 
 
 def _compared(settings: Settings) -> dict[str, int]:

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from edge.figures import figures_of
+from edge.figure_fields import figures_of
 from edge.gateway import GatewayStatus
 from edge.gateway.metrics import MetricsServer
 from tests.patience import patience_s

@@ -173,8 +173,8 @@ def test_a_site_that_was_retired_ticks_from_its_next_sample_on() -> None:
     ("zone", "payload", "says"),
     [
         ("_site", b'{"type":"retire","version":7}', "_site cannot be retired alone"),
-        ("z1", b'{"type":"retire"}', "a version or until_ms"),
-        ("z1", b'{"type":"retire","version":7,"until_ms":8}', "a version or until_ms"),
+        ("z1", b'{"type":"retire"}', "either version or until_ms"),
+        ("z1", b'{"type":"retire","version":7,"until_ms":8}', "either version or until_ms"),
     ],
 )
 def test_a_retirement_that_means_nothing_is_refused(zone: str, payload: bytes, says: str) -> None:

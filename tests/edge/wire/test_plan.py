@@ -125,6 +125,24 @@ def test_a_kind_need_not_be_named() -> None:
     assert (event.plan.kind, weather.plan.kind) == ("event", "weather")
 
 
+def test_a_harvest_and_a_change_of_crop_are_a_plan() -> None:
+    """Of kind event, as it was said; a share over 100 %, a date without a value and a setpoint among them are not."""
+    done = points((8, 40), (32, 60), metric="harvest_pct") | points((33, 1), metric="crop_change")
+    taken = HothouseDecoder().take(TOPIC, payload(kind="event", values=done), NOW_MS)
+    assert taken.refusals == []
+    assert taken.record is not None
+    plan = decode_plan(TOPIC, taken.record.payload, NOW_MS).plan
+    assert plan is not None
+    assert (plan.kind, {name: [list(point) for point in path] for name, path in plan.values.items()}) == ("event", done)
+    for bad, reason in (
+        (points((8, 140), metric="harvest_pct"), "out_of_range"),
+        (points((8, None), metric="crop_change"), "no_values"),
+        (points((8, 18), metric="sp_heat_c"), "wrong_kind"),
+    ):
+        (refusal,) = decode_plan(TOPIC, payload(kind="event", values=bad), NOW_MS).refusals
+        assert refusal.reason == reason
+
+
 def test_a_humidity_just_above_100_is_100_and_null_says_nothing() -> None:
     """As in samples: a forecast of 101 % is one of 100 %, and a point without value is left out."""
     found = decode_plan(TOPIC, payload(values=points((1, 101), (2, None), (3, 90), metric="out_rh_pct")), NOW_MS)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from models.features.inputs import build_inputs
-from models.features.plan_differences import BACK, BIN_MS, bins, plan_differences
-from models.features.plans import PLANNED, Plan, Plans
+from models.features.plan_differences import plan_differences
+from models.features.plans import BIN_MS, BINS_BACK, PLANNED, Plan, Plans, bins_ahead
 from tests.models.worlds import PLACE, SPEC, START_MS, rows
 
 OUT, HEAT = PLANNED.index("out_temp_c"), PLANNED.index("sp_heat_c")
@@ -25,7 +25,7 @@ def day(channel: str = "out_temp_c") -> np.ndarray:
 
 
 def nothing() -> np.ndarray:
-    return np.full((1, bins(SPEC), P), np.nan, np.float32)
+    return np.full((1, bins_ahead(SPEC), P), np.nan, np.float32)
 
 
 def test_it_is_told_off_now_off_the_day_before_and_on_the_way() -> None:
@@ -43,19 +43,19 @@ def test_it_is_told_off_now_off_the_day_before_and_on_the_way() -> None:
 def test_a_horizon_asks_for_its_own_half_hour() -> None:
     """Each half-hour says its number: that of the row that ends at the horizon is found, from any origin."""
     ahead = nothing()
-    ahead[..., OUT] = np.arange(bins(SPEC))
+    ahead[..., OUT] = np.arange(bins_ahead(SPEC))
     for late in range(4):
         origin = ORIGIN + late * SPEC.step_ms
         found = plan_differences(ahead, day() * 0, origin, SPEC)[0, :, OUT]
         ends = origin + np.array(SPEC.horizon_steps) * SPEC.step_ms
-        np.testing.assert_array_equal(found, BACK + (ends - 1) // BIN_MS - (origin - 1) // BIN_MS)
+        np.testing.assert_array_equal(found, BINS_BACK + (ends - 1) // BIN_MS - (origin - 1) // BIN_MS)
 
 
 def test_what_plans_say_is_asked_for_as_the_system_keeps_it() -> None:
     """Plans.foreseen, in the middle of each half-hour, is what goes in."""
     plans, origin = Plans(), int(ORIGIN[0])
     plans.add(Plan("grower", "setpoint", origin - 1, {"sp_heat_c": ([origin - 1, origin + 7_200_000], [18, 21])}))
-    middle = ((origin - 1) // BIN_MS + np.arange(bins(SPEC)) - BACK) * BIN_MS + BIN_MS // 2
+    middle = ((origin - 1) // BIN_MS + np.arange(bins_ahead(SPEC)) - BINS_BACK) * BIN_MS + BIN_MS // 2
     ahead = plans.foreseen(origin, ["north"], PLANNED, middle)
     spec = replace(SPEC, channels=(*SPEC.channels, "sp_heat_c"))
     values = np.concatenate([day(), np.full((1, SPEC.lookback_steps, 1), 18, np.float32)], axis=-1)
@@ -86,7 +86,7 @@ def test_inputs_have_them_where_plans_are_given_and_nothing_else_changes() -> No
     """One function for those who know plans and those who do not."""
     values = rows(1, zones=1)
     base = np.zeros((1, len(SPEC.horizons_min), len(SPEC.targets), 3), np.float32)
-    ahead = np.random.default_rng(0).normal(size=(1, bins(SPEC), P)).astype(np.float32)
+    ahead = np.random.default_rng(0).normal(size=(1, bins_ahead(SPEC), P)).astype(np.float32)
     without = build_inputs(values, ORIGIN, [PLACE], base, SPEC)
     told = build_inputs(values, ORIGIN, [PLACE], base, SPEC, ahead)
     assert without.future.shape == (1, 4, 0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.features.plans import Plan, Plans, plan_offsets_ms
+from models.features.plans import BIN_MS, BINS_BACK, PLANNED, Plan, Plans, bin_of, bins_ahead
 from models.spec import ForecastSpec
 
 HOUR = 3_600_000
@@ -154,10 +154,20 @@ def test_a_plan_without_sense_is_refused(series, said: str) -> None:
         Plan("service", "weather", 0, series)
 
 
-def test_learners_ask_for_every_half_hour_up_to_the_longest_horizon() -> None:
-    """Also where the longest horizon is no whole number of them."""
-    for longest in (5, 30, 45, 1440):
-        offsets = plan_offsets_ms(ForecastSpec(channels=(), horizons_min=(longest,)))
-        assert offsets[0] == -3 * HOUR
-        assert (np.diff(offsets) == HOUR // 2).all()
-        assert 0 <= offsets[-1] - longest * 60_000 < HOUR // 2
+def test_learners_see_the_half_hours_around_the_origin() -> None:
+    """Each by its middle, as foreseen() says; also after a newer plan, and with zones in another order."""
+    spec = ForecastSpec(channels=(), horizons_min=(5, 90))
+    plans = Plans()
+    plans.add(weather(0, *range(8)))
+    plans.add(setpoints(1, *range(18, 26), zone="north"))
+    for origin_h in (3, 3.25, 3.5, 3.75, 4):
+        if origin_h == 3.5:
+            plans.add(weather(3.5, *range(9, 20)))
+        for zones in (["north", "south"], ["south", "north"]):
+            origin = round(origin_h * HOUR)
+            first = bin_of(origin) - BINS_BACK
+            middles = (np.arange(first, first + bins_ahead(spec)) + 0.5) * BIN_MS
+            expected = plans.foreseen(origin, zones, PLANNED, middles.astype(np.int64))
+            np.testing.assert_array_equal(plans.ahead(origin, zones, spec), expected)
+        assert middles[BINS_BACK] <= origin <= middles[BINS_BACK] + BIN_MS / 2
+        assert origin + 90 * 60_000 <= middles[-1] < origin + 90 * 60_000 + 2 * BIN_MS

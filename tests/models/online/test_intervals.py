@@ -82,3 +82,20 @@ def test_size_is_as_steady_after_months_as_before():
             assert intervals.learn(zone, FIRST, hour, 11 * usual).item() == pytest.approx(11)
             assert intervals.learn(zone, FIRST, hour, usual).item() == pytest.approx(1 / 1.5), examples
             intervals.load_state_dict(state)
+
+
+def test_intervals_begin_where_others_are():
+    """A zone that is taken over has the widths of the other; a zone beside it keeps its own."""
+    one, other = (Intervals(1, 1, 4) for _ in range(2))
+    for made in (one, other):
+        made.add_zones(2)
+    zones, hour = np.arange(2), np.array([3, 3])
+    for size in (1.0, 3.0):
+        other.learn(zones, FIRST, hour, np.full((2, 1, 1), size, np.float32))
+    one.learn(zones, FIRST, hour, np.full((2, 1, 1), 9.0, np.float32))
+    before = one.predict(zones, hour[:, None])[1]
+    one.take(zones[:1], other, pooled=True)
+    after, wanted = one.predict(zones, hour[:, None])[1], other.predict(zones, hour[:, None])[1]
+    assert after[0] == wanted[0]
+    assert after[1] == pytest.approx(before[1], rel=0.01)
+    assert after[1] > 2 * wanted[1]

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 from models.online.online_forecaster import Example
 from models.trees.forest import Forest
-from models.trees.tree_grower import HISTORY_DAYS, OPTIONS, GrowerError, TreeGrower, _fit, _forest, _library
+from models.trees.tree_grower import HISTORY_DAYS, OPTIONS, GrowerError, TreeGrower, _fit, _forest, load_library
 from tests.models.worlds import SPEC
 
 H, M = len(SPEC.horizons_min), len(SPEC.targets)
@@ -113,19 +113,30 @@ class NoOpenMP(MetaPathFinder):
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_system_without_openmp_is_told(monkeypatch, times):
     """Where LightGBM finds no OpenMP it takes torch's; where that does not help, one sentence says it."""
-    _library()
+    load_library()
     lightgbm = sys.modules["lightgbm"]
     for name in [name for name in sys.modules if name.partition(".")[0] == "lightgbm"]:
         monkeypatch.delitem(sys.modules, name)
     finder = NoOpenMP(times)
     monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
     if times == 1:
-        assert _library().__version__ == lightgbm.__version__
+        assert load_library().__version__ == lightgbm.__version__
     else:
         with pytest.raises(GrowerError, match=r"cannot be loaded: libgomp\.so\.1") as told:
-            _library()
+            load_library()
         assert "apt-get install libgomp1" in told.value.hint
     assert finder.times == 0
+
+
+def test_a_system_without_openmp_and_torch_is_told(monkeypatch):
+    """Where there is no torch to bring OpenMP, the sentence is the same."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "lightgbm"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [NoOpenMP(2), *sys.meta_path])
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(GrowerError, match=r"cannot be loaded: libgomp\.so\.1") as told:
+        load_library()
+    assert "apt-get install libgomp1" in told.value.hint
 
 
 def test_an_empty_forest_answers_nothing():

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 ZONES = ("z1", "z2")
-MOMENTS = ("taken", "forecast kept", "before flush", "flushed", "letters kept", "snapshot kept")
+MOMENTS = ("taken", "forecast kept", "before flush", "flushed", "plans kept", "letters kept", "snapshot kept")
 
 
 class Crashed(BaseException):

@@ -16,6 +16,7 @@ import pytest
 
 from edge.log.memory import MemoryLog
 from models.features.inputs import day_bins, targets_of
+from models.features.plans import Plan
 from models.online.online_forecaster import OnlineForecaster
 from models.spec import Place
 from services.config import load_settings
@@ -24,6 +25,7 @@ from services.ingest.trees import TreesInUse
 from services.messages import ONLINE_VERSION
 from services.store.forecasts import IssuedForecasts
 from services.store.history import History
+from services.store.plan_history import KeptPlan, PlanHistory
 from tests.patience import patience_s, until
 from tests.services.forests import point_at, save_trees
 from tests.services.ingest.rig import (
@@ -125,7 +127,7 @@ def test_a_crash_leaves_the_learners_as_they_would_have_been(tmp_path: Path) -> 
     issued = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
     assert len(issued) > 100
     assert {f.age_steps for f in issued} >= {0, 1, 2, 3}
-    for part in ("forecaster", "scores"):
+    for part in ("forecaster", "scores", "paths"):
         one, other = (msgspec.msgpack.encode(state[part], enc_hook=np.ndarray.tobytes) for state in states)
         assert one == other, part
 
@@ -283,6 +285,23 @@ def test_a_day_that_is_over_keeps_its_forecasts_in_one_file(tmp_path: Path) -> N
     assert sorted(p.name for p in folder.iterdir()) == ["2022-03-01-p0.parquet", "2022-03-02"]
     found = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
     assert [f.origin_ms for f in found] == [T0 + n * STEP for n in range(280, 293)]
+
+
+def test_small_files_of_plans_become_a_larger_one(tmp_path: Path) -> None:
+    """Those of days before yesterday's, by the merge that the first forecast of a day begins."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    plans = PlanHistory(rig.settings.storage)
+    issued = [T0 - days * 86_400_000 for days in range(9, 0, -1)]
+    series = {"out_temp_c": (np.array([T0]), np.array([4.0]))}
+    plans.put(0, [KeptPlan("demo", n, Plan("knmi", "weather", ms, series)) for n, ms in enumerate(issued)])
+    shard = rig.shard()
+    for n in range(4):
+        rig.log.append(new_records([[sample(T0 + n * STEP, n)]]))
+        shard.step()
+        shard.step()
+    folder = rig.settings.storage / "history" / "plans" / "demo"
+    assert "2022-02-20-to-2022-02-27-p0-plans.parquet" in [path.name for path in folder.iterdir()]
+    assert [one.plan.issued_ms for one in plans.read("demo", 0, 2**62)] == issued
 
 
 def test_a_slow_merge_holds_up_no_forecast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

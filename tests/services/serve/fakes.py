@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from models.spec import ForecastSpec
-from services.messages import F32, ForecastReply, ForecastRequest, ZoneForecast, ZoneMixture, ZonePlan
+from services.messages import (
+    F32,
+    Extreme,
+    ForecastReply,
+    ForecastRequest,
+    ZoneForecast,
+    ZoneMixture,
+    ZoneOutlook,
+    ZonePlan,
+)
 from services.serve.api.problems import ProblemError
 from services.serve.api.what_if import WhatIfWindow
 from services.serve.live_state import LiveState, LiveStateChanges, ZonePast
@@ -43,6 +52,9 @@ def zone_forecast(
         degraded=[], now={"air_temp_c": point(0)["p50"], "rh_pct": 81.0, "co2_ppm": 612.0, "vpd_kpa": 0.43,
         "rain": None},
         freshness_s={"air_temp_c": 10.0}, forecasts={"air_temp_c": points, "rh_pct": points},
+        path={
+            "horizon_min": [30, 90], "targets": {"air_temp_c": {"p10": [18, 17], "p50": [20, 20], "p90": [21, 22]}}
+        },
     )  # fmt: skip
     return {**forecast, **more}  # type: ignore[typeddict-item]
 
@@ -58,6 +70,7 @@ class FakeBackend:
         self.requests: list[ForecastRequest] = []
         self.plans: dict[tuple[str, str], list[ZonePlan]] = {}
         self.published: list[tuple[str, bytes]] = []
+        self.now: F32 = np.full(3, 20, np.float32)
         self.values: F32 = np.full((SPEC.lookback_steps, len(SPEC.channels)), 20, np.float32)
 
     async def changes(self, seen_version: int) -> LiveStateChanges:
@@ -68,6 +81,15 @@ class FakeBackend:
 
     async def window(self, site: str, zone: str) -> WhatIfWindow:
         return WhatIfWindow(values=self.values, origin_ms=ORIGIN_MS, quantiles=ISSUED)
+
+    async def outlook(self, site: str, zone: str) -> ZoneOutlook:
+        values = np.linspace(-1, 1, 100, dtype=np.float32)[:, None]
+        night = Extreme(first=0, last=1, values=10 + np.repeat(values, 3, axis=1), at=np.zeros((100, 3), np.int64),
+                        past=np.full((4, 3), 9.5, np.float32))  # fmt: skip
+        return ZoneOutlook(
+            origin_ms=ORIGIN_MS, now=self.now, steps=np.array([6, 18]),
+            scenarios=20 + np.repeat(values[:, None], 2, axis=1).repeat(3, axis=2), extremes={"night": night},
+        )  # fmt: skip
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
         await asyncio.sleep(0)

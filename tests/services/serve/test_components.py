@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from edge.clock import WallClock
-from edge.figures import Figure, figures_of
+from edge.figure_fields import Figure, figures_of
 from edge.gateway import Gateway, GatewayOptions
 from edge.log.memory import MemoryLog
 from edge.mqtt.connection import MqttAddress

@@ -71,6 +71,17 @@ def test_an_operators_plan_goes_to_the_broker(system: System) -> None:
     assert plan.values == {"sp_heat_c": [(ms, float(value)) for ms, value in VALUES["sp_heat_c"]]}
 
 
+def test_a_harvest_is_published_as_an_event(system: System) -> None:
+    """Its kind is that of its metrics; it is told as any other plan."""
+    values = {"harvest_pct": [[ORIGIN_MS + HOUR_MS, 40.0]], "crop_change": [[ORIGIN_MS + 2 * HOUR_MS, 1.0]]}
+    answer = put(at(system, ORIGIN_MS), values=values)
+    assert (answer.status_code, answer.json()["kind"]) == (202, "event")
+    ((topic, payload),) = system.backend.published
+    decoded = decode_plan(topic, payload, ORIGIN_MS).plan
+    assert decoded is not None
+    assert {name: [list(point) for point in path] for name, path in decoded.values.items()} == values
+
+
 def test_a_plan_for_the_whole_site_names_the_site(system: System) -> None:
     """Zone `_site`; without a site, or with one that nobody knows, it is not published."""
     client = at(system, ORIGIN_MS)

@@ -245,8 +245,9 @@ def test_another_writer_takes_over(tmp_path: Path) -> None:
 
 
 def test_spans_are_read_from_names_and_give_them() -> None:
-    """Names of both kinds come back; others are none."""
-    for name in ("2022-03-01-p3-300s.parquet", "2022-03-01-to-2022-03-09-p0-60s.parquet"):
+    """Names of all kinds come back; others are none."""
+    one, several = "2022-03-01-p3-300s.parquet", "2022-03-01-to-2022-03-09-p0-60s.parquet"
+    for name in (one, several, "2022-03-01-p3-plans.parquet", "2022-03-01-to-2022-03-09-p0-plans.parquet"):
         span = Span.of(name)
         assert span is not None
         assert span.name == name

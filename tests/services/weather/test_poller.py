@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
 
+import services.weather.fetch
 from edge.wire.plan import PlanMessage, decode_plan
 from services.config import WeatherSettings
 from services.errors import HothouseError
 from services.weather.fetch import MAX_BYTES, fetch
 from services.weather.open_meteo import WeatherError
 from services.weather.poller import LONGEST_RETRY_S, PolledSite, Poller, Service
+from tests.patience import patience_s
 from tests.services.weather.answers import HTML, REFUSED, answer
 
 NOW_MS = 1_646_136_000_000
@@ -69,20 +72,23 @@ def service() -> Iterator[FakeService]:
 class Rig:
     """A poller with a clock that is set, and a broker that may be away."""
 
-    def __init__(self, service: FakeService, folder: Path) -> None:
+    def __init__(
+        self, service: FakeService, folder: Path, places: Sequence[PolledSite] = (PLACE,), limit_s: float = 5
+    ) -> None:
         self.now_ms, self.published = NOW_MS, list[PlanMessage]()
-        self.away = False
+        self.away, self._places, self.limit_s = False, places, limit_s
         self._service, self._folder = service, folder
         self.poller = self.start()
 
     def start(self) -> Poller:
         given = WeatherSettings()
         what = Service(self._service.url, "open-meteo", given.variables, 3, 3600.0)
-        self.poller = Poller(what, [PLACE], self._folder, self.fetch, self.publish, lambda: self.now_ms, lambda: 1.0)
+        now = (lambda: self.now_ms, lambda: 1.0)
+        self.poller = Poller(what, self._places, self._folder, self.fetch, self.publish, *now)
         return self.poller
 
     def fetch(self, url: str, parameters: Mapping[str, str]) -> bytes:
-        return fetch(url, parameters, limit_s=5)
+        return fetch(url, parameters, limit_s=self.limit_s)
 
     def publish(self, topic: str, payload: bytes) -> None:
         if self.away:
@@ -191,6 +197,31 @@ def test_a_service_that_hangs_is_given_up(service: FakeService, first: bytes) ->
     """Before its answer, in its headers or in its body: what it sends now and then does not keep the poller."""
     with dripping(service, first), pytest.raises(WeatherError, match=r"did not answer within 0\.5 s"):
         fetch(service.url, {}, limit_s=0.5)
+
+
+def test_whichever_time_is_over_first_the_sentence_is_the_same(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a single read, or that of the whole request."""
+
+    def read(*_: object) -> bytes:
+        raise httpx.ReadTimeout("timed out")
+
+    monkeypatch.setattr(services.weather.fetch, "_read", read)
+    with pytest.raises(WeatherError, match=r"^the service did not answer within 5 s$"):
+        fetch(service.url, {}, limit_s=5)
+
+
+def test_a_service_that_hung_is_asked_again(service: FakeService, tmp_path: Path) -> None:
+    """What hangs is said, and keeps no other site waiting longer than its time; the next answer is published."""
+    rig = Rig(service, tmp_path, places=[PLACE, PolledSite("south", 36.8, -2.6)], limit_s=0.5)
+    with dripping(service, b"HTTP/1.1 200 OK\r\nX-Slow: "):
+        pause_s = rig.poller.look()
+    said = "the service did not answer within 0.5 s"
+    assert (pause_s, rig.poller.errors) == (30, {"demo": said, "south": said})
+    service.hold, rig.limit_s = None, patience_s(5)
+    rig.later(pause_s)
+    assert ([plan.site for plan in rig.published], rig.poller.errors) == (["demo", "south"], {})
 
 
 def test_a_service_that_is_not_there_is_one_sentence() -> None:

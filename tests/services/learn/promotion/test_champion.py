@@ -123,7 +123,7 @@ def test_rollback_and_promote_reach_the_pointer_at_once(make: Make, cluster: Fak
     assert retrainer.promote("online") == {"version": "online", "before": "v1"}
     assert cluster.served[-1] == ("online", "")
     retrainer.trigger("now")
-    with pytest.raises(TrainingError, match="asked for"):
+    with pytest.raises(TrainingError, match="been requested"):
         retrainer.trigger("again")
 
 

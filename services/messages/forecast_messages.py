@@ -5,7 +5,7 @@ Arrays are NumPy; the letters of shapes are those of ``models.spec``.
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,9 @@ __all__ = [
     "MODEL_POINTER_ACTOR",
     "ONLINE_VERSION",
     "RETRAINER_ACTOR",
+    "Extreme",
     "FirstRow",
+    "ForecastPath",
     "ForecastPoint",
     "ForecastReply",
     "ForecastRequest",
@@ -28,6 +30,7 @@ __all__ = [
     "ServedModel",
     "ZoneForecast",
     "ZoneMixture",
+    "ZoneOutlook",
     "ZonePlan",
     "shard_actor",
 ]  # fmt: skip
@@ -126,6 +129,13 @@ class ForecastPoint(TypedDict):
     p90: float
 
 
+class ForecastPath(TypedDict):
+    """A forecast of the whole day ahead; each list is as long as ``horizon_min``."""
+
+    horizon_min: list[int]
+    targets: dict[str, dict[str, list[float]]]  # target -> p10, p50, p90
+
+
 class ZoneForecast(TypedDict):
     """One zone's forecast as the live state keeps it and ``/predict`` answers it (JSON-able)."""
 
@@ -139,3 +149,24 @@ class ZoneForecast(TypedDict):
     now: dict[str, float | None]
     freshness_s: dict[str, float | None]
     forecasts: dict[str, list[ForecastPoint]]  # by target
+    path: NotRequired[ForecastPath]  # a what-if has none
+
+
+class ZoneOutlook(TypedDict):
+    """Shard -> API: what a zone's events are read from; ``S`` scenarios at ``T`` times of the path."""
+
+    origin_ms: int
+    now: F32  # [M]
+    steps: I64  # [T], ahead
+    scenarios: F32  # [S, T, M]
+    extremes: dict[str, Extreme]  # ``night`` and ``day``, where one ends within the path
+
+
+class Extreme(TypedDict):
+    """The minimum of the next night or the maximum of the next day in each scenario, and those of past ones."""
+
+    first: int  # its first and last time of the path
+    last: int
+    values: F32  # [S, M]
+    at: I64  # [S, M], which time of the path
+    past: F32  # [N, M]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from edge.figures import counter
+from edge.figure_fields import counter
 from edge.wire.gateway_status import GatewayStatus
 
 __all__ = ["GatewayFigures", "RuntimeFigures"]

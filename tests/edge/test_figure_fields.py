@@ -6,7 +6,7 @@ from typing import Annotated, NotRequired, TypedDict
 
 import pytest
 
-from edge.figures import counter, figures_of, gauge, readings
+from edge.figure_fields import counter, figures_of, gauge, readings
 
 
 class Inner(TypedDict):

@@ -1,0 +1,229 @@
+"""Step 7 of the way of a reading: what plans foresee becomes regressors of what forecasts leave over.
+
+A forecast knows what was usual and what yesterday was. So what a plan adds is how far the weather to come, and the
+setpoints to come, are off that: at the horizon, and in the mean on the way there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from models.features.plans import BIN_MS, BINS_BACK, PLANNED, bin_of, bins_ahead
+from models.masked import masked_mean
+from models.spec import ForecastSpec
+from models.zone_arrays import ZoneArrays
+
+__all__ = ["Foreseen", "KnownAheadFeatures", "regressors", "width"]
+
+F32 = npt.NDArray[np.float32]
+I8 = npt.NDArray[np.int8]
+I64 = npt.NDArray[np.int64]
+_Array = npt.NDArray[Any]
+
+USUAL_DAYS = 1.5
+"""What is usual in a half-hour of the day remembers this long: between yesterday and the mean of some days, as the
+forecasts that are corrected do."""
+
+SCALE_DAYS = 14.0
+"""How long the usual size of a metric's deviations is remembered; all zones together."""
+
+CLIP = 5.0
+"""Scaled deviations are cut here: a plan without sense must not carry a forecast away."""
+
+FINENESS = 25.0
+"""Deviations wait for their truth in steps of a twenty-fifth, in eight bits."""
+
+_DAY = 86_400_000 // BIN_MS
+_KEPT = _DAY + BINS_BACK + 2
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """How far what is foreseen is off what is known, in usual deviations of a metric, as ``FINENESS`` counts them; 0
+    where one of both is missing. ``any`` says of which zones anything is foreseen.
+    """
+
+    ahead: I8  # [Z, H, 3, K]: at the horizon off the usual, there off yesterday, on the way there off the usual
+    now: I8  # [Z, 2, K]: what was measured in this half-hour off the usual, and in the last hours off the plan
+    any: npt.NDArray[np.bool_]  # [Z]
+
+
+def width() -> int:
+    """How many regressors :func:`regressors` makes.
+
+    >>> width()
+    118
+    """
+    return 1 + 9 * len(PLANNED)
+
+
+def regressors(ahead: _Array, now: _Array, light: _Array, clock: _Array) -> F32:
+    """``ahead [..., 3, K]`` and ``now [..., 2, K]`` (see :class:`Foreseen`) ``-> [..., D]``.
+
+    ``light [...]`` is the sine of the sun's elevation at the horizon, not below 0, ``clock [..., 2]`` sine and cosine
+    of the hour there.
+
+    What the weather does to a greenhouse depends on the sun, and what setpoints do on the hour.
+    """
+    lead = ahead.shape[:-2]
+    off = ahead.astype(np.float32) * np.float32(1 / FINENESS)
+    here = np.broadcast_to(now.astype(np.float32) * np.float32(1 / FINENESS), (*lead, 2, len(PLANNED)))
+    usual, yesterday, mean = off[..., 0, :], off[..., 1, :], off[..., 2, :]
+    sun, hour = np.float32(1) * light[..., None], clock.astype(np.float32)
+    parts = (
+        np.ones((*lead, 1), np.float32), usual, yesterday, sun * usual, sun * yesterday, hour[..., :1] * usual,
+        hour[..., 1:] * usual, mean, here[..., 0, :], here[..., 1, :],
+    )  # fmt: skip
+    return np.concatenate(parts, axis=-1, dtype=np.float32)
+
+
+class KnownAheadFeatures:
+    """What was measured of the metrics of plans, by half-hours of the last day, and how far plans are off it.
+
+    :meth:`learn` once a step and zone, with the row that closed and what was foreseen at its end.
+    """
+
+    def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
+        self._columns = [spec.channels.index(name) if name in spec.channels else -1 for name in PLANNED]
+        self._step_ms = spec.step_ms
+        self._horizons_ms = np.array(spec.horizon_steps, dtype=np.int64) * spec.step_ms
+        self._whole_days = self._horizons_ms % 86_400_000 == 0
+        self._bins = bins_ahead(spec)
+        k = len(PLANNED)
+        self._zones = ZoneArrays(
+            capacity,
+            bin=((), np.int64, -1),
+            sum=((k,), np.float32, 0.0),
+            count=((k,), np.float32, 0.0),
+            mean=((_KEPT, k), np.float16, np.nan),
+            mean_bin=((_KEPT,), np.int32, -1),
+            usual=((_DAY, k), np.float16, np.nan),
+        )
+        self._square = np.full(k, np.nan)
+        self._seen = np.zeros(k, dtype=np.int64)
+
+    def add_zones(self, count: int = 1) -> None:
+        """Make room for more zones."""
+        self._zones.add(count)
+
+    def prepare(self, zones: int) -> None:
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
+        self._zones.prepare(zones)
+
+    def learn(self, indices: I64, step: int, values: F32, foreseen: F32) -> Foreseen:
+        """Take the rows of one step: ``values [Z, C]``, and ``foreseen [Z, T, K]`` as :meth:`Plans.ahead` gives it."""
+        end_ms = step * self._step_ms
+        now_bin = bin_of(end_ms)
+        self._measure(indices, now_bin, values)
+        s, back = self._zones, BINS_BACK
+        place = (end_ms + self._horizons_ms) / BIN_MS - 0.5 - now_bin + back
+        last = np.minimum(np.floor(place).astype(np.int64), self._bins - 2)
+        share = (place - last).astype(np.float32)[:, None]
+        there = s["count"][indices] > 0
+        newest = np.where(there, s["sum"][indices] / np.maximum(s["count"][indices], 1), np.float32(np.nan))
+        usual = s["usual"][indices][:, (now_bin - back + np.arange(self._bins)) % _DAY].astype(np.float32)
+        for day in range(back + _DAY, self._bins, _DAY):  # on the first day this half-hour is all that is known of it
+            usual[:, day] = np.where(np.isnan(usual[:, day]), newest, usual[:, day])
+        scale = np.sqrt(np.where(self._square > 1e-9, self._square, 1.0)).astype(np.float32)
+        off_usual = (foreseen - usual) / scale
+        on_the_way = _means_until(off_usual[:, back:], np.maximum(last - back, 0))
+        # A setpoint steps where its yesterday's mean slopes: the difference also tells that it has just moved.
+        nearest = foreseen[:, np.where(share[:, 0] < 0.5, last, last + 1)]
+        measured = self._measured(indices, now_bin, now_bin - back + np.arange(back + 1), newest)
+        before, after = (self._day_before(indices, now_bin, at, newest) for at in (last, last + 1))
+        yesterday = _between(before, after, share)
+        yesterday[:, self._whole_days] = newest[:, None]  # is now, and now is the newest that is known
+        off_yesterday = (nearest - yesterday) / scale
+        ahead = np.stack([_between(off_usual[:, last], off_usual[:, last + 1], share), off_yesterday, on_the_way], 2)
+        wrong = masked_mean(measured - foreseen[:, : back + 1], axis=1)
+        now = np.stack([newest - usual[:, back], wrong], axis=1) / scale
+        anything = np.asarray(np.isfinite(foreseen[:, back:]).any(axis=(1, 2)))
+        return Foreseen(_coarse(ahead), _coarse(now), anything)
+
+    def state_dict(self, copy: bool = True) -> dict[str, _Array]:
+        """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
+        return {**self._zones.state_dict(copy), "square": self._square.copy(), "seen": self._seen.copy()}
+
+    def load_state_dict(self, state: Mapping[str, _Array]) -> None:
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` where it does not fit."""
+        self._zones.load_state_dict({k: v for k, v in state.items() if k not in ("square", "seen")})
+        self._square, self._seen = state["square"].copy(), state["seen"].copy()
+
+    def _measured(self, indices: I64, now_bin: int, bins: I64, newest: F32) -> F32:
+        """What was measured in half-hours ``bins [T]``, ``[Z, T, K]``; NaN where unknown, ``newest`` of this one."""
+        s, at = self._zones, bins % _KEPT
+        known = s["mean_bin"][indices[:, None], at] == bins
+        found = np.where(known[..., None], s["mean"][indices[:, None], at], np.float32(np.nan))
+        found[:, bins == now_bin] = newest[:, None]
+        return found
+
+    def _day_before(self, indices: I64, now_bin: int, at: I64, newest: F32) -> F32:
+        """The same a day before the half-hours at ``at [T]`` of those that are foreseen, or where that is to come yet,
+        two.
+        """
+        days = np.maximum(-(-(at - BINS_BACK) // _DAY), 1)
+        return self._measured(indices, now_bin, now_bin - BINS_BACK + at - days * _DAY, newest)
+
+    def _measure(self, indices: I64, now_bin: int, values: F32) -> None:
+        """Add a row to its half-hour's means; those of one that is over are kept, and the usual learns from them."""
+        s = self._zones
+        over = indices[s["bin"][indices] != now_bin]
+        if len(over):
+            self._close(over[s["bin"][over] >= 0])
+            s["bin"][over], s["sum"][over], s["count"][over] = now_bin, 0, 0
+        row = np.full((len(indices), len(PLANNED)), np.nan, np.float32)
+        for k, column in enumerate(self._columns):
+            if column >= 0:
+                row[:, k] = values[:, column]
+        known = np.isfinite(row)
+        s["sum"][indices] += np.where(known, row, np.float32(0))
+        s["count"][indices] += known
+
+    def _close(self, over: I64) -> None:
+        s, bins = self._zones, self._zones["bin"][over]
+        there = s["count"][over] > 0
+        mean = np.where(there, s["sum"][over] / np.maximum(s["count"][over], 1), np.float32(np.nan))
+        s["mean"][over, bins % _KEPT], s["mean_bin"][over, bins % _KEPT] = mean, bins
+        held = s["usual"][over, bins % _DAY]
+        gain = np.float32(1 - np.exp(-1 / USUAL_DAYS))
+        off = mean - held
+        moved = np.where(np.isnan(held), mean, held + gain * off)
+        s["usual"][over, bins % _DAY] = np.where(there, moved, held)
+        square = masked_mean(off**2, axis=0, dtype=np.float64)
+        count = np.isfinite(off).sum(axis=0)
+        self._seen += count
+        slowest = count / (max(len(over), 1) * SCALE_DAYS * _DAY)
+        share = np.maximum(count / np.maximum(self._seen, 1), slowest)
+        held = np.where(np.isnan(self._square), square, self._square)
+        self._square = np.where(count > 0, held + share * (square - held), self._square)
+
+
+def _between(before: F32, after: F32, share: F32) -> F32:
+    """What lies between two ``[Z, H, K]``; where one of both is missing the other."""
+    before, after = np.where(np.isnan(before), after, before), np.where(np.isnan(after), before, after)
+    return np.asarray(before + share * (after - before))
+
+
+def _means_until(x: F32, places: I64) -> F32:
+    """Means of ``x [Z, T, K]`` from the first to each of ``places [H]``, of what is known: ``[Z, H, K]``."""
+    known = np.isfinite(x)
+    x = np.where(known, x, np.float32(0))
+    total, count = np.zeros_like(x[:, 0]), np.zeros(x[:, 0].shape, np.int32)
+    found = np.empty((len(x), len(places), x.shape[2]), np.float32)
+    for t in range(int(places.max()) + 1):  # five times as fast as sums along the middle axis
+        total += x[:, t]
+        count += known[:, t]
+        here = places == t
+        if here.any():
+            found[:, here] = np.where(count > 0, total / np.maximum(count, 1), np.nan)[:, None]
+    return found
+
+
+def _coarse(scaled: _Array) -> I8:
+    cut = np.clip(np.where(np.isnan(scaled), np.float32(0), scaled), -CLIP, CLIP)
+    return np.asarray(np.rint(cut * np.float32(FINENESS)).astype(np.int8))

@@ -1,0 +1,241 @@
+"""DataFrames become samples: times in UTC, values in the vocabulary's units; what does not fit is one sentence."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+__all__ = [
+    "ONLY_ZONE",
+    "Frames",
+    "MetricMeaning",
+    "ZoneSamples",
+    "check_units",
+    "plausible",
+    "read_frames",
+    "utc_index",
+]
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+Frames = pd.DataFrame | Mapping[str, pd.DataFrame]
+"""A frame a zone, or one frame with a column ``zone``; one without it is the only zone."""
+
+ONLY_ZONE = "zone"
+"""The name of the zone where a frame does not name any."""
+
+OUT_OF_RANGE = 0.1
+"""When more of a column than this share is impossible, it is in another unit. What is less is left out."""
+
+SHARE_MOST = 1.5
+"""A relative humidity that is never more than this is a share."""
+
+WARM_C = 45.0
+"""A greenhouse whose median is above this was measured in °F."""
+
+LONGEST_GAP_MS = 366 * 86_400_000
+"""A jump in time that is longer is a date mistyped."""
+
+_SHARES = ("rh_pct", "out_rh_pct")
+_TEMPERATURES = ("air_temp_c", "leaf_temp_c", "soil_temp_c", "out_temp_c")
+
+
+class MetricMeaning(Protocol):
+    """What a vocabulary says of a metric: ``edge.wire.vocabulary.VOCABULARY`` is one."""
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+
+    @property
+    def unit(self) -> str:
+        """Of its values."""
+
+    @property
+    def low(self) -> float:
+        """The least that is plausible."""
+
+    @property
+    def high(self) -> float:
+        """The most that is plausible."""
+
+    @property
+    def kind(self) -> Any:
+        """``gauge``, ``angle`` (in degrees), ``state`` or ``counter``."""
+
+    @property
+    def hold_s(self) -> int | None:
+        """How long a value holds that is sent on change; ``None``: in its own step only."""
+
+    @property
+    def clip_from(self) -> float | None:
+        """Values up to this one, and above ``high``, count as ``high``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneSamples:
+    """One zone's samples: ``times_ms [N]`` in UTC, rising; ``values [N, C]``, NaN where nothing was said."""
+
+    times_ms: I64
+    values: F64
+
+
+def read_frames(
+    frames: Frames, metrics: Mapping[str, MetricMeaning], timezone: str, newest_ms: int | None = None
+) -> dict[str, ZoneSamples]:
+    """The samples of each zone; ``newest_ms`` is the time that all must be later than.
+
+    Raises ``ValueError`` in one sentence that says what to do. Frames are not changed.
+    """
+    zones = {zone: _read(zone, frame, metrics, timezone, newest_ms) for zone, frame in _by_zone(frames).items()}
+    if not any(len(samples.times_ms) for samples in zones.values()):
+        raise ValueError("there is no row in what you gave: give at least one")
+    return zones
+
+
+def check_units(zones: Mapping[str, ZoneSamples], metrics: Mapping[str, MetricMeaning]) -> None:
+    """Raise ``ValueError`` where a column looks like another unit than its metric's."""
+    for zone, samples in zones.items():
+        for (name, metric), column in zip(metrics.items(), samples.values.T, strict=True):
+            said = column[~np.isnan(column)]
+            if not len(said):
+                continue
+            out = int(np.isnan(plausible(said, metric)).sum())
+            where = f"{name} of {zone}"
+            mend = f"convert it to {metric.unit}"
+            if name in _SHARES and said.max() <= SHARE_MOST:
+                raise ValueError(f"{where} is never above {SHARE_MOST}, so it looks like a share: multiply it by 100")
+            if name in _TEMPERATURES and np.median(said) > WARM_C:
+                raise ValueError(f"{where} has a median of {np.median(said):.1f}, so it looks like °F: {mend}")
+            if out > OUT_OF_RANGE * len(said):
+                raise ValueError(
+                    f"{where} is outside of {metric.low:g} to {metric.high:g} {metric.unit} in {out} of {len(said)}"
+                    f" values: {mend}, or set to NaN what is no measurement"
+                )
+
+
+def plausible(values: F64, metric: MetricMeaning) -> F64:
+    """What can be; NaN instead of the rest."""
+    at_most = metric.high if metric.clip_from is None else metric.clip_from
+    return np.where((values >= metric.low) & (values <= at_most), np.minimum(values, metric.high), np.nan)
+
+
+def utc_index(index: pd.Index, timezone: str, after_ms: int | None, whose: str) -> I64:
+    """Times in UTC, ms. Naive ones are what the clock of ``timezone`` showed.
+
+    The hour that the clock shows twice in autumn is told apart by the order of rows: each is the first time of its name
+    that is later than the row before, and than ``after_ms``. Raises ``ValueError`` for a time that never was.
+    """
+    if not isinstance(index, pd.DatetimeIndex):
+        hint = f"frame.index = pd.to_datetime(frame.index) makes one of {index.dtype}"
+        raise ValueError(f"the index of {whose} holds no times: set a DatetimeIndex ({hint}, set_index of a column)")
+    if index.hasnans:
+        raise ValueError(f"the index of {whose} holds NaT: drop those rows with frame[frame.index.notna()]")
+    if index.tz is not None:
+        return _ms(index)
+    first, second = (
+        index.tz_localize(timezone, ambiguous=np.full(len(index), summer), nonexistent="NaT")
+        for summer in (True, False)
+    )
+    if first.hasnans:
+        never = index[first.isna()][0]
+        raise ValueError(
+            f"{whose} has a row at {never}, which no clock in {timezone} showed: give times with their UTC offset"
+        )
+    utc_ms, later_ms = _ms(first).copy(), _ms(second)
+    for row in np.flatnonzero(utc_ms != later_ms).tolist():
+        before = utc_ms[row - 1] if row else after_ms
+        if before is not None and utc_ms[row] <= before:
+            utc_ms[row] = later_ms[row]
+    return utc_ms
+
+
+def _by_zone(frames: Frames) -> dict[str, pd.DataFrame]:
+    if isinstance(frames, pd.DataFrame):
+        if "zone" not in frames.columns:
+            return {ONLY_ZONE: frames}
+        zone = frames["zone"]
+        if isinstance(zone, pd.DataFrame):
+            raise ValueError("the frame has two columns 'zone': keep one")
+        if zone.isna().any():
+            raise ValueError("the column 'zone' is empty in some rows: fill it in, or drop those rows")
+        return {str(name): part.drop(columns="zone") for name, part in frames.groupby("zone", observed=True)}
+    wrong = frames if not isinstance(frames, Mapping) else next(
+        (part for part in frames.values() if not isinstance(part, pd.DataFrame)), None
+    )  # fmt: skip
+    if wrong is not None:
+        raise ValueError(f"give a DataFrame, or one for each zone as {{zone: frame}}, not {type(wrong).__name__}")
+    return {str(name): part for name, part in frames.items()}
+
+
+def _read(
+    zone: str, frame: pd.DataFrame, metrics: Mapping[str, MetricMeaning], timezone: str, newest_ms: int | None
+) -> ZoneSamples:
+    whose = f"the frame of {zone}"
+    times_ms = utc_index(frame.index, timezone, newest_ms, whose)
+    _check_columns(whose, frame.columns, metrics)
+    _check_times(whose, times_ms, timezone, newest_ms)
+    values = np.full((len(frame), len(metrics)), np.nan)
+    for c, name in enumerate(metrics):
+        if name in frame.columns:
+            values[:, c] = _numbers(whose, frame[name])
+    return ZoneSamples(times_ms, values)
+
+
+def _check_columns(whose: str, columns: Iterable[Hashable], metrics: Mapping[str, MetricMeaning]) -> None:
+    names = list(columns)
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{whose} has two columns {name!r}: keep one, or their mean")
+        if name not in metrics:
+            near = difflib.get_close_matches(str(name), list(metrics), 1)
+            like = f" (did you mean {near[0]!r}?)" if near else ""
+            raise ValueError(
+                f"{whose} has a column {name!r}, which is no metric of the vocabulary{like}: rename it or drop it"
+            )
+
+
+def _check_times(whose: str, times_ms: I64, timezone: str, newest_ms: int | None) -> None:
+    back = np.flatnonzero(np.diff(times_ms) <= 0)
+    if len(back):
+        at = _words(times_ms[back[0] + 1], timezone)
+        if (np.sort(times_ms)[1:] == np.sort(times_ms)[:-1]).any() and not (np.diff(times_ms) < 0).any():
+            raise ValueError(f"{whose} has two rows at {at}: keep one with frame[~frame.index.duplicated()]")
+        raise ValueError(f"{whose} is not in the order of time at {at}: sort it with frame.sort_index()")
+    if not len(times_ms):
+        return
+    if newest_ms is not None and times_ms[0] <= newest_ms:
+        raise ValueError(
+            f"{whose} begins at {_words(times_ms[0], timezone)}, but rows up to {_words(newest_ms, timezone)} are"
+            " learned already: update with later rows only, those of all zones in one call"
+        )
+    line = times_ms if newest_ms is None else np.concatenate([[newest_ms], times_ms])
+    far = np.flatnonzero(np.diff(line) > LONGEST_GAP_MS)
+    if len(far):
+        one, other = (_words(line[far[0] + i], timezone) for i in (0, 1))
+        raise ValueError(f"{whose} jumps from {one} to {other}: mend the date, or begin after the gap")
+
+
+def _numbers(whose: str, column: pd.Series[Any]) -> F64:
+    if pd.api.types.is_complex_dtype(column) or not pd.api.types.is_numeric_dtype(column):  # a bool is numeric
+        raise ValueError(
+            f"{column.name} of {whose} holds {column.dtype}, not numbers: convert it with"
+            " pd.to_numeric(column, errors='coerce')"
+        )
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.where(np.isinf(values), np.nan, values)
+
+
+def _ms(index: pd.DatetimeIndex) -> I64:
+    return np.asarray(index.as_unit("ms").asi8, dtype=np.int64)
+
+
+def _words(utc_ms: Any, timezone: str) -> str:
+    return str(pd.Timestamp(int(utc_ms), unit="ms", tz="UTC").tz_convert(timezone))

@@ -1,0 +1,112 @@
+"""Step 7 of the way of a reading: joint scenarios of paths, whose errors belong together as past ones did.
+
+Each time of a path has a distribution of its own, through p10, p50 and p90. A scenario takes one value of each. Which
+values belong together is what a set of templates says: past days' errors where the zone has them (the Schaake shuffle,
+Clark and others 2004, with errors of forecasts in place of observations, as in ensemble copula coupling, Schefzik,
+Thorarinsdottir and Gneiting 2013), and for the rest draws of a stated dependence: a Gaussian copula with errors that
+fade out over time and are partly the same in all zones. Only the templates' ranks count, so each time's distribution
+stays what the path says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from models.spec import ForecastSpec
+
+__all__ = ["SCENARIOS", "quantile_at", "scenarios", "seed_of"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+SCENARIOS = 100
+
+FADING_MS = 6 * 3_600_000
+"""The stated dependence: two errors this far apart in time have a correlation of 1 / e ..."""
+
+SHARED = 0.25
+"""... and those of two zones of a site, one of this."""
+
+P90_NORMAL = 1.2816
+"""p90 of a standard normal distribution."""
+
+
+def seed_of(*names: str | int) -> int:
+    """A seed that depends on nothing else: the same origin has the same scenarios, wherever they are made."""
+    return int.from_bytes(hashlib.sha256(repr(names).encode()).digest()[:8])
+
+
+def scenarios(
+    path: F32, steps: I64, templates: F32, template_steps: I64, seed: tuple[str, int], zones: Sequence[str],
+    spec: ForecastSpec,
+) -> F32:  # fmt: skip
+    """``path [Z, T, M, Q]`` -> ``[SCENARIOS, Z, T, M]``, within what is physically possible.
+
+    ``steps [T]`` ahead; ``templates [R, Z, J, M]`` are past errors as of :class:`models.paths.past_errors.PastErrors`
+    at ``template_steps [J]``, NaN where unknown. ``seed`` is the site and the origin: the zones of a site are drawn
+    together, each the same whichever are asked for.
+
+    >>> spec = ForecastSpec(channels=("air_temp_c",), targets=("air_temp_c",))
+    >>> path = np.array([[[[18.0, 20.0, 21.0]], [[17.0, 20.0, 22.0]]]], dtype=np.float32)
+    >>> none = np.empty((0, 1, 1, 1), dtype=np.float32)
+    >>> drawn = scenarios(path, np.array([6, 12]), none, np.array([6]), ("s", 0), ["z"], spec)
+    >>> drawn.shape, np.quantile(drawn[:, 0, 1, 0], [0.1, 0.5, 0.9]).round().tolist()
+    ((100, 1, 2, 1), [17.0, 20.0, 22.0])
+    """
+    rank_of = _stated(steps, seed, zones, path.shape[2], spec.step_ms)
+    past = _at(templates[:SCENARIOS], template_steps, steps)
+    rank_of[: len(past)] = np.where(np.isfinite(past), past, rank_of[: len(past)])
+    rank = np.argsort(np.argsort(rank_of, axis=0, kind="stable"), axis=0, kind="stable")
+    scaled = _scaled((np.arange(SCENARIOS) + 0.5) / SCENARIOS)[rank]
+    low, high = (np.array(side, dtype=np.float32) for side in zip(*spec.limits, strict=True))
+    return np.asarray(np.clip(_value(path, scaled), low, high), dtype=np.float32)
+
+
+def quantile_at(path: F32, level: float) -> F32:
+    """Any quantile of forecasts ``[..., Q]``, as scenarios have them: ``[...]``.
+
+    >>> said = np.array([18.0, 20.0, 21.0])
+    >>> [round(float(quantile_at(said, level)), 2) for level in (0.1, 0.25, 0.5, 0.9, 0.95)]
+    [18.0, 19.0, 20.0, 21.0, 21.34]
+    """
+    return np.asarray(_value(path, _scaled(np.array(level))), dtype=np.float32)
+
+
+def _scaled(level: npt.NDArray[np.float64]) -> F32:
+    """How far a quantile lies from the median, in distances to p10 or p90: of a logistic distribution, whose tails are
+    longer than a normal one's, as those of forecasts are.
+    """
+    return np.asarray(np.log(level / (1 - level)) / np.log(9), dtype=np.float32)
+
+
+def _value(path: F32, scaled: F32) -> F32:
+    p10, p50, p90 = np.moveaxis(path, -1, 0)
+    return np.asarray(p50 + np.where(scaled > 0, p90 - p50, p50 - p10) * scaled)
+
+
+def _stated(steps: I64, seed: tuple[str, int], zones: Sequence[str], targets: int, step_ms: int) -> F32:
+    """Draws of the stated dependence, ``[SCENARIOS, Z, T, M]``; 1 is the distance to p90."""
+    shape = (SCENARIOS, len(steps), targets)
+    shared = np.random.default_rng(seed_of(*seed)).standard_normal(shape, dtype=np.float32)
+    own = [np.random.default_rng(seed_of(*seed, zone)).standard_normal(shape, dtype=np.float32) for zone in zones]
+    drawn = np.float32(np.sqrt(1 - SHARED)) * np.stack(own, axis=1) + np.float32(np.sqrt(SHARED)) * shared[:, None]
+    keep = np.exp(-np.diff(steps, prepend=steps[:1]) * step_ms / FADING_MS).astype(np.float32)
+    for t in range(1, len(steps)):
+        drawn[:, :, t] = keep[t] * drawn[:, :, t - 1] + np.sqrt(1 - keep[t] ** 2) * drawn[:, :, t]
+    return np.asarray(drawn / np.float32(P90_NORMAL))
+
+
+def _at(templates: F32, known: I64, steps: I64) -> F32:
+    """Templates at other times, on a line between those there are: ``[R, Z, T, M]``."""
+    after = np.clip(np.searchsorted(known, steps), 1, max(len(known) - 1, 1))
+    if len(known) == 1:
+        return np.repeat(templates, len(steps), axis=2)
+    share = np.clip((steps - known[after - 1]) / (known[after] - known[after - 1]), 0, 1).astype(np.float32)[:, None]
+    before = templates[:, :, after - 1]
+    # At a time that is known, what is unknown beside it does not count.
+    line = np.where(share == 0, before, before + share * (templates[:, :, after] - before))
+    return np.asarray(np.where(share == 1, templates[:, :, after], line))

@@ -1,0 +1,111 @@
+"""What was known ahead along a recording: plans of a file, as a backtest may use them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edge.recordings.columns import convert, find_column
+from edge.wire.vocabulary import VOCABULARY
+from models.features.plans import Kind, Plan
+from services.backtest.table import Table
+from services.errors import ConfigError, HothouseError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["COLUMNS", "plans_of", "read_plans"]
+
+COLUMNS = ("issued", "source", "zone", "metric", "valid", "value")
+
+
+def read_plans(path: Path, sources: Sequence[str], table: Table) -> tuple[list[Plan], list[str]]:
+    """The plans of these sources (all, without any) in a Parquet or CSV file, and what was left out, a sentence each.
+
+    Columns are :data:`COLUMNS`: times and zones as in the recording, ``zone`` empty for the whole site, ``metric`` by
+    the recording's names, in its units. Raises :class:`HothouseError` in one sentence.
+    """
+    import pandas as pd
+
+    try:
+        read = pd.read_csv if path.suffix == ".csv" else pd.read_parquet
+        frame = read(path)
+    except (OSError, ValueError) as error:
+        raise HothouseError(f"{path} cannot be read as plans: {error}", "Give Parquet or .csv.") from error
+    return plans_of(frame, sources, table, str(path))
+
+
+def plans_of(frame: pd.DataFrame, sources: Sequence[str], table: Table, label: str) -> tuple[list[Plan], list[str]]:
+    """The same of a frame; ``label`` names it in sentences."""
+    import pandas as pd
+
+    lacks = [name for name in COLUMNS if name not in frame]
+    if lacks:
+        raise HothouseError(f"{label} has no column {', '.join(lacks)}", f"Plans have {', '.join(COLUMNS)}.")
+    there = frame["source"].astype(str)
+    unknown = sorted(set(sources) - set(there))
+    if unknown:
+        raise ConfigError(
+            f"{label} has no plans of {', '.join(map(repr, unknown))}",
+            f"It has those of {', '.join(map(repr, sorted(set(there))))}.",
+        )
+    chosen = frame[there.isin(list(sources) or there.unique())]
+    try:
+        rows = pd.DataFrame({
+            "issued": _ms(chosen["issued"], table), "source": chosen["source"].astype(str),
+            "zone": chosen["zone"].astype(str).replace({"nan": "", "None": "", "<NA>": ""}),
+            "metric": chosen["metric"].astype(str), "valid": _ms(chosen["valid"], table),
+            "value": pd.to_numeric(chosen["value"]).astype(np.float64),
+        })  # fmt: skip
+    except (ValueError, TypeError) as error:
+        raise HothouseError(f"the plans of {label} cannot be read: {error}") from error
+    return _plans(rows, table, label)
+
+
+def _plans(rows: pd.DataFrame, table: Table, label: str) -> tuple[list[Plan], list[str]]:
+    notes = []
+    for zone in sorted(set(rows["zone"]) - {"", *table.names}):
+        notes.append(f"{label}: the plans of zone {zone!r} are left out, which the recording does not have")
+    rows = rows[rows["zone"].isin(["", *table.names])]
+    series: dict[tuple[int, str, str, Kind], dict[str, pd.DataFrame]] = {}
+    for name, of_metric in rows.groupby("metric", sort=True):
+        column = find_column(str(name), table.said)
+        if column is None or column.device or column.coding:
+            notes.append(f"{label}: {name} is left out, because the recording has no metric of this name")
+            continue
+        metric = VOCABULARY[column.metric]
+        raw = of_metric["value"].to_numpy()
+        value = convert(column, raw, raw, raw)
+        good = (value >= metric.low) & (value <= (metric.clip_from or metric.high))
+        if not good.all():
+            notes.append(f"{label}: {(~good).sum()} values of {name} are left out, because the metric cannot have them")
+        kept = of_metric.assign(value=np.minimum(value, metric.high))[good]
+        kind: Kind = "setpoint" if column.metric.startswith("sp_") else "weather"
+        for (issued, source, zone), part in kept.groupby(["issued", "source", "zone"], sort=True):
+            series.setdefault((int(str(issued)), str(source), str(zone), kind), {})[column.metric] = part
+    plans = []
+    for (issued, source, zone, kind), metrics in sorted(series.items(), key=lambda item: item[0]):
+        said = {}
+        for name, part in metrics.items():
+            ordered = part.drop_duplicates("valid", keep="last").sort_values("valid")
+            said[name] = (ordered["valid"].to_numpy(np.int64), ordered["value"].to_numpy(np.float32))
+        # One source may foresee weather and setpoints: neither replaces the other.
+        plans.append(Plan(f"{source} ({kind})", kind, issued, said, zone))
+    return plans, notes
+
+
+def _ms(times: pd.Series[Any], table: Table) -> pd.Series[int]:
+    """Times as the table has its own; raises ``ValueError`` where they are of another kind."""
+    import pandas as pd
+
+    read = pd.to_datetime(times)
+    if read.isna().any():
+        raise ValueError(f"column {times.name!r} lacks times")
+    if (read.dt.tz is not None) != table.is_utc:
+        raise ValueError(f"column {times.name!r} and the recording must both have a UTC offset, or neither")
+    if table.is_utc:
+        read = read.dt.tz_convert("UTC").dt.tz_localize(None)
+    return read.astype("datetime64[ms]").astype(np.int64)

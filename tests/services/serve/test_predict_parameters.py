@@ -1,0 +1,114 @@
+"""``GET /predict`` with parameters: what is left out, and what is added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from services.serve.api.auth import Keys
+from tests.services.serve.test_api import System, assert_problem
+
+
+@pytest.fixture
+def system() -> Iterator[System]:
+    """Two zones, reading open."""
+    made = System(Keys("op-key"))
+    yield made
+    made.client.close()
+
+
+def asked(system: System, **parameters: Any) -> dict[str, Any]:
+    """The answer for a zone."""
+    answer = system.client.get("/predict", params={"zone": "north-1", **parameters})
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def test_predict_says_the_path_beside_its_fields(system: System) -> None:
+    """Without parameters the answer has what it had, and the path."""
+    body = asked(system)
+    assert {"site", "zone", "origin", "now", "forecasts", "degraded", "path"} <= body.keys()
+    assert body["path"]["targets"]["air_temp_c"]["p50"] == [20, 20]
+    assert "scenarios" not in body
+
+
+def test_targets_and_quantiles_are_parameters(system: System) -> None:
+    """Only what was asked for is there, under names that say the quantile."""
+    body = asked(system, targets="air_temp_c", quantiles="0.05,0.5")
+    assert list(body["forecasts"]) == list(body["path"]["targets"]) == ["air_temp_c"]
+    point = body["forecasts"]["air_temp_c"][0]
+    assert set(point) == {"horizon_min", "time_ms", "time", "p5", "p50"}
+    whole = asked(system)["forecasts"]["air_temp_c"][0]
+    assert point["p5"] < whole["p10"] < point["p50"] == pytest.approx(whole["p50"], abs=1e-3)
+
+
+def test_a_horizon_may_be_learned_or_lie_on_the_path(system: System) -> None:
+    """60 minutes are learned, 90 are on the path of air temperature."""
+    points = asked(system, targets="air_temp_c", horizons="60,90")["forecasts"]["air_temp_c"]
+    assert [point["horizon_min"] for point in points] == [60, 90]
+    assert points[1]["p10"] == 17
+    assert points[1]["time_ms"] == asked(system)["origin_ms"] + 90 * 60_000
+
+
+def test_scenarios_come_on_request(system: System) -> None:
+    """A hundred of each target, as long as the path."""
+    drawn = asked(system, scenarios="true", targets="air_temp_c")["scenarios"]
+    assert drawn["horizon_min"] == [30, 90]
+    assert len(drawn["targets"]["air_temp_c"]) == 100
+    assert all(len(one) == 2 for one in drawn["targets"]["air_temp_c"])
+
+
+def test_events_are_read_from_scenarios(system: System) -> None:
+    """The night's minimum with its time, the mean, hours outside of a band, and chances of crossing limits."""
+    events = asked(
+        system, targets="air_temp_c",
+        events="night,day,mean,outside:air_temp_c:19.9:30,below:air_temp_c:20:30,above:air_temp_c:30,"
+        "night_below:air_temp_c:10",
+    )["events"]  # fmt: skip
+    night, day, mean, outside, below, above, chance = events
+    assert night["p10"] < night["p50"] == pytest.approx(10, abs=0.01)
+    assert night["time"] == night["from"] == "2022-03-01T00:30:00Z"
+    assert day["missing"] == "no day ends within the path"
+    assert mean["p50"] == pytest.approx(20, abs=0.01)
+    assert 0 <= outside["p10"] <= outside["p50"] <= 1.5
+    assert below["chance"] == pytest.approx(0.5, abs=0.02)
+    assert below["minutes"] == 30
+    assert above["chance"] == 0
+    assert chance["chance"] == pytest.approx((2 * 0.5 + 1) / 3, abs=0.01)  # all past nights were at 9.5
+
+
+def test_a_target_that_is_not_known_now_has_events_of_the_way_ahead(system: System) -> None:
+    """A sensor is silent at the origin: the mean and the hours outside begin with the first time of the path."""
+    system.backend.now = np.full(3, np.nan, np.float32)
+    mean, outside, below = asked(
+        system, targets="air_temp_c", events="mean,outside:air_temp_c:30:40,below:air_temp_c:30"
+    )["events"]  # fmt: skip
+    assert mean["p50"] == pytest.approx(20, abs=0.01)
+    assert outside["p50"] == pytest.approx(1)  # from 30 to 90 minutes
+    assert below["chance"] == 1
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"targets": "soil"}, "targets: 'soil' is not forecast; known are air_temp_c"),
+        ({"horizons": "half"}, "horizons: 'half' is not a whole number"),
+        ({"horizons": "61"}, "horizons: 61 min is no time of the path"),
+        ({"quantiles": "2"}, "quantiles: '2' is not a number from 0.01 to 0.99"),
+        ({"quantiles": "nan"}, "quantiles: 'nan' is not a number"),
+        ({"events": "frost"}, "events: 'frost' is no event; known are night, day"),
+        ({"events": "night:air_temp_c"}, "events: night takes nothing"),
+        ({"events": "below:air_temp_c"}, "is not of the form below:TARGET:LIMIT:MINUTES"),
+        ({"events": "below:air_temp_c:warm"}, "events, limit of below: 'warm' is not a number"),
+        ({"events": "below:air_temp_c:12:5000"}, "are not between 0 and 1440"),
+        ({"events": "outside:air_temp_c:20:10"}, "ends below its beginning"),
+        ({"scenario": "true"}, "did you mean scenarios?"),
+    ],
+)
+def test_a_parameter_that_is_wrong_gets_a_sentence(system: System, parameters: dict[str, str], says: str) -> None:
+    """422, with what is allowed."""
+    assert_problem(system.client.get("/predict", params={"zone": "north-1", **parameters}), 422, says)
