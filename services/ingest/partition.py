@@ -25,7 +25,7 @@ from models.paths.paths import Paths
 from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
 from services.ingest.forecasting import ForecastOrigin
-from services.ingest.outlook import night_at, zone_outlook
+from services.ingest.paths.outlook import night_at, zone_outlook
 from services.ingest.plans.intake import PartitionPlans
 from services.ingest.plans.refused import refused_plans
 from services.ingest.plans.repeated import has_own, is_due, repeated, zones_of

@@ -9,8 +9,8 @@ import numpy as np
 
 from edge.log.memory import MemoryLog
 from models.spec import ForecastSpec, Place
-from services.ingest.outlook import night_at
 from services.ingest.partition import Partition
+from services.ingest.paths.outlook import night_at
 from services.ingest.snapshots.parts import LEARNED, PARTS
 from tests.services.ingest.rig import ZONES, Rig, day, filled
 from tests.services.ingest.samples import T0

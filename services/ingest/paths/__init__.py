@@ -1,0 +1,1 @@
+"""What is said of a zone from its path: events and scenarios."""
