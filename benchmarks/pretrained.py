@@ -9,8 +9,8 @@ given the last 24 hours of rows and the online layer's forecast. Printed are mea
 online layer's, per cell and in the mean: of the network alone, of the mean of both, and of a mean that is weighed by
 the errors so far (:func:`weighed`, as a prototype of what the mixture is to do in a zone's first days). Intervals are
 those of :mod:`models.evaluation.gate`: whole days are drawn again, all zones together. With plans, online layer and
-network are both told what was known ahead. With ``--fleet`` the constants of the weighing are compared on simulated sites: they are
-chosen there, and only judged on recordings. The last line printed is JSON.
+network are both told what was known ahead. With ``--fleet`` the constants of the weighing are compared on simulated
+sites that the network has not seen. The last line printed is JSON.
 """
 
 from __future__ import annotations
