@@ -30,6 +30,7 @@ __all__ = [
     "ModelsAnswer",
     "PlanPublished",
     "ReadyAnswer",
+    "SeriesAnswer",
     "StatusAnswer",
     "ZoneNow",
     "ZonePlans",
@@ -102,6 +103,17 @@ class HistoryAnswer(TypedDict):
     values: dict[str, list[float | None]]
 
 
+class SeriesAnswer(TypedDict):
+    """A zone's past; each list of ``values`` (mean, min and max of each metric) is as long as ``end_ms``."""
+
+    site: str
+    zone: str
+    interval_s: int
+    end_ms: list[int]
+    values: dict[str, dict[str, list[float | None]]]
+    cursor: Annotated[int | None, Meta(description="Asks for the next page; null on the last.")]
+
+
 class ZonePlans(TypedDict):
     """What is foreseen for a zone: the newest plan of each source, its own before those of the whole site."""
 
@@ -123,8 +135,8 @@ class PlanPublished(TypedDict):
 
 
 _ANSWERS = (
-    ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, Moved, TrainingAccepted, ModelSubmitted,
-    ZonePlans, PlanPublished,
+    ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, SeriesAnswer, Moved, TrainingAccepted,
+    ModelSubmitted, ZonePlans, PlanPublished,
 )  # fmt: skip
 
 

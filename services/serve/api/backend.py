@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from edge.log import partition_of
 from services.config import Settings
-from services.errors import HothouseError
+from services.errors import HistoryError, HothouseError
 from services.installation import namespace_of
 from services.message_broker import publish
 from services.messages import (
@@ -27,6 +27,7 @@ from services.messages import (
     ForecastRequest,
     ModelSubmitted,
     Moved,
+    Resampled,
     TrainingAccepted,
     ZoneMixture,
     ZoneOutlook,
@@ -77,6 +78,14 @@ class Backend(Protocol):
 
     async def plan(self, site: str, zone: str) -> list[ZonePlan]:
         """The newest plan of each source that holds for a zone; 404 as :meth:`window`."""
+
+    async def series(
+        self, site: str, zone: str, metrics: Sequence[str], start_ms: int, end_ms: int, interval_ms: int
+    ) -> Resampled:
+        """A zone's rows (:func:`~services.store.zone_series.resampled`); 503 where the history cannot be read."""
+
+    async def series_tag(self, site: str, start_ms: int, end_ms: int) -> str:
+        """Differs when a site's rows of a span may have changed."""
 
     async def publish(self, topic: str, payload: bytes) -> None:
         """Publish a message to the broker, as devices do; raises a 503 problem where it does not take it."""
@@ -161,6 +170,20 @@ class RayBackend:
             raise ProblemError(404, f"the shard of {site} does not know {zone} yet")
         return found
 
+    async def series(
+        self, site: str, zone: str, metrics: Sequence[str], start_ms: int, end_ms: int, interval_ms: int
+    ) -> Resampled:
+        """See :class:`Backend`."""
+        from services.store.zone_series import resampled
+
+        return await _read(resampled, self._settings, site, zone, metrics, start_ms, end_ms, interval_ms)
+
+    async def series_tag(self, site: str, start_ms: int, end_ms: int) -> str:
+        """See :class:`Backend`."""
+        from services.store.zone_series import fingerprint
+
+        return await _read(fingerprint, self._settings, site, start_ms, end_ms)
+
     async def publish(self, topic: str, payload: bytes) -> None:
         """See :class:`Backend`."""
         try:
@@ -221,3 +244,17 @@ async def _within(call: Awaitable[T], limit_s: float, who: str) -> T:
         raise ProblemError(
             503, f"{who} does not answer now; try again in a few seconds", {"Retry-After": "5"}
         ) from error
+
+
+async def _read(read: Callable[..., T], settings: Settings, *arguments: Any) -> T:
+    """Read the history in a thread, as other requests go on. Parquet's library is loaded by the first."""
+
+    def reading() -> T:
+        from services.store.history import History
+
+        return read(History(settings.storage, (), settings.stream.step_s), *arguments)
+
+    try:
+        return await asyncio.to_thread(reading)
+    except HistoryError as error:
+        raise ProblemError(503, f"the history cannot be read: {error.message}", {"Retry-After": "60"}) from error

@@ -14,6 +14,7 @@ from services.messages import (
     Extreme,
     ForecastReply,
     ForecastRequest,
+    Resampled,
     ZoneForecast,
     ZoneMixture,
     ZoneOutlook,
@@ -23,6 +24,8 @@ from services.serve.api.problems import ProblemError
 from services.serve.api.what_if import WhatIfWindow
 from services.serve.live_state import LiveState, LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus, ReplicaReport
+from services.store.history import History
+from services.store.zone_series import fingerprint, resampled
 
 __all__ = ["ISSUED", "ORIGIN_MS", "SPEC", "FakeBackend", "zone_forecast"]
 
@@ -70,6 +73,7 @@ class FakeBackend:
         self.requests: list[ForecastRequest] = []
         self.plans: dict[tuple[str, str], list[ZonePlan]] = {}
         self.published: list[tuple[str, bytes]] = []
+        self.history: History | None = None
         self.now: F32 = np.full(3, 20, np.float32)
         self.values: F32 = np.full((SPEC.lookback_steps, len(SPEC.channels)), 20, np.float32)
 
@@ -98,6 +102,17 @@ class FakeBackend:
 
     async def plan(self, site: str, zone: str) -> list[ZonePlan]:
         return self.plans.get((site, zone), [])
+
+    async def series(self, *asked: Any) -> Resampled:
+        return resampled(self._past(), *asked)
+
+    async def series_tag(self, *asked: Any) -> str:
+        return fingerprint(self._past(), *asked)
+
+    def _past(self) -> History:
+        if self.history is None:
+            raise ProblemError(503, "the history cannot be read")
+        return self.history
 
     async def publish(self, topic: str, payload: bytes) -> None:
         if self.refusal:
