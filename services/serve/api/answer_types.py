@@ -27,6 +27,7 @@ from services.serve.model_pointer import PointerAnswer
 
 __all__ = [
     "HistoryAnswer",
+    "IssuedAnswer",
     "ModelsAnswer",
     "PlanPublished",
     "ReadyAnswer",
@@ -114,6 +115,17 @@ class SeriesAnswer(TypedDict):
     cursor: Annotated[int | None, Meta(description="Asks for the next page; null on the last.")]
 
 
+class IssuedAnswer(TypedDict):
+    """What was forecast for a zone at an origin; each list of ``targets`` is as long as ``horizon_min``."""
+
+    site: str
+    zone: str
+    origin_ms: int
+    model_version: str
+    horizon_min: list[int]
+    targets: dict[str, dict[str, list[float | None]]]
+
+
 class ZonePlans(TypedDict):
     """What is foreseen for a zone: the newest plan of each source, its own before those of the whole site."""
 
@@ -135,8 +147,8 @@ class PlanPublished(TypedDict):
 
 
 _ANSWERS = (
-    ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, SeriesAnswer, Moved, TrainingAccepted,
-    ModelSubmitted, ZonePlans, PlanPublished,
+    ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, SeriesAnswer, IssuedAnswer, Moved,
+    TrainingAccepted, ModelSubmitted, ZonePlans, PlanPublished,
 )  # fmt: skip
 
 

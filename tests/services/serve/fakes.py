@@ -24,6 +24,7 @@ from services.serve.api.problems import ProblemError
 from services.serve.api.what_if import WhatIfWindow
 from services.serve.live_state import LiveState, LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus, ReplicaReport
+from services.store.forecasts import IssuedForecast
 from services.store.history import History
 from services.store.zone_series import fingerprint, resampled
 
@@ -74,6 +75,7 @@ class FakeBackend:
         self.plans: dict[tuple[str, str], list[ZonePlan]] = {}
         self.published: list[tuple[str, bytes]] = []
         self.history: History | None = None
+        self.said: IssuedForecast | None = None
         self.now: F32 = np.full(3, 20, np.float32)
         self.values: F32 = np.full((SPEC.lookback_steps, len(SPEC.channels)), 20, np.float32)
 
@@ -108,6 +110,9 @@ class FakeBackend:
 
     async def series_tag(self, *asked: Any) -> str:
         return fingerprint(self._past(), *asked)
+
+    async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
+        return self.said
 
     def _past(self) -> History:
         if self.history is None:

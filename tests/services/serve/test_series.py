@@ -1,4 +1,4 @@
-"""``/zones/{zone}/series``: any span, resolution and metrics, in pages, and nothing that is held already."""
+"""``/zones/{zone}/series`` and ``/forecasts``: any span and resolution, nothing that is held already."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from services.serve.api.auth import Keys
 from services.serve.api.routes import zone_past
+from services.store.forecasts import IssuedForecast
 from services.store.history import History
 from services.store.rows import SiteStep
 from tests.services.serve.fakes import ORIGIN_MS, SPEC
@@ -110,3 +111,20 @@ def test_a_history_that_cannot_be_read_is_no_defect(system: System) -> None:
     """503, with the reason."""
     system.backend.history = None
     assert_problem(system.client.get(URL), 503, "the history cannot be read")
+
+
+def test_what_was_said_then_is_told(system: System) -> None:
+    """The zone's own values of the forecast that was issued for the site."""
+    quantiles = np.arange(2 * 3 * 3 * 3, dtype=np.float32).reshape(2, 3, 3, 3)
+    system.backend.said = IssuedForecast(
+        "demo", ORIGIN_MS, "v3", ("north-2", "north-1"), quantiles, quantiles[..., 0], quantiles[..., 0], 0
+    )
+    told = system.client.get("/zones/north-1/forecasts", params={"issued_at": ORIGIN_MS}).json()
+    assert (told["origin_ms"], told["model_version"], told["horizon_min"]) == (ORIGIN_MS, "v3", [5, 60, 1440])
+    assert told["targets"]["rh_pct"] == {"p10": [30, 39, 48], "p50": [31, 40, 49], "p90": [32, 41, 50]}
+
+
+def test_where_nothing_was_said_that_is_told(system: System) -> None:
+    """404, with the time that was asked for."""
+    answer = system.client.get("/zones/north-1/forecasts", params={"issued_at": 77})
+    assert_problem(answer, 404, "no forecast of demo/north-1 was issued in the day before 77")

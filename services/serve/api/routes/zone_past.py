@@ -1,4 +1,4 @@
-"""``/zones/{zone}/series``: a zone's past over any span, at any resolution."""
+"""``/zones/{zone}/series`` and ``/zones/{zone}/forecasts``: what came in a zone, and what was said of it then."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Path, Query, Response
 
 from models.psychrometrics import DERIVED
 from services.messages import Resampled
-from services.serve.api.answer_types import SeriesAnswer, described
+from services.serve.api.answer_types import IssuedAnswer, SeriesAnswer, described
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import PREDICT_ANSWERS
@@ -33,13 +33,14 @@ Metrics = Annotated[
     str | None,
     Query(max_length=1000, description="Several with commas; left out: the targets.", examples=["air_temp_c"]),
 ]
-Since = Annotated[int | None, Query(ge=0, le=2**53, description="Unix time in ms, UTC; left out: 48 h before until.")]
-Until = Annotated[int | None, Query(ge=0, le=2**53, description="Unix time in ms, UTC; left out: the newest row.")]
+Since = Annotated[int | None, Query(ge=0, le=2**47, description="Unix time in ms, UTC; left out: 48 h before until.")]
+Until = Annotated[int | None, Query(ge=0, le=2**47, description="Unix time in ms, UTC; left out: the newest row.")]
 IntervalS = Annotated[
     int | None,
     Query(ge=1, le=31 * 86_400, description=f"Seconds, whole steps; left out: for {POINTS} points at most."),
 ]
-Cursor = Annotated[int | None, Query(ge=0, le=2**53, description="The cursor of the page before.")]
+Cursor = Annotated[int | None, Query(ge=0, le=2**47, description="The cursor of the page before.")]
+IssuedAt = Annotated[int | None, Query(ge=0, le=2**47, description="Unix time in ms, UTC; left out: the newest.")]
 Known = Annotated[str | None, Header(alias="If-None-Match", description="The ETag of an answer that is held.")]
 
 
@@ -88,6 +89,31 @@ def series_routes(state: ApiState) -> APIRouter:
             values=_values(found, names), cursor=end if end < until else None,
         )  # fmt: skip
         return Response(msgspec.json.encode(answer), media_type="application/json", headers=headers)
+
+    told: dict[int | str, dict[str, Any]] = {
+        **described(IssuedAnswer), **{status: PREDICT_ANSWERS[status] for status in (401, 403, 404, 503)},
+    }  # fmt: skip
+
+    @routes.get("/zones/{zone}/forecasts", response_model=None, responses=told)
+    async def forecasts(
+        zone: Zone, issued_at: IssuedAt = None, site: Site = None, authorization: Authorization = None
+    ) -> IssuedAnswer:
+        """What was said then: the newest forecast whose origin is not after `issued_at`, at the learned horizons."""
+        state.keys.require_reader(authorization)
+        key = view.find(zone, site)
+        at_ms = (view.stream_ms(key[0]) or 0) if issued_at is None else issued_at
+        found = await backend.issued(key[0], at_ms)
+        if found is None or key[1] not in found.zones:
+            raise ProblemError(404, f"no forecast of {'/'.join(key)} was issued in the day before {at_ms}")
+        said = found.quantiles[found.zones.index(key[1])]
+        return IssuedAnswer(
+            site=key[0], zone=key[1], origin_ms=found.origin_ms, model_version=found.version,
+            horizon_min=list(spec.horizons_min),
+            targets={
+                target: {name: _listed(said[:, m, q]) for q, name in enumerate(("p10", "p50", "p90"))}
+                for m, target in enumerate(spec.targets)
+            },
+        )  # fmt: skip
 
     return routes
 
