@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator,
 from edge.wire.vocabulary import VOCABULARY
 
 __all__ = [
-    "EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "HOW_OF", "PREDICT_ANSWERS", "ChangeIn", "ExpertName", "RowIn", "Submission",
-    "WhatIf",
+    "EARLIEST_MS", "EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "HOW_OF", "KEYED", "LATEST_MS", "ORDERED", "PREDICT_ANSWERS", "ChangeIn", "ExpertName",
+    "RowIn", "Submission", "WhatIf",
 ]  # fmt: skip
 
 MAX_ROWS = 5000
@@ -35,12 +35,16 @@ def _checked(values: Values) -> Values:
     return values
 
 
+EARLIEST_MS, LATEST_MS = 946_684_800_000, 4_102_444_800_000
+Moment = Annotated[int, Field(ge=EARLIEST_MS, le=LATEST_MS)] | Annotated[str, Field(min_length=4, max_length=40)]
+
+
 class RowIn(BaseModel):
     """One row of a window: the step that ends at ``end_ms``."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    end_ms: int = Field(ge=946_684_800_000, le=4_102_444_800_000, description="End of the step, Unix time in ms, UTC.")
+    end_ms: int = Field(ge=EARLIEST_MS, le=LATEST_MS, description="End of the step, Unix time in ms, UTC.")
     values: Values = Field(description="metric: value; null or left out where missing.")
 
     _plausible = field_validator("values")(_checked)
@@ -71,12 +75,10 @@ class ChangeIn(BaseModel):
     at_least: Annotated[FiniteFloat | None, Field(description="This, where less is planned.")] = None
     at_most: Annotated[FiniteFloat | None, Field(description="This, where more is planned.")] = None
     begin: Annotated[
-        int | str | None,
+        Moment | None,
         Field(alias="from", description="Unix time in ms, ISO 8601, or 22:00 by the site's clock; left out: now."),
     ] = None
-    end: Annotated[
-        int | str | None, Field(alias="to", description="The same; left out: a day ahead.")
-    ] = None  # fmt: skip
+    end: Annotated[Moment | None, Field(alias="to", description="The same; left out: a day ahead.")] = None
 
     @property
     def wanted(self) -> tuple[Literal["add", "set", "least", "most"], float]:
@@ -173,10 +175,22 @@ def _problem_answer(description: str, status: int, detail: str) -> dict[str, Any
     return {"description": description, "content": {"application/problem+json": {"example": example}}}
 
 
-PREDICT_ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The forecast", "content": {"application/json": {"example": EXAMPLE_FORECAST}}},
+KEYED: dict[int | str, dict[str, Any]] = {
     401: _problem_answer("Unauthorized", 401, "reading needs a key: send the header 'Authorization: Bearer KEY'"),
     403: _problem_answer("Forbidden", 403, "the key that was sent does not allow reading"),
+}
+"""Of calls that need a key."""
+
+ORDERED: dict[int | str, dict[str, Any]] = {
+    **KEYED,
+    409: _problem_answer("Conflict", 409, "v3 is the champion already"),
+    503: _problem_answer("Service Unavailable", 503, "the retrainer does not answer now; try again in a few seconds"),
+}
+"""Of orders to the retrainer."""
+
+PREDICT_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The forecast", "content": {"application/json": {"example": EXAMPLE_FORECAST}}},
+    **KEYED,
     404: _problem_answer("Not Found", 404, "there is no zone demo/x; known are demo/north-1, demo/north-2"),
     422: _problem_answer("Unprocessable Content", 422, "query.zone: field required"),
     503: _problem_answer(

@@ -17,7 +17,7 @@ from services.ingest.forecasting import DECIMALS, zone_forecasts
 from services.messages import F32, ChangeAsked, ForecastPath, ForecastRequest, ZoneForecast, ZoneWhatIf
 from services.serve.api.answer_types import WhatIfAnswer
 from services.serve.api.problems import ProblemError
-from services.serve.api.schemas import ChangeIn, RowIn
+from services.serve.api.schemas import EARLIEST_MS, LATEST_MS, ChangeIn, RowIn
 from services.store.rows import SiteStep
 
 __all__ = ["answer_to_rows", "changes_asked", "rows_request", "what_if_answer", "window_of_rows"]
@@ -144,9 +144,10 @@ def _time(where: str, said: int | str, after_ms: int, place: Place) -> int:
     except ValueError:
         words = f"{where}: {said[:40]!r} is no time; write 22:00, 2026-03-01T22:00 (both by the site's clock), "
         raise ProblemError(422, f"{words}2026-03-01T22:00Z, or Unix time in ms") from None
-    if at.tzinfo is not None:
-        return round(at.timestamp() * 1000)
-    return _utc(round(at.replace(tzinfo=UTC).timestamp() * 1000), place)
+    shown = round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    if not EARLIEST_MS <= shown <= LATEST_MS:
+        raise ProblemError(422, f"{where}: {said[:40]!r} does not lie between 2000 and 2100")
+    return shown if at.tzinfo else _utc(shown, place)
 
 
 def _utc(local_ms: int, place: Place) -> int:
