@@ -14,7 +14,7 @@ import numpy.typing as npt
 from models.effects.plan_change import CHANGEABLE, GRID_MIN, STEP_MIN, PlanChange
 from models.effects.situation import PATH_TARGETS, SEEN, Situation
 
-__all__ = ["MOVED", "STATE", "effect_inputs", "moved_over", "state_at"]
+__all__ = ["MEMORIES_MIN", "MOVED", "STATE", "effect_inputs", "moved_over", "state_at"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]

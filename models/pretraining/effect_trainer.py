@@ -8,7 +8,7 @@ pairs, configuration and thread count give equal bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,7 +18,15 @@ import torch
 from torch import Tensor, nn
 
 from models.effects.effect_inputs import MOVED, STATE, effect_inputs
-from models.effects.effect_network import STATE_MOST, TARGET_SCALES, WIDTH_SHIFT, EffectNetwork
+from models.effects.effect_network import (
+    KINDS_CHANGED,
+    SIZES_FORESEEN,
+    STATE_MOST,
+    TARGET_SCALES,
+    WIDTH_SHIFT,
+    EffectNetwork,
+    kind_changed,
+)
 from models.effects.plan_change import GRID_MIN, STEP_MIN
 from models.effects.situation import EFFECT_TARGETS, Situation
 from models.pretraining.effect_pairs import EffectPairs
@@ -36,6 +44,10 @@ _A_DAY_AHEAD = np.array([1.1, 5.5, 65.0])
 _GROWS_IN_H, _LASTS_H = 5.0, 4.0
 """Errors of a forecast's path, in the order of ``PATH_TARGETS``: standard deviations at first and a day ahead."""
 
+_ROUNDS = 2
+_LEAST_ROWS = 1000
+"""Times in houses held back at which a metric was changed, for it to be stretched by itself; in so many rounds."""
+
 _RANGE = 0.0005
 """Share of the states on either side of the range that the network is said to know."""
 
@@ -44,11 +56,14 @@ _RANGE = 0.0005
 class EffectTraining:
     """Everything besides its pairs that a training depends on."""
 
-    epochs: int = 14
+    epochs: int = 6
     batch_size: int = 2048
     learning_rate: float = 3e-3
     weight_decay: float = 1e-3
     hidden: int = 112
+    members: int = 3
+    """Networks that answer together."""
+    dropout: float = 0.25
     draws: int = 2
     """Errors of the path are drawn so often; each time half of the times are looked at."""
     held_back: float = 0.12
@@ -102,13 +117,11 @@ def train_effects(
     held = np.isin(pairs.house, back)
     train, test = (_rows(pairs, np.flatnonzero(mask), rng, draws) for mask, draws in ((~held, config.draws), (held, 1)))
     mean, spread, low, high = _about(train.state)
-    layers = _fit(train, _standard(train.state, mean, spread), config, told)
-    arrays = {f"weight{n}": weight for n, (weight, _) in enumerate(layers)}
-    arrays |= {f"bias{n}": bias for n, (_, bias) in enumerate(layers)}
+    standard = _standard(train.state, mean, spread)
+    members = [_fit(train, standard, config, number, told) for number in range(config.members)]
+    arrays = {name: np.stack([member[name] for member in members]) for name in members[0]}
     arrays |= {"state_mean": mean, "state_spread": spread, "state_low": low, "state_high": high}
-    plain = EffectNetwork({**arrays, "stretch": np.ones((len(EFFECT_TARGETS), 2))})
-    stretch = _stretch(plain, test)
-    network = EffectNetwork({**arrays, "stretch": stretch})
+    network = _stretched(arrays, test)
     few = np.linspace(0, len(test.moved) - 1, min(40, len(test.moved))).astype(np.int64)
     metrics = {
         "houses": len(houses) - len(back), "houses_held_back": len(back), "pairs": len(pairs.changes),
@@ -151,44 +164,51 @@ def _standard(state: F32, mean: F32, spread: F32) -> F32:
 
 
 def _fit(
-    rows: _Rows, standard: F32, config: EffectTraining, told: Callable[[int, int], None]
-) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-    torch.manual_seed(config.seed)
-    width, targets = config.hidden, len(EFFECT_TARGETS)
-    net = nn.Sequential(
-        nn.Linear(len(MOVED) + len(STATE), width), nn.SiLU(), nn.Linear(width, width), nn.SiLU(),
-        nn.Linear(width, 3 * targets),
-    )  # fmt: skip
+    rows: _Rows, standard: F32, config: EffectTraining, member: int, told: Callable[[int, int], None]
+) -> dict[str, npt.NDArray[Any]]:
+    torch.manual_seed(1000 * config.seed + member)
+    width = config.hidden
+    net = [
+        nn.Linear(len(MOVED) + len(STATE), width), nn.Linear(width, width), nn.Linear(width, 3 * len(EFFECT_TARGETS)),
+    ]  # fmt: skip
+    weights = [weight for layer in net for weight in layer.parameters()]
     moved, state, effect = rows.tensors(standard)
     batches = max(len(moved) // config.batch_size, 1)
     steps = config.epochs * batches
-    optimizer = torch.optim.AdamW(net.parameters(), config.learning_rate, weight_decay=config.weight_decay)
+    optimizer = torch.optim.AdamW(weights, config.learning_rate, weight_decay=config.weight_decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, steps)
-    shuffle = torch.Generator().manual_seed(config.seed)
     for epoch in range(config.epochs):
-        order = torch.randperm(len(moved), generator=shuffle)
+        order = torch.randperm(len(moved))
         for batch in range(batches):
             at = order[batch * config.batch_size : (batch + 1) * config.batch_size]
-            loss = _loss(net, moved[at], state[at], effect[at])
+            loss = _loss(_both(net, moved[at], state[at], config.dropout), moved[at], effect[at])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            nn.utils.clip_grad_norm_(weights, 1.0)
             optimizer.step()
             schedule.step()
-            told(epoch * batches + batch + 1, steps)
-    linear = [layer for layer in net if isinstance(layer, nn.Linear)]
-    return [(one.weight.detach().numpy().T.copy(), one.bias.detach().numpy().copy()) for one in linear]
+            told(member * steps + epoch * batches + batch + 1, config.members * steps)
+    made = {f"weight{n}": layer.weight.detach().numpy().T.copy() for n, layer in enumerate(net)}
+    return made | {f"bias{n}": layer.bias.detach().numpy().copy() for n, layer in enumerate(net)}
 
 
-def _loss(net: nn.Module, moved: Tensor, state: Tensor, effect: Tensor) -> Tensor:
-    """The pinball loss of p10, p50 and p90, as ``EffectNetwork`` makes them of the network's answers."""
+def _both(net: Sequence[nn.Linear], moved: Tensor, state: Tensor, dropout: float) -> Tensor:
+    """The answers with what is moved and with nothing moved, ``[2, N, outputs]``; the same units are silent in both."""
+    held = torch.stack([torch.cat([part, state], -1) for part in (moved, torch.zeros_like(moved))])
+    for layer in net[:-1]:
+        held = nn.functional.silu(layer(held))
+        held = held * (torch.rand(held.shape[1:]) >= dropout) / (1 - dropout)
+    answer: Tensor = net[-1](held)
+    return answer
+
+
+def _loss(answers: Tensor, moved: Tensor, effect: Tensor) -> Tensor:
+    """The pinball loss of p10, p50 and p90, as ``EffectNetwork`` makes them of both answers."""
     targets = len(EFFECT_TARGETS)
-    with_it = net(torch.cat([moved, state], -1))
-    without = net(torch.cat([torch.zeros_like(moved), state], -1))
-    median = with_it[:, :targets] - without[:, :targets]
+    median = answers[0, :, :targets] - answers[1, :, :targets]
     much = torch.tanh(moved.norm(dim=-1, keepdim=True))
     down, up = (
-        nn.functional.softplus(with_it[:, targets * k : targets * (k + 1)] - WIDTH_SHIFT) * much for k in (1, 2)
+        nn.functional.softplus(answers[0, :, targets * k : targets * (k + 1)] - WIDTH_SHIFT) * much for k in (1, 2)
     )
     known = torch.isfinite(effect)
     truth = torch.nan_to_num(effect)
@@ -202,19 +222,33 @@ def _pinball(off: Tensor, level: float) -> Tensor:
     return torch.maximum(level * off, (level - 1) * off)
 
 
-def _stretch(network: EffectNetwork, rows: _Rows) -> F32:
-    """How far either side of intervals has to be stretched so that one truth in ten lies beyond it."""
-    said = network.effect(rows.moved, rows.state) / TARGET_SCALES[:, None]
-    found = np.ones((len(EFFECT_TARGETS), 2))
-    for m in range(len(EFFECT_TARGETS)):
-        known = np.isfinite(rows.effect[:, m])
-        if not known.any():
-            continue
-        off = rows.effect[known, m] - said[known, m, 1]
-        for side, (sign, q) in enumerate(((-1, 0), (1, 2))):
-            width = np.maximum(np.abs(said[known, m, q] - said[known, m, 1]), 1e-6)
-            found[m, side] = max(float(np.quantile(sign * off / width, 0.9)), 0.05)
-    return found.astype(np.float32)
+def _stretched(arrays: dict[str, npt.NDArray[Any]], rows: _Rows) -> EffectNetwork:
+    """The network with intervals that are stretched, either side, so that one truth in ten lies beyond it: by what is
+    changed, and by how large the effect is foreseen to be. Of what was hardly tried, as far as of all.
+    """
+    targets, kind = len(EFFECT_TARGETS), kind_changed(rows.moved)
+    by_kind, by_size = np.ones((len(KINDS_CHANGED), targets, 2)), np.ones((len(SIZES_FORESEEN), targets, 2))
+    for _ in range(_ROUNDS):
+        for held, groups in ((by_size, None), (by_kind, kind)):
+            network = EffectNetwork({**arrays, "stretch": by_kind, "stretch_by_size": by_size})
+            said = network.effect(rows.moved, rows.state) / TARGET_SCALES[:, None]
+            for m in range(targets):
+                size = np.abs(np.log(np.maximum(np.abs(said[:, m, 1:2]), 1e-6) / SIZES_FORESEEN)).argmin(axis=1)
+                held[:, m] *= _beyond(rows.effect[:, m], said[:, m], size if groups is None else groups, len(held))
+    return EffectNetwork({**arrays, "stretch": by_kind, "stretch_by_size": by_size})
+
+
+def _beyond(truth: F32, said: F32, group: I64, count: int) -> npt.NDArray[np.float64]:
+    """By how much each group's intervals are too narrow on either side: ``[count, 2]``."""
+    found, known = np.ones((count, 2)), np.isfinite(truth)
+    for side, (sign, q) in enumerate(((-1, 0), (1, 2))):
+        beyond = sign * (truth - said[:, 1]) / np.maximum(np.abs(said[:, q] - said[:, 1]), 1e-6)
+        for k in range(count):
+            here = known & (group == k)
+            here = here if here.sum() >= _LEAST_ROWS else known
+            if here.any():
+                found[k, side] = min(max(float(np.quantile(beyond[here], 0.9)), 0.1), 10.0)
+    return found
 
 
 def _worth(network: EffectNetwork, rows: _Rows) -> dict[str, Any]:

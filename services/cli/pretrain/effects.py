@@ -25,7 +25,7 @@ STEP_MIN = 5
 
 def register(group: typer.Typer) -> None:
     """Add the command to ``group``."""
-    group.command(epilog="Example: hothouse pretrain effects --sites 2400 --seed 1 --out effects")(effects)
+    group.command(epilog="Example: hothouse pretrain effects --sites 2220 --seed 1 --out effects")(effects)
 
 
 def changes_of(pair: Pair) -> tuple[PlanChange, ...]:
@@ -57,9 +57,9 @@ def simulated_pairs(seed: int, first: int, sites: int) -> EffectPairs:
 
 def effects(
     out: Annotated[Path, typer.Option(help="A new folder, for the artefact.")],
-    sites: Annotated[int, typer.Option(help="How many simulated sites; about 6 pairs of runs each.", min=20)] = 2400,
+    sites: Annotated[int, typer.Option(help="How many simulated sites; about 6 pairs of runs each.", min=20)] = 2220,
     seed: Annotated[int, typer.Option(help="The same seed gives the same network.", min=0)] = 1,
-    epochs: Annotated[int, typer.Option(help="How often each pair is seen.", min=1)] = 14,
+    epochs: Annotated[int, typer.Option(help="How often each pair is seen.", min=1)] = 6,
 ) -> None:
     """Learn what changes of setpoints and of the weather do: what `POST /predict` answers with.
 

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator,
 from edge.wire.vocabulary import VOCABULARY
 
 __all__ = [
-    "EARLIEST_MS", "EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "HOW_OF", "KEYED", "LATEST_MS", "ORDERED", "PREDICT_ANSWERS", "ChangeIn", "ExpertName",
-    "RowIn", "Submission", "WhatIf",
+    "EARLIEST_MS", "EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "HOW_OF", "KEYED", "LATEST_MS", "ORDERED", "PREDICT_ANSWERS",
+    "ChangeIn", "ExpertName", "RowIn", "Submission", "WhatIf",
 ]  # fmt: skip
 
 MAX_ROWS = 5000
