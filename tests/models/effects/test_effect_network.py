@@ -117,8 +117,8 @@ def test_the_artefact_says_what_made_it() -> None:
 
 
 def test_the_artefact_is_small_and_in_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of it is less than 300 kB; what is built and installed holds every file of it."""
-    assert sum(path.stat().st_size for path in SHIPPED_EFFECTS.iterdir()) < 300_000
+    """All of it is less than 400 kB; what is built and installed holds every file of it."""
+    assert sum(path.stat().st_size for path in SHIPPED_EFFECTS.iterdir()) < 400_000
     monkeypatch.chdir(ROOT)
     package = Distribution()
     package.parse_config_files([str(ROOT / "pyproject.toml")])

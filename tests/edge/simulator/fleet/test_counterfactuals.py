@@ -72,7 +72,7 @@ def test_other_weather_is_what_was_asked(metric: str, value: float) -> None:
     if metric == "out_radiation_w_m2":
         assert (during[known] <= 0.01).all()
         assert during[known].min() < -20
-        assert (run.weather[1][:, column] >= -1).all()
+        assert np.nanmin(run.weather[1][:, column]) >= 0
     else:
         np.testing.assert_allclose(during[known], value, atol=0.05)
     if metric == "out_temp_c":
