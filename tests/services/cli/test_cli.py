@@ -157,6 +157,20 @@ def test_every_command_explains_itself(command: list[str]) -> None:
     assert "xample: " in result.output
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--ahead", "plans.csv"], "--ahead is for a recording"),
+        (["--recording", ".", "--ahead-source", "knmi"], "--ahead-source names plans of a file"),
+    ],
+)
+def test_a_demos_plans_are_those_of_a_file_beside_a_recording(options: list[str], says: str) -> None:
+    """What would be left out without a word is refused with a sentence, before anything starts."""
+    result = hothouse("demo", *options)
+    assert result.exit_code != 0
+    assert says in result.stderr
+
+
 def test_help_stays_light() -> None:
     """`hothouse --help` loads none of the heavy libraries, so it answers at once and on the bare install."""
     heavy = {"ray", "torch", "mlflow", "numpy", "pandas", "pyarrow", "fastapi", "httpx", "paho", "amqtt"}
