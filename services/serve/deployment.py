@@ -219,7 +219,10 @@ class _ApiReplica:
         keys = Keys.load(settings.data_dir, settings.api.read_key_file)
         backend = RayBackend(settings, forecaster)
         await backend.connect()
-        self._state = ApiState(backend, keys, forecast_spec(settings), settings.forecast.stale_after_s)
+        self._state = ApiState(
+            backend, keys, forecast_spec(settings), settings.forecast.stale_after_s,
+            timezone=lambda site: settings.site(site).timezone,
+        )  # fmt: skip
 
     def __serve_build_asgi_app__(self) -> Any:
         return create_app(self._state)

@@ -78,6 +78,7 @@ class ZoneNow(TypedDict):
 
     site: str
     zone: str
+    timezone: Annotated[str, Meta(description="IANA time zone of the site, in which people are told times.")]
     origin: str
     origin_ms: int
     model_version: str

@@ -11,6 +11,7 @@ import numpy as np
 from models.spec import ForecastSpec
 from services.messages import (
     F32,
+    I64,
     Extreme,
     ForecastReply,
     ForecastRequest,
@@ -71,6 +72,10 @@ class FakeBackend:
         self.plans: dict[tuple[str, str], list[ZonePlan]] = {}
         self.published: list[tuple[str, bytes]] = []
         self.now: F32 = np.full(3, 20, np.float32)
+        self.steps: I64 = np.array([6, 18])  # of the path
+        self.past_nights: F32 = np.full((6, 3), 9.5, np.float32)
+        self.extremes: dict[str, Extreme] | None = None  # else a night at about 10 degrees
+        self.shard_away = ""
         self.values: F32 = np.full((SPEC.lookback_steps, len(SPEC.channels)), 20, np.float32)
 
     async def changes(self, seen_version: int) -> LiveStateChanges:
@@ -83,12 +88,15 @@ class FakeBackend:
         return WhatIfWindow(values=self.values, origin_ms=ORIGIN_MS, quantiles=ISSUED)
 
     async def outlook(self, site: str, zone: str) -> ZoneOutlook:
+        if self.shard_away:
+            raise ProblemError(503, self.shard_away)
         values = np.linspace(-1, 1, 100, dtype=np.float32)[:, None]
         night = Extreme(first=0, last=1, values=10 + np.repeat(values, 3, axis=1), at=np.zeros((100, 3), np.int64),
-                        past=np.full((4, 3), 9.5, np.float32))  # fmt: skip
+                        past=self.past_nights)  # fmt: skip
         return ZoneOutlook(
-            origin_ms=ORIGIN_MS, now=self.now, steps=np.array([6, 18]),
-            scenarios=20 + np.repeat(values[:, None], 2, axis=1).repeat(3, axis=2), extremes={"night": night},
+            origin_ms=ORIGIN_MS, now=self.now, steps=self.steps,
+            scenarios=20 + np.repeat(values[:, None], len(self.steps), axis=1).repeat(3, axis=2),
+            extremes={"night": night} if self.extremes is None else self.extremes,
         )  # fmt: skip
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:

@@ -79,6 +79,25 @@ def test_events_are_read_from_scenarios(system: System) -> None:
     assert below["minutes"] == 30
     assert above["chance"] == 0
     assert chance["chance"] == pytest.approx((2 * 0.5 + 1) / 3, abs=0.01)  # all past nights were at 9.5
+    assert (chance["limit"], chance["nights"]) == (10, 6)
+
+
+def test_a_night_without_a_limit_is_compared_with_the_nights_so_far(system: System) -> None:
+    """The limit is what one in ten of the zone's nights was below; the answer names it, and how many nights."""
+    system.backend.past_nights = np.repeat(np.linspace(9, 11, 21, dtype=np.float32)[:, None], 3, axis=1)
+    (chance,) = asked(system, events="night_below:air_temp_c")["events"]
+    assert (chance["limit"], chance["nights"]) == (pytest.approx(9.2), 21)
+    assert chance["chance"] == pytest.approx((2 * 0.1 + 2 / 21) / 3, abs=0.01)
+
+
+def test_a_zone_with_few_nights_has_no_usual_limit(system: System) -> None:
+    """Four nights do not say what an unusually cold one is; with a limit of the caller's own there is a chance."""
+    system.backend.past_nights = np.full((4, 3), 9.5, np.float32)
+    (missing,) = asked(system, events="night_below:air_temp_c")["events"]
+    assert missing["missing"] == "too few nights were seen as a whole: 4 of 5"
+    assert "chance" not in missing
+    (given,) = asked(system, events="night_below:air_temp_c:10")["events"]
+    assert given["chance"] == pytest.approx((2 * 0.5 + 1) / 3, abs=0.01)
 
 
 def test_a_target_that_is_not_known_now_has_events_of_the_way_ahead(system: System) -> None:
