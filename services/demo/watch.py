@@ -51,7 +51,7 @@ class Seen:
         """The figures of the gateway; ``None`` until it was reported on."""
         return cast("GatewayFigures | None", self.components.get("gateway"))
 
-    def total(self, name: Literal["samples", "accepted", "zone_rows", "forecasts", "backlog"]) -> int:
+    def total(self, name: Literal["samples", "accepted", "zone_rows", "forecasts", "backlog", "plans"]) -> int:
         """The sum of a figure over the shards."""
         return sum(shard[name] for shard in self.shards)
 

@@ -153,7 +153,9 @@ def _of_span(
     event: Event, m: int, extreme: Extreme, outlook: ZoneOutlook, spec: ForecastSpec
 ) -> dict[str, Any]:  # fmt: skip
     times = [outlook["origin_ms"] + int(step) * spec.step_ms for step in outlook["steps"]]
-    said: dict[str, Any] = {"from": _iso(times[extreme["first"]]), "to": _iso(times[extreme["last"]])}
+    said: dict[str, Any] = {
+        "from": _iso(times[extreme["first"]]), "to": _iso(times[extreme["last"]]), "goes_on": extreme["first"] == 0
+    }  # fmt: skip
     values, past = extreme["values"][:, m], extreme["past"][:, m]
     if event.kind in ("night_below", "day_above"):
         sign, spans = (-1, "nights") if event.kind == "night_below" else (1, "days")

@@ -9,18 +9,17 @@ export function outlookItems(said, timeZone, number) {
   const events = Object.fromEntries(said.events.map((event) => [event.event, event]));
   const { night, day, night_below: below } = events;
   if (!night) return [];
-  const isNow = (event) => Date.parse(event.from) <= said.origin_ms + said.step_s * 1000;
   const isToday = (event) => dateOf(Date.parse(event.time), timeZone) === dateOf(said.origin_ms, timeZone);
   return [
-    extreme(night, `Tonight's minimum${!night.missing && isNow(night) ? ", from now on" : ""}`, timeZone, number),
+    extreme(night, `Tonight's minimum${night.goes_on ? ", from now on" : ""}`, timeZone, number),
     chance(below, number),
-    extreme(day, dayTitle(day, isNow, isToday), timeZone, number),
+    extreme(day, dayTitle(day, isToday), timeZone, number),
   ];
 }
 
-function dayTitle(day, isNow, isToday) {
+function dayTitle(day, isToday) {
   if (day.missing) return "The next day's maximum";
-  return `${isToday(day) ? "Today's" : "Tomorrow's"} maximum${isNow(day) ? ", from now on" : ""}`;
+  return `${isToday(day) ? "Today's" : "Tomorrow's"} maximum${day.goes_on ? ", from now on" : ""}`;
 }
 
 function extreme(event, title, timeZone, number) {

@@ -72,6 +72,7 @@ def test_events_are_read_from_scenarios(system: System) -> None:
     night, day, mean, outside, below, above, chance = events
     assert night["p10"] < night["p50"] == pytest.approx(10, abs=0.01)
     assert night["time"] == night["from"] == "2022-03-01T00:30:00Z"
+    assert night["goes_on"] is True
     assert day["missing"] == "no day ends within the path"
     assert mean["p50"] == pytest.approx(20, abs=0.01)
     assert 0 <= outside["p10"] <= outside["p50"] <= 1.5
