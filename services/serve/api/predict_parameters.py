@@ -163,7 +163,8 @@ def _of_span(
         said |= {spans: len(past)}
         if limit is None:
             return said | {"missing": f"too few {spans} were seen as a whole: {len(past)} of {LEAST}"}
-        chance = pooled_chance(values, past, limit, sign)
+        whole = past[: 0 if said["goes_on"] else None]  # past nights say nothing of what is left of one
+        chance = pooled_chance(values, whole, limit, sign)
         return said | {"limit": round(limit, 4), "chance": round(chance, 3)}
     earliest, usual, latest = np.quantile(extreme["at"][:, m], LEVELS, method="nearest")
     return said | _quantiles(values) | {
