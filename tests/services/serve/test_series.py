@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from services.config import Settings
+from services.forecast_spec import forecast_spec
 from services.serve.api.auth import Keys
+from services.serve.api.backend import RayBackend
+from services.serve.api.problems import ProblemError
 from services.serve.api.routes import zone_past
-from services.store.forecasts import IssuedForecast
+from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History
 from services.store.rows import SiteStep
 from tests.services.serve.fakes import ORIGIN_MS, SPEC
@@ -128,3 +133,28 @@ def test_where_nothing_was_said_that_is_told(system: System) -> None:
     """404, with the time that was asked for."""
     answer = system.client.get("/zones/north-1/forecasts", params={"issued_at": 77})
     assert_problem(answer, 404, "no forecast of demo/north-1 was issued in the day before 77")
+
+
+def test_the_backend_reads_where_shards_write(tmp_path: Path) -> None:
+    """Rows and forecasts are found in the configured storage; a damaged file is a 503, not a defect."""
+    settings = Settings(data_dir=tmp_path)
+    history = History(settings.storage, SPEC.channels)
+    add(history, ROWS - 1)
+    history.flush()
+    spec = forecast_spec(settings)
+    zeros = np.zeros((1, len(spec.horizons_min), len(spec.targets), 3), np.float32)
+    said = IssuedForecast("demo", ORIGIN_MS, "v1", ("north-1",), zeros, zeros[..., 0], zeros[..., 0], 0)
+    IssuedForecasts(settings.storage, 0).put([said], spec.horizons_min, spec.targets)
+    backend = RayBackend(settings, None)
+
+    async def ask() -> tuple[list[int], IssuedForecast | None, IssuedForecast | None]:
+        rows = await backend.series("demo", "north-1", ["air_temp_c"], 0, ORIGIN_MS, STEP_MS)
+        return rows["end_ms"].tolist(), await backend.issued("demo", ORIGIN_MS + 1), await backend.issued("demo", 5)
+
+    ends, found, none = asyncio.run(ask())
+    assert ends == [ORIGIN_MS]
+    assert found is not None
+    assert (found.origin_ms, none) == (ORIGIN_MS, None)
+    Path(history.files()[0]).write_bytes(b"no parquet")
+    with pytest.raises(ProblemError, match="the history cannot be read"):
+        asyncio.run(ask())
