@@ -78,12 +78,14 @@ class Artefact:
     manifest: dict[str, Any]
     golden: tuple[Inputs | Regressors, F32]
 
-    def predict(self, values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32) -> F32:
+    def predict(
+        self, values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32, ahead: F32 | None = None
+    ) -> F32:
         """Forecast from rows: arguments as of :func:`models.features.inputs.build_inputs`; ``-> [N, H, M, Q]``.
 
         For kinds that take windows.
         """
-        return self.model.answer(build_inputs(values, origin_ms, places, baseline, self.spec))
+        return self.model.answer(build_inputs(values, origin_ms, places, baseline, self.spec, ahead))
 
     def verify_golden(self, tolerance: float = GOLDEN_TOLERANCE) -> None:
         """Raise :class:`ArtefactCorruptError` unless the golden input gives the golden output."""

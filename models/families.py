@@ -39,6 +39,7 @@ class Kind(NamedTuple):
 
 FAMILIES = {
     "network": Kind("windows", "models.network.family:NetworkFamily"),
+    "pretrained": Kind("windows", "models.network.pretrained_family:PretrainedFamily"),
     "trees": Kind("examples", "models.trees.family:TreesFamily"),
 }
 """By the name in a manifest."""

@@ -7,9 +7,6 @@ learns the climatology's residual: its head starts at zero, and then its forecas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -18,7 +15,7 @@ from torch.nn import functional
 
 from models.features.inputs import Inputs, input_channels, window_tokens
 from models.masked import masked_mean
-from models.network.sharding import whole
+from models.network.residual_network import ResidualNetwork, to_tensors
 from models.spec import QUANTILES, ForecastSpec
 
 __all__ = ["QuantileNetwork", "to_tensors"]
@@ -32,13 +29,7 @@ _UNIT_SOFTPLUS = 0.5413248546129181
 """softplus of this is 1, so that a zero head leaves the baseline's widths as they are."""
 
 
-def to_tensors(inputs: Inputs, device: torch.device | str = "cpu") -> tuple[Tensor, ...]:
-    """The arguments of :meth:`QuantileNetwork.forward`, without a copy on the CPU."""
-    arrays = (inputs.window, inputs.now, inputs.calendar, inputs.sun, inputs.yesterday, inputs.future, inputs.baseline)
-    return tuple(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays)
-
-
-class QuantileNetwork(nn.Module):
+class QuantileNetwork(ResidualNetwork):
     """Residual to the baseline's median and factors on its widths, per horizon and target.
 
     The scaling constants are buffers, so that they are stored and loaded with the weights; :meth:`set_scaling` sets
@@ -48,19 +39,16 @@ class QuantileNetwork(nn.Module):
     """
 
     spread: Tensor
-    residual: Tensor
-    trust: Tensor
     low: Tensor
     high: Tensor
 
     def __init__(
         self, spec: ForecastSpec, hidden: int = 64, mixes: int = 6, dropout: float = 0.2, silence: float = 0.3
     ) -> None:
-        super().__init__()
+        options = {"hidden": hidden, "mixes": mixes, "dropout": dropout, "silence": silence}
+        super().__init__(spec, options)
         channels, tokens = len(input_channels(spec)), window_tokens(spec)
         horizons, targets = len(spec.horizons_min), len(spec.targets)
-        self.spec = spec
-        self.options = {"hidden": hidden, "mixes": mixes, "dropout": dropout, "silence": silence}
         self.mix = nn.Linear(tokens, mixes)
         self.encode = nn.Linear(channels * (mixes + 1) + 7 + targets, hidden)
         self.horizon = nn.Parameter(torch.zeros(horizons, hidden))
@@ -125,30 +113,6 @@ class QuantileNetwork(nn.Module):
         quantiles = torch.stack([low, middle, high], dim=-1)
         quantiles = torch.minimum(torch.maximum(quantiles, self.low), self.high)
         return torch.where(known, quantiles, torch.nan)
-
-    @torch.inference_mode()
-    def predict(self, inputs: Inputs, batch_size: int = 4096) -> F32:
-        """Forecast ``[N, H, M, Q]``. Safe from several threads at once while nobody trains; call ``eval()`` before."""
-        device = self.spread.device
-        parts = [
-            self(*to_tensors(inputs.take(slice(at, at + batch_size)), device)).float().cpu().numpy()
-            for at in range(0, len(inputs), batch_size)
-        ]
-        return cast(F32, np.concatenate(parts)) if parts else np.empty_like(inputs.baseline)
-
-    def answer(self, inputs: Inputs) -> F32:
-        """:meth:`predict`, as any kind of model is asked; never as in training."""
-        if self.training:
-            self.eval()
-        return self.predict(inputs)
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The state as NumPy arrays on the CPU; copies."""
-        return {name: whole(tensor.detach()).cpu().numpy().copy() for name, tensor in self.state_dict().items()}
-
-    def load_arrays(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Inverse of :meth:`arrays`; raises ``RuntimeError`` if names or shapes do not fit."""
-        self.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in state.items()})
 
     def _silence(self, window: Tensor) -> Tensor:
         """In training, take whole channels away at random, as a failed sensor does."""

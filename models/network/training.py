@@ -21,7 +21,8 @@ from models.evaluation.forecast_errors import Errors, evaluate
 from models.features.inputs import Inputs
 from models.features.windows import Split, WindowSet, split
 from models.network.progress import Epoch, TrainingProgress
-from models.network.quantile import QuantileNetwork, to_tensors
+from models.network.quantile import QuantileNetwork
+from models.network.residual_network import ResidualNetwork, to_tensors
 from models.spec import QUANTILES, ForecastSpec
 
 __all__ = [
@@ -90,7 +91,7 @@ def fit(
     initial_state: Mapping[str, npt.NDArray[Any]] | None = None,
     progress: TrainingProgress | None = None,
     on_epoch: Callable[[TrainingProgress], None] | None = None,
-    make: Callable[[ForecastSpec, TrainingConfig], QuantileNetwork] = quantile_network,
+    make: Callable[[ForecastSpec, TrainingConfig], ResidualNetwork] = quantile_network,
     wrap: Callable[[nn.Module], nn.Module] = lambda network: network,
     device: torch.device | str = "cpu",
     steps_per_epoch: int | None = None,
@@ -174,7 +175,7 @@ def _draw(
     return windows.inputs(origins), windows.truth(origins, cut_ms)
 
 
-def _shrunken(network: QuantileNetwork, days: int, config: TrainingConfig) -> dict[str, npt.NDArray[Any]]:
+def _shrunken(network: ResidualNetwork, days: int, config: TrainingConfig) -> dict[str, npt.NDArray[Any]]:
     trust = np.array(days / (days + config.trust_days), dtype=np.float32)
     return {**network.arrays(), "trust": trust}
 

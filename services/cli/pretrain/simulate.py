@@ -22,7 +22,7 @@ from services.errors import ConfigError, HothouseError
 if TYPE_CHECKING:
     from models.pretraining.fleet_folder import ChunkFile
 
-__all__ = ["register"]
+__all__ = ["installed_version", "register", "simulate"]
 
 STEP_S = 300
 _told: Any = None  # the queue of a worker process
@@ -79,7 +79,7 @@ def simulate(
     layout = {**recording_layout()}
     made = {
         "seed": seed, "sites": sites, "days": days, "step_s": STEP_S, "draws_version": DRAWS_VERSION,
-        "hothouse": _version(),
+        "hothouse": installed_version(),
     }  # fmt: skip
     write_manifest(out, layout, made, [chunk for chunk, _ in done])
     cpu_s, took_s = sum(seconds for _, seconds in done), time.monotonic() - began
@@ -104,7 +104,8 @@ def _make_ready(out: Path) -> None:
         raise ConfigError(f"{out} is not empty", "Name a new folder, or empty it first.")
 
 
-def _version() -> str:
+def installed_version() -> str:
+    """The package's, for what it makes."""
     try:
         return version("hothouse")
     except PackageNotFoundError:

@@ -27,9 +27,11 @@ from services.serve.model_pointer import PointerAnswer
 
 __all__ = [
     "HistoryAnswer",
+    "IssuedAnswer",
     "ModelsAnswer",
     "PlanPublished",
     "ReadyAnswer",
+    "SeriesAnswer",
     "StatusAnswer",
     "ZoneNow",
     "ZonePlans",
@@ -103,6 +105,28 @@ class HistoryAnswer(TypedDict):
     values: dict[str, list[float | None]]
 
 
+class SeriesAnswer(TypedDict):
+    """A zone's past; each list of ``values`` (mean, min and max of each metric) is as long as ``end_ms``."""
+
+    site: str
+    zone: str
+    interval_s: int
+    end_ms: list[int]
+    values: dict[str, dict[str, list[float | None]]]
+    cursor: Annotated[int | None, Meta(description="Asks for the next page; null on the last.")]
+
+
+class IssuedAnswer(TypedDict):
+    """What was forecast for a zone at an origin; each list of ``targets`` is as long as ``horizon_min``."""
+
+    site: str
+    zone: str
+    origin_ms: int
+    model_version: str
+    horizon_min: list[int]
+    targets: dict[str, dict[str, list[float | None]]]
+
+
 class ZonePlans(TypedDict):
     """What is foreseen for a zone: the newest plan of each source, its own before those of the whole site."""
 
@@ -124,8 +148,8 @@ class PlanPublished(TypedDict):
 
 
 _ANSWERS = (
-    ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, Moved, TrainingAccepted, ModelSubmitted,
-    ZonePlans, PlanPublished,
+    ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, SeriesAnswer, IssuedAnswer, Moved,
+    TrainingAccepted, ModelSubmitted, ZonePlans, PlanPublished,
 )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from services.messages import (
     Extreme,
     ForecastReply,
     ForecastRequest,
+    Resampled,
     ZoneForecast,
     ZoneMixture,
     ZoneOutlook,
@@ -24,6 +25,9 @@ from services.serve.api.problems import ProblemError
 from services.serve.api.what_if import WhatIfWindow
 from services.serve.live_state import LiveState, LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus, ReplicaReport
+from services.store.forecasts import IssuedForecast
+from services.store.history import History
+from services.store.zone_series import fingerprint, resampled
 
 __all__ = ["ISSUED", "ORIGIN_MS", "SPEC", "FakeBackend", "zone_forecast"]
 
@@ -71,6 +75,8 @@ class FakeBackend:
         self.requests: list[ForecastRequest] = []
         self.plans: dict[tuple[str, str], list[ZonePlan]] = {}
         self.published: list[tuple[str, bytes]] = []
+        self.history: History | None = None
+        self.said: IssuedForecast | None = None
         self.now: F32 = np.full(3, 20, np.float32)
         self.steps: I64 = np.array([6, 18])  # of the path
         self.past_nights: F32 = np.full((6, 3), 9.5, np.float32)
@@ -106,6 +112,20 @@ class FakeBackend:
 
     async def plan(self, site: str, zone: str) -> list[ZonePlan]:
         return self.plans.get((site, zone), [])
+
+    async def series(self, *asked: Any) -> Resampled:
+        return resampled(self._past(), *asked)
+
+    async def series_tag(self, *asked: Any) -> str:
+        return fingerprint(self._past(), *asked)
+
+    async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
+        return self.said
+
+    def _past(self) -> History:
+        if self.history is None:
+            raise ProblemError(503, "the history cannot be read")
+        return self.history
 
     async def publish(self, topic: str, payload: bytes) -> None:
         if self.refusal:

@@ -15,7 +15,7 @@ from services.serve.api.answer_types import HistoryAnswer, ZoneNow, ZonesAnswer,
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.predict_parameters import Asked, answer_of
 from services.serve.api.problems import ProblemError
-from services.serve.api.schemas import EXAMPLE_WHAT_IF, PREDICT_ANSWERS, WhatIf
+from services.serve.api.schemas import EXAMPLE_WHAT_IF, KEYED, PREDICT_ANSWERS, WhatIf
 from services.serve.api.state import ApiState, Authorization
 from services.serve.api.what_if import apply_changes, forecast_request, moved, what_if_answer, window_of_rows
 
@@ -46,7 +46,7 @@ Events = Annotated[
 
 def predict_routes(state: ApiState) -> APIRouter:
     """The routes that readers use."""
-    routes = APIRouter(tags=["forecasts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
+    routes = APIRouter(tags=["forecasts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422], **KEYED})
     view, backend, spec = state.view, state.backend, state.spec
 
     @routes.get("/predict", responses=PREDICT_ANSWERS, response_class=JSONResponse)

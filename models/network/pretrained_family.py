@@ -1,0 +1,63 @@
+"""Step 13 of the way of a reading: the family of networks that were pre-trained on a fleet, and their fine-tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from models.families import Model
+from models.network.pretrained import PretrainedNetwork
+from models.network.training import TrainingConfig, fit
+from models.spec import ForecastSpec
+
+if TYPE_CHECKING:
+    from models.families import I64, Arrays
+    from models.features.windows import WindowSet
+
+__all__ = ["PretrainedFamily"]
+
+_OPTIONS = ("shared", "silence", "noise", "dropout", "hidden")
+_TRAINING = {field.name for field in fields(TrainingConfig)}
+
+
+class PretrainedFamily:
+    """See :class:`models.families.ModelFamily`. Without a ``start`` it learns from nothing, as any network."""
+
+    refits = False
+
+    def make(self, spec: ForecastSpec, options: Mapping[str, Any]) -> PretrainedNetwork:
+        """A network of these sizes."""
+        network = PretrainedNetwork(spec, **{name: options[name] for name in _OPTIONS if name in options})
+        network.eval()
+        return network
+
+    def fit(
+        self, cases: WindowSet, origins: I64, settings: Mapping[str, Any], *, cut_ms: int, start: Model | None = None
+    ) -> Model:
+        """Fine-tune ``start`` for ``settings["epochs"]``; its sizes, where it is given, are those that count."""
+        options = {**settings, **(start.options if start is not None else {})}
+        config = TrainingConfig(**{name: value for name, value in settings.items() if name in _TRAINING})
+        fitted = fit(
+            cases, origins, config, cut_ms=cut_ms, initial_state=None if start is None else start.arrays(),
+            make=partial(_made, self, options),
+        )  # fmt: skip
+        return self.load(cases.spec, options, fitted.state)
+
+    def load(self, spec: ForecastSpec, options: Mapping[str, Any], arrays: Arrays) -> PretrainedNetwork:
+        """The network of these weights, which fit any schema."""
+        wild = sorted(name for name, array in arrays.items() if not np.isfinite(array).all())
+        if wild:
+            raise ValueError(f"weights are not finite ({', '.join(wild[:3])})")
+        network = self.make(spec, options)
+        network.load_arrays(arrays)
+        return network
+
+
+def _made(
+    family: PretrainedFamily, options: Mapping[str, Any], spec: ForecastSpec, config: TrainingConfig
+) -> PretrainedNetwork:
+    return family.make(spec, options)

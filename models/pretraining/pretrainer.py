@@ -1,0 +1,148 @@
+"""Step 13 of the way of a reading: pre-training, in plain PyTorch.
+
+Read it from the top: :func:`train` fits a :class:`~models.network.pretrained.PretrainedNetwork` to what the online
+layer leaves over, and says how good it is on zones that it was not trained on. On a CPU equal examples and an equal
+configuration give equal bytes; a graphics card rounds differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from models.network.pretrained import PretrainedNetwork
+from models.network.training import pinball
+from models.pretraining.fleet_examples import FleetExamples
+from models.spec import ForecastSpec
+
+__all__ = ["PretrainingConfig", "Trained", "ratios", "train"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PretrainingConfig:
+    """Everything besides its examples that a pre-training depends on."""
+
+    epochs: int = 10
+    batch_size: int = 256
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.01
+    held_back: float = 0.1
+    """The share of zones that is not trained on."""
+    seed: int = 1
+    hidden: int = 96
+    shared: int = 64
+    dropout: float = 0.1
+    silence: float = 0.5
+    noise: float = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A network, the loss of each epoch, and on the zones held back its errors as shares of the online layer's."""
+
+    network: PretrainedNetwork
+    losses: list[float]
+    alone: F32  # [H, M], of the network alone
+    halves: F32  # [H, M], of the mean of both
+    silent: F32  # [H, M], of the network alone, without plans
+    held_back: int  # examples
+
+
+def train(
+    examples: FleetExamples, spec: ForecastSpec, config: PretrainingConfig, *, device: torch.device | str = "cpu",
+    told: Callable[[int, int, float], None] = lambda step, steps, loss: None,
+) -> Trained:  # fmt: skip
+    """Fit a network; ``told(step, steps, loss)`` is called after each step.
+
+    Raises ``ValueError`` with fewer examples to train on than a batch has.
+    """
+    rng = np.random.default_rng(config.seed)
+    zones = np.unique(examples.zone)
+    away = rng.permutation(zones)[: round(len(zones) * config.held_back)]
+    held_back = np.isin(examples.zone, away)
+    old, new = np.flatnonzero(~held_back), np.flatnonzero(held_back)
+    if len(old) < config.batch_size:
+        raise ValueError(f"{len(old)} examples are fewer than a batch of {config.batch_size}")
+    losses: list[float] = []
+    threads = torch.get_num_threads()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        if torch.device(device).type == "cpu":
+            torch.set_num_threads(1)  # sums in another order would give other bytes on another machine
+        try:
+            network = PretrainedNetwork(
+                spec, config.hidden, config.shared, config.dropout, config.silence, config.noise
+            ).to(device)
+            steps = len(old) // config.batch_size
+            optimiser = torch.optim.AdamW(
+                network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+            )
+            schedule = torch.optim.lr_scheduler.OneCycleLR(
+                optimiser, config.learning_rate, total_steps=max(config.epochs * steps, 2)
+            )
+            network.train()
+            for epoch in range(config.epochs):
+                order, total = rng.permutation(old), 0.0
+                for step in range(steps):
+                    origin, ahead, baseline, truth = _batch(
+                        examples, order[step * config.batch_size : (step + 1) * config.batch_size], device
+                    )
+                    loss = pinball(network.corrected(origin, ahead, baseline), truth, network.residual)
+                    optimiser.zero_grad(set_to_none=True)
+                    torch.autograd.backward(loss)
+                    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+                    optimiser.step()
+                    schedule.step()
+                    total += float(loss.detach())
+                    told(epoch * steps + step + 1, config.epochs * steps, total / (step + 1))
+                losses.append(total / steps)
+            network.eval()
+            alone, halves = ratios(network, examples.take(new), device)
+            silent, _ = ratios(network, examples.take(new), device, plans=False)
+            network.to("cpu")
+        finally:
+            torch.set_num_threads(threads)
+    return Trained(network, losses, alone, halves, silent, len(new))
+
+
+@torch.inference_mode()
+def ratios(
+    network: PretrainedNetwork, examples: FleetExamples, device: torch.device | str = "cpu", plans: bool = True
+) -> tuple[F32, F32]:
+    """Mean absolute errors ``[H, M]`` as shares of the baseline's: of the network, and of the mean of both."""
+    said = []
+    for at in range(0, len(examples), 4096):
+        origin, ahead, baseline, _ = _batch(examples, np.arange(at, min(at + 4096, len(examples))), device)
+        if not plans:
+            source = network.features.sources.index("plans")
+            ahead[..., network.features.ahead_groups == source] = torch.nan
+        said.append(network.corrected(origin, ahead, baseline)[..., 1].float().cpu().numpy())
+    if not said:
+        nothing = np.full(examples.truth.shape[1:], np.nan, np.float32)
+        return nothing, nothing
+    mine: F32 = np.concatenate(said)
+    base, truth = examples.baseline[..., 1], examples.truth
+    known = np.isfinite(truth) & np.isfinite(base)
+
+    def error(median: F32) -> F32:
+        off = np.where(known, np.abs(median - truth), 0).sum(axis=0)
+        return np.asarray(off / np.maximum(known.sum(axis=0), 1), np.float32)
+
+    usual = np.maximum(error(base), 1e-9)
+    alone, halves = error(mine) / usual, error(np.asarray((mine + base) / 2, np.float32)) / usual
+    return np.asarray(alone, np.float32), np.asarray(halves, np.float32)
+
+
+def _batch(
+    examples: FleetExamples, at: I64, device: torch.device | str
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    arrays = (examples.origin[at], examples.ahead[at], examples.baseline[at], examples.truth[at])
+    origin, ahead, baseline, truth = (torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in arrays)
+    return origin.float(), ahead.float(), baseline, truth

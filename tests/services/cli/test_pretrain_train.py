@@ -1,0 +1,75 @@
+"""``hothouse pretrain train``, and ``hothouse pretrain`` by itself: a fleet becomes an artefact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from models import artefact
+from services.cli.root import app
+from tests.models.pretraining.fleets import write
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """The exit code, and all that was said, on one line."""
+    result = CliRunner().invoke(app, ["pretrain", *arguments])
+    return result.exit_code, " ".join(result.output.split())
+
+
+def test_a_fleet_is_trained_on(tmp_path: Path) -> None:
+    """It says how much it was, and how good it is on zones held back; the artefact is whole, and made once."""
+    fleet, out = write(tmp_path / "fleet"), tmp_path / "out"
+    small = ("--days", "2", "--epochs", "1", "--origins-each", "80", "--device", "cpu")
+    code, said = run("train", "--fleet", str(fleet), "--out", str(out), *small)
+    assert code == 0, said
+    assert "2.9 site-weeks, on cpu" in said
+    assert "On zones held back its error is" in said
+    artefact.load(out).verify_golden()
+    code, said = run("train", "--fleet", str(fleet), "--out", str(out), *small)
+    assert code == 2
+    assert "an artefact never changes" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--fleet", "nowhere"), "simulate a fleet"),
+        (("--fleet", "nowhere", "--device", "abacus"), "Choose cpu, cuda or auto"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_said(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    """In a sentence, with what to do."""
+    code, said = run("train", "--out", str(tmp_path / "out"), *arguments)
+    assert code in (1, 2)
+    assert words in said
+
+
+def test_a_fleet_that_is_too_short_is_refused(tmp_path: Path) -> None:
+    """With how long it has to be."""
+    code, said = run("train", "--fleet", str(write(tmp_path / "fleet")), "--out", str(tmp_path / "out"))
+    assert code == 1
+    assert "need recordings of 11 days or more" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_by_itself_it_asks_where_to(tmp_path: Path) -> None:
+    """``hothouse pretrain`` with options needs a folder; one that has an artefact is refused before the simulation."""
+    code, said = run("--sites", "3")
+    assert code == 2
+    assert "--out is missing" in said
+    (tmp_path / "artefact").mkdir()
+    code, said = run("--out", str(tmp_path))
+    assert code == 2
+    assert "an artefact never changes" in said
+
+
+@pytest.mark.slow
+def test_by_itself_it_simulates_and_trains(tmp_path: Path) -> None:
+    """Both folders are there afterwards; the artefact says of which fleet it was made."""
+    code, said = run("--out", str(tmp_path / "both"), "--sites", "4", "--weeks", "1.6", "--seed", "3")
+    assert code == 0, said
+    made = artefact.load(tmp_path / "both" / "artefact")
+    assert made.manifest["trained_on"]["fleet"]["seed"] == 3
+    assert made.manifest["trained_on"]["fleet"]["sites"] == 4
