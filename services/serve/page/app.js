@@ -97,8 +97,10 @@ function showTable(forecast, timeZone) {
   byId("table").replaceChildren(head, ...rows);
 }
 
-function showOutlook(items, sentence) {
-  byId("outlook").replaceChildren(...items.map(({ title, figure, words }) => {
+function putOutlook(key, items, sentence) {
+  const box = byId("outlook");
+  box.dataset.key = key;
+  box.replaceChildren(...items.map(({ title, figure, words }) => {
     const item = element("div");
     item.append(element("dt", title), element("dd", figure, { class: "figure" }), element("dd", words));
     return item;
@@ -114,10 +116,22 @@ async function askOutlook(key, query, forecast) {
   return said;
 }
 
+// Comes after the forecast: a shard that does not answer must not hold that up.
+async function showOutlook(key, query, forecast) {
+  if (byId("outlook").dataset.key !== key) putOutlook(key, [], "");
+  let items = [];
+  let why = "the air temperature is not forecast here";
+  try {
+    items = outlookItems(await askOutlook(key, query, forecast), timeZones[key], (value) => number(value, TARGET).replaceAll(" ", "\u00a0"));
+  } catch (error) {
+    why = error.message;
+  }
+  if (key === chosen.zone) putOutlook(key, items, items.length ? "" : `Tonight and tomorrow cannot be said now: ${why}.`);
+}
+
 async function showZone(key) {
   const query = `zone=${encodeURIComponent(key)}`;
   const forecast = await ask(`/predict?${query}`);
-  const [said, problem] = await askOutlook(key, query, forecast).then((found) => [found, ""], (error) => [{ events: [] }, error.message]);
   if (past.key !== key || past.origin_ms !== forecast.origin_ms) {
     const history = await ask(`/history?${query}`).catch(() => ({ end_ms: [], values: {} }));
     past = { key, origin_ms: forecast.origin_ms, ...history };
@@ -127,9 +141,6 @@ async function showZone(key) {
   byId("zone-name").textContent = key;
   byId("model").textContent = `${forecast.model_version} · from ${dayAndTime(forecast.origin_ms, timeZone)}`;
   byId("degraded").replaceChildren(...forecast.degraded.map((reason) => element("li", reason)));
-  const items = outlookItems(said, timeZone, (value) => number(value, TARGET).replaceAll(" ", "\u00a0"));
-  const why = problem || "the air temperature is not forecast here";
-  showOutlook(items, items.length ? "" : `Tonight and tomorrow cannot be said now: ${why}.`);
   showTargets(Object.keys(forecast.forecasts));
   showNow(forecast.now);
   showTable(forecast, timeZone);
@@ -137,6 +148,7 @@ async function showZone(key) {
   byId("time-zone").textContent = timeZone;
   byId("chart").setAttribute("aria-label", `${nameOf(chosen.target)} of ${key}: past 48 hours and forecast for 24 hours`);
   draw(byId("chart"), past, forecast, chosen.target, unitOf(chosen.target), timeZone);
+  await showOutlook(key, query, forecast);
 }
 
 async function showIntake() {
