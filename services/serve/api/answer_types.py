@@ -26,8 +26,11 @@ from services.serve.health import Readiness
 from services.serve.model_pointer import PointerAnswer
 
 __all__ = [
+    "DeadLettersAnswer",
     "HistoryAnswer",
     "IssuedAnswer",
+    "KeptOut",
+    "KeptOutLetter",
     "ModelsAnswer",
     "PlanPublished",
     "ReadyAnswer",
@@ -116,6 +119,36 @@ class SeriesAnswer(TypedDict):
     cursor: Annotated[int | None, Meta(description="Asks for the next page; null on the last.")]
 
 
+class KeptOut(TypedDict):
+    """Letters of one reason and topic, with what the newest of them says."""
+
+    reason: str
+    topic: str
+    count: int
+    newest_ms: int
+    detail: str
+
+
+class KeptOutLetter(TypedDict):
+    """A sample, value or message that was kept out; ``partition``, ``offset`` and ``item`` are its permanent name."""
+
+    partition: int
+    offset: int
+    item: int
+    receive_ms: int
+    topic: str
+    reason: str
+    detail: str
+    payload: Annotated[str, Meta(description="Its first 1,000 bytes, as text.")]
+
+
+class DeadLettersAnswer(TypedDict):
+    """What was kept out, the most frequent first, and the newest letters."""
+
+    kept_out: list[KeptOut]
+    letters: list[KeptOutLetter]
+
+
 class IssuedAnswer(TypedDict):
     """What was forecast for a zone at an origin; each list of ``targets`` is as long as ``horizon_min``."""
 
@@ -149,7 +182,7 @@ class PlanPublished(TypedDict):
 
 _ANSWERS = (
     ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, SeriesAnswer, IssuedAnswer, Moved,
-    TrainingAccepted, ModelSubmitted, ZonePlans, PlanPublished,
+    TrainingAccepted, DeadLettersAnswer, ModelSubmitted, ZonePlans, PlanPublished,
 )  # fmt: skip
 
 

@@ -25,8 +25,10 @@ from services.serve.api.problems import ProblemError
 from services.serve.api.what_if import WhatIfWindow
 from services.serve.live_state import LiveState, LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus, ReplicaReport
+from services.store.deadletters import DeadLetterCount
 from services.store.forecasts import IssuedForecast
 from services.store.history import History
+from services.store.rows import DeadLetter
 from services.store.zone_series import fingerprint, resampled
 
 __all__ = ["ISSUED", "ORIGIN_MS", "SPEC", "FakeBackend", "zone_forecast"]
@@ -75,6 +77,7 @@ class FakeBackend:
         self.requests: list[ForecastRequest] = []
         self.plans: dict[tuple[str, str], list[ZonePlan]] = {}
         self.published: list[tuple[str, bytes]] = []
+        self.letters: list[DeadLetter] = []
         self.history: History | None = None
         self.said: IssuedForecast | None = None
         self.now: F32 = np.full(3, 20, np.float32)
@@ -121,6 +124,13 @@ class FakeBackend:
 
     async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
         return self.said
+
+    async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
+        letters = [letter for letter in self.letters if reason in (None, letter.reason)]
+        counts = [
+            DeadLetterCount(one.reason, one.topic, 1, 0, one.offset, one.receive_ms, one.detail) for one in letters
+        ]
+        return counts, letters[:newest]
 
     def _past(self) -> History:
         if self.history is None:
