@@ -28,8 +28,11 @@ from services.serve.model_pointer import PointerAnswer
 
 __all__ = [
     "ChangeSaid",
+    "DeadLettersAnswer",
     "HistoryAnswer",
     "IssuedAnswer",
+    "KeptOut",
+    "KeptOutLetter",
     "ModelsAnswer",
     "PlanPublished",
     "ReadyAnswer",
@@ -83,6 +86,7 @@ class ZoneNow(TypedDict):
 
     site: str
     zone: str
+    timezone: Annotated[str, Meta(description="IANA time zone of the site, in which people are told times.")]
     origin: str
     origin_ms: int
     model_version: str
@@ -116,6 +120,36 @@ class SeriesAnswer(TypedDict):
     end_ms: list[int]
     values: dict[str, dict[str, list[float | None]]]
     cursor: Annotated[int | None, Meta(description="Asks for the next page; null on the last.")]
+
+
+class KeptOut(TypedDict):
+    """Letters of one reason and topic, with what the newest of them says."""
+
+    reason: str
+    topic: str
+    count: int
+    newest_ms: int
+    detail: str
+
+
+class KeptOutLetter(TypedDict):
+    """A sample, value or message that was kept out; ``partition``, ``offset`` and ``item`` are its permanent name."""
+
+    partition: int
+    offset: int
+    item: int
+    receive_ms: int
+    topic: str
+    reason: str
+    detail: str
+    payload: Annotated[str, Meta(description="Its first 1,000 bytes, as text.")]
+
+
+class DeadLettersAnswer(TypedDict):
+    """What was kept out, the most frequent first, and the newest letters."""
+
+    kept_out: list[KeptOut]
+    letters: list[KeptOutLetter]
 
 
 class IssuedAnswer(TypedDict):
@@ -179,7 +213,7 @@ class WhatIfAnswer(TypedDict):
 
 _ANSWERS = (
     ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, SeriesAnswer, IssuedAnswer, Moved,
-    TrainingAccepted, ModelSubmitted, ZonePlans, PlanPublished, WhatIfAnswer,
+    TrainingAccepted, DeadLettersAnswer, ModelSubmitted, ZonePlans, PlanPublished, WhatIfAnswer,
 )  # fmt: skip
 
 

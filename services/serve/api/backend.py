@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -40,6 +41,8 @@ from services.messages import (
 from services.serve.api.problems import ProblemError
 from services.serve.live_state import LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus
+from services.store.deadletters import DeadLetterCount, count_dead_letters, read_dead_letters
+from services.store.rows import DeadLetter
 
 if TYPE_CHECKING:
     from services.store.forecasts import IssuedForecast
@@ -96,6 +99,9 @@ class Backend(Protocol):
 
     async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
         """The newest forecast that was issued for a site for an origin up to then, no older than a day."""
+
+    async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
+        """What was kept out, counted by reason and topic, and the newest letters; 503 where they cannot be read."""
 
     async def publish(self, topic: str, payload: bytes) -> None:
         """Publish a message to the broker, as devices do; raises a 503 problem where it does not take it."""
@@ -205,6 +211,18 @@ class RayBackend:
             return next(reversed(kept.read(site, at_ms - ISSUED_MS, *shape, until_ms=at_ms)), None)
 
         return await _read(newest)
+
+    async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
+        """See :class:`Backend`."""
+        root = self._settings.storage
+
+        def read() -> tuple[list[DeadLetterCount], list[DeadLetter]]:
+            return count_dead_letters(root, reason), read_dead_letters(root, newest, reason) if newest else []
+
+        try:
+            return await asyncio.to_thread(read)
+        except sqlite3.Error as error:
+            raise ProblemError(503, f"the dead letters cannot be read: {error}", {"Retry-After": "5"}) from error
 
     async def publish(self, topic: str, payload: bytes) -> None:
         """See :class:`Backend`."""

@@ -28,8 +28,10 @@ class ApiState:
 
     def __init__(
         self, backend: Backend, keys: Keys, spec: ForecastSpec, stale_after_s: float,
-        clock_s: Callable[[], float] = time.monotonic, place_of: Callable[[str], Place] = lambda site: Place(),
+        clock_s: Callable[[], float] = time.monotonic, timezone: Callable[[str], str] = lambda site: "UTC",
+        place_of: Callable[[str], Place] = lambda site: Place(),
     ) -> None:  # fmt: skip
+        self.timezone = timezone  # of a site
         self.backend = backend
         self.place_of = place_of
         self.keys = keys

@@ -11,6 +11,7 @@ import numpy as np
 from models.spec import ForecastSpec
 from services.messages import (
     F32,
+    I64,
     ChangeAsked,
     Extreme,
     ForecastReply,
@@ -25,8 +26,10 @@ from services.messages import (
 from services.serve.api.problems import ProblemError
 from services.serve.live_state import LiveState, LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus, ReplicaReport
+from services.store.deadletters import DeadLetterCount
 from services.store.forecasts import IssuedForecast
 from services.store.history import History
+from services.store.rows import DeadLetter
 from services.store.zone_series import fingerprint, resampled
 
 __all__ = ["ORIGIN_MS", "SPEC", "FakeBackend", "zone_forecast"]
@@ -78,10 +81,15 @@ class FakeBackend:
         self.requests: list[ForecastRequest] = []
         self.plans: dict[tuple[str, str], list[ZonePlan]] = {}
         self.published: list[tuple[str, bytes]] = []
+        self.letters: list[DeadLetter] = []
         self.history: History | None = None
         self.said: IssuedForecast | None = None
         self.now: F32 = np.full(3, 20, np.float32)
         self.asked: list[list[ChangeAsked]] = []
+        self.steps: I64 = np.array([6, 18])  # of the path
+        self.past_nights: F32 = np.full((6, 3), 9.5, np.float32)
+        self.extremes: dict[str, Extreme] | None = None  # else a night at about 10 degrees
+        self.shard_away = ""
 
     async def changes(self, seen_version: int) -> LiveStateChanges:
         return await self.live_state.wait(seen_version, 1.0)
@@ -100,12 +108,15 @@ class FakeBackend:
                           says="Such changes were seen in simulated houses only.", reasons=[])  # fmt: skip
 
     async def outlook(self, site: str, zone: str) -> ZoneOutlook:
+        if self.shard_away:
+            raise ProblemError(503, self.shard_away)
         values = np.linspace(-1, 1, 100, dtype=np.float32)[:, None]
         night = Extreme(first=0, last=1, values=10 + np.repeat(values, 3, axis=1), at=np.zeros((100, 3), np.int64),
-                        past=np.full((4, 3), 9.5, np.float32))  # fmt: skip
+                        past=self.past_nights)  # fmt: skip
         return ZoneOutlook(
-            origin_ms=ORIGIN_MS, now=self.now, steps=np.array([6, 18]),
-            scenarios=20 + np.repeat(values[:, None], 2, axis=1).repeat(3, axis=2), extremes={"night": night},
+            origin_ms=ORIGIN_MS, now=self.now, steps=self.steps,
+            scenarios=20 + np.repeat(values[:, None], len(self.steps), axis=1).repeat(3, axis=2),
+            extremes={"night": night} if self.extremes is None else self.extremes,
         )  # fmt: skip
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
@@ -124,6 +135,13 @@ class FakeBackend:
 
     async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
         return self.said
+
+    async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
+        letters = [letter for letter in self.letters if reason in (None, letter.reason)]
+        counts = [
+            DeadLetterCount(one.reason, one.topic, 1, 0, one.offset, one.receive_ms, one.detail) for one in letters
+        ]
+        return counts, letters[:newest]
 
     def _past(self) -> History:
         if self.history is None:

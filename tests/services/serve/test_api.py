@@ -526,8 +526,10 @@ def test_the_page_is_served_whole_and_allows_nothing_foreign(system: System) -> 
     for path in (
         "/page/app.js",
         "/page/chart.js",
+        "/page/clock.js",
         "/page/intake.js",
         "/page/key.js",
+        "/page/outlook.js",
         "/page/style.css",
         "/page/plotly.js",
     ):

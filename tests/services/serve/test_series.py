@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from services.config import Settings
+from services.forecast_spec import forecast_spec
 from services.serve.api.auth import Keys
+from services.serve.api.backend import RayBackend
+from services.serve.api.problems import ProblemError
 from services.serve.api.routes import zone_past
-from services.store.forecasts import IssuedForecast
+from services.store.deadletters import DeadLetters
+from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History
-from services.store.rows import SiteStep
+from services.store.rows import DeadLetter, SiteStep
 from tests.services.serve.fakes import ORIGIN_MS, SPEC
 from tests.services.serve.test_api import System, assert_problem
 
@@ -128,3 +134,52 @@ def test_where_nothing_was_said_that_is_told(system: System) -> None:
     """404, with the time that was asked for."""
     answer = system.client.get("/zones/north-1/forecasts", params={"issued_at": 77})
     assert_problem(answer, 404, "no forecast of demo/north-1 was issued in the day before 77")
+
+
+def test_the_backend_reads_where_shards_write(tmp_path: Path) -> None:
+    """Rows and forecasts are found in the configured storage; a damaged file is a 503, not a defect."""
+    settings = Settings(data_dir=tmp_path)
+    history = History(settings.storage, SPEC.channels)
+    add(history, ROWS - 1)
+    history.flush()
+    spec = forecast_spec(settings)
+    zeros = np.zeros((1, len(spec.horizons_min), len(spec.targets), 3), np.float32)
+    said = IssuedForecast("demo", ORIGIN_MS, "v1", ("north-1",), zeros, zeros[..., 0], zeros[..., 0], 0)
+    IssuedForecasts(settings.storage, 0).put([said], spec.horizons_min, spec.targets)
+    backend = RayBackend(settings, None)
+
+    async def ask() -> tuple[list[int], IssuedForecast | None, IssuedForecast | None]:
+        rows = await backend.series("demo", "north-1", ["air_temp_c"], 0, ORIGIN_MS, STEP_MS)
+        return rows["end_ms"].tolist(), await backend.issued("demo", ORIGIN_MS + 1), await backend.issued("demo", 5)
+
+    ends, found, none = asyncio.run(ask())
+    assert ends == [ORIGIN_MS]
+    assert found is not None
+    assert (found.origin_ms, none) == (ORIGIN_MS, None)
+    Path(history.files()[0]).write_bytes(b"no parquet")
+    with pytest.raises(ProblemError, match="the history cannot be read"):
+        asyncio.run(ask())
+
+
+def test_what_was_kept_out_is_told(system: System) -> None:
+    """By reason, with what is wrong; payloads that are no text do no harm."""
+    late = DeadLetter(0, 7, 0, ORIGIN_MS, "hothouse/v1/demo/z1/climate/sample", "late", "2 h late", b"\xff{}" * 900)
+    system.backend.letters = [late, late._replace(offset=9, reason="malformed")]
+    told = system.client.get("/deadletters", params={"reason": "late", "newest": 5}).json()
+    (counted,), (letter,) = told["kept_out"], told["letters"]
+    assert (counted["reason"], counted["count"], counted["detail"]) == ("late", 1, "2 h late")
+    assert (letter["offset"], letter["payload"][1:3], len(letter["payload"])) == (7, "{}", 1000)
+    assert [one["reason"] for one in system.client.get("/deadletters").json()["kept_out"]] == ["late", "malformed"]
+
+
+def test_the_backend_reads_the_shards_dead_letters(tmp_path: Path) -> None:
+    """Those of all partitions; a file that is no database is a 503."""
+    settings = Settings(data_dir=tmp_path)
+    with DeadLetters(settings.storage, 1) as kept:
+        kept.put([DeadLetter(1, 7, 0, ORIGIN_MS, "t", "late", "d", b"{}")])
+    backend = RayBackend(settings, None)
+    counts, letters = asyncio.run(backend.dead_letters(None, 10))
+    assert ([one.count for one in counts], [one.offset for one in letters]) == ([1], [7])
+    (settings.storage / "deadletters-p2.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(ProblemError, match="the dead letters cannot be read"):
+        asyncio.run(backend.dead_letters(None, 10))

@@ -5,12 +5,21 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import JSONResponse
 
 from services.messages import ModelSubmitted, Moved, TrainingAccepted
 from services.observe.metrics import CONTENT_TYPE, prometheus_text
-from services.serve.api.answer_types import ModelsAnswer, ReadyAnswer, StatusAnswer, ZonesServed, described
+from services.serve.api.answer_types import (
+    DeadLettersAnswer,
+    KeptOut,
+    KeptOutLetter,
+    ModelsAnswer,
+    ReadyAnswer,
+    StatusAnswer,
+    ZonesServed,
+    described,
+)
 from services.serve.api.backend import OrderAnswer
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError, problem
@@ -23,6 +32,9 @@ from services.serve.model_pointer import PointerAnswer
 __all__ = ["operate_routes"]
 
 Version = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["v3"])]
+
+Reason = Annotated[str | None, Query(max_length=64, description="Only those of one reason, such as late.")]
+Newest = Annotated[int, Query(ge=0, le=1000, description="List that many letters, too.")]
 
 
 def operate_routes(state: ApiState) -> APIRouter:
@@ -103,6 +115,29 @@ def operate_routes(state: ApiState) -> APIRouter:
             errors=summarise_errors(view.stats, pointer), models=view.models, events=view.events,
         )  # fmt: skip
         return Response(msgspec.json.encode(answer), media_type="application/json")
+
+    known_letters = {**described(DeadLettersAnswer), **KEYED, 503: PREDICT_ANSWERS[503]}
+
+    @routes.get("/deadletters", tags=["operation"], response_model=None, responses=known_letters)
+    async def dead_letters(
+        reason: Reason = None, newest: Newest = 0, authorization: Authorization = None
+    ) -> DeadLettersAnswer:
+        """What was kept out: late samples, refused messages and values, by reason and topic."""
+        state.keys.require_reader(authorization)
+        counts, found = await backend.dead_letters(reason, newest)
+        kept_out = [
+            KeptOut(reason=one.reason, topic=one.topic, count=one.count, newest_ms=one.receive_ms, detail=one.detail)
+            for one in counts
+        ]
+        letters = [
+            KeptOutLetter(
+                partition=one.partition, offset=one.offset, item=one.item, receive_ms=one.receive_ms,
+                topic=one.topic, reason=one.reason, detail=one.detail,
+                payload=one.payload[:1000].decode(errors="replace"),
+            )
+            for one in found
+        ]  # fmt: skip
+        return DeadLettersAnswer(kept_out=kept_out, letters=letters)
 
     @routes.get("/health/live", tags=["operation"])
     async def live() -> dict[str, str]:

@@ -44,7 +44,7 @@ Events = Annotated[
     str | None,
     Query(
         max_length=1000, examples=["night,below:air_temp_c:12:60"],
-        description="night, day, mean, night_below:TARGET:LIMIT, day_above:TARGET:LIMIT, outside:TARGET:LOW:HIGH, "
+        description="night, day, mean, night_below:TARGET[:LIMIT], day_above:TARGET[:LIMIT], outside:TARGET:LOW:HIGH, "
         "below:TARGET:LIMIT[:MINUTES], above:TARGET:LIMIT[:MINUTES]; several with commas.",
     ),
 ]  # fmt: skip
@@ -101,7 +101,8 @@ def predict_routes(state: ApiState) -> APIRouter:
             forecast = view.answers[key].forecast
             listed.append(
                 ZoneNow(
-                    site=key[0], zone=key[1], origin=forecast["origin"], origin_ms=forecast["origin_ms"],
+                    site=key[0], zone=key[1], timezone=state.timezone(key[0]),
+                    origin=forecast["origin"], origin_ms=forecast["origin_ms"],
                     model_version=forecast["model_version"], degraded=view.degraded(key), now=forecast["now"],
                 )
             )  # fmt: skip
