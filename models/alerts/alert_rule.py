@@ -70,11 +70,11 @@ class AlertRule:
     night_limit: float | None = None
     hysteresis: float = 0.0
     for_min: float = 0.0
-    keep_min: float = 30.0
+    keep_min: float = 60.0
     hours: tuple[int, int] | None = None
     severity: str = "warning"
     lead_h: float = 12.0
-    chance: float = 0.5
+    chance: float = 0.3
     fruit_mm: float | None = None  # condensation and botrytis: fruit of this diameter, too
     band_c: tuple[float, float] = (15.0, 25.0)  # botrytis
     wet_rh_pct: float = 90.0  # botrytis

@@ -40,6 +40,9 @@ CROPS = {
 YOUNG = 0.7
 """A young crop bears this part of the VPD of a grown one."""
 
+SOON_H = 4
+"""What the day brings is known some hours ahead; a cold or wet night in the evening before."""
+
 NIGHT = 0.8
 """At night, when stomata are nearly shut, this part of the day's highest VPD is much already."""
 
@@ -58,22 +61,22 @@ def rules_for(crop: str = "other", stage: str = "growing") -> tuple[AlertRule, .
         raise ValueError(f"stage {stage!r} is not one of {', '.join(STAGES)}")
     of = CROPS[crop]
     fruit_mm = of.fruit_mm if stage == "fruiting" else None
-    vpd_high = of.vpd_high_kpa * (YOUNG if stage == "young" else 1)
+    vpd_low, vpd_high = of.vpd_low_kpa, of.vpd_high_kpa * (YOUNG if stage == "young" else 1)
 
     def rule(kind: str, **said: object) -> AlertRule:
         return replace(AlertRule(name=kind, kind=kind), **said)  # type: ignore[arg-type]
 
     return (
-        rule("frost", limit=of.cold_c, hysteresis=0.5, severity="critical", chance=0.3, lead_h=12),
-        rule("heat", limit=of.hot_c, hysteresis=0.5, for_min=15, chance=0.4, lead_h=6),
-        rule("condensation", limit=0.0, hysteresis=0.3, for_min=15, fruit_mm=fruit_mm, chance=0.4, lead_h=12),
-        rule("vpd_low", limit=of.vpd_low_kpa, night_limit=of.vpd_low_kpa / 2, hysteresis=0.05, for_min=60, lead_h=6),
-        rule("vpd_high", limit=vpd_high, night_limit=NIGHT * vpd_high, hysteresis=0.1, for_min=30, lead_h=6),
-        rule("co2_low", limit=350, hysteresis=30, for_min=30, hours=(8 * 60, 17 * 60), severity="info", lead_h=4),
-        rule("co2_high", limit=1500, hysteresis=100, for_min=15, lead_h=4),
-        rule("botrytis", limit=8, hysteresis=1, fruit_mm=fruit_mm, chance=0.4, lead_h=12),
-        rule("mean_low", limit=-2, hysteresis=0.3, base_c=of.base_c, severity="info", lead_h=12, keep_min=180),
-        rule("mean_high", limit=3, hysteresis=0.3, base_c=of.base_c, severity="info", lead_h=12, keep_min=180),
+        rule("frost", limit=of.cold_c, hysteresis=0.5, severity="critical"),
+        rule("heat", limit=of.hot_c, hysteresis=0.5, for_min=15, lead_h=SOON_H),
+        rule("condensation", limit=0.0, hysteresis=0.3, for_min=15, fruit_mm=fruit_mm),
+        rule("vpd_low", limit=vpd_low, night_limit=vpd_low / 2, hysteresis=0.05, for_min=60, lead_h=SOON_H),
+        rule("vpd_high", limit=vpd_high, night_limit=NIGHT * vpd_high, hysteresis=0.1, for_min=30, lead_h=SOON_H),
+        rule("co2_low", limit=350, hysteresis=30, for_min=30, hours=(8 * 60, 17 * 60), severity="info", lead_h=SOON_H),
+        rule("co2_high", limit=1500, hysteresis=100, for_min=15, lead_h=SOON_H),
+        rule("botrytis", limit=8, hysteresis=1, fruit_mm=fruit_mm),
+        rule("mean_low", limit=-2, hysteresis=0.3, base_c=of.base_c, severity="info"),
+        rule("mean_high", limit=3, hysteresis=0.3, base_c=of.base_c, severity="info"),
         rule("sensor_fault", for_min=15),
         rule("silent_metric", for_min=15),
         rule("stale_zone", for_min=15, severity="critical"),

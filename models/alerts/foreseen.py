@@ -25,6 +25,9 @@ STEP_MS = 1_800_000
 SPAN = 0.5
 """The span of an event is where its chance is at least this part of the greatest."""
 
+SHOWN = 0.05
+"""Nobody asks what speaks for an event of a smaller chance."""
+
 
 @dataclass(frozen=True, slots=True)
 class ForeseenEvent:
@@ -86,8 +89,9 @@ def foresee(rule: AlertRule, past: Track, ahead: Track) -> ForeseenEvent | None:
         first -= 1
     while last + 1 < window and likely[last + 1]:
         last += 1
-    inputs = _medians(rule, whole, inside[:, at], start + at)
-    return ForeseenEvent(float(inside.any(axis=1).mean()), is_now, first + 1, last + 1, at + 1, inputs)
+    chance = float(inside.any(axis=1).mean())
+    inputs = _medians(rule, whole, inside[:, at], start + at) if is_now or chance >= SHOWN else {}
+    return ForeseenEvent(chance, is_now, first + 1, last + 1, at + 1, inputs)
 
 
 def _medians(rule: AlertRule, track: Track, those: Bool, at: int) -> dict[str, float]:

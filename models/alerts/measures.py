@@ -121,7 +121,8 @@ def _wet_hours(rule: AlertRule, track: Track) -> _Array:
     counts = (wet & (air >= rule.band_c[0]) & (air <= rule.band_c[1])).astype(np.float32)
     unknown = np.isnan(air) | np.isnan(rh)
     total, known = _day_sums(np.where(unknown, np.float32(0), counts), ~unknown, track.step_ms)
-    hours = total * np.float32(track.step_ms / 3_600_000)
+    # A gap counts as the rest of the day does.
+    hours = 24 * total / np.maximum(_day_counts(~unknown, DAY_MS // track.step_ms), 1)
     return np.asarray(np.where(known, hours, np.float32(np.nan)))
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from services.cli import (
+    alert_score,
     backtest,
     change,
     dead_letters,
@@ -81,6 +82,7 @@ ask.register(app)
 backtest.register(app)
 dead_letters.register(app)
 export.register(app)
+alert_score.register(app)
 learn.register(app)
 tune.register(app)
 pretrain.register(app)
