@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.wire.vocabulary import VOCABULARY
-from models.alerts.alert_book import Alert, AlertBook, RuleFinding
+from models.alerts.alert_book import Alert
+from models.alerts.alert_desk import AlertDesk
 from models.alerts.alert_rule import AlertRule
 from models.alerts.alert_scores import ACTIONS, RuleScore, ToldAlert, acted, score_rule
-from models.alerts.alert_words import event_words
 from models.alerts.foreseen import STEP_MS, steps_of
 from models.alerts.measures import Track, margin, measure
 from models.alerts.occurrences import occurring
-from models.alerts.rule_watch import METRICS, RuleWatch, Said, SiteAhead
+from models.alerts.rule_watch import METRICS, Said, SiteAhead
 from models.features.plans import Plan
 from models.online.online_forecaster import Learned, OnlineForecaster
 from models.paths.paths import Paths, night_by_clock
@@ -35,6 +35,8 @@ Bool = npt.NDArray[np.bool_]
 
 SHARE, LEAST, MOST = 0.05, 0.02, 0.10
 """A limit is chosen at which a rule has an event in this share of hours, or as near to it as between these."""
+
+SITE = "backtest"
 
 _DAY_MS = 86_400_000
 
@@ -145,10 +147,9 @@ class _Watch:
     def __init__(self, ground: _Ground, spec: ForecastSpec, rules: Sequence[AlertRule]) -> None:
         zones = len(ground.table.names)
         self._ground, self._spec = ground, spec
-        self._watch, self._paths = RuleWatch(rules, spec, zones), Paths(spec, zones)
-        self._watch.add_zones(zones)
+        self._desk, self._paths = AlertDesk(rules, spec, zones), Paths(spec, zones)
+        self._desk.add_zones(zones)
         self._paths.add_zones(zones)
-        self._book = AlertBook(self._watch.rules)
         self._half = STEP_MS // spec.step_ms
         steps = self._paths.knots.steps
         self._times = np.flatnonzero(steps % self._half == 0)
@@ -158,7 +159,7 @@ class _Watch:
     @property
     def fired(self) -> list[Alert]:
         """Every alert that fired; those that are not over last."""
-        return [*self._over, *(alert for alert in self._book if alert.told_ms is not None)]
+        return [*self._over, *(alert for alert in self._desk.book if alert.told_ms is not None)]
 
     def __call__(self, t: int, forecaster: OnlineForecaster, learned: Learned, given: F32) -> None:
         """After each step."""
@@ -170,7 +171,7 @@ class _Watch:
         zones = learned.zones
         names = [table.names[z] for z in zones]
         path = forecaster.path(zones, learned.step, learned.day_bin, given, self._paths.knots)
-        drawn = self._paths.scenarios(zones, learned.step, int(learned.day_bin[0]), path, "backtest", names)
+        drawn = self._paths.scenarios(zones, learned.step, int(learned.day_bin[0]), path, SITE, names)
         self.look(t, zones, drawn[:, :, self._times])
 
     def look(self, t: int, zones: I64, drawn: F32) -> None:
@@ -183,21 +184,15 @@ class _Watch:
             scenarios={target: drawn[..., m] for m, target in enumerate(self._spec.targets)},
             night=(ground.night[day], ground.night[later]), minute=(ground.minute[day], ground.minute[later]),
         )  # fmt: skip
-        said = self._watch.see(zones, table.values[zones, day], ahead)
+        names = [table.names[z] for z in zones]
+        changed, said = self._desk.see(SITE, names, zones, table.values[zones, day], ahead, _clock)
         self._cases.append((t, zones, said))
-        for z, of_zone in zip(zones.tolist(), said, strict=True):
-            now = self._watch.is_now(z, ahead.half_hour)
-            for r, (rule, each) in enumerate(zip(self._watch.rules, of_zone, strict=True)):
-                since = self._watch.since(z, ahead.half_hour, r) if now[r] else 0
-                finding = _finding(rule, each, since, end_ms)
-                for alert in self._book.see(end_ms, "backtest", table.names[z], rule.name, finding):
-                    if alert.is_over and alert.told_ms is not None:
-                        self._over.append(alert)
+        self._over += [alert for alert in changed if alert.is_over and alert.told_ms is not None]
 
     def scores(self) -> list[Scored]:
         """How good each rule was."""
         table, found = self._ground.table, []
-        for r, rule in enumerate(self._watch.rules):
+        for r, rule in enumerate(self._desk.rules):
             on, known = self._ground.events(rule)
             told = [self._told(alert, rule) for alert in self.fired if alert.rule == rule.name]
             cases = self._cases_of(r, rule, on, known)
@@ -231,18 +226,6 @@ class _Watch:
                     rows.append((each.chance, each.usual, float(came), t // self._spec.steps_per_day))
         held = np.array(rows, dtype=np.float64).reshape(-1, 4)
         return {"chance": held[:, 0], "usual": held[:, 1], "came": held[:, 2], "day": held[:, 3].astype(np.int64)}
-
-
-def _finding(rule: AlertRule, said: Said, since: int, end_ms: int) -> RuleFinding | None:
-    """``since`` is for how many half hours an event has gone on, 0 where none does."""
-    began_ms, event = end_ms - since * STEP_MS, said.event
-    if event is None:
-        return RuleFinding(1.0, True, began_ms, end_ms) if since else None
-    first, last = end_ms + (event.first - 1) * STEP_MS, end_ms + event.last * STEP_MS
-    begins = began_ms if since else first
-    until = _clock(last) if event.last or not since else ""
-    words = event_words(rule, said.chance, bool(since), _clock(begins), until, event.inputs)
-    return RuleFinding(said.chance, bool(since), begins, max(last, end_ms), words)
 
 
 def _clock(ms: int) -> str:
