@@ -39,6 +39,7 @@ class AlertDesk:
     def __init__(self, rules: Sequence[AlertRule], spec: ForecastSpec, capacity: int = 16) -> None:
         self.watch, self.book = RuleWatch(rules, spec, capacity), AlertBook(rules)
         self._states = tuple(rule for rule in rules if not rule.is_course)
+        self._newest: dict[str, int] = {}  # half hour of each site
 
     def __len__(self) -> int:
         return len(self.watch)
@@ -56,8 +57,11 @@ class AlertDesk:
         self, site: str, zones: Sequence[str], indices: I64, rows: F32, ahead: SiteAhead, clock: Clock
     ) -> tuple[list[Alert], list[list[Said]]]:
         """The alerts whose state changed, and what each rule says of each zone; ``rows [Z, L, C]`` are those of the
-        day that ends now.
+        day that ends now. A half hour of a site counts once: seen again, or an older one, changes nothing.
         """
+        if ahead.half_hour <= self._newest.get(site, -1):
+            return [], []
+        self._newest[site] = ahead.half_hour
         end_ms, changed = ahead.half_hour * STEP_MS, []
         said = self.watch.see(indices, rows, ahead)
         for zone, index, of_zone in zip(zones, indices.tolist(), said, strict=True):
@@ -77,7 +81,10 @@ class AlertDesk:
 
     def state_dict(self, copy: bool = True) -> dict[str, Any]:
         """Everything, with the version of its format."""
-        return {"version": VERSION, "watch": self.watch.state_dict(copy), "book": self.book.state_dict()}
+        return {
+            "version": VERSION, "watch": self.watch.state_dict(copy), "book": self.book.state_dict(),
+            "newest": dict(sorted(self._newest.items())),
+        }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave; an empty state is that of zones of which nothing is known yet.
@@ -90,6 +97,7 @@ class AlertDesk:
             raise ValueError(f"alerts of version {state['version']}, wanted {VERSION}")
         self.watch.load_state_dict(state["watch"])
         self.book.load_state_dict(state["book"])
+        self._newest = dict(state["newest"])
 
 
 def _finding(rule: AlertRule, said: Said, since: int, end_ms: int, clock: Clock) -> RuleFinding | None:

@@ -87,6 +87,16 @@ def test_after_a_crash_nothing_is_lost_or_told_otherwise(crash: int) -> None:
     assert flat(again.state_dict()) == flat(whole.state_dict())
 
 
+def test_a_half_hour_counts_once() -> None:
+    """A forecast that is made again from the same rows, as after a swap, changes nothing, and teaches nothing twice."""
+    world, desk = World(2), desk_of()
+    ahead, rows = world.ahead(DAY - 1), world.rows[:, :DAY]
+    desk.see("site", ZONES, np.arange(2), rows, ahead, clock)
+    before = flat(desk.state_dict())
+    assert desk.see("site", ZONES, np.arange(2), rows, ahead, clock) == ([], [])
+    assert flat(desk.state_dict()) == before
+
+
 def test_an_empty_state_begins_and_another_version_is_refused() -> None:
     """A snapshot of before alerts has none."""
     desk = desk_of()
