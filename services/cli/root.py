@@ -26,6 +26,7 @@ from services.cli import (
 from services.cli.base import GlobalOptions, Group
 from services.cli.running import ask
 from services.cli.setup import commands as setup
+from services.cli.setup import keys
 
 __all__ = ["app", "main"]
 
@@ -83,6 +84,7 @@ backtest.register(app)
 dead_letters.register(app)
 export.register(app)
 alert_score.register(app)
+keys.register(app)
 learn.register(app)
 tune.register(app)
 pretrain.register(app)
