@@ -74,7 +74,7 @@ class AlertRule:
     hours: tuple[int, int] | None = None
     severity: str = "warning"
     lead_h: float = 12.0
-    chance: float = 0.3
+    chance: float = 0.25
     fruit_mm: float | None = None  # condensation and botrytis: fruit of this diameter, too
     band_c: tuple[float, float] = (15.0, 25.0)  # botrytis
     wet_rh_pct: float = 90.0  # botrytis

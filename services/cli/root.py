@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from services.cli import (
-    alert_score,
+    alerts,
     backtest,
     change,
     dead_letters,
@@ -83,7 +83,7 @@ ask.register(app)
 backtest.register(app)
 dead_letters.register(app)
 export.register(app)
-alert_score.register(app)
+alerts.register(app)
 keys.register(app)
 learn.register(app)
 tune.register(app)

@@ -18,7 +18,7 @@ from services.backtest.alert_replay import LEAST, MOST, Scored, limits_by_share,
 from services.backtest.prequential import BacktestOptions
 from services.backtest.table import Table, read_table
 from services.cli import app
-from services.cli.alert_score import _shown
+from services.cli.alerts.alert_score import shown
 from services.errors import HothouseError
 from tests.services.backtest.test_backtest import made_up
 
@@ -120,9 +120,9 @@ def test_the_command_prints_and_writes(tmp_path: Path) -> None:
 
 def test_a_table_has_a_line_a_rule(scored: tuple[Scored, list[Alert]]) -> None:
     """With every figure that the rule was scored by."""
-    shown = _shown("a recording", [scored[0]])
-    assert shown.row_count == 1
-    cells = {str(column.header): next(column.cells) for column in shown.columns}
+    table = shown("a recording", [scored[0]])
+    assert table.row_count == 1
+    cells = {str(column.header): next(column.cells) for column in table.columns}
     assert cells["rule"] == "heat"
     assert cells["hit rate"] == "1.00"
     assert cells["false a week"] == "0.00"

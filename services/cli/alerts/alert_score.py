@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from models.alerts.alert_book import Alert
     from services.backtest.alert_replay import Scored
 
-__all__ = ["register"]
+__all__ = ["EXAMPLE", "score", "shown"]
+
+EXAMPLE = "Example: hothouse alerts score recordings/lettuce --crop lettuce --timezone Europe/Amsterdam"
 
 WIDTH = 150
 """The table's numbers are not cut where a terminal is narrower, or there is none."""
@@ -27,14 +29,6 @@ WIDTH = 150
 WANTED = (
     "wanted: hit rate 0.80 or more, false 1.00 or less, skill above 0 with its whole interval, reliability 0.07 or less"
 )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the group to ``app``."""
-    group = typer.Typer(no_args_is_help=True, help="Alerts: rules, and how good they are.")
-    example = "Example: hothouse alerts score recordings/lettuce --crop lettuce --timezone Europe/Amsterdam"
-    group.command(epilog=example)(score)
-    app.add_typer(group, name="alerts", rich_help_panel="Learn")
 
 
 def score(
@@ -96,7 +90,7 @@ def score(
         print_json({"limits": limits, "rules": [_numbers(each) for each in (*found, *left_out)]})
         return
     title = f"{name}: {len(table.names)} zones, {len(fired)} alerts; limits {limits}, scored after the first {first}"
-    Console(width=max(console.width, WIDTH)).print(_shown(title, found))
+    Console(width=max(console.width, WIDTH)).print(shown(title, found))
     for each in left_out:
         console.print(f"{each.rule.name}: {each.why_not}", highlight=False, soft_wrap=True)
     console.print(WANTED, highlight=False, soft_wrap=True)
@@ -114,20 +108,21 @@ def _rules(path: Path | None, crop: str, stage: str) -> tuple[Any, ...]:
         raise ConfigError(str(error)) from error
 
 
-def _shown(title: str, found: list[Scored]) -> Shown:
-    shown = Shown(title=title)
-    shown.add_column("rule", no_wrap=True)
+def shown(title: str, found: list[Scored]) -> Shown:
+    """A table with a line a rule."""
+    table = Shown(title=title)
+    table.add_column("rule", no_wrap=True)
     for heading in (
         "limit", "lead, chance", "hours, first / rest", "events", "hit rate", "false a week", "set aside",
         "told before", "alert on", "Brier / climatology", "skill (95 %)", "reliability", "worst group",
     ):  # fmt: skip
-        shown.add_column(heading, justify="right")
+        table.add_column(heading, justify="right")
     for each in found:
         rule, score = each.rule, each.score
         if score is None:
             continue
         skill = score.skill
-        shown.add_row(
+        table.add_row(
             rule.name, f"{rule.limit:g}", f"{rule.lead_h:g} h, {rule.chance:.2f}",
             f"{each.first_share:.3f} / {each.share:.3f}", str(score.events), _text(score.hit_rate, 2),
             _text(score.false_a_week, 2), str(score.set_aside), _text(score.lead_h, 1, " h"),
@@ -135,7 +130,7 @@ def _shown(title: str, found: list[Scored]) -> Shown:
             f"{_text(skill.skill, 2)} ({_text(skill.low, 2)} to {_text(skill.high, 2)})",
             _text(score.reliability.off, 3), _text(score.worst, 2),
         )  # fmt: skip
-    return shown
+    return table
 
 
 def _text(value: float, decimals: int, unit: str = "") -> str:
