@@ -24,12 +24,11 @@ from models.online.online_forecaster import EXPERTS, Basis, OnlineForecaster
 from models.paths.paths import Paths
 from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
-from services.ingest.forecasting import ForecastOrigin
+from services.ingest.forecasting import MAX_ORIGINS, ForecastOrigin
 from services.ingest.paths.outlook import night_at, zone_outlook
 from services.ingest.plans.intake import PartitionPlans
 from services.ingest.plans.refused import refused_plans
 from services.ingest.plans.repeated import has_own, is_due, repeated, zones_of
-from services.ingest.queue import MAX_ORIGINS
 from services.ingest.rings import Rings
 from services.ingest.signal_watch import SignalWatch
 from services.ingest.windows.partition_windows import PartitionWindows
