@@ -30,7 +30,7 @@ RULES = [rule for rule in rules_for("tomato") if rule.kind in ("heat", "vpd_high
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     """Six days of two zones, warm by day."""
-    return read_table(made_up(tmp_path_factory.mktemp("made") / "up"))
+    return read_table(made_up(tmp_path_factory.mktemp("made") / "up", step_min=30))
 
 
 def changed_after(table: Table, row: int) -> Table:
@@ -99,7 +99,7 @@ def test_a_recording_that_is_all_first_part_is_refused(table: Table) -> None:
 
 def test_the_command_prints_and_writes(tmp_path: Path) -> None:
     """JSON with every figure, and a line an alert; it says that limits are those of the first part."""
-    folder, out = made_up(tmp_path / "made"), tmp_path / "alerts.csv"
+    folder, out = made_up(tmp_path / "made", zones=("a",), step_min=30), tmp_path / "alerts.csv"
     rules = tmp_path / "rules.toml"
     rules.write_text("".join(f"[rules.{rule.name}]\noff = true\n" for rule in rules_for() if rule.kind != "heat"))
     said = ["alerts", "score", str(folder), "--first", "3d", "--rules", str(rules)]
