@@ -65,10 +65,11 @@ def joined(past: Track, ahead: Track) -> Track:
     )  # fmt: skip
 
 
-def foresee(rule: AlertRule, past: Track, ahead: Track) -> ForeseenEvent | None:
+def foresee(rule: AlertRule, past: Track, ahead: Track, goes_on: bool = False) -> ForeseenEvent | None:
     """What scenarios ``ahead [S, T]`` say, after the rows of the ``past [P]``, of which the last is now.
 
-    None where the number is unknown both now and in every scenario.
+    None where the number is unknown both now and in every scenario. Where an event ``goes_on``, as finer rows may know,
+    its inputs are given however unlikely it is to last.
     """
     whole = joined(past, ahead)
     beyond = np.atleast_2d(margin(rule, whole))
@@ -81,7 +82,8 @@ def foresee(rule: AlertRule, past: Track, ahead: Track) -> ForeseenEvent | None:
     share = inside.mean(axis=0)
     if not share.any():
         now = np.array([True])
-        return ForeseenEvent(0.0, is_now, 0, 0, 0, _medians(rule, past, now, start - 1) if is_now else {})
+        shown = is_now or goes_on
+        return ForeseenEvent(0.0, is_now, 0, 0, 0, _medians(rule, past, now, start - 1) if shown else {})
     at = int(np.argmax(share))
     likely = share >= SPAN * share[at]
     first, last = at, at
@@ -90,7 +92,7 @@ def foresee(rule: AlertRule, past: Track, ahead: Track) -> ForeseenEvent | None:
     while last + 1 < window and likely[last + 1]:
         last += 1
     chance = float(inside.any(axis=1).mean())
-    inputs = _medians(rule, whole, inside[:, at], start + at) if is_now or chance >= SHOWN else {}
+    inputs = _medians(rule, whole, inside[:, at], start + at) if is_now or goes_on or chance >= SHOWN else {}
     return ForeseenEvent(chance, is_now, first + 1, last + 1, at + 1, inputs)
 
 

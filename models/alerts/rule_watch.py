@@ -101,8 +101,12 @@ class RuleWatch:
         coarse = [_every(track, self._half) for track in tracks]
         hour = int(ahead.minute[0][-1]) // 60
         found: list[list[Said]] = [[] for _ in tracks]
+        now = [self.is_now(int(index), ahead.half_hour) for index in indices]
         for r, rule in enumerate(self.rules):
-            events = [foresee(rule, past, future) for past, future in zip(coarse, futures, strict=True)]
+            events = [
+                foresee(rule, past, future, bool(now[z][r]))
+                for z, (past, future) in enumerate(zip(coarse, futures, strict=True))
+            ]
             share = np.array([np.nan if event is None else event.chance for event in events], dtype=np.float32)
             came = self._came(indices, r, ahead.half_hour, steps_of(rule.lead_h * 60))
             chance, usual = self._chances[r].step(indices, ahead.half_hour, hour, share, came)

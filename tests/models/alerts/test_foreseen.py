@@ -42,6 +42,13 @@ def test_an_event_that_goes_on_is_now() -> None:
     assert found.inputs == {"air": 2.0}
 
 
+def test_what_goes_on_is_said_with_its_inputs() -> None:
+    """Also where half hours do not show it: rows between them do."""
+    past, none = track(4, air_temp_c=4.2), ahead([8.0] * 12)
+    assert foresee(COLD, past, none).inputs == {}  # type: ignore[union-attr]
+    assert round(foresee(COLD, past, none, goes_on=True).inputs["air"], 1) == 4.2  # type: ignore[union-attr]
+
+
 def test_an_event_needs_to_last_also_in_scenarios() -> None:
     """Half an hour of cold is none of a rule that asks for an hour; what began before now counts towards it."""
     rule = AlertRule(name="cold", kind="frost", limit=4.0, for_min=60)
