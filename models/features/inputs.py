@@ -28,6 +28,7 @@ __all__ = [
     "day_bins",
     "input_channels",
     "local_ms",
+    "refracted_deg",
     "sun_elevation_deg",
     "sun_sine",
     "targets_of",
@@ -206,9 +207,18 @@ def _sun_of_day(day: int, latitude: float, longitude: float) -> F32:
     weights = np.stack([(share - 0.5) * (share - 1) * 2, -share * (share - 1) * 4, share * (share - 0.5) * 2], axis=1)
     north, hour, here = (np.deg2rad(x) for x in (weights @ declination, weights @ angle, latitude))
     true = np.rad2deg(np.arcsin(np.sin(here) * np.sin(north) + np.cos(here) * np.cos(north) * np.cos(hour)))
-    # Refraction as there (1013 hPa, 14.6 C), where the sun's upper edge is seen.
+    return np.asarray(refracted_deg(true), dtype=np.float32)
+
+
+def refracted_deg(true: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Where the sun is seen whose true elevation that is, at 1013 hPa and 14.6 °C: as sunposition has it, from when its
+    upper edge is seen. Far below the horizon the formula has poles, where it says anything.
+
+    >>> refracted_deg(np.array([-5.1, 0.0, 45.0])).round(2).tolist()
+    [-5.1, 0.48, 45.02]
+    """
     bent = true + 1013 / 1010 * 283 / 287.6 * 1.02 / (60 * np.tan(np.deg2rad(true + 10.3 / (true + 5.11))))
-    return np.asarray(np.where(bent >= -0.26667, bent, true), dtype=np.float32)
+    return np.where((bent >= -0.26667) & (true > -2), bent, true)
 
 
 def _by_place(places: Sequence[Place]) -> list[tuple[Place, I64]]:

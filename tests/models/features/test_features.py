@@ -8,6 +8,7 @@ from models.features.inputs import (
     day_bins,
     input_channels,
     local_ms,
+    refracted_deg,
     sun_elevation_deg,
     targets_of,
     window_tokens,
@@ -124,6 +125,15 @@ def test_the_calendar_follows_the_control_clock_through_daylight_saving():
     assert np.diff(civil)[0] == STEP_MS + 3_600_000
     assert np.diff(standard)[0] == STEP_MS
     assert day_bins(Place("Europe/Amsterdam", "standard"), times, SPEC).tolist() == [7, 8]
+
+
+def test_the_sun_is_seen_near_where_it_is():
+    """Refraction lifts it by less than a degree, and never where it is far below the horizon."""
+    true = np.linspace(-90, 90, 1_000_001)
+    lifted = refracted_deg(true) - true
+    assert np.all(lifted[true < -2] == 0)
+    assert np.all((lifted[true > -0.8] > 0) | (true[true > -0.8] > 80))
+    assert 0.3 < lifted.max() < 1
 
 
 def test_the_sun_of_an_array_is_the_sun_of_each_time():
