@@ -122,7 +122,7 @@ def ratios(
         origin, ahead, baseline, _ = _batch(examples, np.arange(at, min(at + 4096, len(examples))), device)
         if not plans:
             source = network.features.sources.index("plans")
-            ahead[..., network.features.ahead_groups == source] = torch.nan
+            ahead[..., torch.from_numpy(network.features.ahead_groups == source)] = torch.nan
         said.append(network.corrected(origin, ahead, baseline)[..., 1].float().cpu().numpy())
     if not said:
         nothing = np.full(examples.truth.shape[1:], np.nan, np.float32)
