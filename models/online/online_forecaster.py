@@ -247,7 +247,7 @@ class OnlineForecaster:
             if known and foreseen is not None:
                 known.keep(indices, step, at, foresight, said, self._moved(old, experts) - old, sun, self.intervals)
             if self.correction:
-                self.correction.keep(indices, at, base[..., 1])
+                self.correction.keep(indices, at)
             self.first.issue(indices[:, None], at, self._blended(indices, old, experts))
             self.first.bind(indices, at)
         return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
@@ -626,10 +626,21 @@ class OnlineForecaster:
         relative = self.intervals.learn(indices, h, hour, missed)
         self.first.learn(indices, step, h, at, due, y, hour, s["median"][zone, at])
         if self.correction:
-            self.correction.learn(indices, h, at, due, y, self._young(indices))
+            base = self.first.issued(indices, at)
+            if self.known:
+                share = self.first.share(indices)[:, None]
+                base = base + (1 - share) * self._planned_moves(indices, step, h, at)
+            self.correction.learn(indices, h, at, due, y, base, self._young(indices))
         self.change.update(indices, masked_mean(relative, axis=1))
         size = np.abs(missed) / self.unit[h]
         return masked_mean(size, axis=1).astype(np.float32)
+
+    def _planned_moves(self, zones: I64, step: int, h: I64, at: I64) -> F32:
+        """What plans moved those forecasts by that wait at ``at [P]``, of horizons ``h [P]``, ``[Z, P, M]``."""
+        assert self.known is not None
+        moves = [self.known.moved(zones, int(step - self._steps[one]), np.full(len(zones), place))
+                 for one, place in zip(h.tolist(), at.tolist(), strict=True)]  # fmt: skip
+        return np.stack(moves, axis=1)
 
     def _learn_unit(self, h: I64, residual: F32) -> None:
         mean = masked_mean(np.abs(residual), axis=0, dtype=np.float64)

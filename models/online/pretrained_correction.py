@@ -41,18 +41,23 @@ BELIEVED = 0.5
 """Real houses differ more from simulated ones than these do from each other: so much of what the network gained on
 simulated houses is believed beforehand."""
 
-OWN, POOL = 96.0, 96.0
-"""The pool's errors weigh as much as this many examples of a zone's own, and the prior's as this many of the pool's: a
-day's, for the errors of neighbouring examples tell nearly the same."""
+OWN, POOL = 32.0, 16.0
+"""The pool's errors weigh as much as this many examples of a zone's own, and the prior's as this many of the
+pool's."""
 
-DAYS = 14.0
-"""How long errors are remembered."""
+DAYS, YOUNG_DAYS = 14.0, 2.0
+"""How long errors are remembered, those of zones in their first days less long: there the forecast that is corrected
+becomes another every day."""
 
 MOST_ZONES = 256
 """With more zones than this, this many at a time are asked of the network; the others keep what was said last."""
 
-LARGEST = 60_000.0
-"""Forecasts wait for their truth in half precision."""
+FINENESS = 250.0
+"""Shares are followed in steps of a two hundred and fiftieth."""
+
+LIMIT = 4.0
+"""No forecast is moved by more than this many times the usual error on simulated houses: the network counts in widths
+of intervals, and in a house that nothing foresees these are very wide."""
 
 _DAY_MS = 86_400_000
 
@@ -91,18 +96,19 @@ class PretrainedCorrection:
             half, whole = (1 - BELIEVED * (1 - grid @ errors[:, known]) for errors in (made.half, made.whole))
             bend = 2 * whole + 2 - 4 * half  # other shares lie on the parabola through these
             believed[:, place] = 1 + np.outer(whole - 1 - bend, SHARES) + np.outer(bend, SHARES**2)
+        self._farthest = (LIMIT * self._size).astype(np.float32)
         self._believed = believed * self._size[..., None]
-        self._keep = float(np.exp(-stride / (DAYS * spec.steps_per_day)))
+        days = np.array([DAYS, YOUNG_DAYS])  # by age, as the pool
+        self._keep = np.exp(-stride / (days * spec.steps_per_day))
         self._off = np.zeros((2, *cells, len(SHARES)))  # sums of errors; of old zones, and of young ones
         targets = len(spec.targets)
         self._zones = ZoneArrays(
             capacity,
-            base=((slots, targets), np.float16, np.nan),
-            moves=((slots, targets), np.float16, 0.0),  # what the network said
-            moved=((slots, targets), np.float16, 0.0),  # what was followed
+            said=((slots, targets), np.float16, 0.0),
+            followed=((slots, targets), np.uint8, 0),  # the share of it, in steps of FINENESS
             off=((*cells, len(SHARES)), np.float32, 0.0),
-            shift=(cells, np.float32, 0.0),
-            share=(cells, np.float32, 0.0),
+            shift=(cells, np.float16, 0.0),
+            share=(cells, np.uint8, 0),
         )
 
     def add_zones(self, count: int = 1) -> None:
@@ -115,21 +121,22 @@ class PretrainedCorrection:
         self.memory.prepare(zones)
         self._zones.prepare(zones)
 
-    def learn(self, indices: I64, h: I64, at: I64, due: _Bool, y: F32, young: _Bool) -> None:
-        """Truths ``y [Z, M]`` of horizons ``h [P]``, whose forecasts waited at ``at [P]``, for zones ``due [Z, P]``;
-        ``young [Z]`` says which are.
+    def learn(self, indices: I64, h: I64, at: I64, due: _Bool, y: F32, base: F32, young: _Bool) -> None:
+        """Truths ``y [Z, M]`` of horizons ``h [P]``, whose forecasts waited at ``at [P]``, for zones ``due [Z, P]``:
+        without this network they were ``base [Z, P, M]``. ``young [Z]`` says which zones are in their first days.
         """
         s, zone = self._zones, indices[:, None]
-        base, moves = (s[name][zone, at].astype(np.float32) for name in ("base", "moves"))
-        off = np.abs((base - y[:, None])[..., None] + moves[..., None] * SHARES)  # [Z, P, M, S]
+        said = s["said"][zone, at].astype(np.float32)
+        off = np.abs((base - y[:, None])[..., None] + said[..., None] * SHARES)  # [Z, P, M, S]
         known = np.isfinite(off) & due[..., None, None]
         off = np.where(known, off, np.float32(0))
         here = np.asarray(known.any(axis=-1, keepdims=True))
-        s["off"][zone, h] = s["off"][zone, h] * np.where(here, np.float32(self._keep), np.float32(1)) + off
+        keep = self._keep.astype(np.float32)[young.astype(np.int64)][:, None, None, None]
+        s["off"][zone, h] = s["off"][zone, h] * np.where(here, keep, np.float32(1)) + off
         for age, mine in enumerate((~young, young)):
             if mine.any():
-                keep = np.where(here[mine].any(axis=0), self._keep, 1.0)
-                self._off[age][h] = keep * self._off[age][h] + off[mine].sum(axis=0)
+                fades = np.where(here[mine].any(axis=0), self._keep[age], 1.0)
+                self._off[age][h] = fades * self._off[age][h] + off[mine].sum(axis=0)
 
     def see(self, indices: I64, step: int, values: F32) -> None:
         """Take the rows of one step, ``values [Z, C]``."""
@@ -147,31 +154,35 @@ class PretrainedCorrection:
         zones, memory = indices[turn], self.memory
         future = np.empty((len(turn), len(self._spec.horizons_min), 0), np.float32)
         if foreseen is not None and np.isfinite(foreseen[turn]).any():
+            memory.remember_planned()
             future = memory.foreseen_off(zones, step, foreseen[turn])
-        self._zones["shift"][zones] = self._network.shift(
+        shift = self._network.shift(
             memory.window(zones, step), targets_of(values[turn], self._spec), self._calendar(day_bin[turn]),
             _light(sun[turn]), memory.yesterday(zones, step), future, base[turn],
         )  # fmt: skip
-        self._zones["share"][zones] = self._weigh(zones, young[turn])
+        self._zones["shift"][zones] = np.clip(shift, -self._farthest, self._farthest)
+        self._zones["share"][zones] = np.rint(self._weigh(zones, young[turn]) * np.float32(FINENESS))
 
-    def keep(self, indices: I64, at: I64, base: F32) -> None:
-        """Remember the median ``base [Z, H, M]`` of an example, and what is added to it, until its truth comes."""
+    def keep(self, indices: I64, at: I64) -> None:
+        """Remember what was said of an example, and what share of it is followed, until its truth comes."""
         s, zone = self._zones, indices[:, None]
-        shift = s["shift"][indices]
-        for name, held in (("base", base), ("moves", shift), ("moved", s["share"][indices] * shift)):
-            s[name][zone, at] = np.clip(held, -LARGEST, LARGEST)
+        s["said"][zone, at], s["followed"][zone, at] = s["shift"][indices], s["share"][indices]
 
     def added(self, indices: I64) -> F32:
         """What is added to the median, ``[Z, H, M]``."""
-        return np.asarray(self._zones["share"][indices] * self._zones["shift"][indices])
+        return self._part(self._zones["share"][indices], self._zones["shift"][indices])
 
     def said(self, indices: I64) -> F32:
         """How far the network would move the median, ``[Z, H, M]``, if it were followed altogether."""
-        return np.asarray(self._zones["shift"][indices])
+        return np.asarray(self._zones["shift"][indices], dtype=np.float32)
 
     def moved(self, zones: I64, at: I64) -> F32:
         """What was added to the forecasts that wait at ``at [N]`` of ``zones [N]``, or of any that fit, ``[N, M]``."""
-        return np.asarray(self._zones["moved"][zones, at], dtype=np.float32)
+        return self._part(self._zones["followed"][zones, at], self._zones["said"][zones, at])
+
+    def _part(self, share: _Array, said: _Array) -> F32:
+        """The ``share`` of what was ``said``, the same to the last bit while it counts and when its truth comes."""
+        return np.asarray(share * np.float32(1 / FINENESS) * said.astype(np.float32), dtype=np.float32)
 
     def state_dict(self, copy: bool = True) -> dict[str, Any]:
         """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""

@@ -41,7 +41,7 @@ class Drawing:
     """So long the online layer runs in each zone, from a row of its first day on."""
     zones_each: int = 2
     """No more zones of one site: those of one site resemble each other."""
-    origins_each: int = 90
+    origins_each: int = 150
     young: float = 0.4
     """The share of origins in a zone's first day; the second and third have half of the rest."""
     told: float = 0.5

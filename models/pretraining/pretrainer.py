@@ -29,7 +29,7 @@ I64 = npt.NDArray[np.int64]
 class PretrainingConfig:
     """Everything besides its examples that a pre-training depends on."""
 
-    epochs: int = 10
+    epochs: int = 8
     batch_size: int = 256
     learning_rate: float = 3e-3
     weight_decay: float = 0.01

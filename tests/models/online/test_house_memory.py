@@ -28,6 +28,7 @@ def along(spec: ForecastSpec, stride: int, values: np.ndarray, away: slice = sli
     """A memory that has seen ``values [Z, T, C]``; the second zone leaves out the steps of ``away``."""
     memory = HouseMemory(spec, stride, 1)
     memory.add_zones(len(values))
+    memory.remember_planned()
     gone = set(range(values.shape[1])[away])
     for step in range(values.shape[1]):
         zones = np.array([0] if step in gone else [0, 1])

@@ -63,10 +63,14 @@ def test_it_counts_from_a_zones_first_hour() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_one_that_is_wrong_costs_little(seed: int) -> None:
-    """Of random shifts, though a fifth of the error was promised to go, hardly any is left after some days."""
+    """Random shifts, of which a fifth less error was promised, are hardly followed after some days; a day ahead, where
+    a mistake is known a day later, less and less.
+    """
     values = rows(6)
     plain, spoilt = (run(forecaster(2, one), values) for one in (None, made(seed=seed, gain=0.8)))
-    assert (errors(spoilt, values, 4 * DAY) < 1.1 * errors(plain, values, 4 * DAY)).all()
+    ratio = errors(spoilt, values, 4 * DAY) / errors(plain, values, 4 * DAY)
+    assert (ratio[:-1] < 1.15).all()
+    assert ratio[-1] < 1.3
 
 
 def test_one_that_is_right_is_followed() -> None:
@@ -86,7 +90,7 @@ def test_what_is_learned_below_is_not_changed() -> None:
     run(one, values)
     run(other, values)
     state = other.state_dict()
-    assert (state.pop("correction")["zones"]["moved"] != 0).any()
+    assert (state.pop("correction")["zones"]["followed"] != 0).any()
     assert same(state, one.state_dict())
 
 
