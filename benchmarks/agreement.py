@@ -2,14 +2,15 @@
 
 DATA_DIR is what ``hothouse demo --recording RECORDING --keep --data-dir DATA_DIR`` left: the forecasts that were
 issued, and the rows. The backtest replays that recording with the same targets and horizons, and both are scored on
-the same zones, origins and truths. Give ``--timezone --latitude --longitude`` as the demo got them. The exit code is 1
-where the mean ratio of the errors is off by more than 2 %.
+the same zones, origins and truths. Give ``--timezone --latitude --longitude --ahead --ahead-source`` as the demo got
+them. The exit code is 1 where the mean ratio of the errors is off by more than 2 %.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.inputs import targets_of
+from models.features.plans import Plan
 from models.spec import ForecastSpec, Place
+from services.backtest.ahead import read_plans
 from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.table import Table, read_table
 from services.config import Settings
@@ -50,14 +53,15 @@ def live_truth(settings: Settings, spec: ForecastSpec) -> Cases:
 
 
 def backtest_medians(
-    table: Table, spec: ForecastSpec, place: Place, first_ms: int, names: dict[str, str], network: bool
-) -> Cases:
+    table: Table, spec: ForecastSpec, place: Place, first_ms: int, names: dict[str, str], network: bool,
+    plans: Sequence[Plan],
+) -> Cases:  # fmt: skip
     """The backtest's forecasts from ``first_ms`` (the recording's clock) on, every step."""
     options = BacktestOptions(
         every_ms=spec.step_ms, warmup_ms=first_ms - table.start_ms, latitude=place.latitude, longitude=place.longitude,
         timezone=place.timezone, network=network,
     )  # fmt: skip
-    found = replay(table, options, spec=spec)
+    found = replay(table, options, spec=spec, plans=plans)
     origins = [utc_ms(place, int(origin)) for origin in found.origin_ms]
     zones = [names[table.names[z]] for z in found.zone]
     return dict(zip(zip(zones, origins, strict=True), found.quantiles[..., 1], strict=True))
@@ -93,6 +97,8 @@ def main() -> int:
     parser.add_argument("--timezone", default="UTC")
     parser.add_argument("--latitude", type=float)
     parser.add_argument("--longitude", type=float)
+    parser.add_argument("--ahead", type=Path, help="plans, as of hothouse backtest --ahead")
+    parser.add_argument("--ahead-source", action="append", default=[], help="use the plans of this source; repeatable")
     parser.add_argument("--network", action="store_true", help="train a network in the backtest, too")
     asked = parser.parse_args()
     settings = Settings(data_dir=asked.data_dir)
@@ -102,7 +108,8 @@ def main() -> int:
     table = until(read_table(asked.recording), last_ms)
     zones = sorted({zone for zone, _ in live})
     names = dict(zip(table.names, zones, strict=True))
-    backtest = backtest_medians(table, spec, place, first_ms, names, asked.network)
+    plans = read_plans(asked.ahead, asked.ahead_source, table)[0] if asked.ahead else []
+    backtest = backtest_medians(table, spec, place, first_ms, names, asked.network, plans)
     cases = sorted(set(live) & set(backtest))
     ours, theirs = (errors(medians, truth, cases, spec) for medians in (live, backtest))
     print(f"{len(live):,} live forecasts of {len(zones)} zones, {len(cases):,} of them from origins of the backtest's")

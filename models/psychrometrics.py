@@ -8,12 +8,14 @@ element by element, keeps float32, and answers NaN where an argument is NaN; non
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "DERIVED",
     "absolute_humidity_g_m3",
     "dew_point_c",
     "relative_humidity_pct",
@@ -88,3 +90,10 @@ def absolute_humidity_g_m3(temp_c: npt.ArrayLike, rh_pct: npt.ArrayLike) -> _Arr
     """
     kelvin = np.asarray(temp_c) + _FREEZING_K
     return np.asarray(1000 * vapour_pressure_pa(temp_c, rh_pct) / (_GAS_CONSTANT_J_KG_K * kelvin))
+
+
+DERIVED: Mapping[str, Callable[[npt.ArrayLike, npt.ArrayLike], _Array]] = {
+    "vpd_kpa": vpd_kpa,
+    "dew_point_c": dew_point_c,
+}
+"""Metrics that are computed of air temperature (°C) and relative humidity (%), where no sensor tells them."""

@@ -27,6 +27,10 @@ from tests.ci.record import FOLDER_VARIABLE
 
 __all__ = ["FakeClock", "require_env", "require_program"]
 
+# Products of small matrices on several threads wait for each other: three times as long on a busy machine. numpy reads
+# this when it is imported, which no plugin does; processes that tests start inherit it.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 hypothesis.settings.register_profile(
     "ci", derandomize=True, deadline=None, print_blob=True, database=None, max_examples=50
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -27,11 +27,13 @@ class RecordingSource:
     ``unmapped`` lists the columns that have no metric, ``notes`` says what was left out, guessed or cut, each with what
     mends it; notes are logged once as warnings.
     ``seq`` is the row of a device's table, so skipping what was imported before keeps ids rising.
+    ``foreseen`` are plans for the recording's site; each is given when it was issued.
     """
 
     def __init__(
         self, folder: Path, mapping: Path | None = None, site: str | None = None, timezone: str | None = None,
         latitude: float | None = None, longitude: float | None = None, *, boot_seed: int | None = None,
+        foreseen: Sequence[PlanMessage] = (),
     ) -> None:  # fmt: skip
         recording = load_recording(
             folder, mapping, site=site, timezone=timezone, latitude=latitude, longitude=longitude
@@ -49,6 +51,8 @@ class RecordingSource:
             _LOG.warning("%s", note)
         self._instants: list[int] = np.unique(np.concatenate([t.times_ms for t in recording.tables])).tolist()
         self._next = 0
+        self._foreseen = deque(sorted(foreseen, key=lambda plan: plan.issued_ms))
+        self._reached_ms = 0
         self._devices = [_Device(self.site, table, boot_seed) for table in recording.tables]
         self.start_ms = self._instants[0]
         self.end_ms: int | None = self._instants[-1]
@@ -58,15 +62,21 @@ class RecordingSource:
         while self._next < len(self._instants) and self._instants[self._next] <= to_ms:
             ts_ms = self._instants[self._next]
             self._next += 1
+            self._reached_ms = ts_ms
             yield ts_ms, [sample for device in self._devices if (sample := device.at(ts_ms)) is not None]
 
     def plans(self) -> list[PlanMessage]:
         """See :meth:`~edge.recordings.sample_source.SampleSource.plans`."""
-        return []
+        issued = []
+        while self._foreseen and self._foreseen[0].issued_ms <= self._reached_ms:
+            issued.append(self._foreseen.popleft())
+        return issued
 
     def skip(self, to_ms: int) -> None:
         """See :meth:`~edge.recordings.sample_source.SampleSource.skip`; costs no reading."""
         self._next = max(self._next, int(np.searchsorted(self._instants, to_ms, side="right")))
+        while self._foreseen and self._foreseen[0].issued_ms <= to_ms:
+            self._foreseen.popleft()
         for device in self._devices:
             device.skip(to_ms)
 

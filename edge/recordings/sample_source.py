@@ -79,7 +79,9 @@ class SampleSource(Protocol):
         """
 
     def plans(self) -> list[PlanMessage]:
-        """The plans that were issued since the last call, up to the newest instant given; a recording has none."""
+        """The plans that were issued since the last call, up to the newest instant given; a recording has none by
+        itself.
+        """
 
     def skip(self, to_ms: int) -> None:
         """Go on to ``to_ms``: nothing up to and including it will be given any more."""

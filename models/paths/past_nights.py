@@ -17,7 +17,7 @@ import numpy.typing as npt
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
-__all__ = ["DAY", "NIGHT", "PastNights", "pooled_chance"]
+__all__ = ["DAY", "LEAST", "NIGHT", "PastNights", "pooled_chance", "usual_limit"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -48,6 +48,9 @@ HALF_MS = 1_800_000
 BEYOND_DAYS = 14
 """How long it is remembered how far values go beyond a path's times."""
 
+LEAST, RARE = 5, 0.1
+"""From so many nights on it is known what an unusually cold one is: as cold as the coldest tenth of them."""
+
 LARGEST = 60_000.0
 _HOURS = 24
 
@@ -61,6 +64,19 @@ def pooled_chance(values: F32, past: F32, limit: float, sign: int) -> float:
     """
     said = float((sign * values > sign * limit).mean())
     return said if not len(past) else TRUST * said + (1 - TRUST) * float((sign * past > sign * limit).mean())
+
+
+def usual_limit(past: F32, sign: int) -> float | None:
+    """What one in ten of past minima is below (``sign`` -1), or of past maxima above (1); None where too few are known.
+
+    >>> usual_limit(np.arange(11, dtype=np.float32), -1), usual_limit(np.arange(11, dtype=np.float32), 1)
+    (1.0, 9.0)
+    >>> usual_limit(np.arange(4, dtype=np.float32), -1) is None
+    True
+    """
+    if len(past) < LEAST:
+        return None
+    return float(np.quantile(past.astype(np.float64), RARE if sign < 0 else 1 - RARE))
 
 
 class PastNights:

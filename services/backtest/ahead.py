@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import zoneinfo
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edge.recordings.columns import convert, find_column
+from edge.recordings.columns import Mapping, convert, find_column, load_mapping
+from edge.recordings.local_time import to_utc_ms
+from edge.recordings.recording import RecordingError, load_recording
+from edge.recordings.zone_file import name_of
+from edge.wire.plan import PlanMessage
+from edge.wire.topic import SITE_ZONE
 from edge.wire.vocabulary import VOCABULARY
 from models.features.plans import Kind, Plan
-from services.backtest.table import Table
+from services.backtest.table import Table, table_of
 from services.errors import ConfigError, HothouseError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["COLUMNS", "plans_of", "read_plans"]
+__all__ = ["COLUMNS", "plans_of", "read_plans", "replayed_plans"]
 
 COLUMNS = ("issued", "source", "zone", "metric", "valid", "value")
 
@@ -56,13 +62,41 @@ def plans_of(frame: pd.DataFrame, sources: Sequence[str], table: Table, label: s
     try:
         rows = pd.DataFrame({
             "issued": _ms(chosen["issued"], table), "source": chosen["source"].astype(str),
-            "zone": chosen["zone"].astype(str).replace({"nan": "", "None": "", "<NA>": ""}),
+            "zone": chosen["zone"].fillna("").astype(str),
             "metric": chosen["metric"].astype(str), "valid": _ms(chosen["valid"], table),
             "value": pd.to_numeric(chosen["value"]).astype(np.float64),
         })  # fmt: skip
     except (ValueError, TypeError) as error:
         raise HothouseError(f"the plans of {label} cannot be read: {error}") from error
     return _plans(rows, table, label)
+
+
+def replayed_plans(
+    path: Path, sources: Sequence[str], folder: Path, mapping: Path | None = None, timezone: str | None = None
+) -> tuple[list[PlanMessage], list[str]]:
+    """The same plans as they are published beside the recording when it is replayed: times in UTC, the site's and
+    zones' names as in topics. Arguments and errors are those of :func:`read_plans` and ``load_recording``.
+    """
+    try:
+        recording = load_recording(folder, mapping, timezone=timezone)
+        beside = mapping or folder / "recording.toml"
+        said = load_mapping(beside) if beside.exists() else Mapping()
+    except RecordingError as error:
+        raise HothouseError(str(error)) from error
+    table = table_of(recording, said)
+    plans, notes = read_plans(path, sources, table)
+    zones = {"": SITE_ZONE, **dict(zip(table.names, recording.zones, strict=True))}
+    zone_info = zoneinfo.ZoneInfo("UTC" if table.is_utc else recording.timezone)
+    messages = []
+    for plan in plans:
+        issued, values = to_utc_ms(np.array([plan.issued_ms]), zone_info, said.clock)[1], {}
+        for metric, (valid_ms, value) in plan.series.items():
+            rows, utc_ms = to_utc_ms(valid_ms, zone_info, said.clock)
+            values[metric] = list(zip(utc_ms.tolist(), value[rows].tolist(), strict=True))
+        if len(issued):  # else the clock never showed that time
+            source = name_of(plan.source, "plans").rstrip("-")
+            messages.append(PlanMessage(recording.site, zones[plan.zone], source, plan.kind, int(issued[0]), values))
+    return messages, notes
 
 
 def _plans(rows: pd.DataFrame, table: Table, label: str) -> tuple[list[Plan], list[str]]:

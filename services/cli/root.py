@@ -25,6 +25,7 @@ from services.cli import (
 from services.cli.base import GlobalOptions, Group
 from services.cli.running import ask
 from services.cli.setup import commands as setup
+from services.cli.setup import keys
 
 __all__ = ["app", "main"]
 
@@ -81,6 +82,7 @@ ask.register(app)
 backtest.register(app)
 dead_letters.register(app)
 export.register(app)
+keys.register(app)
 learn.register(app)
 tune.register(app)
 pretrain.register(app)

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
+from edge.wire.plan import PlanMessage
 from services.cli.base import console, need_cluster, options_of
 from services.errors import ConfigError
 from services.runtime.interrupts import await_signal
@@ -70,6 +72,10 @@ def demo(
     timezone: Annotated[str | None, typer.Option(help="IANA time zone of the recording.")] = None,
     latitude: Annotated[float | None, typer.Option(min=-90, max=90, help="Where the recording was made.")] = None,
     longitude: Annotated[float | None, typer.Option(min=-180, max=180, help="Where the recording was made.")] = None,
+    ahead: Annotated[
+        Path | None, typer.Option(help="Publish these plans beside the recording, as `backtest --ahead` reads them.")
+    ] = None,
+    ahead_source: Annotated[list[str] | None, typer.Option(help="Only the plans of this source; repeatable.")] = None,
     warm_days: Annotated[
         float, typer.Option(min=0.1, max=400, help="Days of history that are processed first, for a first forecast.")
     ] = 14.0,
@@ -87,8 +93,18 @@ def demo(
         raise ConfigError(
             f"--summary {summary}: the folder {summary.absolute().parent} does not exist", "Make it first."
         )
+    if ahead is not None and recording is None:
+        raise ConfigError("--ahead is for a recording", "Add --recording FOLDER. The simulation has plans of its own.")
+    if ahead_source and ahead is None:
+        raise ConfigError("--ahead-source names plans of a file", "Add --ahead FILE.")
     with need_cluster("demo"):
+        from services.backtest.ahead import replayed_plans
         from services.demo import DemoOptions, run_demo
+    plans: list[PlanMessage] = []
+    if ahead is not None and recording is not None:
+        plans, notes = replayed_plans(ahead, ahead_source or [], recording, mapping, timezone)
+        for note in notes:
+            console.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=True)
     code = run_demo(
         DemoOptions(
             headless=headless,
@@ -99,6 +115,7 @@ def demo(
             timezone=timezone,
             latitude=latitude,
             longitude=longitude,
+            plans=tuple(plans),
             warm_days=warm_days,
             speed=speed,
             retrain_every=retrain_every,

@@ -203,6 +203,7 @@ class ApiSettings(Section):
     read_key_file: Path | None = Field(
         None, description="File with a key that readers must send; none: reading is open."
     )
+    read_needs_key: bool = Field(False, description="Reading needs a key, of the file before or of `hothouse keys`.")
 
 
 class WeatherSettings(Section):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from edge.wire.plan import PlanMessage
+
 __all__ = ["DemoOptions"]
 
 
@@ -21,6 +23,7 @@ class DemoOptions:
     timezone: str | None = None
     latitude: float | None = None
     longitude: float | None = None
+    plans: tuple[PlanMessage, ...] = ()  # published beside the recording, when they were issued
     warm_days: float = 14.0  # simulated or recorded history, in stream time
     speed: float = 900.0  # stream seconds a wall second
     retrain_every: float = 15.0  # seconds

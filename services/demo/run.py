@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBar
 
@@ -35,7 +36,7 @@ from services.demo.memory_watch import MemoryWatch
 from services.demo.options import DemoOptions
 from services.demo.probe import Probe
 from services.demo.summary import DemoModel, DemoSummary, checks, ledger, print_summary, write_summary
-from services.demo.terminal_view import DemoProgress, headless_line, live_view
+from services.demo.terminal_view import DemoProgress, headless_line, live_view, outlook_lines
 from services.demo.watch import DemoWatch, Seen
 from services.errors import ConfigError, StartError
 from services.observe.timeline import event_line
@@ -55,6 +56,7 @@ DRAIN_TIMEOUT_S = 20.0
 STALE_AFTER_WALL_S = 20.0
 LOOK_EVERY_S = 0.5
 LINE_EVERY_S = 10.0
+OUTLOOK_EVERY_S = 30.0
 SHADOW_HOURS = 6.0
 NO_SCORE = Score(model=None, climatology=None, persistence=None, naive_24h=None, coverage=None, n=0)
 
@@ -222,7 +224,7 @@ class _Run:
         progress.total_s, progress.url = self._options.minutes * 60, url
         began_s = time.monotonic()
         shown_events = len(watch.look().events)
-        lines = Periodic(LINE_EVERY_S)
+        lines, outlooks = Periodic(LINE_EVERY_S), Periodic(OUTLOOK_EVERY_S)
         recent = (began_s, 0)
         live = None if self._options.headless else Live(console=self._console, refresh_per_second=4, screen=False)
         with live or nullcontext():
@@ -245,6 +247,9 @@ class _Run:
                 shown_events = len(seen.events)
                 if lines.due(progress.elapsed_s):
                     self._console.print(headless_line(seen, progress), highlight=False, soft_wrap=True)
+                if seen.outlooks and outlooks.due(progress.elapsed_s):
+                    for line in outlook_lines(seen):
+                        self._console.print(f"     {escape(line)}", highlight=False, soft_wrap=True)
 
     def _drain(self, watch: DemoWatch, published: int) -> None:
         """Wait until what was published has been counted and the log is read to its end."""
@@ -282,8 +287,9 @@ def _source(options: DemoOptions) -> SampleSource:
     if options.recording is not None:
         try:
             return RecordingSource(
-                options.recording, options.mapping, None, options.timezone, options.latitude, options.longitude
-            )
+                options.recording, options.mapping, None, options.timezone, options.latitude, options.longitude,
+                foreseen=options.plans,
+            )  # fmt: skip
         except RecordingError as error:
             raise ConfigError(f"recording is {str(options.recording)!r}: {error}") from error
     from edge.simulator.simulated_site import SimulatedSite

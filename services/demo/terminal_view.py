@@ -10,12 +10,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from services.demo.outlook_line import outlook_line
 from services.demo.probe import ProbeResult
 from services.demo.watch import Seen
 from services.messages import ForecastPoint, ZoneForecast
 from services.observe.timeline import event_line
 
-__all__ = ["DemoProgress", "headless_line", "live_view"]
+__all__ = ["DemoProgress", "headless_line", "live_view", "outlook_lines"]
 
 SHOWN_HORIZONS_MIN = (30, 120, 1440)
 BAND_WIDTH = 16  # "1023 (1001-1045)"
@@ -38,6 +39,8 @@ class DemoProgress:
 def live_view(seen: Seen, progress: DemoProgress) -> RenderableType:
     """The whole screen."""
     parts: list[RenderableType] = [_head(seen, progress), _zones(seen)]
+    if seen.outlooks:
+        parts.append(Panel(Text("\n".join(outlook_lines(seen))), title="tonight and tomorrow, air temperature"))
     events = seen.events[-6:]
     if events:
         parts.append(Panel(Group(*(Text.from_markup(event_line(event)) for event in events)), title="events"))
@@ -64,6 +67,11 @@ def headless_line(seen: Seen, progress: DemoProgress) -> str:
         f" | /predict {probe['sent']:,} asked, {probe['failed']} failed"
         f"{climate}"
     )
+
+
+def outlook_lines(seen: Seen) -> list[str]:
+    """What is said of tonight and tomorrow, a line a zone."""
+    return [outlook_line(zone, said) for (_, zone), said in sorted(seen.outlooks.items())]
 
 
 def stream_time(seen: Seen) -> str:

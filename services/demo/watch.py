@@ -8,6 +8,8 @@ from typing import Literal, cast
 
 import httpx
 
+from edge.timing import Periodic
+from services.demo.outlook_line import QUESTION, TARGET, NextDay
 from services.ingest.figures import ShardFigures
 from services.messages import RETRAINER_ACTOR, GatewayFigures, LearningFigures, LiveEvent, ModelRow, ZoneForecast
 from services.serve.api.answer_types import StatusAnswer
@@ -18,11 +20,13 @@ __all__ = ["DemoWatch", "Seen"]
 
 TIMEOUT_S = 3.0
 READY_EVERY_S = 0.25
+OUTLOOK_EVERY_S = 2.0
+"""Scenarios are drawn for each question: in a demonstration every look would have new ones."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """One look at the system; ``forecasts`` by ``(site, zone)`` as ``/predict`` answered."""
+    """One look at the system; ``forecasts`` and ``outlooks`` by ``(site, zone)`` as ``/predict`` answered."""
 
     components: dict[str, Figures] = field(default_factory=dict)
     models: list[ModelRow] = field(default_factory=list)
@@ -30,6 +34,7 @@ class Seen:
     errors: list[str] = field(default_factory=list)
     pointer: PointerAnswer = field(default_factory=PointerAnswer)
     forecasts: dict[tuple[str, str], ZoneForecast] = field(default_factory=dict)
+    outlooks: dict[tuple[str, str], NextDay] = field(default_factory=dict)
 
     @property
     def shards(self) -> list[ShardFigures]:
@@ -46,7 +51,7 @@ class Seen:
         """The figures of the gateway; ``None`` until it was reported on."""
         return cast("GatewayFigures | None", self.components.get("gateway"))
 
-    def total(self, name: Literal["samples", "accepted", "zone_rows", "forecasts", "backlog"]) -> int:
+    def total(self, name: Literal["samples", "accepted", "zone_rows", "forecasts", "backlog", "plans"]) -> int:
         """The sum of a figure over the shards."""
         return sum(shard[name] for shard in self.shards)
 
@@ -58,6 +63,7 @@ class DemoWatch:
         self._client = httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False)
         self.seen = Seen()
         self.problem = ""
+        self._outlooks_due = Periodic(OUTLOOK_EVERY_S)
 
     def close(self) -> None:
         """Close the connection."""
@@ -78,7 +84,26 @@ class DemoWatch:
             self.problem = f"{type(error).__name__}: {error}"
             return self.seen
         self.seen = replace(self.seen, forecasts=forecasts)
+        if self._outlooks_due.due(time.monotonic()):
+            timezones = {(zone["site"], zone["zone"]): zone["timezone"] for zone in zones}
+            outlooks = {key: self._outlook(key, timezones[key], forecasts[key]["origin"]) for key in forecasts}
+            self.seen = replace(self.seen, outlooks=outlooks)
         return self.seen
+
+    def _outlook(self, key: tuple[str, str], timezone: str, origin: str) -> NextDay:
+        """What scenarios say of a zone's next night and day, or why nothing is said."""
+        found = NextDay(timezone=timezone, origin=origin, events=[], problem="")
+        asked = {"site": key[0], "zone": key[1], "targets": TARGET, "events": QUESTION}
+        try:
+            answer = self._client.get("/predict", params=asked)
+            body = answer.json()
+        except (httpx.HTTPError, ValueError) as error:
+            return {**found, "problem": type(error).__name__}
+        if answer.status_code != httpx.codes.OK:
+            return {**found, "problem": str(body.get("detail", answer.status_code))}
+        if not body["events"]:
+            return {**found, "problem": "the air temperature is not forecast"}
+        return {**found, "origin": body["origin"], "events": body["events"]}
 
     def _look_at_status(self) -> bool:
         """Renew all but the forecasts; False when that failed."""
@@ -91,6 +116,7 @@ class DemoWatch:
                 errors=status["errors"],
                 pointer=status["slot"],
                 forecasts=self.seen.forecasts,
+                outlooks=self.seen.outlooks,
             )
         except (httpx.HTTPError, ValueError, KeyError) as error:
             self.problem = f"{type(error).__name__}: {error}"

@@ -19,11 +19,20 @@ from services.messages import ForecastPath, ForecastPoint, ForecastRequest, Zone
 from services.observe.duration import in_words
 from services.store.rows import SiteStep
 
-__all__ = ["STALE_AFTER_S", "ForecastOrigin", "build_request", "degraded_reasons", "zone_forecasts"]
+__all__ = [
+    "MAX_ORIGINS",
+    "STALE_AFTER_S",
+    "ForecastOrigin",
+    "build_request",
+    "degraded_reasons",
+    "zone_forecasts",
+]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
+MAX_ORIGINS = 12
+"""How many steps of a site may wait for their forecast; older ones are left out."""
 STALE_AFTER_S = 900
 """A forecast is degraded when an input of its target is older than this, or than two steps if they are longer."""
 DECIMALS = 4

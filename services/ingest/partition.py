@@ -25,7 +25,7 @@ from models.paths.paths import Paths
 from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
-from services.ingest.forecasting import ForecastOrigin
+from services.ingest.forecasting import MAX_ORIGINS, ForecastOrigin
 from services.ingest.paths.outlook import night_at, zone_outlook
 from services.ingest.plans.intake import PartitionPlans
 from services.ingest.plans.refused import refused_plans
@@ -77,6 +77,7 @@ class Partition:
         self._answers: dict[str, tuple[ForecastOrigin, F32]] = {}  # the newest issued forecast of each site
         self._networks: dict[str, tuple[str, F32]] = {}  # version and median of the network in it
         self._again: dict[tuple[str, int], list[IssuedForecast]] = {}  # (site, row after which it was issued)
+        self._kept: dict[str, dict[int, IssuedForecast]] = {}  # site -> origin -> what was issued of it before a crash
         self.revision = 0  # rises with each change of what is learned (see snapshots.parts.LEARNED)
 
     def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[SiteStep], list[ForecastOrigin]]:
@@ -117,10 +118,14 @@ class Partition:
             self._take_plans(self.plans.before_row(step.site, step.end_ms))
             self.counts.update(rows=len(step.devices), zone_rows=len(step.zones), steps=1)
             left[step.site] -= 1
+            kept = self._kept.get(step.site, {})
+            if kept and step.end_ms > max(kept) + MAX_ORIGINS * self._spec.step_ms:
+                kept.clear()  # none of them waits for its forecast any more
             if step.step_ms != self._spec.step_ms:
                 continue  # its site's settings were changed: nothing is forecast until ours follow
             self._learn(step)
-            if left[step.site] < origins_a_site and step.zones:
+            is_issued = left[step.site] and step.end_ms in kept  # the newest is shown again, as it was
+            if left[step.site] < origins_a_site and step.zones and not is_issued:
                 origins.append(self.origin(step.site))
         self._take_plans(self.plans.take_rest())
         return steps, origins
@@ -233,7 +238,11 @@ class Partition:
         """The forecast from an origin, learned from when its truth comes; ``network [Z, H, M]`` is its median.
 
         The newest forecast of an origin counts. Keep it, then pass it to :meth:`issued`, before the next row is taken.
+        What was issued of the origin before a crash, by the same version, stays as it was.
         """
+        kept = self.kept(origin, version)
+        if kept is not None:
+            return kept
         self.revision += 1
         quantiles = self.forecaster.predict(origin.basis(self._spec.step_ms), network)
         climatology = origin.baseline[..., 1]
@@ -244,9 +253,22 @@ class Partition:
             origin.site, origin.end_ms, version, origin.zones, quantiles, network, climatology, age_steps
         )
 
+    def kept(self, origin: ForecastOrigin, version: str) -> IssuedForecast | None:
+        """What ``version`` said of an origin before a crash: learned from at its row of the replay, and not again."""
+        found = self._kept.get(origin.site, {}).get(origin.end_ms)
+        return found if found is not None and (found.version, found.zones) == (version, origin.zones) else None
+
+    def was_shown(self, origin: ForecastOrigin, forecast: IssuedForecast) -> bool:
+        """Whether a forecast was shown before a crash, and newer rows have closed since it was issued: what they taught
+        would change its path.
+        """
+        newer_ms = self.latest[origin.site].end_ms - origin.end_ms - forecast.age_steps * self._spec.step_ms
+        return newer_ms > 0 and self.kept(origin, forecast.version) is not None
+
     def issued(self, origin: ForecastOrigin, forecast: IssuedForecast) -> None:
         """Remember what :meth:`answer` gave and was kept, for live scores and questions about it."""
-        self._score(origin.indices, forecast)
+        if self.kept(origin, forecast.version) is None:
+            self._score(origin.indices, forecast)
         before = self._answers.get(origin.site)
         if before is None or before[0].end_ms <= origin.end_ms:
             self._answers[origin.site] = (origin, forecast.quantiles)
@@ -257,6 +279,7 @@ class Partition:
         the replay reaches the row after which they were issued.
         """
         for forecast in forecasts:
+            self._kept.setdefault(forecast.site, {})[forecast.origin_ms] = forecast
             after_ms = forecast.origin_ms + forecast.age_steps * self._spec.step_ms
             newest_ms = self.latest[forecast.site].end_ms
             if after_ms == newest_ms:

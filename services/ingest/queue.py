@@ -15,14 +15,12 @@ from edge.timing import Backoff, Periodic
 from models.spec import ForecastSpec
 from services.errors import HistoryError
 from services.ingest.figures import Failures
-from services.ingest.forecasting import ForecastOrigin, build_request
+from services.ingest.forecasting import MAX_ORIGINS, ForecastOrigin, build_request
 from services.ingest.rings import Rings
 from services.messages import ASK_AGAIN, ONLINE_VERSION, ForecastReply, ForecastRequest
 
-__all__ = ["MAX_ORIGINS", "ForecastQueue"]
+__all__ = ["ForecastQueue"]
 
-MAX_ORIGINS = 12
-"""How many steps of a site may wait for their forecast; older ones are left out."""
 MAX_EXAMPLES = 2_048
 """Zones times origins of one request."""
 CATCH_UP_FORECAST_S = 5.0

@@ -223,6 +223,8 @@ class Shard:
 
     def _publish(self, origin: ForecastOrigin, forecast: IssuedForecast) -> None:
         partition = self._partitions[origin.partition]
+        if partition.was_shown(origin, forecast):
+            return
         with self._changing:
             partition.issued(origin, forecast)
             partition.counts.update(forecasts=len(origin.zones))

@@ -162,6 +162,15 @@ class ZoneOutlook(TypedDict):
     extremes: dict[str, Extreme]  # ``night`` and ``day``, where one ends within the path
 
 
+class Resampled(TypedDict):
+    """A zone's past in ``T`` intervals: mean, least and largest row of each metric, NaN where none is known."""
+
+    end_ms: I64  # [T], the intervals' ends
+    mean: dict[str, F32]  # metric -> [T]
+    low: dict[str, F32]
+    high: dict[str, F32]
+
+
 class Extreme(TypedDict):
     """The minimum of the next night or the maximum of the next day in each scenario, and those of past ones."""
 

@@ -170,7 +170,7 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
 
     logging.getLogger("ray.serve").setLevel(logging.ERROR)  # the terminal belongs to the command line
     write_secret(settings.data_dir / OPERATOR_KEY_FILE)
-    Keys.load(settings.data_dir, settings.api.read_key_file)  # a bad key file must stop the start, not a replica
+    _keys(settings)  # a bad key file must stop the start, not a replica
     host, port, route = settings.api.host, settings.api.port, settings.api.route.rstrip("/")
     joins = bool(settings.ray.address)  # then HTTP is on other nodes: what is free here says nothing
     if port == 0 and joins:
@@ -212,14 +212,22 @@ def _is_taken(host: str, port: int) -> bool:
     return False
 
 
+def _keys(settings: Settings) -> Keys:
+    api = settings.api
+    return Keys.load(settings.data_dir, api.read_key_file, read_needs_key=api.read_needs_key)
+
+
 class _ApiReplica:
     """The ingress: a FastAPI application over an :class:`ApiState`."""
 
     async def __init__(self, settings: Settings, forecaster: Any) -> None:  # type: ignore[misc]  # Serve awaits it
-        keys = Keys.load(settings.data_dir, settings.api.read_key_file)
+        keys = _keys(settings)
         backend = RayBackend(settings, forecaster)
         await backend.connect()
-        self._state = ApiState(backend, keys, forecast_spec(settings), settings.forecast.stale_after_s)
+        self._state = ApiState(
+            backend, keys, forecast_spec(settings), settings.forecast.stale_after_s,
+            timezone=lambda site: settings.site(site).timezone,
+        )  # fmt: skip
 
     def __serve_build_asgi_app__(self) -> Any:
         return create_app(self._state)

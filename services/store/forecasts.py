@@ -31,6 +31,9 @@ _NAME = ("site", "origin_ms", "model_version")
 
 _VALUES = ("p10", "p50", "p90", "network", "climatology")
 
+DAY_MS = 86_400_000
+LAST_MS = 250_000_000_000_000  # the year 9892
+
 MERGE_ROWS = 1 << 17
 """About how many rows of a day are in memory while it is merged."""
 
@@ -78,16 +81,19 @@ class IssuedForecasts:
         part = self._root / day_of(newest_ms) / f"p{self._writer}-{newest_ms}-{named}.parquet"
         write_table(part, pa.concat_tables(tables), check)
 
-    def read(self, site: str, after_ms: int, horizons: int, targets: int) -> list[IssuedForecast]:
-        """A site's forecasts of all writers with an origin after ``after_ms``, by origin, the newest issued last.
+    def read(
+        self, site: str, after_ms: int, horizons: int, targets: int, until_ms: int = LAST_MS
+    ) -> list[IssuedForecast]:
+        """A site's forecasts of all writers with an origin after ``after_ms`` and not after ``until_ms``, by origin,
+        the newest issued last.
 
         Those of another shape are left out.
 
         Raises :class:`HistoryError` for a damaged file.
         """
         found: dict[tuple[int, str], IssuedForecast] = {}
-        wanted = (pc.field("site") == site) & (pc.field("origin_ms") > after_ms)
-        for table in self._tables(after_ms):
+        wanted = (pc.field("site") == site) & (pc.field("origin_ms") > after_ms) & (pc.field("origin_ms") <= until_ms)
+        for table in self._tables(after_ms, until_ms):
             rows = table.filter(wanted).combine_chunks()
             keys = list(zip(rows["origin_ms"].to_pylist(), rows["model_version"].to_pylist(), strict=True))
             for key in dict.fromkeys(keys):
@@ -127,11 +133,12 @@ class IssuedForecasts:
                 sync_folder(self._root)
         return merged
 
-    def _tables(self, after_ms: int) -> Iterator[pa.Table]:
-        """Tables that may hold origins after ``after_ms``; of equal forecasts the newest comes first."""
-        first = day_of(max(after_ms, 0))
+    def _tables(self, after_ms: int, until_ms: int) -> Iterator[pa.Table]:
+        """Tables that may hold origins after ``after_ms``, up to ``until_ms``; of equal ones the newest comes first."""
+        # A part has the day of its newest origin; others in it may be of the day before.
+        first, last = day_of(max(after_ms, 0)), day_of(until_ms + DAY_MS)
         # Parts before whole days: what is merged meanwhile is then found in its day.
-        for day in [name for name in names(self._root) if name >= first and (self._root / name).is_dir()]:
+        for day in [n for n in names(self._root) if first <= n <= last and (self._root / n).is_dir()]:
             for part in self._parts(day):
                 if int(part.name.split("-")[1]) <= after_ms:
                     continue
@@ -141,7 +148,7 @@ class IssuedForecasts:
                     if part.exists():
                         raise
         for name in names(self._root):
-            if name.endswith(".parquet") and name >= first:
+            if name.endswith(".parquet") and first <= name and name[: len(last)] <= last:
                 yield read_table(self._root / name)
 
     def _parts(self, day: str, writer: int | None = None) -> list[Path]:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from services.errors import HistoryError
 from services.store.files import always, write_atomically
 
-__all__ = ["day_of", "largest", "names", "read_table", "write_table", "write_tables"]
+__all__ = ["day_of", "largest", "names", "read_table", "unreadable", "write_table", "write_tables"]
 
 
 def day_of(ms: int) -> str:
@@ -34,7 +34,7 @@ def read_table(path: Path) -> pa.Table:
     try:
         return pq.ParquetFile(path).read()
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def largest(path: Path, column: str) -> int:
@@ -42,7 +42,7 @@ def largest(path: Path, column: str) -> int:
     try:
         metadata = pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     at = metadata.schema.names.index(column)
     found = [metadata.row_group(n).column(at).statistics for n in range(metadata.num_row_groups)]
     return max(int(statistics.max) for statistics in found)
@@ -67,5 +67,6 @@ def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table], chec
         raise HistoryError(f"{path} cannot be written: {error}", "Free space or fix the folder's rights.") from error
 
 
-def _unreadable(path: Path, error: Exception) -> HistoryError:
+def unreadable(path: Path, error: Exception) -> HistoryError:
+    """What is raised for a file that is damaged or cannot be read."""
     return HistoryError(f"{path} cannot be read: {error}", "Restore it, or remove it and replay the log.")

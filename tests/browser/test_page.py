@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import subprocess
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
 
-from services.serve.api.app import create_app
 from services.serve.api.auth import Keys
-from services.serve.api.state import ApiState
 from services.serve.live_state import LiveState
 from tests.browser.driver import FLAGS, chromium, open_page
-from tests.patience import patience_s, until
-from tests.services.serve.fakes import ORIGIN_MS, SPEC, FakeBackend, zone_forecast
+from tests.browser.serving import serving, whole_path
+from tests.patience import patience_s
+from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -35,7 +30,8 @@ def live_state() -> LiveState:
 
     async def fill() -> None:
         await live_state.publish([
-            zone_forecast("north-1", now={"air_temp_c": 20.4, "rh_pct": 81.0, "sp_heat_c": 18.5, "rain": 1.0}),
+            zone_forecast("north-1", now={"air_temp_c": 20.4, "rh_pct": 81.0, "sp_heat_c": 18.5, "rain": 1.0},
+                          path=whole_path()),
             zone_forecast("north-2", degraded=["co2_ppm is missing <b>since</b> 3 h"]),
         ])  # fmt: skip
         await live_state.put_stats(
@@ -58,22 +54,6 @@ def url(live_state: LiveState) -> Iterator[str]:
         yield address
 
 
-@contextmanager
-def serving(live_state: LiveState, keys: Keys) -> Iterator[str]:
-    """The address of the API over a live state, with these keys."""
-    app = create_app(ApiState(FakeBackend(live_state), keys, SPEC, stale_after_s=1800))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=server.run, args=([listener],), name="api", daemon=True)
-        thread.start()
-        try:
-            until(lambda: server.started, "the API starts")
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(patience_s(60))
-
-
 def browse(url: str, profile: Path) -> tuple[str, list[str]]:
     """The document after 5 s of the page's own time, and what its scripts complained about."""
     done = subprocess.run(
@@ -91,7 +71,9 @@ def text_of(document: str, tag: str, of_id: str) -> str:
 
 
 def test_the_page_shows_zones_now_chart_and_table(url: str, tmp_path: Path) -> None:
-    """Every zone, the present climate by its name, past and band as a chart, and all horizons, without an error."""
+    """Every zone, the present climate by its name, past and band as a chart, and a table of the learned horizons and of
+    every hour, without an error.
+    """
     document, complaints = browse(url, tmp_path)
     assert complaints == []
     assert "2 zones, 1 degraded" in text_of(document, "p", "state")
@@ -102,7 +84,7 @@ def test_the_page_shows_zones_now_chart_and_table(url: str, tmp_path: Path) -> N
     now = text_of(document, "dl", "now")
     for shown in ("Air temperature", "20.4 °C", "Heating setpoint", "18.5 °C", "Rain", "yes"):
         assert shown in now
-    assert text_of(document, "table", "table").count("°C") == 3 * 10
+    assert text_of(document, "table", "table").count("°C") == 3 * 28
     assert "1 h" in text_of(document, "table", "table")
     assert "main-svg" in document
     assert document.count('class="js-line"') + document.count("js-line") >= 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
@@ -19,7 +21,9 @@ from edge.recordings.replay import RecordingSource
 from edge.simulator.publisher import Publisher
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
+from edge.wire.plan import PlanMessage
 from edge.wire.reading import Sample
+from edge.wire.topic import SITE_ZONE
 from services.app import System
 from services.config import Settings, load_settings
 from services.demo.watch import DemoWatch
@@ -34,11 +38,14 @@ from tests.patience import until as wait_until
 pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1200)]
 
 DAY_MS = 86_400_000
+START_MS = 1_643_670_000_000  # of the recording
 RECORDING = Path(__file__).parents[1] / "data" / "lettuce_2022"
 
 
 def test_killed_parts_recover_and_the_history_is_bit_for_bit_that_of_an_undisturbed_run(tmp_path: Path) -> None:
-    """SIGKILL for the shard, the Forecaster and the gateway: /predict answers again, no bit of the history differs."""
+    """SIGKILL for the shard, the Forecaster and the gateway, with plans: /predict answers again, no bit of the history
+    differs. The shard is killed once more: paths, scenarios and what is said of the night are then what they were.
+    """
     source = Recording(RECORDING)
     warm_ms = source.start_ms + 2 * DAY_MS
     settings = load_settings(
@@ -76,6 +83,12 @@ def test_killed_parts_recover_and_the_history_is_bit_for_bit_that_of_an_undistur
         seen = watch.look()
         assert system.gateway.restarts >= 1
         assert seen.total("late") == 0
+        assert seen.total("plans") > 8
+        wait_until(lambda: shows_the_newest_row(watch), "the newest row is forecast")
+        told = outlooks(watch)
+        assert told is not None
+        process_named("ray::ShardActor").kill()
+        again = wait_until(lambda: outlooks(watch), "the shard draws scenarios again")
         watch.close()
     disturbed = content(settings)
     undisturbed = content(replayed(settings, tmp_path / "undisturbed"))
@@ -83,13 +96,14 @@ def test_killed_parts_recover_and_the_history_is_bit_for_bit_that_of_an_undistur
         assert disturbed == undisturbed
         assert disturbed["zones"] > 2 * 288 * len(source.zones)
         assert seen.total("accepted") == sent
+    assert again == told
 
 
 class Recording(RecordingSource):
     """A recording whose devices fall silent once they are told so: the stream lasts as long as it is needed."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+        super().__init__(folder, foreseen=[weather(START_MS + n * DAY_MS // 4) for n in range(80)])
         self.ended = threading.Event()
 
     def samples(self, to_ms: int) -> Iterator[tuple[int, list[Sample]]]:
@@ -98,6 +112,32 @@ class Recording(RecordingSource):
             if self.ended.is_set():
                 return
             yield instant
+
+
+def weather(issued_ms: int) -> PlanMessage:
+    """A forecast of two days, another one each time."""
+    times = range(issued_ms, issued_ms + 2 * DAY_MS, DAY_MS // 24)
+    return PlanMessage("lettuce", SITE_ZONE, "service", "weather", issued_ms, {
+        "out_temp_c": [(ms, round(5 + 3 * math.sin(ms / DAY_MS * 2 * math.pi) + issued_ms % 7 / 3, 2)) for ms in times]
+    })  # fmt: skip
+
+
+def shows_the_newest_row(watch: DemoWatch) -> bool:
+    """Whether every zone is forecast from the newest row."""
+    newest_ms = max((shard.get("origin_ms") or 0 for shard in watch.look().shards), default=0)
+    return {*origins(watch)} == {newest_ms}
+
+
+def outlooks(watch: DemoWatch) -> list[dict[str, Any]] | None:
+    """The path, the scenarios and the events of each zone; None while one of them is not there."""
+    found = []
+    for site, zone in sorted(watch.seen.forecasts):
+        asked = {"site": site, "zone": zone, "scenarios": "true", "events": "night,day,night_below:air_temp_c:14"}
+        answer = watch._client.get("/predict", params=asked)
+        if answer.status_code != httpx.codes.OK:
+            return None
+        found.append({name: answer.json()[name] for name in ("zone", "origin", "path", "scenarios", "events")})
+    return found or None
 
 
 def void(_: Any) -> None:

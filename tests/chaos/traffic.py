@@ -15,6 +15,7 @@ from edge.simulator.publisher.disturb import Disturbance
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
 from edge.simulator.simulator_source import SimulatorSource
+from edge.wire.plan import PlanMessage
 from edge.wire.topic import SITE_ZONE
 from tests.patience import patience_s
 
@@ -57,6 +58,10 @@ class SteadySite:
             }  # fmt: skip
             readings[SITE_ZONE] = {"out_temp_c": round(draw(0, 9), 2), "wind_dir_deg": round(draw(0, 360))}
             yield at_ms, readings
+
+    def plans(self) -> list[PlanMessage]:
+        """None: the account is of samples."""
+        return []
 
 
 class Traffic:

@@ -139,6 +139,9 @@ def test_a_demo_succeeds_and_leaves_nothing(start: Start, tmp_path: Path) -> Non
     assert summary["peak_memory_mb"] < 4000
     assert summary["forecasts"] > 0
     assert summary["errors"] == []
+    for zone in ("cucumber-1", "lettuce-1", "tomato-1"):
+        said = rf"{zone} (tonight|minimum not known: ).+; (today|tomorrow|maximum not known: )"
+        assert re.search(said, run.output), run.output
     run.assert_quiet()
     run.assert_nothing_left()
     assert not run.data_dir.exists()

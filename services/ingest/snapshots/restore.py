@@ -17,8 +17,8 @@ from models.spec import ForecastSpec
 from services.config import Settings
 from services.errors import ConfigError, SnapshotError
 from services.forecast_spec import place_of
+from services.ingest.forecasting import MAX_ORIGINS
 from services.ingest.partition import Partition
-from services.ingest.queue import MAX_ORIGINS
 from services.ingest.snapshots.parts import LEARNED
 from services.ingest.snapshots.snapshot import Snapshots
 from services.ingest.windows.partition_windows import PartitionWindows

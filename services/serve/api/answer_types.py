@@ -26,10 +26,15 @@ from services.serve.health import Readiness
 from services.serve.model_pointer import PointerAnswer
 
 __all__ = [
+    "DeadLettersAnswer",
     "HistoryAnswer",
+    "IssuedAnswer",
+    "KeptOut",
+    "KeptOutLetter",
     "ModelsAnswer",
     "PlanPublished",
     "ReadyAnswer",
+    "SeriesAnswer",
     "StatusAnswer",
     "ZoneNow",
     "ZonePlans",
@@ -78,6 +83,7 @@ class ZoneNow(TypedDict):
 
     site: str
     zone: str
+    timezone: Annotated[str, Meta(description="IANA time zone of the site, in which people are told times.")]
     origin: str
     origin_ms: int
     model_version: str
@@ -102,6 +108,58 @@ class HistoryAnswer(TypedDict):
     values: dict[str, list[float | None]]
 
 
+class SeriesAnswer(TypedDict):
+    """A zone's past; each list of ``values`` (mean, min and max of each metric) is as long as ``end_ms``."""
+
+    site: str
+    zone: str
+    interval_s: int
+    end_ms: list[int]
+    values: dict[str, dict[str, list[float | None]]]
+    cursor: Annotated[int | None, Meta(description="Asks for the next page; null on the last.")]
+
+
+class KeptOut(TypedDict):
+    """Letters of one reason and topic, with what the newest of them says."""
+
+    reason: str
+    topic: str
+    count: int
+    newest_ms: int
+    detail: str
+
+
+class KeptOutLetter(TypedDict):
+    """A sample, value or message that was kept out; ``partition``, ``offset`` and ``item`` are its permanent name."""
+
+    partition: int
+    offset: int
+    item: int
+    receive_ms: int
+    topic: str
+    reason: str
+    detail: str
+    payload: Annotated[str, Meta(description="Its first 1,000 bytes, as text.")]
+
+
+class DeadLettersAnswer(TypedDict):
+    """What was kept out, the most frequent first, and the newest letters."""
+
+    kept_out: list[KeptOut]
+    letters: list[KeptOutLetter]
+
+
+class IssuedAnswer(TypedDict):
+    """What was forecast for a zone at an origin; each list of ``targets`` is as long as ``horizon_min``."""
+
+    site: str
+    zone: str
+    origin_ms: int
+    model_version: str
+    horizon_min: list[int]
+    targets: dict[str, dict[str, list[float | None]]]
+
+
 class ZonePlans(TypedDict):
     """What is foreseen for a zone: the newest plan of each source, its own before those of the whole site."""
 
@@ -123,8 +181,8 @@ class PlanPublished(TypedDict):
 
 
 _ANSWERS = (
-    ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, Moved, TrainingAccepted, ModelSubmitted,
-    ZonePlans, PlanPublished,
+    ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, SeriesAnswer, IssuedAnswer, Moved,
+    TrainingAccepted, DeadLettersAnswer, ModelSubmitted, ZonePlans, PlanPublished,
 )  # fmt: skip
 
 

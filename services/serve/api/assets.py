@@ -11,6 +11,7 @@ from fastapi.responses import FileResponse
 __all__ = ["page_routes", "plotly_js"]
 
 PAGE = Path(__file__).parents[1] / "page"
+SCRIPTS = ("app.js", "chart.js", "clock.js", "intake.js", "key.js", "outlook.js")
 HEADERS = {
     # plotly.js sets styles on its elements, hence style-src; nothing may come from elsewhere.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
@@ -41,10 +42,8 @@ def page_routes() -> APIRouter:
         routes.add_api_route(path, answer, methods=["GET", "HEAD"])
 
     add("/", PAGE / "index.html", "text/html; charset=utf-8", HEADERS)
-    add("/page/app.js", PAGE / "app.js", "text/javascript; charset=utf-8", HEADERS)
-    add("/page/chart.js", PAGE / "chart.js", "text/javascript; charset=utf-8", HEADERS)
-    add("/page/intake.js", PAGE / "intake.js", "text/javascript; charset=utf-8", HEADERS)
-    add("/page/key.js", PAGE / "key.js", "text/javascript; charset=utf-8", HEADERS)
+    for name in SCRIPTS:
+        add(f"/page/{name}", PAGE / name, "text/javascript; charset=utf-8", HEADERS)
     add("/page/style.css", PAGE / "style.css", "text/css; charset=utf-8", HEADERS)
     add(
         "/page/plotly.js",

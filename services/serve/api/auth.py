@@ -1,10 +1,14 @@
-"""Keys: one that operators must send for orders, and, where it is configured, one that readers must send."""
+"""Who may ask what: the operator's key, a readers' key where one is configured, and named keys with scopes."""
 
 from __future__ import annotations
 
 import hmac
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+from services.access_keys import AccessKey, AccessKeys, Scope
+from services.errors import ConfigError
 from services.key_file import read_key
 from services.serve.api.problems import ProblemError
 
@@ -14,33 +18,62 @@ OPERATOR_KEY_FILE = "operator.key"
 
 
 class Keys:
-    """Checks ``Authorization: Bearer KEY`` headers; comparisons take constant time."""
+    """Checks ``Authorization: Bearer KEY`` headers; comparisons take constant time.
 
-    def __init__(self, operator: str, reader: str | None = None) -> None:
+    Reading is open unless there is a readers' key or ``read_needs_key`` says otherwise. ``named`` are keys that come
+    and go while the system runs; ``wall_ms`` is the clock that their time is over by.
+    """
+
+    def __init__(
+        self, operator: str, reader: str | None = None, named: AccessKeys | None = None, *,
+        read_needs_key: bool = False, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:  # fmt: skip
         self._operator = operator
         self._reader = reader
+        self._named = named
+        self._read_needs_key = read_needs_key or reader is not None
+        self._wall_ms = wall_ms
 
     @classmethod
-    def load(cls, data_dir: Path, read_key_file: Path | None) -> Keys:
-        """The operator's key from the data folder, the readers' from its file; raises as :func:`read_key`."""
-        return cls(read_key(data_dir / OPERATOR_KEY_FILE), None if read_key_file is None else read_key(read_key_file))
+    def load(cls, data_dir: Path, read_key_file: Path | None, *, read_needs_key: bool = False) -> Keys:
+        """The operator's key and the named ones from the data folder, the readers' from its file; raises as
+        :func:`read_key` and :meth:`AccessKeys.listed`.
+        """
+        named = AccessKeys(data_dir)
+        named.listed()  # a damaged file is told at the start
+        reader = None if read_key_file is None else read_key(read_key_file)
+        return cls(read_key(data_dir / OPERATOR_KEY_FILE), reader, named, read_needs_key=read_needs_key)
 
     def require_reader(self, authorization: str | None) -> None:
-        """Raises a 401 or 403 problem unless reading is open or the header holds either key."""
-        if self._reader is not None:
-            self._require(authorization, (self._reader, self._operator), "reading")
+        """Raises a 401 or 403 problem unless reading is open or the header holds a key that may read."""
+        if self._read_needs_key:
+            own = (self._operator,) if self._reader is None else (self._reader, self._operator)
+            self._require(authorization, own, "read", "reading")
 
     def require_operator(self, authorization: str | None) -> None:
-        """Raises a 401 problem without a key and a 403 problem for a wrong one."""
-        self._require(authorization, (self._operator,), "this order")
+        """Raises a 401 problem without a key and a 403 problem for one that may not give orders."""
+        self._require(authorization, (self._operator,), "operate", "this order")
 
-    def _require(self, authorization: str | None, allowed: tuple[str, ...], what: str) -> None:
+    def _require(self, authorization: str | None, allowed: tuple[str, ...], scope: Scope, what: str) -> None:
         if not authorization:
             raise ProblemError(
                 401, f"{what} needs a key: send the header 'Authorization: Bearer KEY'", {"WWW-Authenticate": "Bearer"}
             )
         scheme, _, given = authorization.partition(" ")
-        sent = given.strip().encode()
-        matches = [hmac.compare_digest(sent, key.encode()) for key in allowed]
-        if scheme.lower() != "bearer" or not any(matches):
-            raise ProblemError(403, f"the key that was sent does not allow {what}")
+        sent = given.strip()
+        if scheme.lower() == "bearer":
+            matches = [hmac.compare_digest(sent.encode(), key.encode()) for key in allowed]
+            if any(matches):
+                return
+            found, now_ms = self._find(sent), self._wall_ms()
+            if found is not None and found.expired(now_ms):
+                raise ProblemError(403, f"the key {found.name} has expired")
+            if found is not None and found.allows(scope, now_ms):
+                return
+        raise ProblemError(403, f"the key that was sent does not allow {what}")
+
+    def _find(self, sent: str) -> AccessKey | None:
+        try:
+            return None if self._named is None else self._named.find(sent)
+        except ConfigError as error:
+            raise ProblemError(503, error.message) from error

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
-from typing import Any, Protocol, TypeVar
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from edge.log import partition_of
 from services.config import Settings
-from services.errors import HothouseError
+from services.errors import HistoryError, HothouseError
+from services.forecast_spec import forecast_spec
 from services.installation import namespace_of
 from services.message_broker import publish
 from services.messages import (
@@ -27,6 +29,7 @@ from services.messages import (
     ForecastRequest,
     ModelSubmitted,
     Moved,
+    Resampled,
     TrainingAccepted,
     ZoneMixture,
     ZoneOutlook,
@@ -37,6 +40,12 @@ from services.serve.api.problems import ProblemError
 from services.serve.api.what_if import WhatIfWindow
 from services.serve.live_state import LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus
+from services.store.deadletters import DeadLetterCount, count_dead_letters, read_dead_letters
+from services.store.rows import DeadLetter
+
+if TYPE_CHECKING:
+    from services.store.forecasts import IssuedForecast
+    from services.store.history import History
 
 __all__ = ["Backend", "OrderAnswer", "RayBackend", "shard_of"]
 
@@ -46,6 +55,7 @@ ORDER_S = 30.0
 SUBMIT_S = 55.0
 """A submitted model is loaded in a process that has to start first; a request may take a minute."""
 POLL_S = 5.0
+ISSUED_MS = 86_400_000
 
 T = TypeVar("T")
 
@@ -77,6 +87,20 @@ class Backend(Protocol):
 
     async def plan(self, site: str, zone: str) -> list[ZonePlan]:
         """The newest plan of each source that holds for a zone; 404 as :meth:`window`."""
+
+    async def series(
+        self, site: str, zone: str, metrics: Sequence[str], start_ms: int, end_ms: int, interval_ms: int
+    ) -> Resampled:
+        """A zone's rows (:func:`~services.store.zone_series.resampled`); 503 where the history cannot be read."""
+
+    async def series_tag(self, site: str, start_ms: int, end_ms: int) -> str:
+        """Differs when a site's rows of a span may have changed."""
+
+    async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
+        """The newest forecast that was issued for a site for an origin up to then, no older than a day."""
+
+    async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
+        """What was kept out, counted by reason and topic, and the newest letters; 503 where they cannot be read."""
 
     async def publish(self, topic: str, payload: bytes) -> None:
         """Publish a message to the broker, as devices do; raises a 503 problem where it does not take it."""
@@ -161,6 +185,45 @@ class RayBackend:
             raise ProblemError(404, f"the shard of {site} does not know {zone} yet")
         return found
 
+    async def series(
+        self, site: str, zone: str, metrics: Sequence[str], start_ms: int, end_ms: int, interval_ms: int
+    ) -> Resampled:
+        """See :class:`Backend`."""
+        from services.store.zone_series import resampled
+
+        return await _read(resampled, self._history(), site, zone, metrics, start_ms, end_ms, interval_ms)
+
+    async def series_tag(self, site: str, start_ms: int, end_ms: int) -> str:
+        """See :class:`Backend`."""
+        from services.store.zone_series import fingerprint
+
+        return await _read(fingerprint, self._history(), site, start_ms, end_ms)
+
+    async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
+        """See :class:`Backend`."""
+        spec = forecast_spec(self._settings)
+
+        def newest() -> IssuedForecast | None:
+            from services.store.forecasts import IssuedForecasts
+
+            kept = IssuedForecasts(self._settings.storage, 0)
+            shape = len(spec.horizons_min), len(spec.targets)
+            return next(reversed(kept.read(site, at_ms - ISSUED_MS, *shape, until_ms=at_ms)), None)
+
+        return await _read(newest)
+
+    async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
+        """See :class:`Backend`."""
+        root = self._settings.storage
+
+        def read() -> tuple[list[DeadLetterCount], list[DeadLetter]]:
+            return count_dead_letters(root, reason), read_dead_letters(root, newest, reason) if newest else []
+
+        try:
+            return await asyncio.to_thread(read)
+        except sqlite3.Error as error:
+            raise ProblemError(503, f"the dead letters cannot be read: {error}", {"Retry-After": "5"}) from error
+
     async def publish(self, topic: str, payload: bytes) -> None:
         """See :class:`Backend`."""
         try:
@@ -190,6 +253,11 @@ class RayBackend:
         limit_s = SUBMIT_S if verb == "submit" else ORDER_S
         found: OrderAnswer = await _within(call, limit_s, "the retrainer")
         return found
+
+    def _history(self) -> History:
+        from services.store.history import History  # Parquet's library is loaded by who asks first
+
+        return History(self._settings.storage, (), self._settings.stream.step_s)
 
     def _shard(self, site: str) -> Any:
         return self._actor(shard_of(site, self._settings))
@@ -221,3 +289,11 @@ async def _within(call: Awaitable[T], limit_s: float, who: str) -> T:
         raise ProblemError(
             503, f"{who} does not answer now; try again in a few seconds", {"Retry-After": "5"}
         ) from error
+
+
+async def _read(read: Callable[..., T], *arguments: Any) -> T:
+    """Read files in a thread, as other requests go on."""
+    try:
+        return await asyncio.to_thread(read, *arguments)
+    except HistoryError as error:
+        raise ProblemError(503, f"the history cannot be read: {error.message}", {"Retry-After": "60"}) from error

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from models.paths.past_nights import pooled_chance
+from models.paths.past_nights import LEAST, pooled_chance, usual_limit
 from models.paths.scenario_events import chance_of_crossing, dense, hours_outside, mean_ahead, quantiles_of
 from models.paths.scenarios import quantile_at
 from models.spec import ForecastSpec
@@ -23,7 +23,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "night": (), "day": (), "mean": (), "night_below": ("limit",), "day_above": ("limit",),
     "outside": ("low", "high"), "below": ("limit", "minutes"), "above": ("limit", "minutes"),
 }  # fmt: skip
-"""Events -> the numbers that follow the target; minutes may be left out."""
+"""Events -> the numbers that follow the target."""
+OPTIONAL = {"night_below": 1, "day_above": 1, "below": 1, "above": 1}
+"""How many of them may be left out. The limit of a night or day is then what one in ten of the past ones was beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +153,19 @@ def _of_span(
     event: Event, m: int, extreme: Extreme, outlook: ZoneOutlook, spec: ForecastSpec
 ) -> dict[str, Any]:  # fmt: skip
     times = [outlook["origin_ms"] + int(step) * spec.step_ms for step in outlook["steps"]]
-    said: dict[str, Any] = {"from": _iso(times[extreme["first"]]), "to": _iso(times[extreme["last"]])}
+    said: dict[str, Any] = {
+        "from": _iso(times[extreme["first"]]), "to": _iso(times[extreme["last"]]), "goes_on": extreme["first"] == 0
+    }  # fmt: skip
     values, past = extreme["values"][:, m], extreme["past"][:, m]
-    if event.numbers:
-        sign = -1 if event.kind == "night_below" else 1
-        return said | {"chance": round(pooled_chance(values, past, event.numbers[0], sign), 3)}
+    if event.kind in ("night_below", "day_above"):
+        sign, spans = (-1, "nights") if event.kind == "night_below" else (1, "days")
+        limit = event.numbers[0] if event.numbers else usual_limit(past, sign)
+        said |= {spans: len(past)}
+        if limit is None:
+            return said | {"missing": f"too few {spans} were seen as a whole: {len(past)} of {LEAST}"}
+        whole = past[: 0 if said["goes_on"] else None]  # past nights say nothing of what is left of one
+        chance = pooled_chance(values, whole, limit, sign)
+        return said | {"limit": round(limit, 4), "chance": round(chance, 3)}
     earliest, usual, latest = np.quantile(extreme["at"][:, m], LEVELS, method="nearest")
     return said | _quantiles(values) | {
         "time": _iso(times[int(usual)]), "earliest": _iso(times[int(earliest)]), "latest": _iso(times[int(latest)])
@@ -190,7 +200,7 @@ def _event(said: str, spec: ForecastSpec) -> Event:
             raise ProblemError(422, f"events: {kind} takes nothing, but {said[:64]!r} was asked")
         return Event(kind)
     form = ":".join((kind, "TARGET", *(name.upper() for name in names)))
-    least = len(names) - ("minutes" in names)
+    least = len(names) - OPTIONAL.get(kind, 0)
     if not least + 1 <= len(rest) <= len(names) + 1:
         raise ProblemError(422, f"events: {said[:64]!r} is not of the form {form}")
     _check_target("events", rest[0], spec)

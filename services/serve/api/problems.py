@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 __all__ = ["MEDIA_TYPE", "ProblemError", "install", "problem"]
 
@@ -44,11 +45,15 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 400:  # FastAPI's answer to a body that is no text
+            return problem(422, "the body is not JSON: it is not UTF-8")
         details = {
             404: f"there is nothing at {request.url.path}; /openapi.json lists what there is",
             405: f"{request.url.path} does not answer {request.method}",
         }
         headers = dict(error.headers) if error.headers else None
+        if error.status_code == 405 and (methods := _methods(request)):
+            headers = {"Allow": ", ".join(methods)}
         return problem(error.status_code, details.get(error.status_code, str(error.detail)), headers)
 
     @app.exception_handler(RequestValidationError)
@@ -65,6 +70,13 @@ def install(app: FastAPI) -> None:
     async def defect(request: Request, error: Exception) -> JSONResponse:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return problem(500, "Hothouse failed to answer; the reason is in its log")
+
+
+def _methods(request: Request) -> list[str]:
+    """What the path answers to: all that is described, for each router knows its own routes only."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    described = request.app.openapi()["paths"].items()
+    return sorted(m.upper() for at, methods in described if compile_path(at)[0].match(path) for m in methods)
 
 
 def _where(location: Sequence[Any]) -> str:

@@ -10,7 +10,17 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator,
 
 from edge.wire.vocabulary import VOCABULARY
 
-__all__ = ["EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "PREDICT_ANSWERS", "ExpertName", "RowIn", "Submission", "WhatIf"]
+__all__ = [
+    "EXAMPLE_FORECAST",
+    "EXAMPLE_WHAT_IF",
+    "KEYED",
+    "ORDERED",
+    "PREDICT_ANSWERS",
+    "ExpertName",
+    "RowIn",
+    "Submission",
+    "WhatIf",
+]
 
 MAX_ROWS = 5000
 
@@ -113,10 +123,22 @@ def _problem_answer(description: str, status: int, detail: str) -> dict[str, Any
     return {"description": description, "content": {"application/problem+json": {"example": example}}}
 
 
-PREDICT_ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The forecast", "content": {"application/json": {"example": EXAMPLE_FORECAST}}},
+KEYED: dict[int | str, dict[str, Any]] = {
     401: _problem_answer("Unauthorized", 401, "reading needs a key: send the header 'Authorization: Bearer KEY'"),
     403: _problem_answer("Forbidden", 403, "the key that was sent does not allow reading"),
+}
+"""Of calls that need a key."""
+
+ORDERED: dict[int | str, dict[str, Any]] = {
+    **KEYED,
+    409: _problem_answer("Conflict", 409, "v3 is the champion already"),
+    503: _problem_answer("Service Unavailable", 503, "the retrainer does not answer now; try again in a few seconds"),
+}
+"""Of orders to the retrainer."""
+
+PREDICT_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The forecast", "content": {"application/json": {"example": EXAMPLE_FORECAST}}},
+    **KEYED,
     404: _problem_answer("Not Found", 404, "there is no zone demo/x; known are demo/north-1, demo/north-2"),
     422: _problem_answer("Unprocessable Content", 422, "query.zone: field required"),
     503: _problem_answer(

@@ -28,8 +28,9 @@ class ApiState:
 
     def __init__(
         self, backend: Backend, keys: Keys, spec: ForecastSpec, stale_after_s: float,
-        clock_s: Callable[[], float] = time.monotonic,
+        clock_s: Callable[[], float] = time.monotonic, timezone: Callable[[str], str] = lambda site: "UTC",
     ) -> None:  # fmt: skip
+        self.timezone = timezone  # of a site
         self.backend = backend
         self.keys = keys
         self.spec = spec

@@ -1,13 +1,17 @@
 // The page: asks the API every few seconds and shows what it says. Text goes in as text, never as markup.
-import { draw } from "./chart.js";
+import { draw, hasPath, pointsOf } from "./chart.js";
+import { dayAndTime } from "./clock.js";
 import { intakeText } from "./intake.js";
 import { fetchWithKey, useKeys } from "./key.js";
+import { outlookItems, QUESTION, TARGET } from "./outlook.js";
 
 const POLL_MS = 3000;
 const byId = (id) => document.getElementById(id);
 const chosen = { zone: decodeURIComponent(location.hash.slice(1)) || null, target: "air_temp_c" };
 let units = {};
 let labels = {};
+let timeZones = {};
+let outlook = { key: null, origin_ms: 0, said: null };
 let past = { key: null, origin_ms: 0, end_ms: [], values: {} };
 
 function element(tag, text, attributes = {}) {
@@ -77,17 +81,52 @@ function showNow(now) {
   }));
 }
 
-function showTable(forecast) {
+// The path's first hour, and every full hour after it.
+function showTable(forecast, timeZone) {
   const head = element("tr");
   head.append(...["in", "at", "p10", "p50", "p90"].map((text) => element("th", text, { scope: "col" })));
-  const rows = (forecast.forecasts[chosen.target] ?? []).map((point) => {
+  const learned = new Set((forecast.forecasts[chosen.target] ?? []).map((point) => point.horizon_min));
+  const points = pointsOf(forecast, chosen.target).filter(({ horizon_min: minutes }) => learned.has(minutes) || minutes % 60 === 0);
+  const rows = points.map((point) => {
     const row = element("tr");
     const span = point.horizon_min < 60 ? `${point.horizon_min} min` : `${point.horizon_min / 60} h`;
-    const cells = [span, new Date(point.time_ms).toLocaleString(), ...["p10", "p50", "p90"].map((q) => number(point[q], chosen.target))];
+    const cells = [span, dayAndTime(point.time_ms, timeZone), ...["p10", "p50", "p90"].map((q) => number(point[q], chosen.target))];
     row.append(...cells.map((text) => element("td", text)));
     return row;
   });
   byId("table").replaceChildren(head, ...rows);
+}
+
+function putOutlook(key, items, sentence) {
+  const box = byId("outlook");
+  box.dataset.key = key;
+  box.replaceChildren(...items.map(({ title, figure, words }) => {
+    const item = element("div");
+    item.append(element("dt", title), element("dd", figure, { class: "figure" }), element("dd", words));
+    return item;
+  }));
+  byId("outlook-said").textContent = sentence;
+}
+
+// Scenarios are drawn for each question, so it is asked once a forecast.
+async function askOutlook(key, query, forecast) {
+  if (outlook.key === key && outlook.origin_ms === forecast.origin_ms) return outlook.said;
+  const said = forecast.forecasts[TARGET] ? await ask(`/predict?${query}&${QUESTION}`) : { events: [] };
+  outlook = { key, origin_ms: forecast.origin_ms, said };
+  return said;
+}
+
+// Comes after the forecast: a shard that does not answer must not hold that up.
+async function showOutlook(key, query, forecast) {
+  if (byId("outlook").dataset.key !== key) putOutlook(key, [], "");
+  let items = [];
+  let why = "the air temperature is not forecast here";
+  try {
+    items = outlookItems(await askOutlook(key, query, forecast), timeZones[key], (value) => number(value, TARGET).replaceAll(" ", "\u00a0"));
+  } catch (error) {
+    why = error.message;
+  }
+  if (key === chosen.zone) putOutlook(key, items, items.length ? "" : `Tonight and tomorrow cannot be said now: ${why}.`);
 }
 
 async function showZone(key) {
@@ -97,14 +136,19 @@ async function showZone(key) {
     const history = await ask(`/history?${query}`).catch(() => ({ end_ms: [], values: {} }));
     past = { key, origin_ms: forecast.origin_ms, ...history };
   }
+  if (key !== chosen.zone) return; // another zone was chosen meanwhile
+  const timeZone = timeZones[key];
   byId("zone-name").textContent = key;
-  byId("model").textContent = `${forecast.model_version} · from ${new Date(forecast.origin_ms).toLocaleString()}`;
+  byId("model").textContent = `${forecast.model_version} · from ${dayAndTime(forecast.origin_ms, timeZone)}`;
   byId("degraded").replaceChildren(...forecast.degraded.map((reason) => element("li", reason)));
   showTargets(Object.keys(forecast.forecasts));
   showNow(forecast.now);
-  showTable(forecast);
+  showTable(forecast, timeZone);
+  byId("no-path").hidden = hasPath(forecast, chosen.target);
+  byId("time-zone").textContent = timeZone;
   byId("chart").setAttribute("aria-label", `${nameOf(chosen.target)} of ${key}: past 48 hours and forecast for 24 hours`);
-  draw(byId("chart"), past, forecast, chosen.target, unitOf(chosen.target));
+  draw(byId("chart"), past, forecast, chosen.target, unitOf(chosen.target), timeZone);
+  await showOutlook(key, query, forecast);
 }
 
 async function showIntake() {
@@ -116,6 +160,7 @@ async function refresh() {
     const answer = await ask("/zones");
     const zones = answer.zones;
     ({ units, labels } = answer);
+    timeZones = Object.fromEntries(zones.map((zone) => [`${zone.site}/${zone.zone}`, zone.timezone]));
     if (!zones.some((zone) => `${zone.site}/${zone.zone}` === chosen.zone)) {
       chosen.zone = zones.length ? `${zones[0].site}/${zones[0].zone}` : null;
     }

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edge.recordings.replay import RecordingSource
+from edge.wire.plan import PlanMessage
 from edge.wire.reading import decode, encode_message
 from edge.wire.topic import sample_topic
 from edge.wire.vocabulary import VOCABULARY, base_metric
@@ -80,6 +81,19 @@ def test_a_source_goes_on_where_it_stopped(recording: Path, cuts: list[tuple[int
     assert found == sorted(found, key=lambda i: i[0])
     assert len(set(found)) == len(found)
     assert set(found) | skipped >= set(whole)
+
+
+def test_plans_are_given_once_when_they_were_issued(recording: Path) -> None:
+    """Each plan comes with the first instant at or after its issue, in order; skipped ones never come."""
+    first_ms = RecordingSource(recording).start_ms
+    issues = [first_ms + minutes * 60_000 for minutes in (61, -600, 0, 300)]
+    plans = [PlanMessage("lettuce", "_site", "knmi", "weather", ms, {"out_temp_c": [(ms, 4.0)]}) for ms in issues]
+    source = RecordingSource(recording, foreseen=plans)
+    assert source.plans() == []
+    came = [(ts_ms, plan.issued_ms) for ts_ms, _ in source.samples(first_ms + 7_200_000) for plan in source.plans()]
+    assert came == [(first_ms, issues[1]), (first_ms, issues[2]), (first_ms + 3_900_000, issues[0])]
+    source.skip(issues[3])
+    assert [plan for _ in source.samples(issues[3] + 3_600_000) for plan in source.plans()] == []
 
 
 def test_columns_without_a_metric_are_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

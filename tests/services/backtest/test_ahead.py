@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from services.backtest.ahead import plans_of, read_plans
+from edge.wire.plan import decode_plan, encode_plan, plan_topic
+from services.backtest.ahead import plans_of, read_plans, replayed_plans
 from services.backtest.frames import backtest, table_of_frames
 from services.backtest.prequential import BacktestOptions, replay
 from services.backtest.table import Table
@@ -182,3 +183,46 @@ def test_a_source_without_a_file_is_refused(tmp_path: Path) -> None:
     out = CliRunner().invoke(app, ["backtest", str(tmp_path), "--out", "p.parquet", "--ahead-source", "x"])
     assert out.exit_code == 2
     assert "--ahead FILE" in out.output
+
+
+def test_plans_are_published_beside_a_replayed_recording(tmp_path: Path, recording: dict[str, pd.DataFrame]) -> None:
+    """As a device would: in UTC, under the site's and zones' names of the topics, and nothing of them is refused."""
+    folder, file = tmp_path / "lettuce", tmp_path / "ahead.csv"
+    folder.mkdir()
+    for zone, frame in recording.items():
+        frame.to_csv(folder / f"{zone}.csv", index=False)
+    plans(recording).to_csv(file, index=False)
+    found, notes = replayed_plans(file, ["grower"], folder, timezone="Europe/Amsterdam")
+    assert notes == []
+    assert {(plan.site, plan.zone, plan.source, plan.kind) for plan in found} == {
+        ("lettuce", "a", "grower-setpoint", "setpoint")
+    }
+    assert [plan.issued_ms for plan in found][:2] == [1_643_670_000_000, 1_643_756_400_000]  # midnight in Amsterdam
+    for plan in found:
+        topic = plan_topic(plan.site, plan.zone, plan.source)
+        decoded = decode_plan(topic, encode_plan(plan), plan.issued_ms)
+        assert (decoded.plan, decoded.refusals) == (plan, [])
+    weather, notes = replayed_plans(file, ["service"], folder, timezone="Europe/Amsterdam")
+    assert notes == []
+    assert {plan.zone for plan in weather} == {"_site"}
+    assert len(weather) == 36
+
+
+def test_an_empty_zone_of_a_file_is_the_whole_site(tmp_path: Path, recording: dict[str, pd.DataFrame]) -> None:
+    """However a file says that there is none: an empty cell of CSV, null or an empty text of Parquet."""
+    table = table_of_frames(recording, {})
+    said = plans(recording)
+    said.to_csv(tmp_path / "plans.csv", index=False)
+    said.to_parquet(tmp_path / "texts.parquet")
+    said.assign(zone=said["zone"].replace("", None)).to_parquet(tmp_path / "nulls.parquet")
+    for name in ("plans.csv", "texts.parquet", "nulls.parquet"):
+        found, notes = read_plans(tmp_path / name, ["service"], table)
+        assert (len(found), {plan.zone for plan in found}, notes) == (36, {""}, []), name
+
+
+def test_a_damaged_recording_is_said_in_one_sentence(tmp_path: Path, recording: dict[str, pd.DataFrame]) -> None:
+    """Plans of a folder that holds no recording are refused by the folder's name."""
+    plans(recording).to_csv(tmp_path / "ahead.csv", index=False)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(HothouseError, match="holds no recording"):
+        replayed_plans(tmp_path / "ahead.csv", [], tmp_path / "empty")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from services.access_keys import AccessKeys
 from services.cli import app
 from services.cli.base import need_cluster
 from services.cli.running import ask
@@ -155,6 +156,20 @@ def test_every_command_explains_itself(command: list[str]) -> None:
     assert result.exit_code == 0
     assert f"hothouse {' '.join(command)}" in result.output
     assert "xample: " in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--ahead", "plans.csv"], "--ahead is for a recording"),
+        (["--recording", ".", "--ahead-source", "knmi"], "--ahead-source names plans of a file"),
+    ],
+)
+def test_a_demos_plans_are_those_of_a_file_beside_a_recording(options: list[str], says: str) -> None:
+    """What would be left out without a word is refused with a sentence, before anything starts."""
+    result = hothouse("demo", *options)
+    assert result.exit_code != 0
+    assert says in result.stderr
 
 
 def test_help_stays_light() -> None:
@@ -541,3 +556,20 @@ def test_a_buffer_is_not_run_as_a_system(monkeypatch: pytest.MonkeyPatch) -> Non
     result = hothouse("up")
     assert result.exit_code == 2
     assert "this log is a buffer" in result.output
+
+
+def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    """The key is printed once, alone on its line; afterwards there is its name, scope and end."""
+    keys = ["--data-dir", str(tmp_path), "keys"]
+    made = CliRunner().invoke(app, [*keys, "add", "display", "--scope", "read", "--days", "2"])
+    assert made.exit_code == 0, made.output
+    assert AccessKeys(tmp_path).find(made.output.strip()) is not None
+    (listed,) = json.loads(CliRunner().invoke(app, [*keys, "list", "--json"]).output)
+    assert (listed["name"], listed["scope"]) == ("display", "read")
+    assert listed["expires_ms"] - listed["created_ms"] == 2 * 86_400_000
+    assert "display" in CliRunner().invoke(app, [*keys, "list"]).output
+    again = CliRunner().invoke(app, [*keys, "add", "display"])
+    assert again.exit_code == 2
+    assert CliRunner().invoke(app, [*keys, "revoke", "display"]).exit_code == 0
+    assert AccessKeys(tmp_path).listed() == []
+    assert CliRunner().invoke(app, [*keys, "add", "a b"]).exit_code == 2

@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console, RenderableType
 
 from services.cli.running.tables import component_table, forecast_view, model_view
+from services.demo.outlook_line import NextDay
 from services.demo.summary import checks, print_summary
-from services.demo.terminal_view import DemoProgress, headless_line, live_view
+from services.demo.terminal_view import DemoProgress, headless_line, live_view, outlook_lines
 from services.demo.watch import Seen
 
 HORIZONS_MIN = (5, 30, 60, 120, 180, 360, 720, 1440)
@@ -120,6 +121,24 @@ def test_the_demos_live_view_fits() -> None:
     assert text.count("1234 (1111-1358)") == 3
     assert "1,234,567 samples" in text
     assert "123,456 rows" in headless_line(seen, progress)
+
+
+def test_the_demo_says_the_same_of_tonight_in_both_views() -> None:
+    """A line a zone, whole in 80 columns: the minimum with its time and the chance of a cold night, the maximum."""
+    night = {"event": "night", "p10": -11.6, "p50": -10.4, "p90": -9.3, "time": "2024-03-16T04:30:00Z"}
+    below = {"event": "night_below", "limit": -11.2, "chance": 0.18, "nights": 14}
+    day = {"event": "day", "p10": 21.6, "p50": 22.4, "p90": 23.3, "time": "2024-03-16T13:00:00Z"}
+    said = NextDay(
+        timezone="Europe/Amsterdam", origin="2024-03-15T20:00:00Z", events=[night, day, below], problem=""
+    )  # fmt: skip
+    seen = Seen(outlooks={("demo", ZONE): said, ("demo", "north"): {**said, "problem": "[the shard] is away"}})
+    lines = outlook_lines(seen)
+    assert lines[1] == (
+        f"{ZONE} tonight -10.4 °C at 05:30 (-11.6 to -9.3), below -11.2: 18 %; tomorrow 22.4 °C at 14:00 (21.6 to 23.3)"
+    )
+    assert lines[0] == "north tonight and tomorrow are not known: [the shard] is away"
+    text = " ".join(shown(live_view(seen, DemoProgress())).replace("│", " ").split())
+    assert all(line in text for line in lines)
 
 
 @pytest.mark.parametrize(

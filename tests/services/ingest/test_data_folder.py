@@ -28,12 +28,17 @@ def unpacked(folder: Path) -> Path:
 
 
 def test_a_folder_of_the_first_release_goes_on_as_that_release_would_have(tmp_path: Path) -> None:
-    """Every forecast after the upgrade is, digit for digit, the one that the release before made from there."""
+    """Every forecast after the upgrade is, digit for digit, the one that the release before made from there. That one
+    issued forecasts of before the power cut a second time; now the newest alone is shown again.
+    """
     shard, live_state, log = after(unpacked(tmp_path), range(POWER_CUT, END))
     repaired = shard.stats()["repaired"]
     shard.close()
     log.close()
-    assert digests(live_state.forecasts) == json.loads((DATA / "expected.json").read_text())
+    expected, found = json.loads((DATA / "expected.json").read_text()), digests(live_state.forecasts)
+    again = sorted(expected.keys() - found.keys(), key=lambda name: name.split()[1])
+    assert found == {name: said for name, said in expected.items() if name not in again}
+    assert (len(again), again[-1].split()[1]) == (3 * 11, "2022-03-01T23:45:00Z")
     assert repaired == ""
     assert not list((tmp_path / "storage" / "snapshots").glob("*.tmp"))
 

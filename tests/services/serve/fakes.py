@@ -11,9 +11,11 @@ import numpy as np
 from models.spec import ForecastSpec
 from services.messages import (
     F32,
+    I64,
     Extreme,
     ForecastReply,
     ForecastRequest,
+    Resampled,
     ZoneForecast,
     ZoneMixture,
     ZoneOutlook,
@@ -23,6 +25,11 @@ from services.serve.api.problems import ProblemError
 from services.serve.api.what_if import WhatIfWindow
 from services.serve.live_state import LiveState, LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus, ReplicaReport
+from services.store.deadletters import DeadLetterCount
+from services.store.forecasts import IssuedForecast
+from services.store.history import History
+from services.store.rows import DeadLetter
+from services.store.zone_series import fingerprint, resampled
 
 __all__ = ["ISSUED", "ORIGIN_MS", "SPEC", "FakeBackend", "zone_forecast"]
 
@@ -70,7 +77,14 @@ class FakeBackend:
         self.requests: list[ForecastRequest] = []
         self.plans: dict[tuple[str, str], list[ZonePlan]] = {}
         self.published: list[tuple[str, bytes]] = []
+        self.letters: list[DeadLetter] = []
+        self.history: History | None = None
+        self.said: IssuedForecast | None = None
         self.now: F32 = np.full(3, 20, np.float32)
+        self.steps: I64 = np.array([6, 18])  # of the path
+        self.past_nights: F32 = np.full((6, 3), 9.5, np.float32)
+        self.extremes: dict[str, Extreme] | None = None  # else a night at about 10 degrees
+        self.shard_away = ""
         self.values: F32 = np.full((SPEC.lookback_steps, len(SPEC.channels)), 20, np.float32)
 
     async def changes(self, seen_version: int) -> LiveStateChanges:
@@ -83,12 +97,15 @@ class FakeBackend:
         return WhatIfWindow(values=self.values, origin_ms=ORIGIN_MS, quantiles=ISSUED)
 
     async def outlook(self, site: str, zone: str) -> ZoneOutlook:
+        if self.shard_away:
+            raise ProblemError(503, self.shard_away)
         values = np.linspace(-1, 1, 100, dtype=np.float32)[:, None]
         night = Extreme(first=0, last=1, values=10 + np.repeat(values, 3, axis=1), at=np.zeros((100, 3), np.int64),
-                        past=np.full((4, 3), 9.5, np.float32))  # fmt: skip
+                        past=self.past_nights)  # fmt: skip
         return ZoneOutlook(
-            origin_ms=ORIGIN_MS, now=self.now, steps=np.array([6, 18]),
-            scenarios=20 + np.repeat(values[:, None], 2, axis=1).repeat(3, axis=2), extremes={"night": night},
+            origin_ms=ORIGIN_MS, now=self.now, steps=self.steps,
+            scenarios=20 + np.repeat(values[:, None], len(self.steps), axis=1).repeat(3, axis=2),
+            extremes={"night": night} if self.extremes is None else self.extremes,
         )  # fmt: skip
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
@@ -98,6 +115,27 @@ class FakeBackend:
 
     async def plan(self, site: str, zone: str) -> list[ZonePlan]:
         return self.plans.get((site, zone), [])
+
+    async def series(self, *asked: Any) -> Resampled:
+        return resampled(self._past(), *asked)
+
+    async def series_tag(self, *asked: Any) -> str:
+        return fingerprint(self._past(), *asked)
+
+    async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
+        return self.said
+
+    async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
+        letters = [letter for letter in self.letters if reason in (None, letter.reason)]
+        counts = [
+            DeadLetterCount(one.reason, one.topic, 1, 0, one.offset, one.receive_ms, one.detail) for one in letters
+        ]
+        return counts, letters[:newest]
+
+    def _past(self) -> History:
+        if self.history is None:
+            raise ProblemError(503, "the history cannot be read")
+        return self.history
 
     async def publish(self, topic: str, payload: bytes) -> None:
         if self.refusal:

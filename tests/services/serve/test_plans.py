@@ -14,8 +14,8 @@ from edge.wire.plan import decode_plan
 from services.messages import ZonePlan
 from services.serve.api.app import create_app
 from services.serve.api.auth import Keys
-from services.serve.api.plan_routes import plan_routes
 from services.serve.api.problems import install
+from services.serve.api.routes.plan_routes import plan_routes
 from tests.services.serve.fakes import ORIGIN_MS
 from tests.services.serve.test_api import OPERATOR, System, assert_problem
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from services.messages import Extreme
 from services.serve.api.auth import Keys
 from tests.services.serve.test_api import System, assert_problem
 
@@ -72,13 +73,46 @@ def test_events_are_read_from_scenarios(system: System) -> None:
     night, day, mean, outside, below, above, chance = events
     assert night["p10"] < night["p50"] == pytest.approx(10, abs=0.01)
     assert night["time"] == night["from"] == "2022-03-01T00:30:00Z"
+    assert night["goes_on"] is True
     assert day["missing"] == "no day ends within the path"
     assert mean["p50"] == pytest.approx(20, abs=0.01)
     assert 0 <= outside["p10"] <= outside["p50"] <= 1.5
     assert below["chance"] == pytest.approx(0.5, abs=0.02)
     assert below["minutes"] == 30
     assert above["chance"] == 0
-    assert chance["chance"] == pytest.approx((2 * 0.5 + 1) / 3, abs=0.01)  # all past nights were at 9.5
+    assert chance["chance"] == pytest.approx(0.5, abs=0.01)
+    assert (chance["limit"], chance["nights"]) == (10, 6)
+
+
+def test_past_nights_have_their_say_until_a_night_begins(system: System) -> None:
+    """All past nights were below the limit: that counts for a night that lies ahead, not for what is left of one."""
+    values = 10 + np.linspace(-1, 1, 100, dtype=np.float32)[:, None].repeat(3, axis=1)
+    at, past = np.ones((100, 3), np.int64), np.full((6, 3), 9.5, np.float32)
+    found = []
+    for first in (0, 1):
+        system.backend.extremes = {"night": Extreme(first=first, last=1, values=values, at=at, past=past)}
+        (said,) = asked(system, events="night_below:air_temp_c:10")["events"]
+        assert said["goes_on"] == (first == 0)
+        found.append(said["chance"])
+    assert found == pytest.approx([0.5, (2 * 0.5 + 1) / 3], abs=0.01)
+
+
+def test_a_night_without_a_limit_is_compared_with_the_nights_so_far(system: System) -> None:
+    """The limit is what one in ten of the zone's nights was below; the answer names it, and how many nights."""
+    system.backend.past_nights = np.repeat(np.linspace(9, 11, 21, dtype=np.float32)[:, None], 3, axis=1)
+    (chance,) = asked(system, events="night_below:air_temp_c")["events"]
+    assert (chance["limit"], chance["nights"]) == (pytest.approx(9.2), 21)
+    assert chance["chance"] == pytest.approx(0.1, abs=0.01)
+
+
+def test_a_zone_with_few_nights_has_no_usual_limit(system: System) -> None:
+    """Four nights do not say what an unusually cold one is; with a limit of the caller's own there is a chance."""
+    system.backend.past_nights = np.full((4, 3), 9.5, np.float32)
+    (missing,) = asked(system, events="night_below:air_temp_c")["events"]
+    assert missing["missing"] == "too few nights were seen as a whole: 4 of 5"
+    assert "chance" not in missing
+    (given,) = asked(system, events="night_below:air_temp_c:10")["events"]
+    assert given["chance"] == pytest.approx(0.5, abs=0.01)
 
 
 def test_a_target_that_is_not_known_now_has_events_of_the_way_ahead(system: System) -> None:

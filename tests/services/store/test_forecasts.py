@@ -48,6 +48,17 @@ def test_issued_forecasts_come_back_in_order_of_origin(tmp_path: Path) -> None:
     assert kept.read("nowhere", 0, 2, 1) == kept.read("demo", 0, 3, 1) == []
 
 
+def test_a_span_of_origins_is_read(tmp_path: Path) -> None:
+    """Also what shares a file with a newer origin, before and after the days became files."""
+    kept = IssuedForecasts(tmp_path, 0)
+    kept.put([forecast(T0 - STEP), forecast(T0)], *SHAPE)
+    kept.put([forecast(T0 + 5 * DAY)], *SHAPE)
+    for _ in range(2):
+        assert [f.origin_ms for f in kept.read("demo", 0, 2, 1, until_ms=T0 - STEP)] == [T0 - STEP]
+        assert [f.origin_ms for f in kept.read("demo", T0 - STEP, 2, 1, until_ms=T0 + DAY)] == [T0]
+        kept.merge_days(T0 + 9 * DAY, [0])
+
+
 def test_what_is_issued_at_once_is_one_file(tmp_path: Path) -> None:
     """Several sites and origins, also around midnight, share a part and are found again."""
     kept = IssuedForecasts(tmp_path, 0)

@@ -5,16 +5,25 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import JSONResponse
 
 from services.messages import ModelSubmitted, Moved, TrainingAccepted
 from services.observe.metrics import CONTENT_TYPE, prometheus_text
-from services.serve.api.answer_types import ModelsAnswer, ReadyAnswer, StatusAnswer, ZonesServed, described
+from services.serve.api.answer_types import (
+    DeadLettersAnswer,
+    KeptOut,
+    KeptOutLetter,
+    ModelsAnswer,
+    ReadyAnswer,
+    StatusAnswer,
+    ZonesServed,
+    described,
+)
 from services.serve.api.backend import OrderAnswer
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError, problem
-from services.serve.api.schemas import PREDICT_ANSWERS, ExpertName, Submission
+from services.serve.api.schemas import KEYED, ORDERED, PREDICT_ANSWERS, ExpertName, Submission
 from services.serve.api.state import ApiState, Authorization
 from services.serve.components import ApiFigures, retrainers_of, told_by
 from services.serve.health import summarise_errors
@@ -24,13 +33,16 @@ __all__ = ["operate_routes"]
 
 Version = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["v3"])]
 
+Reason = Annotated[str | None, Query(max_length=64, description="Only those of one reason, such as late.")]
+Newest = Annotated[int, Query(ge=0, le=1000, description="List that many letters, too.")]
+
 
 def operate_routes(state: ApiState) -> APIRouter:
     """The routes that operators and their tools use."""
     routes = APIRouter(route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
     view, backend = state.view, state.backend
 
-    @routes.get("/models", tags=["models"], response_model=None, responses=described(ModelsAnswer))
+    @routes.get("/models", tags=["models"], response_model=None, responses={**described(ModelsAnswer), **KEYED})
     async def models(authorization: Authorization = None) -> ModelsAnswer:
         """The registered models, newest first, which one is served, and what fails in training or registry now."""
         state.keys.require_reader(authorization)
@@ -43,7 +55,9 @@ def operate_routes(state: ApiState) -> APIRouter:
         errors = [words for words in dict.fromkeys(wrong) if words]
         return ModelsAnswer(models=view.models, serving=serving, errors=errors)
 
-    @routes.get("/models/zones", tags=["models"], response_model=None, responses=described(ZonesServed))
+    served = {**described(ZonesServed), **KEYED, 503: PREDICT_ANSWERS[503]}
+
+    @routes.get("/models/zones", tags=["models"], response_model=None, responses=served)
     async def zones(authorization: Authorization = None) -> ZonesServed:
         """What each zone is served by: the version of each expert that has models, and what each expert of the mixture
         weighs in the newest forecast, by horizon in minutes, as the mean over targets.
@@ -51,7 +65,7 @@ def operate_routes(state: ApiState) -> APIRouter:
         state.keys.require_reader(authorization)
         return ZonesServed(zones=await backend.mixtures())
 
-    accepted = described(TrainingAccepted, 202)
+    accepted = {**described(TrainingAccepted, 202), **ORDERED}
 
     @routes.post("/models/retrain", tags=["models"], status_code=202, response_model=None, responses=accepted)
     async def retrain(expert: ExpertName = "network", authorization: Authorization = None) -> OrderAnswer:
@@ -59,13 +73,15 @@ def operate_routes(state: ApiState) -> APIRouter:
         state.keys.require_operator(authorization)
         return await backend.order("trigger", "operator", expert)
 
-    @routes.post("/models/rollback", tags=["models"], response_model=None, responses=described(Moved))
+    moved = {**described(Moved), **ORDERED}
+
+    @routes.post("/models/rollback", tags=["models"], response_model=None, responses=moved)
     async def rollback(expert: ExpertName = "network", authorization: Authorization = None) -> OrderAnswer:
         """Serve an expert's previous champion again; needs the operator's key."""
         state.keys.require_operator(authorization)
         return await backend.order("rollback", expert)
 
-    submitted = described(ModelSubmitted, 202)
+    submitted = {**described(ModelSubmitted, 202), **ORDERED}
 
     @routes.post("/models/submit", tags=["models"], status_code=202, response_model=None, responses=submitted)
     async def submit(asked: Submission, authorization: Authorization = None) -> OrderAnswer:
@@ -73,7 +89,9 @@ def operate_routes(state: ApiState) -> APIRouter:
         state.keys.require_operator(authorization)
         return await backend.order("submit", asked.folder)
 
-    @routes.post("/models/{version}/promote", tags=["models"], response_model=None, responses=described(Moved))
+    @routes.post(
+        "/models/{version}/promote", tags=["models"], response_model=None, responses={**described(Moved), **ORDERED}
+    )
     async def promote(
         version: Version, expert: ExpertName = "network", authorization: Authorization = None
     ) -> OrderAnswer:
@@ -83,7 +101,7 @@ def operate_routes(state: ApiState) -> APIRouter:
         state.keys.require_operator(authorization)
         return await backend.order("promote", version, expert)
 
-    @routes.get("/status", tags=["operation"], response_model=None, responses=described(StatusAnswer))
+    @routes.get("/status", tags=["operation"], response_model=None, responses={**described(StatusAnswer), **KEYED})
     async def status(authorization: Authorization = None) -> Response:
         """Everything that the parts report: readiness, figures, champion and replicas, models, events, errors."""
         state.keys.require_reader(authorization)
@@ -98,12 +116,35 @@ def operate_routes(state: ApiState) -> APIRouter:
         )  # fmt: skip
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
+    known_letters = {**described(DeadLettersAnswer), **KEYED, 503: PREDICT_ANSWERS[503]}
+
+    @routes.get("/deadletters", tags=["operation"], response_model=None, responses=known_letters)
+    async def dead_letters(
+        reason: Reason = None, newest: Newest = 0, authorization: Authorization = None
+    ) -> DeadLettersAnswer:
+        """What was kept out: late samples, refused messages and values, by reason and topic."""
+        state.keys.require_reader(authorization)
+        counts, found = await backend.dead_letters(reason, newest)
+        kept_out = [
+            KeptOut(reason=one.reason, topic=one.topic, count=one.count, newest_ms=one.receive_ms, detail=one.detail)
+            for one in counts
+        ]
+        letters = [
+            KeptOutLetter(
+                partition=one.partition, offset=one.offset, item=one.item, receive_ms=one.receive_ms,
+                topic=one.topic, reason=one.reason, detail=one.detail,
+                payload=one.payload[:1000].decode(errors="replace"),
+            )
+            for one in found
+        ]  # fmt: skip
+        return DeadLettersAnswer(kept_out=kept_out, letters=letters)
+
     @routes.get("/health/live", tags=["operation"])
     async def live() -> dict[str, str]:
         """Say that this replica answers."""
         return {"status": "live"}
 
-    @routes.get("/health/ready", tags=["operation"], responses=described(ReadyAnswer))
+    @routes.get("/health/ready", tags=["operation"], responses={**described(ReadyAnswer), 503: PREDICT_ANSWERS[503]})
     async def ready() -> Response:
         """200 once a zone has a usable forecast and the log is read; before, a 503 problem that says what is awaited.
 
@@ -118,7 +159,9 @@ def operate_routes(state: ApiState) -> APIRouter:
             reasons=found["reasons"], degraded=found["degraded"],
         )  # fmt: skip
 
-    @routes.get("/metrics", tags=["operation"], response_class=Response)
+    figures = {200: {"description": "Prometheus text", "content": {CONTENT_TYPE: {}}}, **KEYED}
+
+    @routes.get("/metrics", tags=["operation"], response_class=Response, responses=figures)
     async def metrics(authorization: Authorization = None) -> Response:
         """All components' figures for Prometheus."""
         state.keys.require_reader(authorization)

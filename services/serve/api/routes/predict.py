@@ -15,7 +15,7 @@ from services.serve.api.answer_types import HistoryAnswer, ZoneNow, ZonesAnswer,
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.predict_parameters import Asked, answer_of
 from services.serve.api.problems import ProblemError
-from services.serve.api.schemas import EXAMPLE_WHAT_IF, PREDICT_ANSWERS, WhatIf
+from services.serve.api.schemas import EXAMPLE_WHAT_IF, KEYED, PREDICT_ANSWERS, WhatIf
 from services.serve.api.state import ApiState, Authorization
 from services.serve.api.what_if import apply_changes, forecast_request, moved, what_if_answer, window_of_rows
 
@@ -38,7 +38,7 @@ Events = Annotated[
     str | None,
     Query(
         max_length=1000, examples=["night,below:air_temp_c:12:60"],
-        description="night, day, mean, night_below:TARGET:LIMIT, day_above:TARGET:LIMIT, outside:TARGET:LOW:HIGH, "
+        description="night, day, mean, night_below:TARGET[:LIMIT], day_above:TARGET[:LIMIT], outside:TARGET:LOW:HIGH, "
         "below:TARGET:LIMIT[:MINUTES], above:TARGET:LIMIT[:MINUTES]; several with commas.",
     ),
 ]  # fmt: skip
@@ -46,7 +46,7 @@ Events = Annotated[
 
 def predict_routes(state: ApiState) -> APIRouter:
     """The routes that readers use."""
-    routes = APIRouter(tags=["forecasts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
+    routes = APIRouter(tags=["forecasts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422], **KEYED})
     view, backend, spec = state.view, state.backend, state.spec
 
     @routes.get("/predict", responses=PREDICT_ANSWERS, response_class=JSONResponse)
@@ -98,7 +98,8 @@ def predict_routes(state: ApiState) -> APIRouter:
             forecast = view.answers[key].forecast
             listed.append(
                 ZoneNow(
-                    site=key[0], zone=key[1], origin=forecast["origin"], origin_ms=forecast["origin_ms"],
+                    site=key[0], zone=key[1], timezone=state.timezone(key[0]),
+                    origin=forecast["origin"], origin_ms=forecast["origin_ms"],
                     model_version=forecast["model_version"], degraded=view.degraded(key), now=forecast["now"],
                 )
             )  # fmt: skip

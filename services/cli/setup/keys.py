@@ -1,0 +1,77 @@
+"""``keys``: who may read, give orders or administer, by name; the running system follows without a restart."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from services.access_keys import AccessKeys, Scope
+from services.cli.base import Group, console, options_of, print_json
+
+__all__ = ["register"]
+
+DAY_MS = 86_400_000
+Name = Annotated[str, typer.Argument(help="Whose key it is: letters, digits, '.', '_' and '-'.", metavar="NAME")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    group = typer.Typer(
+        cls=Group, no_args_is_help=True, help="Keys of the API: who may read or give orders, and until when.",
+        epilog="Example: hothouse keys add greenhouse-display --scope read",
+    )  # fmt: skip
+    group.command("add", epilog="Example: hothouse keys add greenhouse-display --scope read --days 365")(add)
+    group.command("list", epilog="Example: hothouse keys list --json")(list_keys)
+    group.command("revoke", epilog="Example: hothouse keys revoke greenhouse-display")(revoke)
+    app.add_typer(group, name="keys", rich_help_panel="Set up")
+
+
+def add(
+    ctx: typer.Context,
+    name: Name,
+    scope: Annotated[Scope, typer.Option(help="What it may do; each may do what those before it may.")] = "read",
+    days: Annotated[int | None, typer.Option(min=1, max=36_500, help="Ends after so many days; else never.")] = None,
+) -> None:
+    """Make a key and print it. It is shown once: only a hash of it is kept."""
+    if not 0 < len(name) <= 64 or not name.isascii() or not all(letter.isalnum() or letter in "._-" for letter in name):
+        raise typer.BadParameter(f"{name!r} is no name: use up to 64 letters, digits, '.', '_' and '-'")
+    now_ms = _now_ms()
+    keys = AccessKeys(options_of(ctx).settings().data_dir)
+    typer.echo(keys.add(name, scope, now_ms, None if days is None else now_ms + days * DAY_MS))
+
+
+def list_keys(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """Show names, scopes and times of all keys."""
+    found = AccessKeys(options_of(ctx).settings().data_dir).listed()
+    if as_json:
+        print_json([{"name": one.name, "scope": one.scope, "created_ms": one.created_ms, "expires_ms": one.expires_ms}
+                    for one in found])  # fmt: skip
+        return
+    table = Table(title="Keys of the API", title_justify="left", caption="operator.key may do all, too")
+    for heading in ("name", "may", "made (UTC)", "ends (UTC)"):
+        table.add_column(heading, overflow="fold")
+    for one in found:
+        ends = "never" if one.expires_ms is None else _time(one.expires_ms)
+        table.add_row(
+            escape(one.name), one.scope, _time(one.created_ms), f"{ends}, over" if one.expired(_now_ms()) else ends
+        )
+    console.print(table)
+
+
+def revoke(ctx: typer.Context, name: Name) -> None:
+    """Take a key back; a running system refuses it from the next request on."""
+    AccessKeys(options_of(ctx).settings().data_dir).revoke(name)
+    console.print(f"the key {escape(name)} is no longer taken")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _time(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M}"

@@ -1,0 +1,86 @@
+"""Step 9 of the way of a reading: a zone's rows over any span, at any resolution, as the history has them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from models.psychrometrics import DERIVED
+from services.messages import Resampled
+from services.store.history import History
+from services.store.parquet import unreadable
+
+__all__ = ["fingerprint", "resampled"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+_OF = ("air_temp_c", "rh_pct")
+
+
+def resampled(
+    history: History, site: str, zone: str, metrics: Sequence[str], start_ms: int, end_ms: int, interval_ms: int
+) -> Resampled:
+    """Rows with ``start_ms < row end <= end_ms``, by intervals of the same length; a row belongs to the interval
+    ``(end - interval_ms, end]`` that its end lies in. Intervals without a row are left out, and so is what no file has.
+
+    Derived metrics (``DERIVED``) are computed row by row where the history has none. Raises
+    :class:`~services.errors.HistoryError` for a damaged file.
+    """
+    wanted = list(dict.fromkeys([*metrics, *(_OF if set(metrics) & set(DERIVED) else ())]))
+    tables = [_rows(Path(name), zone, wanted, start_ms, end_ms) for name in history.files(start_ms, end_ms, [site])]
+    table = pa.concat_tables(tables).sort_by("end_ms") if tables else _empty(wanted)
+    ends = -(-table["end_ms"].to_numpy() // interval_ms) * interval_ms
+    values = {name: table[name].to_numpy(zero_copy_only=False) for name in wanted}
+    for name in set(metrics) & set(DERIVED):
+        values[name] = np.where(np.isnan(values[name]), DERIVED[name](*(values[of] for of in _OF)), values[name])
+    at, first = np.unique(ends, return_index=True)
+    found = Resampled(end_ms=at, mean={}, low={}, high={})
+    for name in metrics:
+        found["mean"][name], found["low"][name], found["high"][name] = _of_intervals(values[name], first)
+    return found
+
+
+def fingerprint(history: History, site: str, start_ms: int, end_ms: int) -> str:
+    """Differs when the site's rows of a span may have changed: files are replaced as a whole, under the same name."""
+    stats = [(name, found.st_mtime_ns, found.st_size, found.st_ino) for name in history.files(start_ms, end_ms, [site])
+             if (found := Path(name).stat())]  # fmt: skip
+    return hashlib.sha256(repr(stats).encode()).hexdigest()[:32]
+
+
+def _rows(path: Path, zone: str, columns: Sequence[str], start_ms: int, end_ms: int) -> pa.Table:
+    try:
+        file = pq.ParquetFile(path)
+        there = [name for name in columns if name in file.schema_arrow.names]
+        table = file.read(["zone", "end_ms", *there])
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(path, error) from error
+    inside = (pc.field("zone") == zone) & (pc.field("end_ms") > start_ms) & (pc.field("end_ms") <= end_ms)
+    table = table.filter(inside)
+    nothing = pa.array(np.full(len(table), np.nan, np.float32))
+    return pa.table({"end_ms": table["end_ms"]} | {name: table[name] if name in there else nothing for name in columns})
+
+
+def _empty(columns: Sequence[str]) -> pa.Table:
+    return pa.table({"end_ms": pa.array([], pa.int64())} | {name: pa.array([], pa.float32()) for name in columns})
+
+
+def _of_intervals(values: npt.NDArray[np.floating], first: I64) -> tuple[F32, F32, F32]:
+    """Mean, least and largest of what is known from each of the places ``first [T]`` to the next."""
+    if not len(first):
+        return (np.empty(0, np.float32),) * 3
+    known = np.isfinite(values)
+    count = np.add.reduceat(known.astype(np.int64), first)
+    total = np.add.reduceat(np.where(known, values, 0).astype(np.float64), first)
+    low = np.minimum.reduceat(np.where(known, values, np.inf), first)
+    high = np.maximum.reduceat(np.where(known, values, -np.inf), first)
+    mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    low, high = (np.where(count > 0, side, np.nan) for side in (low, high))
+    return mean.astype(np.float32), low.astype(np.float32), high.astype(np.float32)

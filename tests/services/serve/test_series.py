@@ -1,0 +1,185 @@
+"""``/zones/{zone}/series`` and ``/forecasts``: any span and resolution, nothing that is held already."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from services.config import Settings
+from services.forecast_spec import forecast_spec
+from services.serve.api.auth import Keys
+from services.serve.api.backend import RayBackend
+from services.serve.api.problems import ProblemError
+from services.serve.api.routes import zone_past
+from services.store.deadletters import DeadLetters
+from services.store.forecasts import IssuedForecast, IssuedForecasts
+from services.store.history import History
+from services.store.rows import DeadLetter, SiteStep
+from tests.services.serve.fakes import ORIGIN_MS, SPEC
+from tests.services.serve.test_api import System, assert_problem
+
+STEP_MS = 300_000
+ROWS = 600
+URL = "/zones/north-1/series"
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[System]:
+    """Two zones, and fifty hours of rows of one of them; ``air_temp_c`` counts them."""
+    made = System(Keys("op-key"))
+    history = made.backend.history = History(tmp_path, SPEC.channels)
+    for n in range(ROWS):
+        add(history, n)
+    history.flush()
+    yield made
+    made.client.close()
+
+
+def add(history: History, n: int) -> None:
+    """Row number ``n`` of those before the newest forecast's origin."""
+    row = np.float32([[n, 50, 400, np.nan]])
+    history.add([SiteStep(0, "demo", ORIGIN_MS - (ROWS - 1 - n) * STEP_MS, ("north-1",), row, row * 0, [])])
+
+
+def get(system: System, **asked: Any) -> Any:
+    """The answer's JSON; it must be one."""
+    answer = system.client.get(URL, params=asked)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_the_past_two_days_are_what_is_told_first(system: System) -> None:
+    """Without a span: 48 hours up to the newest row, row by row, of the targets."""
+    told = get(system)
+    assert told["interval_s"] == 300
+    assert len(told["end_ms"]) == 576
+    assert told["end_ms"][-1] == ORIGIN_MS
+    assert told["values"]["air_temp_c"]["mean"][-2:] == [598, 599]
+    assert set(told["values"]) == set(SPEC.targets)
+    assert told["cursor"] is None
+
+
+def test_intervals_hold_means_and_extremes(system: System) -> None:
+    """An hour's twelve rows are told by their mean, least and largest."""
+    told = get(system, metrics="air_temp_c,vent_lee_pct", interval_s=3600, since_ms=ORIGIN_MS - 2 * 3_600_000)
+    values = told["values"]["air_temp_c"]
+    assert (values["min"], values["max"]) == ([576, 588], [587, 599])
+    assert values["mean"] == pytest.approx([581.5, 593.5])
+    assert told["values"]["vent_lee_pct"]["mean"] == [None, None]
+
+
+def test_pages_make_the_whole(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row is on one page, and the last page says that it is the last."""
+    monkeypatch.setattr(zone_past, "PAGE", 100)
+    whole, cursor = [], None
+    for _ in range(6):
+        told = get(system, **({} if cursor is None else {"cursor": cursor}))
+        assert len(told["end_ms"]) <= 100
+        whole += told["end_ms"]
+        cursor = told["cursor"]
+    assert cursor is None
+    assert whole == [ORIGIN_MS - n * STEP_MS for n in reversed(range(576))]
+
+
+def test_what_is_held_is_not_sent_again(system: System) -> None:
+    """304 while no row of the span has come; then the new answer, under another tag."""
+    first = system.client.get(URL)
+    held = {"If-None-Match": f'"other", {first.headers["etag"]}'}
+    again = system.client.get(URL, headers=held)
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+    assert system.client.get(URL, headers=held, params={"interval_s": 900}).status_code == 200
+    assert system.backend.history is not None
+    add(system.backend.history, ROWS)
+    system.backend.history.flush()
+    assert system.client.get(URL, headers=held).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "says"),
+    [
+        ({"metrics": "air_temp_c,colour"}, 422, "query.metrics: there is no metric 'colour'; known are air_temp_c"),
+        ({"interval_s": 400}, 422, "query.interval_s: 400 is no multiple of the step, 300 s"),
+        ({"since_ms": 2, "until_ms": 1}, 422, "query.since_ms: 2 is after until_ms, 1"),
+        ({"site": "elsewhere"}, 404, "elsewhere"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(system: System, asked: dict[str, Any], status: int, says: str) -> None:
+    """One sentence each."""
+    assert_problem(system.client.get(URL, params=asked), status, says)
+
+
+def test_a_history_that_cannot_be_read_is_no_defect(system: System) -> None:
+    """503, with the reason."""
+    system.backend.history = None
+    assert_problem(system.client.get(URL), 503, "the history cannot be read")
+
+
+def test_what_was_said_then_is_told(system: System) -> None:
+    """The zone's own values of the forecast that was issued for the site."""
+    quantiles = np.arange(2 * 3 * 3 * 3, dtype=np.float32).reshape(2, 3, 3, 3)
+    system.backend.said = IssuedForecast(
+        "demo", ORIGIN_MS, "v3", ("north-2", "north-1"), quantiles, quantiles[..., 0], quantiles[..., 0], 0
+    )
+    told = system.client.get("/zones/north-1/forecasts", params={"issued_at": ORIGIN_MS}).json()
+    assert (told["origin_ms"], told["model_version"], told["horizon_min"]) == (ORIGIN_MS, "v3", [5, 60, 1440])
+    assert told["targets"]["rh_pct"] == {"p10": [30, 39, 48], "p50": [31, 40, 49], "p90": [32, 41, 50]}
+
+
+def test_where_nothing_was_said_that_is_told(system: System) -> None:
+    """404, with the time that was asked for."""
+    answer = system.client.get("/zones/north-1/forecasts", params={"issued_at": 77})
+    assert_problem(answer, 404, "no forecast of demo/north-1 was issued in the day before 77")
+
+
+def test_the_backend_reads_where_shards_write(tmp_path: Path) -> None:
+    """Rows and forecasts are found in the configured storage; a damaged file is a 503, not a defect."""
+    settings = Settings(data_dir=tmp_path)
+    history = History(settings.storage, SPEC.channels)
+    add(history, ROWS - 1)
+    history.flush()
+    spec = forecast_spec(settings)
+    zeros = np.zeros((1, len(spec.horizons_min), len(spec.targets), 3), np.float32)
+    said = IssuedForecast("demo", ORIGIN_MS, "v1", ("north-1",), zeros, zeros[..., 0], zeros[..., 0], 0)
+    IssuedForecasts(settings.storage, 0).put([said], spec.horizons_min, spec.targets)
+    backend = RayBackend(settings, None)
+
+    async def ask() -> tuple[list[int], IssuedForecast | None, IssuedForecast | None]:
+        rows = await backend.series("demo", "north-1", ["air_temp_c"], 0, ORIGIN_MS, STEP_MS)
+        return rows["end_ms"].tolist(), await backend.issued("demo", ORIGIN_MS + 1), await backend.issued("demo", 5)
+
+    ends, found, none = asyncio.run(ask())
+    assert ends == [ORIGIN_MS]
+    assert found is not None
+    assert (found.origin_ms, none) == (ORIGIN_MS, None)
+    Path(history.files()[0]).write_bytes(b"no parquet")
+    with pytest.raises(ProblemError, match="the history cannot be read"):
+        asyncio.run(ask())
+
+
+def test_what_was_kept_out_is_told(system: System) -> None:
+    """By reason, with what is wrong; payloads that are no text do no harm."""
+    late = DeadLetter(0, 7, 0, ORIGIN_MS, "hothouse/v1/demo/z1/climate/sample", "late", "2 h late", b"\xff{}" * 900)
+    system.backend.letters = [late, late._replace(offset=9, reason="malformed")]
+    told = system.client.get("/deadletters", params={"reason": "late", "newest": 5}).json()
+    (counted,), (letter,) = told["kept_out"], told["letters"]
+    assert (counted["reason"], counted["count"], counted["detail"]) == ("late", 1, "2 h late")
+    assert (letter["offset"], letter["payload"][1:3], len(letter["payload"])) == (7, "{}", 1000)
+    assert [one["reason"] for one in system.client.get("/deadletters").json()["kept_out"]] == ["late", "malformed"]
+
+
+def test_the_backend_reads_the_shards_dead_letters(tmp_path: Path) -> None:
+    """Those of all partitions; a file that is no database is a 503."""
+    settings = Settings(data_dir=tmp_path)
+    with DeadLetters(settings.storage, 1) as kept:
+        kept.put([DeadLetter(1, 7, 0, ORIGIN_MS, "t", "late", "d", b"{}")])
+    backend = RayBackend(settings, None)
+    counts, letters = asyncio.run(backend.dead_letters(None, 10))
+    assert ([one.count for one in counts], [one.offset for one in letters]) == ([1], [7])
+    (settings.storage / "deadletters-p2.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(ProblemError, match="the dead letters cannot be read"):
+        asyncio.run(backend.dead_letters(None, 10))
