@@ -3,7 +3,7 @@
 The network has seen simulated houses only. What it says of a real one, a shift of the forecast that the learners would
 issue without it, is followed in part. Which part is learned for each zone, target and horizon: of a few shares each
 weighs its error so far to a high negative power. The errors begin as those on simulated houses that the network was not
-trained on, then come those of all zones of the partition, young and old apart, then the zone's own.
+trained on, then come the zone's own.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ BELIEVED = 0.5
 """Real houses differ more from simulated ones than these do from each other: so much of what the network gained on
 simulated houses is believed beforehand."""
 
-OWN, POOL = 32.0, 16.0
-"""The pool's errors weigh as much as this many examples of a zone's own, and the prior's as this many of the
-pool's."""
+OWN = 32.0
+"""Errors on simulated houses weigh as much as this many examples of a zone's own. Those of other zones are not asked:
+on recordings that changes nothing, and a zone's forecast does not hang on what its neighbours are told of plans."""
 
 DAYS, YOUNG_DAYS = 14.0, 2.0
 """How long errors are remembered, those of zones in their first days less long: there the forecast that is corrected
 becomes another every day."""
 
-MOST_ZONES = 256
+MOST_ZONES = 512
 """With more zones than this, this many at a time are asked of the network; the others keep what was said last."""
 
 FINENESS = 250.0
@@ -97,16 +97,14 @@ class PretrainedCorrection:
             bend = 2 * whole + 2 - 4 * half  # other shares lie on the parabola through these
             believed[:, place] = 1 + np.outer(whole - 1 - bend, SHARES) + np.outer(bend, SHARES**2)
         self._farthest = (LIMIT * self._size).astype(np.float32)
-        self._believed = believed * self._size[..., None]
-        days = np.array([DAYS, YOUNG_DAYS])  # by age, as the pool
-        self._keep = np.exp(-stride / (days * spec.steps_per_day))
-        self._off = np.zeros((2, *cells, len(SHARES)))  # sums of errors; of old zones, and of young ones
+        self._prior = (OWN * believed * self._size[..., None]).astype(np.float32)
+        self._keep, self._keep_young = (np.exp(-stride / (days * spec.steps_per_day)) for days in (DAYS, YOUNG_DAYS))
         targets = len(spec.targets)
         self._zones = ZoneArrays(
             capacity,
             said=((slots, targets), np.float16, 0.0),
             followed=((slots, targets), np.uint8, 0),  # the share of it, in steps of FINENESS
-            off=((*cells, len(SHARES)), np.float32, 0.0),
+            off=((*cells, len(SHARES)), np.float32, 0.0),  # sums of errors
             shift=(cells, np.float16, 0.0),
             share=(cells, np.uint8, 0),
         )
@@ -131,20 +129,15 @@ class PretrainedCorrection:
         known = np.isfinite(off) & due[..., None, None]
         off = np.where(known, off, np.float32(0))
         here = np.asarray(known.any(axis=-1, keepdims=True))
-        keep = self._keep.astype(np.float32)[young.astype(np.int64)][:, None, None, None]
+        keep = np.where(young, self._keep_young, self._keep).astype(np.float32)[:, None, None, None]
         s["off"][zone, h] = s["off"][zone, h] * np.where(here, keep, np.float32(1)) + off
-        for age, mine in enumerate((~young, young)):
-            if mine.any():
-                fades = np.where(here[mine].any(axis=0), self._keep[age], 1.0)
-                self._off[age][h] = fades * self._off[age][h] + off[mine].sum(axis=0)
 
     def see(self, indices: I64, step: int, values: F32) -> None:
         """Take the rows of one step, ``values [Z, C]``."""
         self.memory.see(indices, step, values)
 
     def ask(
-        self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None, base: F32,
-        young: _Bool,
+        self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None, base: F32
     ) -> None:  # fmt: skip
         """Ask the network how ``base [Z, H, M, Q]``, the forecast without it, is to be moved; it is all that is known
         of the rows that were seen last. Other arguments are as of :meth:`OnlineForecaster.learn`.
@@ -161,7 +154,7 @@ class PretrainedCorrection:
             _light(sun[turn]), memory.yesterday(zones, step), future, base[turn],
         )  # fmt: skip
         self._zones["shift"][zones] = np.clip(shift, -self._farthest, self._farthest)
-        self._zones["share"][zones] = np.rint(self._weigh(zones, young[turn]) * np.float32(FINENESS))
+        self._zones["share"][zones] = np.rint(self._weigh(zones) * np.float32(FINENESS))
 
     def keep(self, indices: I64, at: I64) -> None:
         """Remember what was said of an example, and what share of it is followed, until its truth comes."""
@@ -186,20 +179,16 @@ class PretrainedCorrection:
 
     def state_dict(self, copy: bool = True) -> dict[str, Any]:
         """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
-        return {"memory": self.memory.state_dict(copy), "zones": self._zones.state_dict(copy), "pool": self._off.copy()}
+        return {"memory": self.memory.state_dict(copy), "zones": self._zones.state_dict(copy)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
         self.memory.load_state_dict(state["memory"])
         self._zones.load_state_dict(state["zones"])
-        self._off = state["pool"].copy()
 
-    def _weigh(self, zones: I64, young: _Bool) -> F32:
+    def _weigh(self, zones: I64) -> F32:
         """The share that is followed, as errors are known now, ``[Z, H, M]``."""
-        prior = POOL * self._believed
-        pool = (prior + self._off) / (POOL * self._size[..., None] + self._off[..., :1])  # as shares of share 0's
-        own = (OWN * self._size[..., None] * pool).astype(np.float32)
-        error = own[young.astype(np.int64)] + self._zones["off"][zones]
+        error = self._prior + self._zones["off"][zones]
         weight = (error / error.min(axis=-1, keepdims=True)) ** np.float32(-POWER)
         return np.asarray((weight @ SHARES) / weight.sum(axis=-1), dtype=np.float32)
 
