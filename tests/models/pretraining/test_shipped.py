@@ -116,7 +116,7 @@ def test_without_torch_it_says_the_same(tmp_path: Path) -> None:
     wanted = (network_for(SPEC).answer(inputs) - inputs.baseline)[..., 1]
     given = PlainNetwork(SPEC, pretrained().arrays).shift(*inputs.arrays())
     np.testing.assert_allclose(given, wanted, rtol=1e-3, atol=0.02)  # limits cut the network's, at 100 %
-    assert (pretrained().whole < 1).all()
+    assert pretrained().whole.mean() < 0.9
     for path in SHIPPED.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "weights.safetensors").write_bytes(b"no weights")
