@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from services.cli import (
+    alerts,
     backtest,
     change,
     dead_letters,
@@ -82,6 +83,7 @@ ask.register(app)
 backtest.register(app)
 dead_letters.register(app)
 export.register(app)
+alerts.register(app)
 keys.register(app)
 learn.register(app)
 tune.register(app)

@@ -1,0 +1,208 @@
+"""Step 9 of the way of a reading: the alerts of many zones, and how their states change.
+
+A rule of a zone has one alert at most that is not over. It is *pending* while its chance comes near to the one from
+which the rule warns, *firing* from then on, *acknowledged* or *muted* when somebody says so, and *resolved* when its
+chance was low for a while. Ids follow from site, zone, rule and the time at which the alert began, and ``revision``
+counts its changes. So who reads the same findings and orders again makes the same changes, and whoever is told of one
+twice knows it by id and revision.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from models.alerts.alert_rule import AlertRule
+
+__all__ = ["Alert", "AlertBook", "RuleFinding", "State"]
+
+State = Literal["pending", "firing", "acknowledged", "muted", "resolved"]
+
+STAYS = 0.6
+"""An alert stays, and one is pending, from this part of the chance on from which its rule warns."""
+
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFinding:
+    """What is known of a rule in a zone at one time: the chance of an event, its span, and what speaks for it."""
+
+    chance: float
+    is_now: bool = False
+    from_ms: int = 0
+    to_ms: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert. ``told_ms`` is when it fired first, None if it never did; ``came_ms`` when the event was seen, if so;
+    ``quiet_ms`` since when its chance is low; a mute holds until ``muted_until_ms``.
+    """
+
+    id: str
+    revision: int
+    site: str
+    zone: str
+    rule: str
+    severity: str
+    state: State
+    began_ms: int
+    changed_ms: int
+    seen_ms: int
+    chance: float
+    from_ms: int
+    to_ms: int
+    why: str
+    told_ms: int | None = None
+    came_ms: int | None = None
+    quiet_ms: int | None = None
+    muted_until_ms: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is resolved."""
+        return self.state == "resolved"
+
+
+class AlertBook:
+    """Alerts that are not over, by site, zone and rule. Times never go back: what is older than what was seen already
+    changes nothing.
+
+    >>> book = AlertBook([AlertRule(name="cold", kind="frost", chance=0.5, keep_min=30)])
+    >>> [told] = book.see(0, "site", "north", "cold", RuleFinding(0.7, from_ms=3_600_000, to_ms=7_200_000))
+    >>> told.state, told.revision
+    ('firing', 1)
+    >>> book.see(600_000, "site", "north", "cold", RuleFinding(0.4))  # between: it stays
+    []
+    >>> [said] = book.acknowledge(700_000, told.id)
+    >>> said.state, said.revision, said.id == told.id
+    ('acknowledged', 2, True)
+    """
+
+    def __init__(self, rules: Sequence[AlertRule]) -> None:
+        self._rules = {rule.name: rule for rule in rules}
+        self._alerts: dict[tuple[str, str, str], Alert] = {}
+        self._seen_ms: dict[tuple[str, str, str], int] = {}
+        self._mutes: dict[tuple[str, str, str], int] = {}
+
+    def __iter__(self) -> Iterator[Alert]:
+        return iter([self._alerts[key] for key in sorted(self._alerts)])
+
+    def __len__(self) -> int:
+        return len(self._alerts)
+
+    def see(self, at_ms: int, site: str, zone: str, rule: str, finding: RuleFinding | None) -> list[Alert]:
+        """Take what is known now; returns the alert if its state changed. ``None`` is unknown: everything stays."""
+        key, said = (site, zone, rule), self._rules[rule]
+        if at_ms <= self._seen_ms.get(key, at_ms - 1):
+            return []
+        self._seen_ms[key] = at_ms
+        before = self._alerts.get(key)
+        if finding is None:
+            return []
+        fires = finding.is_now or finding.chance >= said.chance
+        stays = fires or finding.chance >= STAYS * said.chance
+        if before is None:
+            if not stays:
+                return []
+            state = self._told_state(key, at_ms) if fires else "pending"
+            alert = Alert(
+                _id(key, at_ms), 0, site, zone, rule, said.severity, state, at_ms, at_ms, at_ms, finding.chance,
+                finding.from_ms, finding.to_ms, finding.why, muted_until_ms=self._muted_until(key, at_ms),
+            )  # fmt: skip
+            return self._keep(key, self._with(alert, at_ms, finding, state), state)
+        state = before.state
+        if fires and state == "pending":
+            state = self._told_state(key, at_ms)
+        elif state == "muted" and stays and self._muted_until(key, at_ms) is None:
+            state = "firing"
+        alert = self._with(before, at_ms, finding if stays else None, state)
+        quiet_ms = None if stays else at_ms if before.quiet_ms is None else before.quiet_ms
+        if quiet_ms is not None and at_ms - quiet_ms >= said.keep_min * MINUTE_MS:
+            state = "resolved"
+        return self._keep(key, replace(alert, quiet_ms=quiet_ms), state)
+
+    def acknowledge(self, at_ms: int, id: str) -> list[Alert]:
+        """Somebody has seen it; an id that is not there any more changes nothing."""
+        for key, alert in self._alerts.items():
+            if alert.id == id and alert.state in ("firing", "muted"):
+                return self._keep(key, replace(alert, seen_ms=max(at_ms, alert.seen_ms)), "acknowledged")
+        return []
+
+    def mute(self, at_ms: int, site: str, zone: str, rule: str, until_ms: int) -> list[Alert]:
+        """Say nothing of this rule in this zone until then; with ``until_ms`` of the past a mute ends."""
+        key = (site, zone, rule)
+        self._mutes[key] = until_ms
+        alert = self._alerts.get(key)
+        if alert is None or alert.state not in ("firing", "acknowledged", "muted"):
+            if until_ms <= at_ms:
+                del self._mutes[key]
+            return []
+        if until_ms <= at_ms:
+            del self._mutes[key]
+            state: State = "firing" if alert.state == "muted" else alert.state
+            return self._keep(key, replace(alert, muted_until_ms=None, seen_ms=max(at_ms, alert.seen_ms)), state)
+        return self._keep(key, replace(alert, muted_until_ms=until_ms, seen_ms=max(at_ms, alert.seen_ms)), "muted")
+
+    def forget(self, site: str, zone: str) -> None:
+        """The zone has left: its alerts and mutes with it."""
+        for held in (self._alerts, self._seen_ms, self._mutes):
+            for key in [key for key in held if key[:2] == (site, zone)]:
+                del held[key]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+        return {
+            "alerts": [asdict(alert) for alert in self],
+            "seen_ms": [[*key, at] for key, at in sorted(self._seen_ms.items())],
+            "mutes": [[*key, until] for key, until in sorted(self._mutes.items())],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state_dict` gave. Alerts of rules that are no more are left out."""
+        alerts = [Alert(**each) for each in state["alerts"]]
+        self._alerts = {(a.site, a.zone, a.rule): a for a in alerts if a.rule in self._rules}
+        self._seen_ms = {(site, zone, rule): at for site, zone, rule, at in state["seen_ms"] if rule in self._rules}
+        self._mutes = {(site, zone, rule): until for site, zone, rule, until in state["mutes"] if rule in self._rules}
+
+    def _with(self, alert: Alert, at_ms: int, finding: RuleFinding | None, state: State) -> Alert:
+        """The alert with what was found; without it only the time moves on, and what was said last stays said."""
+        told_ms = at_ms if alert.told_ms is None and state != "pending" else alert.told_ms
+        muted = self._muted_until((alert.site, alert.zone, alert.rule), at_ms)
+        alert = replace(alert, seen_ms=at_ms, told_ms=told_ms, muted_until_ms=muted)
+        if finding is None:
+            return alert
+        came_ms = at_ms if finding.is_now and alert.came_ms is None else alert.came_ms
+        return replace(
+            alert, chance=finding.chance, from_ms=finding.from_ms, to_ms=finding.to_ms, why=finding.why,
+            came_ms=came_ms,
+        )  # fmt: skip
+
+    def _keep(self, key: tuple[str, str, str], alert: Alert, state: State) -> list[Alert]:
+        is_new = alert.revision == 0
+        changed = is_new or state != self._alerts[key].state
+        if changed:
+            alert = replace(alert, state=state, revision=alert.revision + 1, changed_ms=alert.seen_ms)
+        if state == "resolved":
+            del self._alerts[key]
+        else:
+            self._alerts[key] = alert
+        return [alert] if changed else []
+
+    def _told_state(self, key: tuple[str, str, str], at_ms: int) -> State:
+        return "firing" if self._muted_until(key, at_ms) is None else "muted"
+
+    def _muted_until(self, key: tuple[str, str, str], at_ms: int) -> int | None:
+        until = self._mutes.get(key)
+        if until is not None and until <= at_ms:
+            del self._mutes[key]
+            return None
+        return until
+
+
+def _id(key: tuple[str, str, str], at_ms: int) -> str:
+    return hashlib.sha256(repr((*key, at_ms)).encode()).hexdigest()[:16]

@@ -1,0 +1,113 @@
+"""Step 9 of the way of a reading: rules, chances and alerts of many zones, put together.
+
+:class:`AlertDesk` is what a recording is scored with, and what a running system asks. It has no clock and no I/O: the
+same rows, forecasts, facts and orders in the same order give the same alerts, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from models.alerts.alert_book import Alert, AlertBook, RuleFinding
+from models.alerts.alert_rule import AlertRule
+from models.alerts.alert_words import event_words
+from models.alerts.facts import Fact, finding_of
+from models.alerts.foreseen import STEP_MS
+from models.alerts.rule_watch import RuleWatch, Said, SiteAhead
+from models.spec import ForecastSpec
+
+__all__ = ["AlertDesk", "Clock"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+Clock = Callable[[int], str]
+"""A time in ms as people at the site write it."""
+
+VERSION = 1
+
+
+class AlertDesk:
+    """Alerts of a partition's zones. Every half hour, for the zones of a site: :meth:`see`; whenever something about a
+    zone is known: :meth:`hear`.
+    """
+
+    def __init__(self, rules: Sequence[AlertRule], spec: ForecastSpec, capacity: int = 16) -> None:
+        self.watch, self.book = RuleWatch(rules, spec, capacity), AlertBook(rules)
+        self._states = tuple(rule for rule in rules if not rule.is_course)
+        self._newest: dict[str, int] = {}  # half hour of each site
+
+    def __len__(self) -> int:
+        return len(self.watch)
+
+    @property
+    def rules(self) -> tuple[AlertRule, ...]:
+        """Those of a course; :meth:`see` answers in their order."""
+        return self.watch.rules
+
+    def add_zones(self, count: int = 1) -> int:
+        """Make room for more zones and return the index of the first."""
+        return self.watch.add_zones(count)
+
+    def see(
+        self, site: str, zones: Sequence[str], indices: I64, rows: F32, ahead: SiteAhead, clock: Clock
+    ) -> tuple[list[Alert], list[list[Said]]]:
+        """The alerts whose state changed, and what each rule says of each zone; ``rows [Z, L, C]`` are those of the
+        day that ends now. A half hour of a site counts once: seen again, or an older one, changes nothing.
+        """
+        if ahead.half_hour <= self._newest.get(site, -1):
+            return [], []
+        self._newest[site] = ahead.half_hour
+        end_ms, changed = ahead.half_hour * STEP_MS, []
+        said = self.watch.see(indices, rows, ahead)
+        for zone, index, of_zone in zip(zones, indices.tolist(), said, strict=True):
+            now = self.watch.is_now(index, ahead.half_hour)
+            for r, (rule, each) in enumerate(zip(self.rules, of_zone, strict=True)):
+                since = self.watch.since(index, ahead.half_hour, r) if now[r] else 0
+                finding = _finding(rule, each, since, end_ms, clock)
+                changed += self.book.see(end_ms, site, zone, rule.name, finding)
+        return changed, said
+
+    def hear(self, at_ms: int, site: str, zone: str, facts: Sequence[Fact]) -> list[Alert]:
+        """The alerts of rules of a state that changed, from all that is known to be wrong in the zone now."""
+        changed = []
+        for rule in self._states:
+            changed += self.book.see(at_ms, site, zone, rule.name, finding_of(rule, facts, at_ms))
+        return changed
+
+    def state_dict(self, copy: bool = True) -> dict[str, Any]:
+        """Everything, with the version of its format."""
+        return {
+            "version": VERSION, "watch": self.watch.state_dict(copy), "book": self.book.state_dict(),
+            "newest": dict(sorted(self._newest.items())),
+        }  # fmt: skip
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state_dict` gave; an empty state is that of zones of which nothing is known yet.
+
+        Raises ``ValueError`` if it does not fit: it is one of another version, or of other rules.
+        """
+        if not state:
+            return
+        if state["version"] != VERSION:
+            raise ValueError(f"alerts of version {state['version']}, wanted {VERSION}")
+        self.watch.load_state_dict(state["watch"])
+        self.book.load_state_dict(state["book"])
+        self._newest = dict(state["newest"])
+
+
+def _finding(rule: AlertRule, said: Said, since: int, end_ms: int, clock: Clock) -> RuleFinding | None:
+    """``since`` is for how many half hours an event has gone on, 0 where none does."""
+    began_ms, event = end_ms - since * STEP_MS, said.event
+    if event is None:
+        words = event_words(rule, 1.0, True, clock(began_ms), "", {})
+        return RuleFinding(1.0, True, began_ms, end_ms, words) if since else None
+    first, last = end_ms + (event.first - 1) * STEP_MS, end_ms + event.last * STEP_MS
+    begins = began_ms if since else first
+    until = clock(last) if event.last or not since else ""
+    words = event_words(rule, said.chance, bool(since), clock(begins), until, event.inputs)
+    return RuleFinding(said.chance, bool(since), begins, max(last, end_ms), words)

@@ -1,0 +1,124 @@
+"""Step 9 of the way of a reading: what a grower wants to be warned of, as a rule.
+
+A rule of a course watches one number of a zone, now and in scenarios: :data:`COURSES` says which, and on which side of
+the limit it is bad. A rule of a state (:data:`STATES`) is about what is known now: a sensor that fails, a zone that is
+silent. Both have the same alerts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["COURSES", "SEVERITIES", "STATES", "AlertRule", "Course"]
+
+SEVERITIES = ("info", "warning", "critical")
+DAY_MIN = 24 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a kind of rule watches: ``sign`` 1 where too much of it is bad, -1 where too little is."""
+
+    what: str
+    unit: str
+    sign: int
+
+
+COURSES = {
+    "frost": Course("air temperature", "°C", -1),
+    "heat": Course("air temperature", "°C", 1),
+    "condensation": Course("distance of leaf or fruit to the dew point", "°C", -1),
+    "vpd_low": Course("vapour pressure deficit", "kPa", -1),
+    "vpd_high": Course("vapour pressure deficit", "kPa", 1),
+    "co2_low": Course("CO₂", "ppm", -1),
+    "co2_high": Course("CO₂", "ppm", 1),
+    "botrytis": Course("wet hours of the last 24 within the temperature band", "h", 1),
+    "mean_low": Course("24-hour mean temperature beside the one that the light asks for", "°C", -1),
+    "mean_high": Course("24-hour mean temperature beside the one that the light asks for", "°C", 1),
+}  # fmt: skip
+
+STATES = {
+    "sensor_fault": "a sensor is stuck, spikes or is off",
+    "silent_metric": "a metric is not heard any more",
+    "stale_zone": "a zone has no new rows",
+    "drift": "inputs or errors are not what they were",
+    "plan_not_followed": "a setpoint is not what was planned",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AlertRule:
+    """One rule. Raises ``ValueError`` with one sentence where it makes no sense.
+
+    ``limit`` is in the unit of its kind, ``night_limit`` holds instead while the sun is down. An event begins when the
+    limit is crossed for ``for_min`` minutes, and is over when the value was on the other side, by ``hysteresis`` at
+    least, for ``keep_min``. Hours are minutes of the zone's day, from and to, and may go over midnight. An alert fires
+    from a chance of ``chance`` that an event begins within ``lead_h`` hours, and at once when one has begun.
+
+    >>> AlertRule(name="cold", kind="frost", limit=4.0).lead_h
+    12.0
+    >>> AlertRule(name="cold", kind="frost", limit=4.0, chance=60)
+    Traceback (most recent call last):
+        ...
+    ValueError: cold: chance is 60; it must be between 0.01 and 0.99
+    """
+
+    name: str
+    kind: str
+    limit: float = 0.0
+    night_limit: float | None = None
+    hysteresis: float = 0.0
+    for_min: float = 0.0
+    keep_min: float = 60.0
+    hours: tuple[int, int] | None = None
+    severity: str = "warning"
+    lead_h: float = 12.0
+    chance: float = 0.25
+    fruit_mm: float | None = None  # condensation and botrytis: fruit of this diameter, too
+    band_c: tuple[float, float] = (15.0, 25.0)  # botrytis
+    wet_rh_pct: float = 90.0  # botrytis
+    base_c: float = 16.0  # mean_low, mean_high: what a day without light asks for ...
+    per_100_j_cm2: float = 0.2  # ... and what each 100 J/cm² of radiation adds
+
+    def __post_init__(self) -> None:
+        for sentence in self._wrong():
+            raise ValueError(f"{self.name}: {sentence}")
+
+    @property
+    def is_course(self) -> bool:
+        """Whether it watches a number, which scenarios foresee."""
+        return self.kind in COURSES
+
+    @property
+    def sign(self) -> int:
+        """1 where too much is bad, -1 where too little is."""
+        return COURSES[self.kind].sign
+
+    def _wrong(self) -> list[str]:
+        found = []
+        if self.kind not in COURSES and self.kind not in STATES:
+            found.append(f"kind {self.kind!r} is not one of {', '.join([*COURSES, *STATES])}")
+        if self.severity not in SEVERITIES:
+            found.append(f"severity {self.severity!r} is not one of {', '.join(SEVERITIES)}")
+        for name, low, high in (
+            ("chance", 0.01, 0.99), ("lead_h", 0.5, 24), ("hysteresis", 0, math.inf), ("for_min", 0, DAY_MIN),
+            ("keep_min", 0, DAY_MIN), ("wet_rh_pct", 1, 100),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if not low <= value <= high:
+                found.append(f"{name} is {value:g}; it must be " + _between(low, high))
+        if self.fruit_mm is not None and not 5 <= self.fruit_mm <= 200:
+            found.append(f"fruit_mm is {self.fruit_mm:g}; it must be between 5 and 200")
+        if not self.band_c[0] < self.band_c[1]:
+            found.append(f"band_c goes from {self.band_c[0]:g} to {self.band_c[1]:g}; it must go up")
+        if self.hours is not None and not all(0 <= at <= DAY_MIN for at in self.hours):
+            found.append("hours must be two times of a day, such as 18:00 and 07:00")
+        limits = [self.limit, *([] if self.night_limit is None else [self.night_limit])]
+        if not all(math.isfinite(limit) for limit in limits):
+            found.append("limits must be numbers")
+        return found
+
+
+def _between(low: float, high: float) -> str:
+    return f"between {low:g} and {high:g}" if math.isfinite(high) else f"{low:g} or more"

@@ -1,0 +1,166 @@
+"""Step 10 of the way of a reading: how good alerts were, when their time has passed.
+
+An event was told if an alert had fired an hour before it began at the latest, and was still there when it began. An
+alert is false if no event came from when it fired until it was over, and until the end of what it said. If somebody did
+something about it meanwhile, it is set aside: nobody knows what would have come. Chances are judged by their Brier
+score beside the climatology's, of all half hours at which no event went on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from models.alerts.occurrences import spans_of
+from models.evaluation.path_scores import Reliability, Skill, brier_skill, reliability
+
+__all__ = ["ACTIONS", "RuleScore", "ToldAlert", "acted", "score_rule"]
+
+Bool = npt.NDArray[np.bool_]
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+_Array = npt.NDArray[Any]
+
+EARLY_MS = 3_600_000
+"""An event is told if it was said this long before it began."""
+
+EDGES = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Chances are grouped at these, to see whether they come true as often as they say."""
+
+GROUP = 50
+"""A group of fewer cases says nothing of reliability."""
+
+DAY_MS, WEEK_MS = 86_400_000, 7 * 86_400_000
+
+ACTIONS: dict[str, dict[str, float]] = {
+    "frost": {"sp_heat_c": 1.0},
+    "heat": {"sp_vent_c": -1.0},
+    "condensation": {"sp_heat_c": 1.0, "sp_pipe_min_c": 5.0, "sp_rh_pct": -3.0, "sp_hd_g_m3": 0.5},
+    "vpd_low": {"sp_heat_c": 1.0, "sp_pipe_min_c": 5.0, "sp_rh_pct": -3.0, "sp_hd_g_m3": 0.5},
+    "vpd_high": {"sp_vent_c": 1.0, "sp_rh_pct": 3.0, "sp_hd_g_m3": -0.5},
+    "co2_low": {"sp_co2_ppm": 50.0},
+    "co2_high": {"sp_co2_ppm": -50.0},
+    "botrytis": {"sp_heat_c": 1.0, "sp_pipe_min_c": 5.0, "sp_rh_pct": -3.0, "sp_hd_g_m3": 0.5},
+    "mean_low": {"sp_heat_c": 1.0},
+    "mean_high": {"sp_heat_c": -1.0},
+}
+"""What counts as doing something about a kind of alert: a setpoint that is this much beside that of a day before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldAlert:
+    """An alert that fired: at which step of which zone, when it was over, and the end of what it said last.
+
+    ``end`` is None while it is not over.
+    """
+
+    zone: int
+    told: int
+    end: int | None
+    until: int
+    acted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RuleScore:
+    """How good a rule was. Shares are NaN where there is nothing to divide by."""
+
+    events: int
+    told: int  # events, an hour before or earlier
+    alerts: int  # that are over
+    false: int
+    set_aside: int
+    zone_weeks: float
+    lead_h: float  # median, of events that were told
+    alert_share: float  # of time
+    brier: float
+    usual_brier: float
+    skill: Skill
+    reliability: Reliability
+    worst: float  # distance of a group of GROUP cases or more
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of events that were told."""
+        return self.told / self.events if self.events else float("nan")
+
+    @property
+    def false_a_week(self) -> float:
+        """False alerts a zone and week."""
+        return self.false / self.zone_weeks if self.zone_weeks else float("nan")
+
+
+def score_rule(
+    on: Bool, known: Bool, alerts: Sequence[ToldAlert], first: int, step_ms: int, cases: Mapping[str, _Array]
+) -> RuleScore:
+    """Score one rule from step ``first`` on: ``on [Z, N]`` are its events, ``known [Z, N]`` which rows there are.
+
+    ``cases`` are chances from step ``first`` on at which no event went on, and what came: ``chance``, ``usual``,
+    ``came`` and ``day``, one of each a case.
+
+    >>> on = np.zeros((1, 400), dtype=bool)
+    >>> on[0, 350:360] = True
+    >>> none = {name: np.empty(0) for name in ("chance", "usual", "came", "day")}
+    >>> alerts = [ToldAlert(0, 330, 362, 358), ToldAlert(0, 5, 20, 25)]
+    >>> found = score_rule(on, np.ones_like(on), alerts, 0, 300_000, none)
+    >>> found.hit_rate, found.false, round(found.lead_h, 2)
+    (1.0, 1, 1.67)
+    """
+    early, leads, events = EARLY_MS // step_ms, [], 0
+    for zone, course in enumerate(on):
+        mine = [alert for alert in alerts if alert.zone == zone]
+        for start, _ in spans_of(course):
+            if start < first + DAY_MS // step_ms:  # an alert needs time to be told
+                continue
+            events += 1
+            told = [alert.told for alert in mine if alert.told <= start and (alert.end is None or start < alert.end)]
+            if told and start - min(told) >= early:
+                leads.append((start - min(told)) * step_ms / 3_600_000)
+    length = on.shape[1]
+    over = [alert for alert in alerts if alert.end is not None and alert.told >= first]
+    empty = [a for a in over if not on[a.zone, a.told : max(a.end or 0, min(a.until, length - 1)) + 1].any()]
+    under = sum(
+        known[a.zone, max(a.told, first) : length if a.end is None else max(a.end, first)].sum() for a in alerts
+    )
+    rows = int(known[:, first:].sum())
+    chance, usual, came = (cases[name].astype(np.float64) for name in ("chance", "usual", "came"))
+    groups = reliability(chance, came, EDGES)
+    off = [abs(a - b) for n, a, b in zip(groups.cases, groups.chance, groups.came, strict=True) if n >= GROUP]
+    none = Skill(float("nan"), float("nan"), float("nan"))
+    return RuleScore(
+        events=events, told=len(leads), alerts=len(over), false=sum(not a.acted for a in empty),
+        set_aside=sum(a.acted for a in empty), zone_weeks=rows * step_ms / WEEK_MS,
+        lead_h=float(np.median(leads)) if leads else float("nan"), alert_share=float(under / max(rows, 1)),
+        brier=_mean_square(chance - came), usual_brier=_mean_square(usual - came),
+        skill=brier_skill(chance, came, usual, cases["day"]) if len(came) else none, reliability=groups,
+        worst=max(off, default=float("nan")),
+    )  # fmt: skip
+
+
+def acted(kind: str, setpoints: Mapping[str, _Array], told: int, until: int, a_day: int) -> bool:
+    """Whether a setpoint that helps against this kind was moved after step ``told``, and before ``until``.
+
+    ``setpoints`` are metric -> ``[N]``. It was moved if it is further beside that of a day before than
+    :data:`ACTIONS` says, and was not when the alert was told.
+
+    >>> heat = np.where(np.arange(100) < 60, 15.0, 18.0)
+    >>> acted("frost", {"sp_heat_c": heat}, 50, 70, 24), acted("frost", {"sp_heat_c": heat}, 65, 70, 24)
+    (True, False)
+    """
+    for metric, least in ACTIONS.get(kind, {}).items():
+        held = setpoints.get(metric)
+        if held is None or told < a_day:
+            continue
+        end = min(until + 1, len(held))
+        moved = (held[told:end] - held[told - a_day : end - a_day]) / least
+        if len(moved) and not moved[0] >= 1 and (moved >= 1).any():
+            return True
+    return False
+
+
+def _mean_square(off: F64) -> float:
+    return float((off**2).mean()) if len(off) else float("nan")

@@ -1,0 +1,54 @@
+"""Step 9 of the way of a reading: what an alert says to a person, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from models.alerts.alert_rule import AlertRule
+
+__all__ = ["INPUTS", "event_words"]
+
+INPUTS = {
+    "air": ("air", "°C", 1),
+    "leaf": ("leaf", "°C", 1),
+    "fruit": ("fruit", "°C", 1),
+    "dew_point": ("dew point", "°C", 1),
+    "humidity": ("humidity", "%", 0),
+    "vpd": ("VPD", "kPa", 2),
+    "co2": ("CO₂", "ppm", 0),
+    "wet_hours": ("wet hours of the last 24", "h", 1),
+    "beside_light": ("24-hour mean beside what the light asks for", "°C", 1),
+}
+"""What speaks for an event -> its name, unit and decimals."""
+
+NAMES = {
+    "frost": "cold", "heat": "heat", "condensation": "condensation", "vpd_low": "air too moist",
+    "vpd_high": "air too dry", "co2_low": "CO₂ too low", "co2_high": "CO₂ too high", "botrytis": "grey mould weather",
+    "mean_low": "too cold for the light", "mean_high": "too warm for the light", "sensor_fault": "sensor fault",
+    "silent_metric": "no readings", "stale_zone": "zone is silent", "drift": "drift",
+    "plan_not_followed": "plan not followed",
+}  # fmt: skip
+
+
+def event_words(
+    rule: AlertRule, chance: float, is_now: bool, since: str, until: str, inputs: Mapping[str, float]
+) -> str:
+    """What, how sure, when and why; ``since`` and ``until`` are times as people at the site write them.
+
+    >>> rule = AlertRule(name="wet", kind="condensation", fruit_mm=60)
+    >>> event_words(rule, 0.72, False, "04:00", "06:30", {"air": 11.8, "fruit": 10.9, "dew_point": 11.2})
+    'condensation 72 % between 04:00 and 06:30; air 11.8 °C, fruit 10.9, dew point 11.2'
+    >>> event_words(rule, 1.0, True, "04:10", "", {"air": 11.8})
+    'condensation since 04:10; air 11.8 °C'
+    """
+    what = NAMES[rule.kind]
+    if is_now:
+        said = f"{what} since {since}" + (f", likely until {until}" if until else "")
+    else:
+        said = f"{what} {round(100 * chance)} % between {since} and {until}"
+    parts, unit_before = [], ""
+    for name, value in inputs.items():
+        label, unit, decimals = INPUTS[name]
+        parts.append(f"{label} {value:.{decimals}f}" + (f" {unit}" if unit != unit_before else ""))
+        unit_before = unit
+    return said + ("; " + ", ".join(parts) if parts else "")

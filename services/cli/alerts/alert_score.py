@@ -1,0 +1,183 @@
+"""``alerts score``: what rules would have warned of along a recording, and how good that was."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table as Shown
+
+from services.cli.base import console, errors, need_cluster, print_json
+from services.errors import ConfigError
+
+if TYPE_CHECKING:
+    from models.alerts.alert_book import Alert
+    from services.backtest.alert_replay import Scored
+
+__all__ = ["EXAMPLE", "score", "shown"]
+
+EXAMPLE = "Example: hothouse alerts score recordings/lettuce --crop lettuce --timezone Europe/Amsterdam"
+
+WIDTH = 150
+"""The table's numbers are not cut where a terminal is narrower, or there is none."""
+
+WANTED = (
+    "wanted: hit rate 0.80 or more, false 1.00 or less, skill above 0 with its whole interval, reliability 0.07 or less"
+)
+
+
+def score(
+    recording: Annotated[Path, typer.Argument(help="A folder of CSV or Parquet, one file a zone.")],
+    rules: Annotated[Path | None, typer.Option(help="Rules in TOML, instead of a crop's.")] = None,
+    crop: Annotated[str, typer.Option(help="Whose rules, where no file says it.")] = "other",
+    stage: Annotated[str, typer.Option(help="And at which stage: young, growing, fruiting.")] = "growing",
+    first: Annotated[str, typer.Option(help="The first part, which limits are chosen from and nothing is scored.")] = (
+        "14d"
+    ),
+    own_limits: Annotated[
+        bool, typer.Option("--own-limits", help="Keep the rules' limits; else each has events in 2 to 10 % of hours.")
+    ] = False,
+    latitude: Annotated[float | None, typer.Option(help="Degrees north, where known.", min=-90, max=90)] = None,
+    longitude: Annotated[float | None, typer.Option(help="Degrees east, where known.", min=-180, max=180)] = None,
+    timezone: Annotated[str | None, typer.Option(help="The recording's clock, as in Europe/Amsterdam.")] = None,
+    ahead: Annotated[Path | None, typer.Option(help="Plans as they were issued, .parquet or .csv.")] = None,
+    ahead_source: Annotated[list[str] | None, typer.Option(help="Use the plans of this source; repeatable.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write every alert that fired: .csv.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Replay a recording, let rules warn along it, and measure how good the alerts were.
+
+    An event is told if an alert fired an hour before it began at the latest and was still there. Every chance is made
+    from what was known by then.
+    """
+    if ahead_source and not ahead:
+        raise ConfigError("--ahead-source names plans of a file", "Add --ahead FILE.")
+    if out and out.suffix != ".csv":
+        raise ConfigError(f"{out} cannot hold alerts", "Name a .csv file.")
+    with need_cluster("alerts score"):
+        from services.backtest.ahead import read_plans
+        from services.backtest.alert_replay import limits_by_share, score_alerts
+        from services.backtest.frames import options_of
+        from services.backtest.table import read_table
+    options = options_of("30min", first, None, latitude, longitude, timezone, False)
+    wanted = _rules(rules, crop, stage)
+    name = recording.resolve().name
+    with errors.status(f"reading {name} ..."):
+        table = read_table(recording)
+        plans, notes = read_plans(ahead, ahead_source or [], table) if ahead else ([], [])
+        chosen = [] if own_limits else limits_by_share(table, options, wanted)
+    for note in (*table.notes, *notes):
+        errors.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=True)
+    left_out = [each for each in chosen if each.why_not]
+    kept = [rule for rule in wanted if rule.is_course] if own_limits else [c.rule for c in chosen if not c.why_not]
+    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def told(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        found, fired = score_alerts(table, options, kept, plans, told)
+    if out:
+        _write(out, fired)
+    limits = "the rules' own" if own_limits else f"chosen from the first {first} alone"
+    if as_json:
+        print_json({"limits": limits, "rules": [_numbers(each) for each in (*found, *left_out)]})
+        return
+    title = f"{name}: {len(table.names)} zones, {len(fired)} alerts; limits {limits}, scored after the first {first}"
+    Console(width=max(console.width, WIDTH)).print(shown(title, found))
+    for each in left_out:
+        console.print(f"{each.rule.name}: {each.why_not}", highlight=False, soft_wrap=True)
+    console.print(WANTED, highlight=False, soft_wrap=True)
+
+
+def _rules(path: Path | None, crop: str, stage: str) -> tuple[Any, ...]:
+    from models.alerts.crop_rules import rules_for
+    from services.alert.rules_file import load_rules
+
+    if path:
+        return load_rules(path)
+    try:
+        return rules_for(crop, stage)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def shown(title: str, found: list[Scored]) -> Shown:
+    """A table with a line a rule."""
+    table = Shown(title=title)
+    table.add_column("rule", no_wrap=True)
+    for heading in (
+        "limit", "lead, chance", "hours, first / rest", "events", "hit rate", "false a week", "set aside",
+        "told before", "alert on", "Brier / climatology", "skill (95 %)", "reliability", "worst group",
+    ):  # fmt: skip
+        table.add_column(heading, justify="right")
+    for each in found:
+        rule, score = each.rule, each.score
+        if score is None:
+            continue
+        skill = score.skill
+        table.add_row(
+            rule.name, f"{rule.limit:g}", f"{rule.lead_h:g} h, {rule.chance:.2f}",
+            f"{each.first_share:.3f} / {each.share:.3f}", str(score.events), _text(score.hit_rate, 2),
+            _text(score.false_a_week, 2), str(score.set_aside), _text(score.lead_h, 1, " h"),
+            _text(score.alert_share, 2), f"{_text(score.brier, 3)} / {_text(score.usual_brier, 3)}",
+            f"{_text(skill.skill, 2)} ({_text(skill.low, 2)} to {_text(skill.high, 2)})",
+            _text(score.reliability.off, 3), _text(score.worst, 2),
+        )  # fmt: skip
+    return table
+
+
+def _text(value: float, decimals: int, unit: str = "") -> str:
+    return f"{value:.{decimals}f}{unit}" if math.isfinite(value) else ""
+
+
+def _numbers(each: Scored) -> dict[str, Any]:
+    """A rule's score as JSON has it."""
+    rule, score = each.rule, each.score
+    found: dict[str, Any] = {
+        "rule": rule.name, "kind": rule.kind, "limit": rule.limit, "lead_h": rule.lead_h, "chance": rule.chance,
+        "first_share": _number(each.first_share), "share": _number(each.share),
+    }  # fmt: skip
+    if score is None:
+        return found | {"why_not": each.why_not}
+    groups = score.reliability
+    return found | {
+        "events": score.events, "told": score.told, "hit_rate": _number(score.hit_rate), "alerts": score.alerts,
+        "false": score.false, "false_a_week": _number(score.false_a_week), "set_aside": score.set_aside,
+        "lead_h_median": _number(score.lead_h), "alert_share": _number(score.alert_share),
+        "brier": _number(score.brier), "climatology_brier": _number(score.usual_brier),
+        "skill": _number(score.skill.skill), "skill_low": _number(score.skill.low),
+        "skill_high": _number(score.skill.high), "reliability_off": _number(groups.off),
+        "reliability_worst": _number(score.worst),
+        "groups": [
+            {"cases": n, "chance": _number(said), "came": _number(came)}
+            for n, said, came in zip(groups.cases, groups.chance, groups.came, strict=True)
+        ],
+    }  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    return round(value, 4) if math.isfinite(value) else None
+
+
+def _write(path: Path, fired: list[Alert]) -> None:
+    """Every alert, in the order in which they were told; times as in the recording."""
+    import csv
+    from datetime import UTC, datetime
+
+    def time(ms: int | None) -> str:
+        return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["zone", "rule", "told", "event_seen", "over", "from", "to", "chance", "words"])
+        for a in fired:
+            over = time(a.changed_ms) if a.is_over else ""
+            writer.writerow([a.zone, a.rule, time(a.told_ms), time(a.came_ms), over, time(a.from_ms), time(a.to_ms),
+                             f"{a.chance:.2f}", a.why])  # fmt: skip

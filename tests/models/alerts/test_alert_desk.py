@@ -1,0 +1,108 @@
+"""Rules, chances and alerts put together."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.alerts.alert_book import Alert
+from models.alerts.alert_desk import AlertDesk
+from models.alerts.facts import Fact
+from models.alerts.foreseen import STEP_MS
+from tests.models.alerts.test_rule_watch import DAY, RULES, SPEC, World
+
+ZONES = ("north", "south")
+
+
+def desk_of() -> AlertDesk:
+    """Two zones."""
+    desk = AlertDesk(RULES, SPEC)
+    desk.add_zones(2)
+    return desk
+
+
+def clock(ms: int) -> str:
+    """Hours and minutes of the day."""
+    return f"{ms // 3_600_000 % 24:02d}:{ms // 60_000 % 60:02d}"
+
+
+def see(desk: AlertDesk, world: World, t: int) -> list[Alert]:
+    """One half hour; the world's rows end at half hours after midnight of day 0, shifted by a row."""
+    changed, _ = desk.see("site", ZONES, np.arange(2), world.rows[:, t + 1 - DAY : t + 1], world.ahead(t), clock)
+    return changed
+
+
+def flat(state: Any) -> Any:
+    """The state with arrays as bytes."""
+    if isinstance(state, dict):
+        return {name: flat(held) for name, held in state.items()}
+    return state.tobytes() if isinstance(state, np.ndarray) else state
+
+
+def test_a_cold_night_is_an_alert_that_says_why() -> None:
+    """It fires before it is cold, says when and with which air, then since when, and is resolved."""
+    world, desk = World(3), desk_of()
+    told = [alert for t in range(DAY - 1, 4 * DAY, 3) for alert in see(desk, world, t) if alert.zone == "north"]
+    ids = [alert.id for alert in told if alert.state == "firing" and alert.came_ms is None and alert.rule == "cold"]
+    mine = [alert for alert in told if alert.id == ids[0]]
+    assert [alert.state for alert in mine][-2:] == ["firing", "resolved"]
+    fired, over = mine[-2:]
+    assert fired.why.startswith("cold ")
+    assert "% between" in fired.why
+    assert "air" in fired.why
+    assert fired.told_ms is not None
+    assert over.came_ms is not None
+    assert over.came_ms - fired.told_ms >= 2 * STEP_MS
+    assert "cold" in over.why
+
+
+def test_facts_are_alerts_at_once() -> None:
+    """And are over when they are no more so, for as long as the rule keeps them."""
+    desk = desk_of()
+    [alert] = desk.hear(0, "site", "north", [Fact("sensor_fault", 0, "rh_pct: stuck at 71.3")])
+    assert (alert.state, alert.why) == ("firing", "rh_pct: stuck at 71.3")
+    assert desk.hear(STEP_MS, "site", "north", []) == []
+    [over] = desk.hear(4 * STEP_MS, "site", "north", [])
+    assert (over.state, over.id) == ("resolved", alert.id)
+
+
+@pytest.mark.parametrize("crash", [20, 47, 60, 71])
+def test_after_a_crash_nothing_is_lost_or_told_otherwise(crash: int) -> None:
+    """A desk that goes on from a state changes the same alerts as one that was never stopped, byte for byte."""
+    world, whole, first = World(2), desk_of(), desk_of()
+    steps = list(range(DAY - 1, 3 * DAY, 3))[: crash + 12]
+    inputs = [(world.rows[:, t + 1 - DAY : t + 1], world.ahead(t)) for t in steps]
+
+    def run(desk: AlertDesk, part: slice) -> list[Alert]:
+        return [a for rows, ahead in inputs[part] for a in desk.see("site", ZONES, np.arange(2), rows, ahead, clock)[0]]
+
+    wanted = run(whole, slice(None))
+    told = run(first, slice(None, crash))
+    again = desk_of()
+    again.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
+    assert told + run(again, slice(crash, None)) == wanted
+    assert flat(again.state_dict()) == flat(whole.state_dict())
+
+
+def test_a_half_hour_counts_once() -> None:
+    """A forecast that is made again from the same rows, as after a swap, changes nothing, and teaches nothing twice."""
+    world, desk = World(2), desk_of()
+    ahead, rows = world.ahead(DAY - 1), world.rows[:, :DAY]
+    desk.see("site", ZONES, np.arange(2), rows, ahead, clock)
+    before = flat(desk.state_dict())
+    assert desk.see("site", ZONES, np.arange(2), rows, ahead, clock) == ([], [])
+    assert flat(desk.state_dict()) == before
+
+
+def test_an_empty_state_begins_and_another_version_is_refused() -> None:
+    """A snapshot of before alerts has none."""
+    desk = desk_of()
+    desk.load_state_dict({})
+    assert len(desk.book) == 0
+    with pytest.raises(ValueError, match="alerts of version 9, wanted 1"):
+        desk.load_state_dict(desk.state_dict() | {"version": 9})
+    with pytest.raises(ValueError, match="other rules"):
+        AlertDesk(RULES[:1], SPEC).load_state_dict(desk.state_dict())

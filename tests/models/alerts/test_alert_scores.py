@@ -1,0 +1,87 @@
+"""How good alerts were."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.alerts.alert_scores import RuleScore, ToldAlert, acted, score_rule
+
+STEP_MS = 1_800_000
+DAY = 48
+
+
+def score(alerts: list[ToldAlert], events: list[tuple[int, int]], first: int = 0) -> RuleScore:
+    """Of one zone over four days."""
+    on = np.zeros((1, 4 * DAY), dtype=bool)
+    for begin, end in events:
+        on[0, begin:end] = True
+    none = {name: np.empty(0) for name in ("chance", "usual", "came", "day")}
+    return score_rule(on, np.ones_like(on), alerts, first, STEP_MS, none)
+
+
+def test_an_event_is_told_an_hour_before_or_not_at_all() -> None:
+    """Half an hour is too late; an alert that was over before is none."""
+    events = [(100, 104)]
+    assert score([ToldAlert(0, 98, 106, 106)], events).hit_rate == 1
+    assert score([ToldAlert(0, 99, 106, 106)], events).hit_rate == 0
+    assert score([ToldAlert(0, 90, 99, 104)], events).hit_rate == 0
+    assert score([ToldAlert(0, 98, None, 106)], events).hit_rate == 1
+
+
+def test_an_alert_is_false_if_nothing_came() -> None:
+    """Neither while it was there nor until the end of what it said; one that is not over is not judged yet."""
+    events = [(100, 104)]
+    assert score([ToldAlert(0, 60, 70, 72)], events).false == 1
+    assert score([ToldAlert(0, 90, 99, 104)], events).false == 0  # withdrawn, and it came when it had said
+    assert score([ToldAlert(0, 150, None, 160)], events).false == 0
+    assert score([ToldAlert(0, 60, 70, 72)], events).false_a_week == 7 / 4
+
+
+def test_what_somebody_acted_on_is_set_aside() -> None:
+    """Nobody knows what would have come."""
+    found = score([ToldAlert(0, 60, 70, 72, acted=True)], [])
+    assert (found.false, found.set_aside) == (0, 1)
+
+
+def test_what_was_before_the_first_step_does_not_count() -> None:
+    """Alerts of then are not judged, but may have told a later event; events need a day's time to be told."""
+    found = score([ToldAlert(0, 10, 20, 20), ToldAlert(0, 45, 130, 130)], [(12, 14), (60, 64), (100, 104)], first=48)
+    assert (found.events, found.told, found.alerts) == (1, 1, 0)
+
+
+def test_of_several_alerts_the_first_that_lasted_says_how_early() -> None:
+    """In hours."""
+    found = score([ToldAlert(0, 80, 90, 100), ToldAlert(0, 92, 106, 106)], [(100, 104)])
+    assert found.lead_h == 4.0
+
+
+def test_chances_stand_beside_the_climatology() -> None:
+    """Of the same cases; groups of few cases do not count as the worst."""
+    rng = np.random.default_rng(0)
+    chance = rng.random(4000)
+    came = (rng.random(4000) < chance).astype(float)
+    cases = {"chance": chance, "usual": np.full(4000, 0.5), "came": came, "day": np.arange(4000) // 48}
+    on = np.zeros((1, 200), dtype=bool)
+    found = score_rule(on, ~on, [], 0, STEP_MS, cases)
+    assert found.brier == pytest.approx(1 / 6, abs=0.01)
+    assert found.usual_brier == pytest.approx(0.25)
+    assert found.skill.low > 0.2
+    assert found.worst < 0.07
+
+
+def test_an_action_is_a_setpoint_that_moved_after_the_alert() -> None:
+    """The right way and far enough; a program that does the same every day is none."""
+    steady = np.full(3 * DAY, 15.0)
+    raised, lowered, daily = steady.copy(), steady.copy(), steady.copy()
+    raised[110:] += 2
+    lowered[110:] -= 2
+    daily[np.arange(3 * DAY) % DAY > 14] += 2
+    said = {"told": 100, "until": 120, "a_day": DAY}
+    assert acted("frost", {"sp_heat_c": raised}, **said)
+    assert not acted("frost", {"sp_heat_c": lowered}, **said)
+    assert not acted("frost", {"sp_heat_c": daily}, **said)
+    assert not acted("frost", {"sp_heat_c": raised}, told=112, until=120, a_day=DAY)  # it was so before
+    assert acted("frost", {"sp_heat_c": raised}, told=100, until=9 * DAY, a_day=DAY)  # beyond the recording's end
+    assert not acted("frost", {}, **said)
+    assert not acted("drift", {"sp_heat_c": raised}, **said)

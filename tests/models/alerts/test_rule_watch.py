@@ -1,0 +1,114 @@
+"""What rules say of zones, half hour by half hour."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+
+from models.alerts.alert_rule import AlertRule
+from models.alerts.foreseen import STEP_MS
+from models.alerts.rule_watch import RuleWatch, Said, SiteAhead
+from models.spec import ForecastSpec
+
+CHANNELS = ("air_temp_c", "rh_pct", "co2_ppm", "leaf_temp_c", "out_radiation_w_m2")
+SPEC = ForecastSpec(CHANNELS, ("air_temp_c", "rh_pct"), step_ms=600_000)
+DAY = SPEC.steps_per_day
+RULES = [
+    AlertRule(name="cold", kind="frost", limit=5.0, for_min=20, keep_min=60, lead_h=4),
+    AlertRule(name="faults", kind="sensor_fault"),
+    AlertRule(name="wet", kind="condensation", fruit_mm=60.0, lead_h=12),
+]
+
+
+class World:
+    """Two zones whose nights are cold every other day; scenarios know the truth but for some noise."""
+
+    def __init__(self, days: int) -> None:
+        at = np.arange((days + 2) * DAY)
+        night = np.cos(2 * np.pi * at / DAY) > 0.7
+        air = np.where(night & (at // DAY % 2 == 0), 3.0, 12.0)
+        self.rows = np.full((2, len(at), len(CHANNELS)), np.nan, dtype=np.float32)
+        self.rows[0, :, 0], self.rows[1, :, 0] = air, air + 1
+        self.rows[..., 1], self.rows[..., 4] = 80.0, 100.0
+        self.minute = at * 10 % 1440
+        self.night = night
+        self.rng = np.random.default_rng(0)
+
+    def ahead(self, t: int) -> SiteAhead:
+        """From row ``t``, which ends at a half hour."""
+        later = t + 3 * np.arange(1, 49)
+        air = self.rows[:, later, 0] + self.rng.normal(0, 0.5, (20, 2, 48)).astype(np.float32)
+        day = slice(t + 1 - DAY, t + 1)
+        return SiteAhead(
+            (t + 1) // 3, {"air_temp_c": air.astype(np.float32), "rh_pct": np.full_like(air, 80)},
+            (self.night[day], self.night[later]), (self.minute[day], self.minute[later]),
+        )  # fmt: skip
+
+    def see(self, watch: RuleWatch, t: int) -> list[list[Said]]:
+        """One half hour."""
+        return watch.see(np.arange(2), self.rows[:, t + 1 - DAY : t + 1], self.ahead(t))
+
+
+def watch_of() -> RuleWatch:
+    """Two zones."""
+    watch = RuleWatch(RULES, SPEC)
+    watch.add_zones(2)
+    return watch
+
+
+def half_hours(days: int) -> range:
+    """Rows that end at half hours, after a day."""
+    return range(DAY - 1, days * DAY, 3)
+
+
+def test_only_rules_of_a_course_are_watched() -> None:
+    """Those of a state need no scenarios."""
+    assert [rule.name for rule in watch_of().rules] == ["cold", "wet"]
+    assert STEP_MS % SPEC.step_ms == 0
+
+
+def test_a_cold_night_is_told_before_and_seen_when_it_comes() -> None:
+    """The chance is high some hours before, low in the middle of a warm day, and while it is cold that is known now."""
+    world, watch = World(4), watch_of()
+    said = {t: (world.see(watch, t), watch.is_now(0, (t + 1) // 3)[0]) for t in half_hours(4)}
+    evening, noon, cold = 4 * DAY - 4, 3 * DAY - 73, 2 * DAY + 5
+    assert said[evening][0][0][0].chance > 0.8  # day 4 is cold from its first hour on
+    assert said[noon][0][0][0].chance < 0.1
+    assert (said[evening][1], said[cold][1]) == (False, True)
+    event = said[evening][0][0][0].event
+    assert event is not None
+    assert 2.0 < event.inputs["air"] < 4.0
+
+
+def test_what_came_is_learned_from() -> None:
+    """Chances and climatology leave their prior, and cold nights are usual at night."""
+    world, watch = World(4), watch_of()
+    for t in half_hours(4):
+        said = world.see(watch, t)
+    assert watch.calibration("cold").weights.tolist() != RuleWatch(RULES, SPEC).calibration("cold").weights.tolist()
+    assert said[0][0].usual > 0.2
+
+
+def test_what_is_unknown_is_unknown() -> None:
+    """A zone without rows and scenarios has neither an event nor a chance; the other one has."""
+    world, watch = World(3), watch_of()
+    world.rows[1] = np.nan
+    said = world.see(watch, 2 * DAY - 1)
+    assert said[1][0].event is None
+    assert np.isnan(said[1][0].chance)
+    assert said[0][0].event is not None
+
+
+def test_a_state_goes_on_bit_for_bit() -> None:
+    """Whoever goes on from it says the same of the same rows and scenarios."""
+    world, watch, again = World(3), watch_of(), RuleWatch(RULES, SPEC)
+    for t in half_hours(2):
+        world.see(watch, t)
+    again.load_state_dict(pickle.loads(pickle.dumps(watch.state_dict())))
+    for t in range(2 * DAY + 2, 3 * DAY, 3):
+        ahead, rows = world.ahead(t), world.rows[:, t + 1 - DAY : t + 1]
+        one, other = (each.see(np.arange(2), rows, ahead) for each in (watch, again))
+        assert [[(s.chance, s.usual) for s in zone] for zone in one] == [
+            [(s.chance, s.usual) for s in zone] for zone in other
+        ]

@@ -1,0 +1,84 @@
+"""Rules as growers write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from models.alerts.crop_rules import rules_for
+from services.alert.rules_file import load_rules, parse_rules
+from services.errors import ConfigError
+
+
+def test_a_file_without_rules_has_those_of_its_crop() -> None:
+    """Nothing else need be said."""
+    assert parse_rules('crop = "tomato"\nstage = "fruiting"') == rules_for("tomato", "fruiting")
+    assert parse_rules("") == rules_for()
+
+
+def test_a_table_changes_removes_or_adds_a_rule() -> None:
+    """What is left out stays as the crop has it."""
+    rules = {
+        rule.name: rule
+        for rule in parse_rules("""
+        crop = "tomato"
+        [rules.frost]
+        limit = 8
+        [rules.heat]
+        off = true
+        [rules."wet fruit before noon"]
+        kind = "condensation"
+        hours = ["04:00", "12:00"]
+        fruit_mm = 70
+        """)
+    }
+    usual = {rule.name: rule for rule in rules_for("tomato")}
+    assert rules["frost"].limit == 8.0
+    assert rules["frost"].lead_h == usual["frost"].lead_h
+    assert "heat" not in rules
+    assert rules["wet fruit before noon"].hours == (240, 720)
+    assert rules["condensation"] == usual["condensation"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("crops = 1", "'crops' is not one of crop, stage, rules"),
+        ('crop = "moss"', "crop 'moss' is not one of tomato"),
+        ("stage = 3", "stage must be a word in quotes"),
+        ("crop = []", "crop must be a word in quotes"),
+        ("rules = 3", "rules must be tables, such as \\[rules.frost\\]"),
+        ("rules.frost = 3", "rules.frost must be a table"),
+        ("[rules.cold]\nlimit = 3", "cold: a rule that the crop has not needs a kind"),
+        ('[rules.frost]\nlimit = "3"', "frost: limit is '3'; it must be a number"),
+        ("[rules.frost]\nlimit = true", "frost: limit is True; it must be a number"),
+        ("[rules.frost]\nlimits = 3", "frost: 'limits' is not one of limit"),
+        ("[rules.frost]\nchance = 3.0", "frost: chance is 3; it must be between"),
+        ("[rules.frost]\noff = 1", "frost: off is 1; it must be true or false"),
+        ('[rules.frost]\nhours = ["6", "7"]', "frost: hours is .*; write two times of a day"),
+        ("[rules.botrytis]\nband_c = [15]", "botrytis: band_c is \\[15\\]; write two temperatures"),
+        ("[rules.frost]\nseverity = 1", "frost: severity is 1; it must be a word in quotes"),
+        ("[rules.frost", "the rules: Expected '\\]' at the end"),
+    ],
+)
+def test_a_mistake_is_told_in_a_sentence(text: str, sentence: str) -> None:
+    """It names the rule, what was said, and what is allowed; never a traceback."""
+    with pytest.raises(ConfigError, match=sentence):
+        parse_rules(text)
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    """Nobody has to start three times to hear of three."""
+    with pytest.raises(ConfigError) as error:
+        parse_rules('[rules.frost]\nlimit = "3"\n[rules.heat]\nchance = 7\n[rules.x]\nlimit = 1')
+    assert len(error.value.message.split("; ")) >= 3
+    assert all(name in error.value.message for name in ("frost", "heat", "x"))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """With its path; one that can be read is."""
+    with pytest.raises(ConfigError, match=r"none\.toml cannot be read"):
+        load_rules(tmp_path / "none.toml")
+    (tmp_path / "rules.toml").write_text('crop = "pepper"')
+    assert load_rules(tmp_path / "rules.toml") == rules_for("pepper")

@@ -1,0 +1,145 @@
+"""Rules along a recording: limits from its first part, nothing from the future, and scores."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from models.alerts.alert_book import Alert
+from models.alerts.alert_rule import AlertRule
+from models.alerts.crop_rules import rules_for
+from services.backtest.alert_replay import LEAST, MOST, Scored, limits_by_share, score_alerts
+from services.backtest.prequential import BacktestOptions
+from services.backtest.table import Table, read_table
+from services.cli import app
+from services.cli.alerts.alert_score import shown
+from services.errors import HothouseError
+from tests.services.backtest.test_backtest import made_up
+
+DAY_MS = 86_400_000
+OPTIONS = BacktestOptions(warmup_ms=3 * DAY_MS, latitude=52.0, longitude=4.5, timezone="Europe/Amsterdam")
+RULES = [rule for rule in rules_for("tomato") if rule.kind in ("heat", "vpd_high", "co2_low", "sensor_fault")]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """Six days of two zones, warm by day."""
+    return read_table(made_up(tmp_path_factory.mktemp("made") / "up", step_min=30))
+
+
+def changed_after(table: Table, row: int) -> Table:
+    """The same recording, but everything after a row is otherwise."""
+    values = table.values.copy()
+    values[:, row + 1 :] = values[:, row + 1 :][:, ::-1] * 1.3
+    return replace(table, values=values)
+
+
+def test_limits_are_chosen_from_the_first_part_alone(table: Table) -> None:
+    """What comes after it changes none; each has events in two to ten per cent of that part's hours."""
+    first = 3 * DAY_MS // table.step_ms
+    chosen = limits_by_share(table, OPTIONS, RULES)
+    other = limits_by_share(changed_after(table, first), OPTIONS, RULES)
+    assert [each.rule for each in chosen] == [each.rule for each in other]
+    assert [each.rule.name for each in chosen if not each.why_not] == ["heat", "vpd_high"]
+    assert all(LEAST <= each.first_share <= MOST for each in chosen if not each.why_not)
+
+
+def test_a_rule_without_its_metric_says_so(table: Table) -> None:
+    """It is not scored; a rule of a state has no limit."""
+    chosen = limits_by_share(table, OPTIONS, RULES)
+    assert [(c.rule.name, c.why_not) for c in chosen if c.why_not] == [
+        ("co2_low", "the recording does not have what it watches")
+    ]
+
+
+HEAT = AlertRule(name="heat", kind="heat", limit=22.0, hysteresis=0.5, keep_min=60, lead_h=4)
+
+
+@pytest.fixture(scope="module")
+def scored(table: Table) -> tuple[Scored, list[Alert]]:
+    """A heat at every noon, scored."""
+    [found], fired = score_alerts(table, OPTIONS, [HEAT])
+    return found, fired
+
+
+def test_events_that_come_every_day_are_told(scored: tuple[Scored, list[Alert]]) -> None:
+    """Hours before, and never in vain."""
+    score = scored[0].score
+    assert score is not None
+    assert score.events >= 4
+    assert score.hit_rate == 1
+    assert score.false == 0
+    assert score.lead_h >= 1
+    assert any("heat" in alert.why for alert in scored[1])
+
+
+def test_nothing_is_said_from_the_future(table: Table, scored: tuple[Scored, list[Alert]]) -> None:
+    """Alerts of the days before a change of the recording are the same, bit for bit."""
+    row = 4 * DAY_MS // table.step_ms
+    _, other = score_alerts(changed_after(table, row), OPTIONS, [HEAT])
+    before = [
+        [alert for alert in each if alert.is_over and alert.changed_ms <= int(table.end_ms[row])]
+        for each in (scored[1], other)
+    ]
+    assert before[0] == before[1]
+    assert before[0]
+
+
+def test_a_recording_that_is_all_first_part_is_refused(table: Table) -> None:
+    """In one sentence."""
+    with pytest.raises(HothouseError, match="ends with its first part"):
+        score_alerts(table, replace(OPTIONS, warmup_ms=6 * DAY_MS), RULES)
+
+
+def test_the_command_prints_and_writes(tmp_path: Path) -> None:
+    """JSON with every figure, and a line an alert; it says that limits are those of the first part."""
+    folder, out = made_up(tmp_path / "made", zones=("a",), step_min=30), tmp_path / "alerts.csv"
+    rules = tmp_path / "rules.toml"
+    rules.write_text("".join(f"[rules.{rule.name}]\noff = true\n" for rule in rules_for() if rule.kind != "heat"))
+    said = ["alerts", "score", str(folder), "--first", "3d", "--rules", str(rules)]
+    ran = CliRunner().invoke(app, [*said, "--out", str(out), "--json"])
+    assert ran.exit_code == 0, ran.output
+    told = json.loads(ran.stdout)
+    assert told["limits"] == "chosen from the first 3d alone"
+    [heat] = told["rules"]
+    assert heat["rule"] == "heat"
+    assert {"hit_rate", "false_a_week", "lead_h_median", "brier", "climatology_brier", "skill_low", "groups"} <= set(
+        heat
+    )
+    with out.open() as file:
+        alerts = list(csv.DictReader(file))
+    assert alerts
+    assert np.all([alert["told"] < (alert["over"] or "9") for alert in alerts])
+
+
+def test_a_table_has_a_line_a_rule(scored: tuple[Scored, list[Alert]]) -> None:
+    """With every figure that the rule was scored by."""
+    table = shown("a recording", [scored[0]])
+    assert table.row_count == 1
+    cells = {str(column.header): next(column.cells) for column in table.columns}
+    assert cells["rule"] == "heat"
+    assert cells["hit rate"] == "1.00"
+    assert cells["false a week"] == "0.00"
+    assert all(cells.values())
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (["--crop", "moss"], "crop 'moss' is not one of"),
+        (["--ahead-source", "weather"], "--ahead-source names plans of a file"),
+        (["--out", "alerts.parquet"], "alerts.parquet cannot hold alerts"),
+        (["--rules", "none.toml"], "none.toml cannot be read"),
+    ],
+)
+def test_a_wrong_option_is_told_in_a_sentence(said: list[str], sentence: str, tmp_path: Path) -> None:
+    """Before anything is read, with exit code 2."""
+    ran = CliRunner().invoke(app, ["alerts", "score", str(tmp_path), *said])
+    assert ran.exit_code == 2
+    assert sentence in " ".join(ran.stderr.split())
