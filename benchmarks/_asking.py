@@ -17,7 +17,7 @@ __all__ = ["Asked", "Asking"]
 
 PROBES = 4
 """Threads that send GET; each waits for its answer before it asks again."""
-WHAT_IF_HZ = 5.0
+POST_HZ = 5.0
 
 
 @dataclass
@@ -42,14 +42,14 @@ class Asked:
 
 
 class Asking(Child):
-    """A process that asks at ``rate_hz`` (GET) and 5 times a second (POST, with ``changes``), when it is told to."""
+    """A process that asks at ``rate_hz`` (GET) and 5 times a second (POST, with ``rows``), when it is told to."""
 
     def __init__(
-        self, url: str, zones: Sequence[tuple[str, str]], rate_hz: float, changes: Mapping[str, float]
+        self, url: str, zones: Sequence[tuple[str, str]], rate_hz: float, rows: Sequence[Mapping[str, Any]]
     ) -> None:
         super().__init__()
         self._pipe, other = self.spawn.Pipe()
-        self.runs(_ask, url, zones, rate_hz, changes, other)
+        self.runs(_ask, url, zones, rate_hz, rows, other)
 
     def begin(self) -> None:
         """Returns once requests are being sent."""
@@ -64,12 +64,12 @@ class Asking(Child):
 
 
 def _ask(
-    url: str, zones: Sequence[tuple[str, str]], rate_hz: float, changes: Mapping[str, float], pipe: Connection
+    url: str, zones: Sequence[tuple[str, str]], rate_hz: float, rows: Sequence[Mapping[str, Any]], pipe: Connection
 ) -> None:
     while True:
         pipe.recv()
         getting = [Probe(url, zones, rate_hz / PROBES) for _ in range(PROBES)]
-        posting = Probe(url, zones, WHAT_IF_HZ, changes)
+        posting = Probe(url, zones, POST_HZ, rows)
         probes = [*getting, posting]
         for probe in probes:
             probe.start()

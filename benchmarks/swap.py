@@ -5,8 +5,8 @@
 Starts the whole system on three simulated zones and a week of history, registers two networks, and moves MLflow's alias
 ``champion`` between them, as a promotion does: so each swap goes alias, retrainer, model pointer, replicas, shards.
 Windows without swaps and windows with ``--swaps`` of them take turns. Another process asks ``GET /predict`` at
-``--rate`` a second all the time and ``POST /predict``, which runs the model, five times a second, each with a time-out
-of 1 s; every answer must name one version. Exit code 1 where a budget is missed:
+``--rate`` a second all the time and ``POST /predict`` with rows, which runs the network, five times a second, each with
+a time-out of 1 s; every answer must name one version. Exit code 1 where a budget is missed:
 
 - no request fails;
 - p99 of GET with swaps at most 10 ms above that without (median of the windows);
@@ -49,7 +49,7 @@ from services.learn.records import Candidate
 START_MS = 1_646_092_800_000
 WARM_DAYS = 7
 ZONES = 3
-WHAT_IF = {"vent_lee_pct": 30.0}
+ROWS = [{"end_ms": START_MS, "values": {"air_temp_c": 20.0, "vent_lee_pct": 30.0}}]
 MOST_SLOWER_MS, MOST_SWAP_S, MOST_GROWN_MB = 10.0, 3.0, 10.0
 SETTLED = 10
 """Swaps before memory is first looked at: caches and allocator pools fill."""
@@ -91,7 +91,7 @@ def _measure(
 
     calm: list[Asked] = []
     stirred: list[Asked] = []
-    with Asking(url, zones, asked.rate, WHAT_IF) as asking:
+    with Asking(url, zones, asked.rate, ROWS) as asking:
         for number in range(asked.windows):
             calm.append(_window(asking, asked.seconds, 0, swap))
             stirred.append(_window(asking, asked.seconds, asked.swaps, swap))

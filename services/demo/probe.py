@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import httpx
 import numpy as np
@@ -30,7 +30,7 @@ class ProbeResult(TypedDict):
 class Probe:
     """Asks for each zone in turn, ``rate_hz`` times a second, from a thread of its own.
 
-    With ``changes`` it asks what they would do (``POST``), which runs the model.
+    With ``rows`` it asks what follows from them (``POST``), which runs the network.
 
     A request fails when it does not answer within a second, or with anything but 200, or names no single version.
     Requests that fall behind are sent late, not left out.
@@ -41,11 +41,11 @@ class Probe:
         url: str,
         zones: Sequence[tuple[str, str]],
         rate_hz: float = 20.0,
-        changes: Mapping[str, float] | None = None,
+        rows: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         self._url = url
         self._zones = list(zones)
-        self._changes = changes
+        self._rows = rows
         self._period_s = 1.0 / rate_hz
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="probe", daemon=True)
@@ -89,10 +89,10 @@ class Probe:
     def _ask(self, client: httpx.Client, site: str, zone: str) -> None:
         started_s = time.perf_counter()
         try:
-            if self._changes is None:
+            if self._rows is None:
                 answer = client.get("/predict", params={"site": site, "zone": zone})
             else:
-                answer = client.post("/predict", json={"site": site, "zone": zone, "changes": self._changes})
+                answer = client.post("/predict", json={"site": site, "zone": zone, "rows": self._rows})
             version = answer.json().get("model_version") if answer.status_code == httpx.codes.OK else None
         except (httpx.HTTPError, ValueError) as error:
             self._failures[type(error).__name__] += 1

@@ -18,8 +18,10 @@ import numpy.typing as npt
 from edge.log import Record
 from edge.wire.plan import PlanMessage
 from edge.wire.topic import SITE_ZONE
+from models.effects.seen_changes import SeenChanges, seen_columns
 from models.evaluation.scoring import LiveScore
 from models.features.inputs import day_bins, sun_sine, targets_of
+from models.features.plans import BIN_MS
 from models.online.online_forecaster import EXPERTS, Basis, OnlineForecaster
 from models.paths.paths import Paths
 from models.pretraining.shipped_arrays import pretrained
@@ -27,6 +29,7 @@ from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
 from services.ingest.forecasting import MAX_ORIGINS, ForecastOrigin
 from services.ingest.paths.outlook import night_at, zone_outlook
+from services.ingest.paths.zone_question import DAY_MS, ZoneQuestion, zone_question
 from services.ingest.plans.intake import PartitionPlans
 from services.ingest.plans.refused import refused_plans
 from services.ingest.plans.repeated import has_own, is_due, repeated, zones_of
@@ -66,6 +69,7 @@ class Partition:
         self.rings, self._past = self._new_rings(), self._new_past()
         self.forecaster, self.scores = self._new_forecaster(), self._new_scores()
         self.watch, self.paths = self._new_watch(), self._new_paths()
+        self.seen_changes = self._new_seen_changes()
         self.counts: Counter[str] = Counter()  # accepted, duplicates, late, rows, zone_rows, forecasts ...
         self.rejected: Counter[str] = Counter()
         self.values_refused: Counter[str] = Counter()
@@ -90,7 +94,7 @@ class Partition:
         """Prepare room for the first rows of many zones, which mostly close at once, so that they do not wait for
         memory.
         """
-        for part in (self.forecaster, self.watch, self.scores, self.paths):
+        for part in (self.forecaster, self.watch, self.scores, self.paths, self.seen_changes):
             part.prepare(self.windows.expected_zones)
 
     def feed(self, records: Sequence[Record]) -> list[SiteStep]:
@@ -149,6 +153,7 @@ class Partition:
         targets = targets_of(step.values, self._spec)
         self.rings.write(indices, step.end_ms, step.values)
         self._past.write(indices, step.end_ms, targets)
+        self._see_changes(indices, step.end_ms)
         plans = self.plans.of(step.site)
         ahead = None if plans is None else plans.ahead(step.end_ms, step.zones, self._spec)
         number, sun = self._number(step.end_ms), self._sun(step)
@@ -160,6 +165,15 @@ class Partition:
         self.plans.after_row(step.site, step.end_ms)
         for forecast in self._again.pop((step.site, step.end_ms), []):
             self._count(forecast)
+
+    def _see_changes(self, indices: I64, end_ms: int) -> None:
+        """At the end of each half-hour, compare it with that of the day before."""
+        length = max(BIN_MS // self._spec.step_ms, 1)
+        if end_ms % (length * self._spec.step_ms):
+            return
+        at = np.full(len(indices), end_ms, np.int64)
+        today, before = (self.rings.window(indices, at - back, length) for back in (0, DAY_MS))
+        self.seen_changes.learn(indices, *(seen_columns(rows, self._spec.channels) for rows in (today, before)))
 
     def _catch_up(self, step: SiteStep, before: Sequence[str]) -> None:
         """Zones that had left and are back: they have forgotten nothing, but live scores go on row by row, so that they
@@ -287,16 +301,6 @@ class Partition:
             elif after_ms > newest_ms:
                 self._again.setdefault((forecast.site, after_ms), []).append(forecast)
 
-    def window(self, site: str, zone: str) -> tuple[F32, int, F32] | None:
-        """The look-back [L, C], the origin and the quantiles [H, M, Q] of a zone's newest issued forecast."""
-        origin, quantiles = self._answers.get(site, (None, None))
-        if origin is None or quantiles is None or zone not in origin.zones:
-            return None
-        at = origin.zones.index(zone)
-        one = origin.indices[at : at + 1]
-        values = self.rings.window(one, np.array([origin.end_ms]), self._spec.lookback_steps)[0]
-        return values, origin.end_ms, quantiles[at]
-
     def mixtures(self) -> list[ZoneMixture]:
         """What the newest issued forecast of each present zone was mixed from, without the trees' version."""
         found = []
@@ -330,6 +334,23 @@ class Partition:
             return None
         is_night = night_at(self._place_of(site), origin.end_ms, self._spec)
         return zone_outlook(self.paths, self.forecaster, self._spec, origin, quantiles, zone, is_night)
+
+    def question(self, site: str, zone: str) -> ZoneQuestion | None:
+        """A zone's newest issued forecast, to be asked what a change would make of it."""
+        origin, quantiles = self._answers.get(site, (None, None))
+        if origin is None or quantiles is None or zone not in origin.zones:
+            return None
+        z = origin.zones.index(zone)
+        at, step = slice(z, z + 1), self._number(origin.end_ms)
+        index = origin.indices[at]
+        path = self.forecaster.path(index, step, origin.day_bin[at], quantiles[at], self.paths.knots)[0]
+        rows = self.rings.window(index, np.array([origin.end_ms]), self._spec.steps_per_day)[0]
+        plans = self.plans.of(site)
+        foreseen = None if plans is None else plans.ahead(origin.end_ms, [zone], self._spec)[0]
+        return zone_question(
+            self._spec, self._place_of(site), origin.end_ms, self._networks[site][0], rows, path,
+            self.paths.knots.steps, foreseen, self.seen_changes.of_zone(int(index[0])),
+        )  # fmt: skip
 
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
         """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]`` at any origin, from what it knows."""
@@ -394,7 +415,7 @@ class Partition:
                 site: {"day_bin": basis.day_bin, "experts": basis.experts} for site, basis in self._bases.items()
             },
             "scores": self.scores.state_dict(copy=False), "watch": self.watch.state(), "plans": self.plans.state(),
-            "paths": self.paths.state_dict(copy=False),
+            "paths": self.paths.state_dict(copy=False), "seen_changes": self.seen_changes.state_dict(copy=False),
         }  # fmt: skip
 
     def load(self, offset: int, parts: Mapping[str, Any]) -> dict[str, str]:
@@ -434,6 +455,7 @@ class Partition:
         self.watch = loaded("watch", self._new_watch, SignalWatch.load)
         self.paths = loaded("paths", self._new_paths, Paths.load_state_dict)
         self.plans = loaded("plans", PartitionPlans, PartitionPlans.load)
+        self.seen_changes = loaded("seen_changes", self._new_seen_changes, SeenChanges.load_state_dict)
         self._add_zones([(site, zone) for site, zone in newest["zones"]])
         for site, basis in parts.get("bases", {}).items():
             step = self.latest[site]
@@ -464,12 +486,15 @@ class Partition:
     def _new_paths(self) -> Paths:
         return Paths(self._spec, _ROOM_ZONES)
 
+    def _new_seen_changes(self) -> SeenChanges:
+        return SeenChanges(_ROOM_ZONES)
+
     def _add_zones(self, zones: Sequence[tuple[str, str]]) -> None:
         """Let every part know these zones, by these numbers."""
         for rings in (self.rings, self._past):
             for zone in zones:
                 rings.index(*zone)
-        for part in (self.forecaster, self.watch, self.scores, self.paths):
+        for part in (self.forecaster, self.watch, self.scores, self.paths, self.seen_changes):
             new = len(zones) - len(part)
             if new > 0:
                 part.add_zones(new)
@@ -510,6 +535,8 @@ class Partition:
             self.paths = other.paths
         if "plans" in parts:
             self.plans = other.plans
+        if "seen_changes" in parts:
+            self.seen_changes = other.seen_changes
 
     def _count(self, forecast: IssuedForecast) -> None:
         """Take a forecast of before a crash as what was issued after the newest row."""

@@ -12,19 +12,11 @@ from typing import TypedDict
 from edge.wire.plan import PlanMessage
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import ZonePast
-from services.messages import F32, ZoneMixture, ZoneOutlook, ZonePlan
+from services.messages import F32, ChangeAsked, ZoneMixture, ZoneOutlook, ZonePlan, ZoneWhatIf
 
-__all__ = ["IssuedWindow", "Questions", "SilentZone"]
+__all__ = ["Questions", "SilentZone"]
 
 DAY_MS = 86_400_000
-
-
-class IssuedWindow(TypedDict):
-    """A zone's newest issued forecast and the rows that it was made from."""
-
-    values: F32  # [L, C], newest row last
-    origin_ms: int
-    quantiles: F32  # [H, M, Q], the forecast that was issued
 
 
 class SilentZone(TypedDict):
@@ -46,18 +38,18 @@ class Questions:
         self._partitions, self._changing, self._retire_days = partitions, changing, retire_days
         self._is_behind, self._trees_version = is_behind, trees_version
 
-    def window(self, site: str, zone: str) -> IssuedWindow | None:
-        """A zone's newest forecast and its rows; None for a zone that is not ours or has none yet."""
-        with self._changing:
-            partition = self._owner(site, zone)
-            found = None if partition is None else partition.window(site, zone)
-            return None if found is None else IssuedWindow(values=found[0], origin_ms=found[1], quantiles=found[2])
-
     def outlook(self, site: str, zone: str) -> ZoneOutlook | None:
         """Scenarios of a zone's newest forecast; None for a zone that is not ours or has none yet."""
         with self._changing:
             partition = self._owner(site, zone)
             return None if partition is None else partition.outlook(site, zone)
+
+    def what_if(self, site: str, zone: str, changes: Sequence[ChangeAsked]) -> ZoneWhatIf | None:
+        """What changes do to a zone's newest forecast; None for a zone that is not ours or has none yet."""
+        with self._changing:
+            partition = self._owner(site, zone)
+            question = None if partition is None else partition.question(site, zone)
+        return None if question is None else question.answer(changes)
 
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
         """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]``; None for a zone that is not ours."""

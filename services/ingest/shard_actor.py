@@ -25,7 +25,7 @@ from services.config import Settings
 from services.errors import HistoryError, SnapshotError
 from services.ingest.figures import ShardFigures
 from services.ingest.partition import PAST_HOURS
-from services.ingest.questions import IssuedWindow, Questions, SilentZone
+from services.ingest.questions import Questions, SilentZone
 from services.ingest.shard import Executors, Outputs, Shard
 from services.ingest.sinks.series_sink import series_writer
 from services.ingest.snapshots.snapshot import FencedError
@@ -35,12 +35,14 @@ from services.messages import (
     F32,
     FORECASTER_DEPLOYMENT,
     LIVE_STATE_ACTOR,
+    ChangeAsked,
     ForecastReply,
     ForecastRequest,
     ZoneForecast,
     ZoneMixture,
     ZoneOutlook,
     ZonePlan,
+    ZoneWhatIf,
     shard_actor,
 )  # fmt: skip
 from services.observe.logs import log_to_file
@@ -103,14 +105,14 @@ class ShardActor:
         return {str(number): offset for number, offset in self._shard.flush().items()}
 
     @_question
-    def window(self, site: str, zone: str) -> IssuedWindow | None:
-        """See :meth:`Questions.window`."""
-        return self._shard.questions.window(site, zone)
-
-    @_question
     def outlook(self, site: str, zone: str) -> ZoneOutlook | None:
         """See :meth:`Questions.outlook`."""
         return self._shard.questions.outlook(site, zone)
+
+    @_question
+    def what_if(self, site: str, zone: str, changes: list[ChangeAsked]) -> ZoneWhatIf | None:
+        """See :meth:`Questions.what_if`."""
+        return self._shard.questions.what_if(site, zone, changes)
 
     @_question
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:

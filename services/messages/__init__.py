@@ -16,6 +16,7 @@ from services.messages.forecast_messages import (
     MODEL_POINTER_ACTOR,
     ONLINE_VERSION,
     RETRAINER_ACTOR,
+    ChangeAsked,
     Extreme,
     FirstRow,
     ForecastPath,
@@ -29,6 +30,7 @@ from services.messages.forecast_messages import (
     ZoneMixture,
     ZoneOutlook,
     ZonePlan,
+    ZoneWhatIf,
     shard_actor,
 )
 from services.messages.learning_messages import (
@@ -57,6 +59,7 @@ __all__ = [
     "MODEL_POINTER_ACTOR",
     "ONLINE_VERSION",
     "RETRAINER_ACTOR",
+    "ChangeAsked",
     "EventDetails",
     "Extreme",
     "FirstRow",
@@ -84,5 +87,6 @@ __all__ = [
     "ZoneMixture",
     "ZoneOutlook",
     "ZonePlan",
+    "ZoneWhatIf",
     "shard_actor",
 ]

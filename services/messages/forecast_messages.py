@@ -5,7 +5,7 @@ Arrays are NumPy; the letters of shapes are those of ``models.spec``.
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ __all__ = [
     "MODEL_POINTER_ACTOR",
     "ONLINE_VERSION",
     "RETRAINER_ACTOR",
+    "ChangeAsked",
     "Extreme",
     "FirstRow",
     "ForecastPath",
@@ -32,6 +33,7 @@ __all__ = [
     "ZoneMixture",
     "ZoneOutlook",
     "ZonePlan",
+    "ZoneWhatIf",
     "shard_actor",
 ]  # fmt: skip
 
@@ -149,7 +151,7 @@ class ZoneForecast(TypedDict):
     now: dict[str, float | None]
     freshness_s: dict[str, float | None]
     forecasts: dict[str, list[ForecastPoint]]  # by target
-    path: NotRequired[ForecastPath]  # a what-if has none
+    path: NotRequired[ForecastPath]  # an answer to rows of the asker's own has none
 
 
 class ZoneOutlook(TypedDict):
@@ -179,3 +181,28 @@ class Extreme(TypedDict):
     values: F32  # [S, M]
     at: I64  # [S, M], which time of the path
     past: F32  # [N, M]
+
+
+class ChangeAsked(TypedDict):
+    """API -> shard: a change of a plan or of the weather, as ``models.effects.plan_change`` has it."""
+
+    metric: str
+    how: Literal["add", "set", "least", "most"]
+    value: float
+    begin_ms: int
+    end_ms: int
+
+
+class ZoneWhatIf(TypedDict):
+    """Shard -> API: a zone's newest forecast as a path, and what changes do to it; ``T`` times of the path."""
+
+    origin_ms: int
+    version: str
+    now: F32  # [M]
+    minutes: I64  # [T], after the origin
+    path: F32  # [T, M, Q]
+    changed: F32 | None  # [T, M, Q]; None where there is no evidence, as is ``effect``
+    effect: F32 | None  # [T, M, Q]; NaN for targets of which no effects are known
+    support: Literal["here", "simulated", "none"]
+    says: str
+    reasons: list[str]

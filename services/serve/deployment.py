@@ -227,6 +227,7 @@ class _ApiReplica:
         self._state = ApiState(
             backend, keys, forecast_spec(settings), settings.forecast.stale_after_s,
             timezone=lambda site: settings.site(site).timezone,
+            place_of=partial(place_of, settings),
         )  # fmt: skip
 
     def __serve_build_asgi_app__(self) -> Any:

@@ -42,8 +42,8 @@ from tests.services.serve.fakes import zone_forecast
 
 __all__ = ["Answers", "Loop", "MlflowServer"]
 
-WHAT_IF_HZ = 5.0
-WHAT_IF = {"vent_lee_pct": 30.0}
+POST_HZ = 5.0
+ROWS = [{"end_ms": START_MS, "values": {"air_temp_c": 20.0, "vent_lee_pct": 30.0}}]
 """A request that only a Forecaster can answer; GET is answered from memory."""
 
 
@@ -113,7 +113,7 @@ class Loop:
         ray.get(self._retrainer.status.remote(), timeout=patience_s(120))
         self.until(self._lists, "MLflow answers", 240)
         zones = [("demo", "north-1")]
-        self.probes = {"GET": Probe(self.url, zones), "POST": Probe(self.url, zones, WHAT_IF_HZ, WHAT_IF)}
+        self.probes = {"GET": Probe(self.url, zones), "POST": Probe(self.url, zones, POST_HZ, ROWS)}
         for probe in self.probes.values():
             self._parts.callback(probe.stop)
             probe.start()

@@ -56,7 +56,7 @@ def champion_serves(loop: Loop, request: pytest.FixtureRequest) -> Iterator[None
     may_fail = {"POST"} if "replica_that_dies" in request.node.name else set()
     after = loop.champion()
     known = loop.answers()["POST"].versions[after]
-    loop.until(lambda: loop.answers()["POST"].versions[after] > known, f"{after} answers a what-if")
+    loop.until(lambda: loop.answers()["POST"].versions[after] > known, f"{after} answers rows")
     for name, now in loop.answers().items():
         failed = {kind for kind in now.failures - asked[name].failures if "Timeout" not in kind}
         assert name in may_fail or not failed, (name, failed)

@@ -8,13 +8,12 @@ import numpy as np
 
 from services.config import Settings
 from services.forecast_spec import forecast_spec
-from tests.services.serve.fakes import ORIGIN_MS
 
 __all__ = ["FakeShard"]
 
 
 class FakeShard:
-    """A shard that only counts refreshes and knows one window."""
+    """A shard that only counts refreshes and knows a climatology."""
 
     def __init__(self, settings: Settings) -> None:
         self.spec = forecast_spec(settings)
@@ -25,11 +24,6 @@ class FakeShard:
 
     def count(self) -> int:
         return self.refreshed
-
-    def window(self, site: str, zone: str) -> dict[str, Any]:
-        values = np.full((self.spec.lookback_steps, len(self.spec.channels)), 20, np.float32)
-        quantiles = self.baseline(site, zone, ORIGIN_MS, values[-1:])[0]
-        return {"values": values, "origin_ms": ORIGIN_MS, "quantiles": quantiles}
 
     def baseline(self, site: str, zone: str, origin_ms: int, now: Any) -> Any:
         return np.full((len(now), len(self.spec.horizons_min), len(self.spec.targets), 3), 20, np.float32)

@@ -139,7 +139,7 @@ def test_swaps_under_load_fail_no_request(serving: Serving) -> None:
     """While champions change, every /predict is answered, and each answer is of one version."""
     folders = {f"v{number}": save_model(serving.settings, f"v{number}") for number in (1, 2, 3)}
     stop, failures = threading.Event(), list[str]()
-    versions = {name: Counter[str]() for name in ("predict", "what-if", "forecast")}
+    versions = {name: Counter[str]() for name in ("predict", "rows", "forecast")}
 
     def ask(what: Callable[[], str], name: str) -> None:
         while not stop.wait(0.02):
@@ -153,15 +153,15 @@ def test_swaps_under_load_fail_no_request(serving: Serving) -> None:
         answer.raise_for_status()
         return str(answer.json()["model_version"])
 
-    def what_if() -> str:
-        body = {"zone": "north-1", "changes": {"vent_lee_pct": 50}}
+    def of_rows() -> str:
+        body = {"zone": "north-1", "rows": [{"end_ms": ORIGIN_MS, "values": {"air_temp_c": 20, "vent_lee_pct": 50}}]}
         answer = serving.http.post("/predict", json=body)
         answer.raise_for_status()
         return str(answer.json()["model_version"])
 
     threads = [
         threading.Thread(target=ask, args=call)
-        for call in ((predict, "predict"), (what_if, "what-if"), (serving.forecast, "forecast"))
+        for call in ((predict, "predict"), (of_rows, "rows"), (serving.forecast, "forecast"))
     ]
     for thread in threads:
         thread.start()
@@ -169,7 +169,7 @@ def test_swaps_under_load_fail_no_request(serving: Serving) -> None:
         for version, folder in folders.items():
             serving.swap_to(version, folder)
             until(
-                lambda version=version: versions["what-if"][version] and versions["forecast"][version],
+                lambda version=version: versions["rows"][version] and versions["forecast"][version],
                 f"{version} answers",
             )
         until(lambda: min(answers.total() for answers in versions.values()) > 10, "each has asked often")
@@ -224,7 +224,10 @@ def test_a_killed_controller_costs_no_request_and_stops_no_swap(serving: Serving
     serving.swap_to("v25", save_model(serving.settings, "v25"))
     next_one = save_model(serving.settings, "v26")
     zones = [("demo", "north-1")]
-    probes = {"GET": Probe(serving.url, zones), "POST": Probe(serving.url, zones, 5.0, {"vent_lee_pct": 30.0})}
+    probes = {
+        "GET": Probe(serving.url, zones),
+        "POST": Probe(serving.url, zones, 5.0, [{"end_ms": ORIGIN_MS, "values": {"air_temp_c": 20.0}}]),
+    }
     replicas = {process.pid for process in processes("ray::ServeReplica:hothouse:")}
     for probe in probes.values():
         probe.start()

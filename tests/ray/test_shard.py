@@ -30,6 +30,7 @@ from services.installation import namespace_of
 from services.messages import (
     FORECASTER_DEPLOYMENT,
     LIVE_STATE_ACTOR,
+    ChangeAsked,
     ForecastReply,
     ForecastRequest,
     ZoneForecast,
@@ -210,7 +211,7 @@ def test_a_restarted_live_state_is_told_everything_again(runtime: Any, tmp_path:
 
 
 def test_questions_do_not_wait_behind_calls_that_wait_for_a_disk(runtime: Any, tmp_path: Path) -> None:
-    """While abandoned calls for figures hold every thread there is for them, a what-if finds its window."""
+    """While abandoned calls for figures hold every thread there is for them, a what-if is answered."""
     settings = installed(load_settings(data_dir=tmp_path, log={"partitions": 1}))
     log = SqliteLog(settings.log_path, 1)
     actor = started(settings, 8)
@@ -218,17 +219,19 @@ def test_questions_do_not_wait_behind_calls_that_wait_for_a_disk(runtime: Any, t
     targets = len(settings.forecast.targets)
     origin_ms = until(lambda: (s := ask(actor, "stats"))["steps"] == 9 and not s["backlog"] and s["origin_ms"])
 
+    change = ChangeAsked(metric="sp_heat_c", how="add", value=-1.0, begin_ms=origin_ms, end_ms=origin_ms + 90 * STEP)
+
     def newest() -> Any:
-        window = ray.get(actor.window.remote("demo", "z1"), timeout=patience_s(30))
-        return window if window is not None and window["origin_ms"] == origin_ms else None
+        found = ray.get(actor.what_if.remote("demo", "z1", [change]), timeout=patience_s(30))
+        return found if found is not None and found["origin_ms"] == origin_ms else None
 
     until(newest)
     ask(actor, "hang")
     abandoned = [actor.stats.remote() for _ in range(THREADS)] + [actor.flush.remote() for _ in range(THREADS)]
     assert not ray.wait(abandoned, num_returns=1, timeout=1)[0]
     found = ray.get_actor(shard_actor(8), NAMESPACE)  # as the API does
-    again = ray.get(found.window.remote("demo", "z1"), timeout=patience_s(30))
-    assert again["origin_ms"] == origin_ms
+    again = ray.get(found.what_if.remote("demo", "z1", [change]), timeout=patience_s(30))
+    assert (again["origin_ms"], again["support"]) == (origin_ms, "none")  # of less than an hour
     now = np.full((1, targets), 20.0, np.float32)
     asked = found.baseline.remote("demo", "z1", origin_ms, now)
     assert ray.get(asked, timeout=patience_s(30)).shape[0] == 1

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from edge.simulator.fleet.draws import ZoneDraw
 from edge.simulator.zone_config import ZoneConfig
 
-__all__ = ["FIELDS", "HOW", "FieldArrays", "SetpointEdit", "SetpointEdits", "bounded", "draw_edits"]
+__all__ = [
+    "FIELDS", "HOW", "FieldArrays", "How", "SetpointEdit", "SetpointEdits", "bounded", "draw_edits", "has_setpoint",
+]  # fmt: skip
 
 _Array = NDArray[np.float64]
 
@@ -151,7 +153,7 @@ def bounded(setpoints: _Array, allowed: _Array) -> _Array:
 
 def draw_edits(rng: np.random.Generator, zone: ZoneDraw, minutes: int, known: float) -> tuple[SetpointEdit, ...]:
     """A zone's edits in the first ``minutes``; plans know that share of them beforehand."""
-    names = [name for name in FIELDS if _has(zone.config, name)]
+    names = [name for name in FIELDS if has_setpoint(zone.config, name)]
     weights = np.array([_WEIGHTS[name] for name in names])
     edits: list[SetpointEdit] = []
     for _ in range(int(rng.poisson(zone.setpoint_edits_a_day * minutes / 1440.0))):
@@ -170,7 +172,8 @@ def draw_edits(rng: np.random.Generator, zone: ZoneDraw, minutes: int, known: fl
     return tuple(edits)
 
 
-def _has(config: ZoneConfig, metric: str) -> bool:
+def has_setpoint(config: ZoneConfig, metric: str) -> bool:
+    """Whether a zone has what the setpoint is for."""
     return {
         "sp_lamp_pct": config.lamps.power_w_m2 > 0, "sp_screen_black_pct": config.shell.has_black_screen > 0,
         "sp_screen_energy_pct": config.recipe.screen_below_c > -50.0, "sp_pipe_min_c": config.shell.heating_w_m2 > 0,

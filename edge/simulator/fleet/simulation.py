@@ -15,6 +15,7 @@ from edge.simulator.fleet.growers import PLAN_BINS, PLAN_EVERY_MIN, Growers
 from edge.simulator.fleet.row_sensors import FLEET_METRICS, humidity_deficit_g_m3, sense_station, sense_zone
 from edge.simulator.fleet.site_forecasts import FORECAST_HOURS, FORECAST_METRICS, SiteForecasts
 from edge.simulator.fleet.station import StationRows
+from edge.simulator.fleet.weather_changes import WeatherChange, change_weather
 from edge.simulator.fleet.weathers import SiteWeathers
 from edge.simulator.greenhouse import ZONE_METRICS, true_values
 from edge.simulator.physics.house import House
@@ -40,27 +41,28 @@ _PART = 50
 def simulate_fleet(
     sites: Sequence[SiteDraw], days: int, step_s: int = 300,
     changes: Mapping[tuple[int, int], Sequence[SetpointEdit]] | None = None,
-    told: Callable[[int], None] | None = None,
+    told: Callable[[int], None] | None = None, weather_changes: Mapping[int, Sequence[WeatherChange]] | None = None,
 ) -> FleetRecording:  # fmt: skip
     """``days`` of each site from its start on, as rows of ``step_s``, after one day in which house and soil settle.
 
     Bit for bit the same for a site, whichever others are simulated with it. ``changes`` are further changes of the
     setpoints of zones, named by their site's place in ``sites`` and their number in it: the counterfactual run of the
-    same house under the same weather, with the same edits and sensors. The same site may be given twice. ``told`` is
-    called after each day with the number of days done. Raises ``ValueError`` unless a step is whole minutes that make
-    up half-hours.
+    same house under the same weather, with the same edits and sensors. ``weather_changes`` are those of the weather, by
+    the site's place. The same site may be given twice. ``told`` is called after each day with the number of days
+    done. Raises ``ValueError`` unless a step is whole minutes that make up half-hours.
     """
     if step_s <= 0 or step_s % 60 or 1800 % step_s:
         raise ValueError(f"step_s {step_s} must be whole minutes, and make up half an hour")
     if not sites or days < 1:
         raise ValueError(f"{len(sites)} sites for {days} days: at least one of each is needed")
-    return _Fleet(sites, days, step_s // 60, changes or {}).run(told)
+    return _Fleet(sites, days, step_s // 60, changes or {}, weather_changes or {}).run(told)
 
 
 class _Fleet:
     def __init__(
         self, sites: Sequence[SiteDraw], days: int, every_min: int,
         changes: Mapping[tuple[int, int], Sequence[SetpointEdit]],
+        weather_changes: Mapping[int, Sequence[WeatherChange]],
     ) -> None:  # fmt: skip
         self._asked = len(sites)
         count = sum(len(site.zones) for site in sites)
@@ -71,12 +73,16 @@ class _Fleet:
         unknown = [zone for zone in changes if zone not in numbers]
         if unknown:
             raise ValueError(f"there is no zone {unknown[0][1]} in site {unknown[0][0]} to be changed")
+        nowhere = [site for site in weather_changes if not 0 <= site < self._asked]
+        if nowhere:
+            raise ValueError(f"there is no site {nowhere[0]} of which the weather could be changed")
+        self._weather_changes, self._weather_day = weather_changes, -_SPIN_UP_DAYS
         self._of_site = np.array([s for s, _ in self._zones])
         minutes = days * _DAY_MIN
         self._growers = Growers(sites, minutes, {numbers[zone]: edits for zone, edits in changes.items()})
         self._forecasts = SiteForecasts(sites)
-        weathers = self._weathers = SiteWeathers(sites, -_SPIN_UP_DAYS)
-        self._ahead = [weathers.next_day() for _ in range(_AHEAD_DAYS + 1)]  # of today and the coming days
+        self._weathers = SiteWeathers(sites, -_SPIN_UP_DAYS)
+        self._ahead = [self._next_weather() for _ in range(_AHEAD_DAYS + 1)]  # of today and the coming days
         outside = self._outside(0)
         configs = [sites[s].zones[z].config for s, z in self._zones]
         self._house = House(configs, outside, network=WideNetwork)
@@ -98,8 +104,12 @@ class _Fleet:
                 weather.append(rows)
                 if told:
                     told(day + 1)
-            self._ahead = [*self._ahead[1:], self._weathers.next_day()]
+            self._ahead = [*self._ahead[1:], self._next_weather()]
         return self._recording(np.concatenate(weather, dtype=np.float32))
+
+    def _next_weather(self) -> _Array:
+        self._weather_day += 1
+        return change_weather(self._weathers.next_day(), self._weather_day - 1, self._weather_changes)
 
     def _outside(self, minute: int) -> Outside:
         """The zones' weather at a minute of today, or at tomorrow's first."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from services.cli.base import Group
-from services.cli.pretrain import simulate, train
+from services.cli.pretrain import effects, simulate, train
 from services.errors import ConfigError
 
 __all__ = ["register"]
@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
     group.callback()(both)
     simulate.register(group)
     train.register(group)
+    effects.register(group)
     app.add_typer(group, name="pretrain", rich_help_panel="Learn")
 
 

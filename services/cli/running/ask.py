@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from services.cli.base import console, errors, options_of, print_json
+from services.cli.running.change_words import change_of, what_if_view
 from services.cli.running.client import Client, connect
 from services.cli.running.tables import component_table, forecast_view, model_view, zones_view
-from services.errors import HothouseError
+from services.errors import ConfigError, HothouseError
 from services.observe.timeline import event_line
 
 if TYPE_CHECKING:
     from services.messages import LearningFigures, LiveEvent  # with NumPy, which `hothouse --help` must not pay for
     from services.serve.api.answer_types import (
         StatusAnswer,  # a part of the cluster's: questions run on the bare install
+        WhatIfAnswer,
     )
 
 __all__ = ["COMMANDS", "AsJson", "KeyFile", "Url", "register"]
@@ -58,12 +60,29 @@ def predict(
     ctx: typer.Context,
     zone: Annotated[str | None, typer.Argument(help="Zone; all zones where none is named.")] = None,
     site: Annotated[str | None, typer.Option(help="Site, where two sites have a zone of that name.")] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(help="What if? Such as 'sp_heat_c -1.5 from 22:00 to 04:00'; may be given several times."),
+    ] = None,
     url: Url = None,
     key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is forecast: now, in 30 minutes, in 2 hours, in 24 hours, with the p10-p90 band."""
+    """Show what is forecast: now, in 30 minutes, in 2 hours, in 24 hours, with the p10-p90 band; or what a change of a
+    setpoint or of the weather would do.
+    """
+    if change and not zone:
+        raise ConfigError("a change is asked of one zone", "Name it: hothouse predict ZONE --change ...")
+    changes = [change_of(words) for words in change or ()]
     client = _client(ctx, url, key_file)
+    if changes:
+        question = {"zone": zone, "changes": changes} | ({"site": site} if site else {})
+        answer: WhatIfAnswer = client.post("/predict", question)
+        if as_json:
+            print_json(answer)
+        else:
+            console.print(what_if_view(answer))
+        return
     wanted = [(site, zone)] if zone else [(row["site"], row["zone"]) for row in client.get("/zones")["zones"]]
     answers = []
     for in_site, name in wanted:

@@ -101,6 +101,7 @@ class Parts(TypedDict):
     watch: dict[str, Any]  # see services.ingest.signal_watch
     paths: dict[str, Any]  # see models.paths.paths; empty where nothing was learned yet
     plans: dict[str, Any]  # see services.ingest.plans.intake
+    seen_changes: dict[str, _Array]  # see models.effects.seen_changes; empty where nothing was seen yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +117,9 @@ class Form:
 
 PARTS: dict[str, Form] = {name: Form() for name in Parts.__annotations__}
 PARTS["plans"] = Form(missing=lambda: {"sites": {}})
-PARTS["paths"] = Form(missing=dict)
+PARTS["paths"] = PARTS["seen_changes"] = Form(missing=dict)
 
-LEARNED = frozenset({"rings", "past", "forecaster", "bases", "scores", "watch", "plans", "paths"})
+LEARNED = frozenset({"rings", "past", "forecaster", "bases", "scores", "watch", "plans", "paths", "seen_changes"})
 """The parts that can be grown again from the history and the issued forecasts. They change only when rows close,
 forecasts are issued and plans are taken.
 """

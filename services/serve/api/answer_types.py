@@ -7,12 +7,13 @@ error. Tests hold what a whole system answers against these structures.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, TypedDict, get_type_hints
+from typing import Annotated, Any, Literal, TypedDict, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from services.messages import (
+    ForecastPath,
     LiveEvent,
     ModelRow,
     ModelSubmitted,
@@ -26,6 +27,7 @@ from services.serve.health import Readiness
 from services.serve.model_pointer import PointerAnswer
 
 __all__ = [
+    "ChangeSaid",
     "DeadLettersAnswer",
     "HistoryAnswer",
     "IssuedAnswer",
@@ -36,6 +38,7 @@ __all__ = [
     "ReadyAnswer",
     "SeriesAnswer",
     "StatusAnswer",
+    "WhatIfAnswer",
     "ZoneNow",
     "ZonePlans",
     "ZonesAnswer",
@@ -180,9 +183,37 @@ class PlanPublished(TypedDict):
     topic: str
 
 
+ChangeSaid = TypedDict(
+    "ChangeSaid",
+    {"metric": str, "how": str, "value": float, "from_ms": int, "to_ms": int, "from": str, "to": str},
+)  # fmt: skip
+
+
+class WhatIfAnswer(TypedDict):
+    """A zone's newest forecast as a path, and what the changes would make of it."""
+
+    site: str
+    zone: str
+    origin_ms: int
+    origin: str
+    step_s: int
+    model_version: str
+    degraded: list[str]
+    changes: Annotated[list[ChangeSaid], Meta(description="What was asked, with its times.")]
+    support: Annotated[
+        Literal["here", "simulated", "none"],
+        Meta(description="Where such changes were seen: in the zone, too; only in simulated houses; nowhere."),
+    ]
+    says: Annotated[str, Meta(description="The same in a sentence; without support it says: not enough evidence.")]
+    reasons: Annotated[list[str], Meta(description="Why there is no support, and what would be needed.")]
+    base: Annotated[ForecastPath, Meta(description="The path of the forecast.")]
+    changed: Annotated[ForecastPath | None, Meta(description="The path with the changes; null without support.")]
+    effect: Annotated[ForecastPath | None, Meta(description="The difference: p10 to p90 is its 80 % interval.")]
+
+
 _ANSWERS = (
     ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, SeriesAnswer, IssuedAnswer, Moved,
-    TrainingAccepted, DeadLettersAnswer, ModelSubmitted, ZonePlans, PlanPublished,
+    TrainingAccepted, DeadLettersAnswer, ModelSubmitted, ZonePlans, PlanPublished, WhatIfAnswer,
 )  # fmt: skip
 
 

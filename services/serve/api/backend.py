@@ -25,6 +25,7 @@ from services.messages import (
     LIVE_STATE_ACTOR,
     MODEL_POINTER_ACTOR,
     RETRAINER_ACTOR,
+    ChangeAsked,
     ForecastReply,
     ForecastRequest,
     ModelSubmitted,
@@ -34,10 +35,10 @@ from services.messages import (
     ZoneMixture,
     ZoneOutlook,
     ZonePlan,
+    ZoneWhatIf,
     shard_actor,
 )
 from services.serve.api.problems import ProblemError
-from services.serve.api.what_if import WhatIfWindow
 from services.serve.live_state import LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus
 from services.store.deadletters import DeadLetterCount, count_dead_letters, read_dead_letters
@@ -76,17 +77,17 @@ class Backend(Protocol):
     async def past(self, site: str, zone: str) -> ZonePast:
         """The past 48 h of a zone."""
 
-    async def window(self, site: str, zone: str) -> WhatIfWindow:
-        """A zone's newest forecast and look-back; raises a 404 problem where its shard does not know it."""
+    async def what_if(self, site: str, zone: str, changes: list[ChangeAsked]) -> ZoneWhatIf:
+        """What changes do to a zone's newest forecast; raises a 404 problem where its shard does not know it."""
 
     async def outlook(self, site: str, zone: str) -> ZoneOutlook:
-        """Scenarios of a zone's newest forecast; 404 as :meth:`window`."""
+        """Scenarios of a zone's newest forecast; 404 as :meth:`what_if`."""
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
-        """The climatology's forecasts ``[N, H, M, Q]`` for targets ``now [N, M]``; 404 as :meth:`window`."""
+        """The climatology's forecasts ``[N, H, M, Q]`` for targets ``now [N, M]``; 404 as :meth:`what_if`."""
 
     async def plan(self, site: str, zone: str) -> list[ZonePlan]:
-        """The newest plan of each source that holds for a zone; 404 as :meth:`window`."""
+        """The newest plan of each source that holds for a zone; 404 as :meth:`what_if`."""
 
     async def series(
         self, site: str, zone: str, metrics: Sequence[str], start_ms: int, end_ms: int, interval_ms: int
@@ -152,13 +153,12 @@ class RayBackend:
         """See :class:`Backend`."""
         return await _within(self._actor(LIVE_STATE_ACTOR).past.remote(site, zone), ANSWER_S, "the live state")
 
-    async def window(self, site: str, zone: str) -> WhatIfWindow:
+    async def what_if(self, site: str, zone: str, changes: list[ChangeAsked]) -> ZoneWhatIf:
         """See :class:`Backend`."""
-        found: WhatIfWindow | None = await _within(
-            self._shard(site).window.remote(site, zone), ANSWER_S, "the zone's shard"
-        )
+        call = self._shard(site).what_if.remote(site, zone, changes)
+        found: ZoneWhatIf | None = await _within(call, ANSWER_S, "the zone's shard")
         if found is None:
-            raise ProblemError(404, f"the shard of {site} has no window of {zone} yet")
+            raise ProblemError(404, f"the shard of {site} has no forecast of {zone} yet")
         return found
 
     async def outlook(self, site: str, zone: str) -> ZoneOutlook:

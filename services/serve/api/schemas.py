@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -11,16 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator,
 from edge.wire.vocabulary import VOCABULARY
 
 __all__ = [
-    "EXAMPLE_FORECAST",
-    "EXAMPLE_WHAT_IF",
-    "KEYED",
-    "ORDERED",
-    "PREDICT_ANSWERS",
-    "ExpertName",
-    "RowIn",
-    "Submission",
-    "WhatIf",
-]
+    "EARLIEST_MS", "EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "HOW_OF", "KEYED", "LATEST_MS", "ORDERED", "PREDICT_ANSWERS",
+    "ChangeIn", "ExpertName", "RowIn", "Submission", "WhatIf",
+]  # fmt: skip
 
 MAX_ROWS = 5000
 
@@ -41,12 +35,16 @@ def _checked(values: Values) -> Values:
     return values
 
 
+EARLIEST_MS, LATEST_MS = 946_684_800_000, 4_102_444_800_000
+Moment = Annotated[int, Field(ge=EARLIEST_MS, le=LATEST_MS)] | Annotated[str, Field(min_length=4, max_length=40)]
+
+
 class RowIn(BaseModel):
     """One row of a window: the step that ends at ``end_ms``."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    end_ms: int = Field(ge=946_684_800_000, le=4_102_444_800_000, description="End of the step, Unix time in ms, UTC.")
+    end_ms: int = Field(ge=EARLIEST_MS, le=LATEST_MS, description="End of the step, Unix time in ms, UTC.")
     values: Values = Field(description="metric: value; null or left out where missing.")
 
     _plausible = field_validator("values")(_checked)
@@ -60,34 +58,88 @@ class Submission(BaseModel):
     folder: Annotated[str, Field(min_length=1, max_length=4096, description="On the machine of the retrainer.")]
 
 
+HOW_OF: dict[str, Literal["add", "set", "least", "most"]] = {
+    "add": "add", "set": "set", "at_least": "least", "at_most": "most",
+}  # fmt: skip
+"""The ways to change a plan, as a request names them."""
+
+
+class ChangeIn(BaseModel):
+    """A change of a plan, or of the weather, over a time: with one of ``add``, ``set``, ``at_least``, ``at_most``."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    metric: Annotated[str, Field(max_length=64, description="A setpoint, the vents, or the weather.")]
+    add: Annotated[FiniteFloat | None, Field(description="So much more than planned, in the metric's unit.")] = None
+    set: Annotated[FiniteFloat | None, Field(description="This instead of what is planned.")] = None
+    at_least: Annotated[FiniteFloat | None, Field(description="This, where less is planned.")] = None
+    at_most: Annotated[FiniteFloat | None, Field(description="This, where more is planned.")] = None
+    begin: Annotated[
+        Moment | None,
+        Field(alias="from", description="Unix time in ms, ISO 8601, or 22:00 by the site's clock; left out: now."),
+    ] = None
+    end: Annotated[Moment | None, Field(alias="to", description="The same; left out: a day ahead.")] = None
+
+    @property
+    def wanted(self) -> tuple[Literal["add", "set", "least", "most"], float]:
+        """How, and the value."""
+        (found,) = [(how, value) for name, how in HOW_OF.items() if (value := getattr(self, name)) is not None]
+        return found
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> ChangeIn:
+        metric = VOCABULARY.get(self.metric)
+        if metric is None:
+            nearest = get_close_matches(self.metric, VOCABULARY, 1)
+            raise ValueError(f"{self.metric} is not a metric" + (f"; did you mean {nearest[0]}?" if nearest else ""))
+        given = [name for name in HOW_OF if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"say how {self.metric} changes with one of {', '.join(HOW_OF)}; here are {len(given)}")
+        value, width = float(getattr(self, given[0])), metric.high - metric.low
+        low, high = (-width, width) if given[0] == "add" else (metric.low, metric.high)
+        if not low <= value <= high:
+            raise ValueError(f"{self.metric} is {value:g} {metric.unit}, allowed is {low:g} to {high:g}")
+        return self
+
+
 class WhatIf(BaseModel):
-    """A question to the model: a window of rows of your own, changed inputs, or both."""
+    """A question: what would change with another plan or other weather; or what follows from rows of your own."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     zone: Annotated[str, Field(min_length=1, max_length=130, description="Zone, or site/zone.")]
     site: Annotated[str | None, Field(max_length=64, description="Site, where two have such a zone.")] = None
-    rows: Annotated[list[RowIn] | None, Field(min_length=1, max_length=MAX_ROWS, description="Rising by the step.")] = (
-        None
-    )
-    changes: Annotated[Values | None, Field(description="Values to change in the newest row.")] = None
+    changes: Annotated[
+        list[ChangeIn] | None,
+        Field(min_length=1, max_length=20, description="Changes over a time. {metric: value} sets them for a day."),
+    ] = None
+    rows: Annotated[
+        list[RowIn] | None,
+        Field(min_length=1, max_length=MAX_ROWS, description="Rising by the step; the network alone answers."),
+    ] = None
 
-    @field_validator("changes")
+    @field_validator("changes", mode="before")
     @classmethod
-    def _plausible(cls, changes: Values | None) -> Values | None:
-        return None if changes is None else _checked(changes)
+    def _for_a_day(cls, changes: Any) -> Any:
+        """``{metric: value}``, as before there were times: this value from now on, for a day."""
+        if isinstance(changes, dict):
+            return [{"metric": metric, "set": value} for metric, value in changes.items()]
+        return changes
 
     @model_validator(mode="after")
-    def _asks_something(self) -> WhatIf:
-        if not self.rows and not self.changes:
-            raise ValueError("give rows (a window of your own), changes (metric: value), or both")
+    def _asks_one_thing(self) -> WhatIf:
+        if (self.rows is None) == (self.changes is None):
+            raise ValueError("give changes (of the plan or the weather), or rows (a window of your own), and not both")
         times = [row.end_ms for row in self.rows or ()]
         if any(later <= earlier for earlier, later in pairwise(times)):
             raise ValueError("rows must be in order of end_ms, each once")
         return self
 
 
-EXAMPLE_WHAT_IF: dict[str, Any] = {"zone": "north-1", "changes": {"vent_lee_pct": 40, "heat_pipe_low_c": 35}}
+EXAMPLE_WHAT_IF: dict[str, Any] = {
+    "zone": "north-1",
+    "changes": [{"metric": "sp_heat_c", "add": -1.5, "from": "22:00", "to": "04:00"}],
+}
 
 EXAMPLE_FORECAST: dict[str, Any] = {
     "site": "demo",

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import Header
 
-from models.spec import ForecastSpec
+from models.spec import ForecastSpec, Place
 from services.serve.api.auth import Keys
 from services.serve.api.backend import POLL_S, Backend
 from services.serve.api.problems import ProblemError
@@ -29,9 +29,11 @@ class ApiState:
     def __init__(
         self, backend: Backend, keys: Keys, spec: ForecastSpec, stale_after_s: float,
         clock_s: Callable[[], float] = time.monotonic, timezone: Callable[[str], str] = lambda site: "UTC",
+        place_of: Callable[[str], Place] = lambda site: Place(),
     ) -> None:  # fmt: skip
         self.timezone = timezone  # of a site
         self.backend = backend
+        self.place_of = place_of
         self.keys = keys
         self.spec = spec
         self.view = View(stale_after_s, 2 * spec.step_ms / 1000 + 60, clock_s)

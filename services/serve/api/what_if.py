@@ -1,34 +1,90 @@
-"""``POST /predict``: a window of rows, or changed inputs, as a question to the network. Pure functions over arrays.
+"""``POST /predict``: what a zone would do if its plan or the weather were another. Times, words and shapes.
 
-The forecast that ``GET`` answers is mixed from the network and from learners that know a zone by its past, not by a
-window. So a changed window moves it by as much as it moves the network's median: no change, the same forecast. Only
-rows of another time, of which no forecast was issued, are answered by the network alone.
+Rows of the asker's own are another question: of them no forecast was issued, and the network alone answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypedDict
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 
 from models.features.inputs import targets_of
-from models.spec import ForecastSpec
-from services.ingest.forecasting import zone_forecasts
-from services.messages import F32, ForecastRequest, ZoneForecast
+from models.spec import ForecastSpec, Place
+from services.ingest.forecasting import DECIMALS, zone_forecasts
+from services.messages import F32, ChangeAsked, ForecastPath, ForecastRequest, ZoneForecast, ZoneWhatIf
+from services.serve.api.answer_types import WhatIfAnswer
 from services.serve.api.problems import ProblemError
-from services.serve.api.schemas import RowIn
+from services.serve.api.schemas import EARLIEST_MS, LATEST_MS, ChangeIn, RowIn
 from services.store.rows import SiteStep
 
-__all__ = ["WhatIfWindow", "apply_changes", "forecast_request", "moved", "what_if_answer", "window_of_rows"]
+__all__ = ["answer_to_rows", "changes_asked", "rows_request", "what_if_answer", "window_of_rows"]
+
+DAY_MS = 86_400_000
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})\Z")
 
 
-class WhatIfWindow(TypedDict):
-    """A zone's newest forecast with its look-back, as its shard keeps it (``ShardActor.window``)."""
+def changes_asked(changes: Sequence[ChangeIn], origin_ms: int, place: Place) -> list[ChangeAsked]:
+    """The changes with their times; raises a 422 problem for one that does not lie in the day after ``origin_ms``.
 
-    values: F32  # [L, C], newest row last
-    origin_ms: int
-    quantiles: F32  # [H, M, Q]
+    A clock time is the site's: the first from the origin on, and of an end the first after its beginning.
+    """
+    asked = []
+    for number, change in enumerate(changes):
+        where = f"body.changes.{number}"
+        begin_ms = origin_ms if change.begin is None else _time(f"{where}.from", change.begin, origin_ms - 1, place)
+        end_ms = origin_ms + DAY_MS if change.end is None else _time(f"{where}.to", change.end, begin_ms, place)
+        if end_ms <= begin_ms:
+            raise ProblemError(422, f"{where}.to: {_iso(end_ms)} is not after its beginning, {_iso(begin_ms)}")
+        if end_ms <= origin_ms:
+            words = f"{where}.to: the change is over before the forecast begins, at {_iso(origin_ms)}"
+            raise ProblemError(422, words)
+        if begin_ms >= origin_ms + DAY_MS:
+            words = f"{where}.from: {_iso(begin_ms)} is more than a day after the forecast's origin, {_iso(origin_ms)}"
+            raise ProblemError(422, words)
+        how, value = change.wanted
+        asked.append(
+            ChangeAsked(metric=change.metric, how=how, value=value, begin_ms=max(begin_ms, origin_ms), end_ms=end_ms)
+        )
+    return asked
+
+
+def what_if_answer(
+    forecast: ZoneForecast, degraded: list[str], asked: Sequence[ChangeAsked], found: ZoneWhatIf, spec: ForecastSpec
+) -> WhatIfAnswer:
+    """What is answered, of a zone whose newest ``forecast`` is published."""
+    numbers = np.asarray(np.isfinite(found["path"]).all(axis=(0, 2)))
+    minutes = found["minutes"].tolist()
+
+    def path(values: F32 | None) -> ForecastPath | None:
+        if values is None:
+            return None
+        known = np.asarray(numbers & np.isfinite(values).all(axis=(0, 2)))
+        rounded = np.round(values.astype(np.float64), DECIMALS) + 0.0  # no -0.0
+        return ForecastPath(
+            horizon_min=minutes,
+            targets={
+                target: dict(zip(("p10", "p50", "p90"), rounded[:, m].T.tolist(), strict=True))
+                for m, target in enumerate(spec.targets) if known[m]
+            },
+        )  # fmt: skip
+
+    base = path(found["path"])
+    assert base is not None
+    return WhatIfAnswer(
+        site=forecast["site"], zone=forecast["zone"], origin_ms=found["origin_ms"], origin=_iso(found["origin_ms"]),
+        step_s=forecast["step_s"], model_version=found["version"], degraded=degraded,
+        changes=[
+            {
+                "metric": one["metric"], "how": one["how"], "value": one["value"], "from_ms": one["begin_ms"],
+                "to_ms": one["end_ms"], "from": _iso(one["begin_ms"]), "to": _iso(one["end_ms"]),
+            } for one in asked
+        ],
+        support=found["support"], says=found["says"], reasons=found["reasons"], base=base,
+        changed=path(found["changed"]), effect=path(found["effect"]),
+    )  # fmt: skip
 
 
 def window_of_rows(rows: Sequence[RowIn], spec: ForecastSpec) -> tuple[F32, int]:
@@ -55,37 +111,52 @@ def window_of_rows(rows: Sequence[RowIn], spec: ForecastSpec) -> tuple[F32, int]
     return values, origin_ms
 
 
-def apply_changes(values: F32, changes: Mapping[str, float | None], spec: ForecastSpec) -> F32:
-    """A copy of ``[L, C]`` whose newest row has these values; ``None`` makes one missing."""
-    changed = values.copy()
-    for name, value in changes.items():
-        changed[-1, spec.channels.index(name)] = np.nan if value is None else value
-    return changed
-
-
-def forecast_request(site: str, values: F32, origin_ms: int, baseline: F32, spec: ForecastSpec) -> ForecastRequest:
-    """Windows ``[N, L, C]`` of one site and origin as a request to the Forecaster; ``baseline [N, H, M, Q]``."""
+def rows_request(site: str, values: F32, origin_ms: int, baseline: F32, spec: ForecastSpec) -> ForecastRequest:
+    """A window ``[L, C]`` as a request to the Forecaster; ``baseline [1, H, M, Q]``."""
     return ForecastRequest(
-        schema_hash=spec.hash,
-        sites=[site] * len(values),
-        values=values.astype(np.float32, copy=False),
-        origin_ms=np.full(len(values), origin_ms, np.int64),
-        baseline=baseline.astype(np.float32, copy=False),
-    )
+        schema_hash=spec.hash, sites=[site], values=values[None].astype(np.float32, copy=False),
+        origin_ms=np.array([origin_ms], np.int64), baseline=baseline.astype(np.float32, copy=False),
+    )  # fmt: skip
 
 
-def moved(issued: F32, changed: F32, unchanged: F32, spec: ForecastSpec) -> F32:
-    """The issued forecast, moved by as much as a change moves the network's median: all ``[H, M, Q]``."""
-    low, high = (np.array(limits, np.float32)[:, None] for limits in zip(*spec.limits, strict=True))
-    return np.asarray(np.clip(issued + (changed - unchanged)[..., 1:2], low, high), np.float32)
-
-
-def what_if_answer(
+def answer_to_rows(
     site: str, zone: str, values: F32, origin_ms: int, version: str, quantiles: F32, spec: ForecastSpec
 ) -> ZoneForecast:
     """A forecast ``[H, M, Q]`` as ``GET /predict`` would say it; the age of given values is not known."""
     newest = values[-1:]
     step = SiteStep(0, site, origin_ms, (zone,), newest, np.full_like(newest, np.nan))
     (forecast,) = zone_forecasts(spec, step, version, quantiles[None])
-    forecast["degraded"] = ["what-if: the inputs were given or changed by the request"]
+    forecast["degraded"] = ["the rows were given by the request"]
     return forecast
+
+
+def _time(where: str, said: int | str, after_ms: int, place: Place) -> int:
+    if isinstance(said, int):
+        return said
+    clock = _CLOCK.match(said)
+    if clock and int(clock[1]) < 24 and int(clock[2]) < 60:
+        in_day = (int(clock[1]) * 60 + int(clock[2])) * 60_000
+        local = place.local_ms(after_ms) // DAY_MS * DAY_MS + in_day
+        found = _utc(local, place)
+        return found if found > after_ms else _utc(local + DAY_MS, place)
+    try:
+        at = datetime.fromisoformat(said)
+    except ValueError:
+        words = f"{where}: {said[:40]!r} is no time; write 22:00, 2026-03-01T22:00 (both by the site's clock), "
+        raise ProblemError(422, f"{words}2026-03-01T22:00Z, or Unix time in ms") from None
+    shown = round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    if not EARLIEST_MS <= shown <= LATEST_MS:
+        raise ProblemError(422, f"{where}: {said[:40]!r} does not lie between 2000 and 2100")
+    return shown if at.tzinfo else _utc(shown, place)
+
+
+def _utc(local_ms: int, place: Place) -> int:
+    """When the site's clock shows that; in the hour that a clock leaves out, as if it had not been put forward."""
+    found = local_ms
+    for _ in range(2):
+        found = local_ms - (place.local_ms(found) - found)
+    return found
+
+
+def _iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

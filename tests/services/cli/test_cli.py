@@ -216,6 +216,40 @@ def test_predict_shows_a_table(running: FakeHothouse) -> None:
         assert part in result.output
 
 
+def test_predict_says_what_a_change_would_do(running: FakeHothouse) -> None:
+    """`predict ZONE --change` shows where the evidence comes from, and the effect with its interval."""
+    band = {"p10": [0.0, -1.2], "p50": [0.0, -0.75], "p90": [0.0, -0.3]}
+    effect = {"horizon_min": [30, 120], "targets": {"air_temp_c": band}}
+    says = "Such changes were seen in simulated houses only, not in this zone."
+    answer = {"site": "demo", "zone": "north-1", "origin_ms": 1_646_092_800_000, "says": says, "effect": effect}
+    running.answers["POST", "/predict"] = (200, answer)
+    result = hothouse("predict", "north-1", "--change", "sp_heat_c -1.5 from 22:00 to 04:00")
+    assert result.exit_code == 0, result.output
+    for part in (says, "02:00", "-0.75 (-1.20 to -0.30)"):
+        assert part in result.output
+    assert json.loads(hothouse("predict", "north-1", "--change", "vent_lee_pct >= 10", "--json").output) == answer
+    running.answers["POST", "/predict"] = (200, answer | {"effect": None, "says": "There is not enough evidence."})
+    result = hothouse("predict", "north-1", "--change", "fog_pct =10 % from 22:00")
+    assert result.output.strip() == "demo/north-1: There is not enough evidence."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("north-1", "--change", "warmer"), "'warmer' is no change"),
+        (("--change", "sp_heat_c +1"), "a change is asked of one zone"),
+    ],
+)
+def test_predict_refuses_a_change_that_it_cannot_ask(
+    running: FakeHothouse, arguments: tuple[str, ...], says: str
+) -> None:  # fmt: skip
+    """With how to write it; nothing is asked."""
+    result = hothouse("predict", *arguments)
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert running.asked == []
+
+
 def test_predict_without_a_zone_shows_all(running: FakeHothouse) -> None:
     """`predict --json` asks for every zone and prints the API's answers."""
     result = hothouse("predict", "--json")

@@ -22,7 +22,7 @@ from models.spec import Place
 from services.config import load_settings
 from services.ingest.shard import Shard
 from services.ingest.trees import TreesInUse
-from services.messages import ONLINE_VERSION
+from services.messages import ONLINE_VERSION, ChangeAsked
 from services.store.forecasts import IssuedForecasts
 from services.store.history import History
 from services.store.plan_history import KeptPlan, PlanHistory
@@ -356,23 +356,18 @@ def test_rows_are_sent_only_to_a_network(tmp_path: Path) -> None:
     assert shard.stats()["forecast_failures"] == 0
 
 
-def test_a_window_is_what_the_forecast_was_made_from(tmp_path: Path) -> None:
-    """``POST /predict`` sees the rows, the quantiles and the baseline of the zone's newest forecast."""
+def test_a_baseline_is_what_the_forecaster_is_given(tmp_path: Path) -> None:
+    """``POST /predict`` with rows asks the network as the shard does."""
     rig = Rig(tmp_path, filled(list(day(30))))
     rig.forecaster.version = "v3"
     shard = rig.shard()
     rig.drain(shard)
-    window, request = shard.questions.window("demo", "z2"), rig.forecaster.requests[-1]
-    assert window is not None
-    assert window["origin_ms"] == T0 + 28 * STEP
-    np.testing.assert_array_equal(window["values"], request["values"][-1])
-    shown = [point["p50"] for point in rig.live_state.published[-1]["forecasts"]["air_temp_c"]]
-    np.testing.assert_allclose(window["quantiles"][:, 0, 1], shown, atol=1e-4)
+    request = rig.forecaster.requests[-1]
     now = targets_of(request["values"][-1:, -1], shard.spec)
-    baseline = shard.questions.baseline("demo", "z2", window["origin_ms"], now)
+    baseline = shard.questions.baseline("demo", "z2", T0 + 28 * STEP, now)
     assert baseline is not None
     np.testing.assert_array_equal(baseline, request["baseline"][-1:])
-    assert shard.questions.window("demo", "nowhere") is shard.questions.baseline("demo", "nowhere", T0, now) is None
+    assert shard.questions.baseline("demo", "nowhere", T0, now) is None
 
 
 def test_questions_never_wait_for_a_disk_or_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,12 +375,13 @@ def test_questions_never_wait_for_a_disk_or_the_log(tmp_path: Path, monkeypatch:
     rig = Rig(tmp_path, MemoryLog(1), snapshot_s=1.0)
     rig.clock = Clock(tick_s=0.3)
     answered: Counter[str] = Counter()
+    change = ChangeAsked(metric="sp_heat_c", how="add", value=-1.0, begin_ms=T0, end_ms=T0 + 90 * STEP)
     with ThreadPoolExecutor(1) as operator:
 
         def ask(moment: str) -> None:
             targets = np.full((1, len(shard.spec.targets)), 20.0, np.float32)
             for call in (
-                operator.submit(shard.questions.window, "demo", "z1"),
+                operator.submit(shard.questions.what_if, "demo", "z1", [change]),
                 operator.submit(shard.questions.baseline, "demo", "z1", T0 + 30 * STEP, targets),
                 operator.submit(shard.questions.past, "demo", "z1", 48),
             ):

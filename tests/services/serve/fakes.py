@@ -12,6 +12,7 @@ from models.spec import ForecastSpec
 from services.messages import (
     F32,
     I64,
+    ChangeAsked,
     Extreme,
     ForecastReply,
     ForecastRequest,
@@ -20,9 +21,9 @@ from services.messages import (
     ZoneMixture,
     ZoneOutlook,
     ZonePlan,
+    ZoneWhatIf,
 )
 from services.serve.api.problems import ProblemError
-from services.serve.api.what_if import WhatIfWindow
 from services.serve.live_state import LiveState, LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus, ReplicaReport
 from services.store.deadletters import DeadLetterCount
@@ -31,15 +32,18 @@ from services.store.history import History
 from services.store.rows import DeadLetter
 from services.store.zone_series import fingerprint, resampled
 
-__all__ = ["ISSUED", "ORIGIN_MS", "SPEC", "FakeBackend", "zone_forecast"]
+__all__ = ["ORIGIN_MS", "SPEC", "FakeBackend", "zone_forecast"]
 
 ORIGIN_MS = 1_646_092_800_000
 SPEC = ForecastSpec(
     channels=("air_temp_c", "rh_pct", "co2_ppm", "vent_lee_pct"), targets=("air_temp_c", "rh_pct", "vpd_kpa"),
     horizons_min=(5, 60, 1440), lookback_steps=12,
 )  # fmt: skip
-ISSUED: F32 = np.broadcast_to(np.float32([4, 5, 7]), (3, 3, 3))
-"""``[H, M, Q]``: what the zone's newest forecast says."""
+WHAT_IF: Any = {
+    "origin_ms": ORIGIN_MS, "version": "v1", "now": np.full(3, 20, np.float32), "minutes": np.array([30, 90]),
+    "path": np.broadcast_to(np.float32([4, 5, 7]), (2, 3, 3)),
+}  # fmt: skip
+"""What a shard says of a zone's newest forecast when it is asked what if."""
 
 
 def zone_forecast(
@@ -81,11 +85,11 @@ class FakeBackend:
         self.history: History | None = None
         self.said: IssuedForecast | None = None
         self.now: F32 = np.full(3, 20, np.float32)
+        self.asked: list[list[ChangeAsked]] = []
         self.steps: I64 = np.array([6, 18])  # of the path
         self.past_nights: F32 = np.full((6, 3), 9.5, np.float32)
         self.extremes: dict[str, Extreme] | None = None  # else a night at about 10 degrees
         self.shard_away = ""
-        self.values: F32 = np.full((SPEC.lookback_steps, len(SPEC.channels)), 20, np.float32)
 
     async def changes(self, seen_version: int) -> LiveStateChanges:
         return await self.live_state.wait(seen_version, 1.0)
@@ -93,8 +97,15 @@ class FakeBackend:
     async def past(self, site: str, zone: str) -> ZonePast:
         return await self.live_state.past(site, zone)
 
-    async def window(self, site: str, zone: str) -> WhatIfWindow:
-        return WhatIfWindow(values=self.values, origin_ms=ORIGIN_MS, quantiles=ISSUED)
+    async def what_if(self, site: str, zone: str, changes: list[ChangeAsked]) -> ZoneWhatIf:
+        self.asked.append(changes)
+        if any(change["metric"] == "fog_pct" for change in changes):
+            return ZoneWhatIf(**WHAT_IF, changed=None, effect=None, support="none", says="There is not enough evidence",
+                              reasons=["no house was tried with fog_pct"])  # fmt: skip
+        effect = np.broadcast_to(np.float32([-1, -0.5, 0.25]), (2, 3, 3)).copy()
+        effect[0] = 0
+        return ZoneWhatIf(**WHAT_IF, changed=WHAT_IF["path"] + effect, effect=effect, support="simulated",
+                          says="Such changes were seen in simulated houses only.", reasons=[])  # fmt: skip
 
     async def outlook(self, site: str, zone: str) -> ZoneOutlook:
         if self.shard_away:

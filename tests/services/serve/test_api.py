@@ -18,7 +18,6 @@ from fastapi.testclient import TestClient
 from edge.figure_fields import figures_of
 from services.errors import ConfigError
 from services.ingest.figures import ShardFigures
-from services.ingest.forecasting import zone_forecasts
 from services.learn.experts import EXPERTS
 from services.learn.records import row_of
 from services.serve.api.answer_types import StatusAnswer
@@ -27,9 +26,8 @@ from services.serve.api.auth import Keys
 from services.serve.api.schemas import ExpertName
 from services.serve.api.state import ApiState
 from services.serve.live_state import LiveState
-from services.store.rows import SiteStep
 from tests.services.ingest.rig import Rig, day, filled
-from tests.services.serve.fakes import ISSUED, ORIGIN_MS, SPEC, FakeBackend, zone_forecast
+from tests.services.serve.fakes import ORIGIN_MS, SPEC, FakeBackend, zone_forecast
 
 OPERATOR = {"Authorization": "Bearer op-key"}
 ASK_FOR_A_ZONE = ("/predict", "/history")
@@ -147,17 +145,43 @@ def test_the_page_and_the_description_do_not_mind(system: System) -> None:
     [
         (b"{", "the body is not JSON, at character 1"),
         (b"{}", "body.zone: field required"),
-        (b'{"zone": "north-1"}', "give rows"),
-        (b'{"zone": "north-1", "changes": {"air_temp_c": "warm"}}', "body.changes.air_temp_c"),
-        (b'{"zone": "north-1", "changes": {"air_temp_c": 400}}', "allowed is -20 to 60"),
-        (b'{"zone": "north-1", "changes": {"humour": 4}}', "humour is not a metric"),
-        (b'{"zone": "north-1", "changes": {"air_temp_c": 4}, "more": 1}', "body.more"),
+        (b'{"zone": "north-1"}', "give changes"),
+        (b'{"zone": "north-1", "changes": []}', "body.changes: list should have at least 1 item"),
+        (b'{"zone": "north-1", "changes": {"sp_heat_c": "warm"}}', "body.changes.0.set"),
+        (b'{"zone": "north-1", "changes": {"sp_heat_c": 400}}', "allowed is -20 to 60"),
+        (b'{"zone": "north-1", "changes": {"sp_heet_c": 4}}', "sp_heet_c is not a metric; did you mean sp_heat_c?"),
+        (b'{"zone": "north-1", "changes": {"sp_heat_c": 4}, "more": 1}', "body.more"),
+        (b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c"}]}', "with one of add, set, at_least, at_most"),
+        (b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "set": 18}]}', "here are 2"),
+        (b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 90}]}', "allowed is -80 to 80"),
+        (b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "from": "soon"}]}', "'soon' is no time"),
+        (b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "from": "25:00"}]}', "'25:00' is no time"),
+        (b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "from": "0900-01-01"}]}', "2000 and 2100"),
+        (b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "from": 1}]}', "body.changes.0.from"),
+        (
+            b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "to": "2022-02-28T20:00Z"}]}',
+            "body.changes.0.to: 2022-02-28T20:00:00Z is not after its beginning, 2022-03-01T00:00:00Z",
+        ),
+        (
+            b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "from": "2022-02-28T19:00Z",'
+            b' "to": "2022-02-28T20:00Z"}]}',
+            "the change is over before the forecast begins",
+        ),
+        (
+            b'{"zone": "north-1", "changes": [{"metric": "sp_heat_c", "add": 1, "from": "2022-03-03T19:00Z",'
+            b' "to": "2022-03-03T20:00Z"}]}',
+            "more than a day after the forecast's origin",
+        ),
+        (
+            b'{"zone": "north-1", "changes": {"sp_heat_c": 4}, "rows": [{"end_ms": 1646092800000, "values": {}}]}',
+            "and not both",
+        ),
         (
             b'{"zone": "north-1", "rows": [{"end_ms": 1646092800001, "values": {"air_temp_c": 4}}]}',
             "multiple of the step",
         ),
         (b'{"zone": "north-1", "rows": [{"end_ms": 1646092800000, "values": {}}]}', "the newest row holds none of"),
-        (b'{"zone": "north-1", "changes": {"air_temp_c": NaN}}', ""),
+        (b'{"zone": "north-1", "changes": {"sp_heat_c": NaN}}', ""),
     ],
 )
 def test_a_bad_body_is_422(system: System, body: bytes, says: str) -> None:
@@ -166,44 +190,8 @@ def test_a_bad_body_is_422(system: System, body: bytes, says: str) -> None:
     assert_problem(answer, 422, says)
 
 
-def test_what_if_runs_the_model_with_changed_inputs(system: System) -> None:
-    """Changes reach the newest row only, and move the zone's forecast by as much as they move the network's median."""
-    changes = {"vent_lee_pct": 80.0, "air_temp_c": 22.5}
-    answer = system.client.post("/predict", json={"zone": "demo/north-1", "changes": changes})
-    assert answer.status_code == 200, answer.text
-    changed, own = system.backend.requests[0]["values"]
-    assert changed[-1].tolist() == [22.5, 20, 20, 80]
-    assert (changed[:-1] == 20).all()
-    assert (own == 20).all()
-    body = answer.json()
-    assert set(body) == set(zone_forecast()) - {"path"}  # a what-if has none
-    assert body["model_version"] == "v9"
-    first = body["forecasts"]["air_temp_c"][0]
-    assert (first["p10"], first["p50"], first["p90"]) == (6.5, 7.5, 9.5)
-    assert first["time_ms"] == ORIGIN_MS + 300_000
-
-
-def test_what_if_without_an_effect_says_what_the_forecast_says(system: System) -> None:
-    """The network does not heed this change: the answer is the zone's own forecast."""
-    body = system.client.post("/predict", json={"zone": "north-1", "changes": {"vent_lee_pct": 20.0}}).json()
-    assert [(p["p10"], p["p50"], p["p90"]) for p in body["forecasts"]["rh_pct"]] == [(4.0, 5.0, 7.0)] * 3
-
-
-def test_what_if_says_numbers_as_the_zones_own_forecast_does(system: System) -> None:
-    """``POST`` says a window and quantiles as a shard publishes them for ``GET``, with its digits and nulls."""
-    system.backend.values = np.full_like(system.backend.values, 20.123456)
-    system.backend.values[-1, SPEC.channels.index("co2_ppm")] = np.nan
-    body = system.client.post("/predict", json={"zone": "north-1", "changes": {"vent_lee_pct": 80.0}}).json()
-    newest = system.backend.requests[0]["values"][:1, -1]
-    step = SiteStep(0, "demo", ORIGIN_MS, ("north-1",), newest, np.full_like(newest, np.nan))
-    (published,) = zone_forecasts(SPEC, step, "v9", ISSUED[None])
-    assert body == {**published, "degraded": body["degraded"]}
-    assert body["now"]["co2_ppm"] is None
-    assert body["now"]["air_temp_c"] == 20.1235
-
-
 def test_rows_make_a_window_of_their_own(system: System) -> None:
-    """Rows are put on the grid of steps; what is left out is missing; those of another time the network answers."""
+    """Rows are put on the grid of steps; what is left out is missing; the network alone answers."""
     rows = [
         {"end_ms": ORIGIN_MS + 600_000, "values": {"air_temp_c": 10.0, "rh_pct": 50.0}},
         {"end_ms": ORIGIN_MS + 1_200_000, "values": {"air_temp_c": 12.0, "rh_pct": None}},

@@ -5,19 +5,25 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-import numpy as np
 from fastapi import APIRouter, Body, Query, Response
 from fastapi.responses import JSONResponse
 
 from edge.wire.vocabulary import VOCABULARY
 from models.features.inputs import targets_of
-from services.serve.api.answer_types import HistoryAnswer, ZoneNow, ZonesAnswer, described
+from services.messages import ZoneForecast
+from services.serve.api.answer_types import HistoryAnswer, WhatIfAnswer, ZoneNow, ZonesAnswer, described
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.predict_parameters import Asked, answer_of
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import EXAMPLE_WHAT_IF, KEYED, PREDICT_ANSWERS, WhatIf
 from services.serve.api.state import ApiState, Authorization
-from services.serve.api.what_if import apply_changes, forecast_request, moved, what_if_answer, window_of_rows
+from services.serve.api.what_if import (
+    answer_to_rows,
+    changes_asked,
+    rows_request,
+    what_if_answer,
+    window_of_rows,
+)
 
 __all__ = ["predict_routes"]
 
@@ -64,30 +70,27 @@ def predict_routes(state: ApiState) -> APIRouter:
         outlook = await backend.outlook(*key) if scenarios or asked.events else None
         return JSONResponse(answer_of(msgspec.json.decode(body), asked, outlook, spec, with_scenarios=scenarios))
 
-    @routes.post("/predict", responses=PREDICT_ANSWERS, response_class=JSONResponse)
+    @routes.post("/predict", response_model=None, responses={**PREDICT_ANSWERS, **described(WhatIfAnswer)})
     async def what_if(
         question: Annotated[WhatIf, Body(examples=[EXAMPLE_WHAT_IF])], authorization: Authorization = None
-    ) -> Response:
-        """What if? Changed inputs, a window of rows of your own, or both.
+    ) -> WhatIfAnswer | ZoneForecast:
+        """What if? With changes of the plan or of the weather over a time: both paths, and their difference with its
+        80 % interval, where there is evidence for it.
 
-        The answer is the zone's newest forecast, as GET says it, moved by as much as the change moves the network's
-        median; while no network serves, by as much as it moves the climatology. Rows that end at another time than
-        that forecast's origin are answered by the network alone.
+        With rows of your own instead: the forecast that the network alone makes of them.
         """
         state.keys.require_reader(authorization)
-        site, zone = view.find(question.zone, question.site)
-        window = await backend.window(site, zone)
-        values, origin_ms, quantiles = window["values"], window["origin_ms"], window["quantiles"]
+        site, zone = key = view.find(question.zone, question.site)
         if question.rows:
             values, origin_ms = window_of_rows(question.rows, spec)
-        if question.changes:
-            values = apply_changes(values, question.changes, spec)
-        windows = np.stack([values, window["values"]] if origin_ms == window["origin_ms"] else [values])
-        baseline = await backend.baseline(site, zone, origin_ms, targets_of(windows[:, -1], spec))
-        reply = await backend.forecast(forecast_request(site, windows, origin_ms, baseline, spec))
-        said = reply["quantiles"]
-        quantiles = said[0] if len(windows) == 1 else moved(quantiles, said[0], said[1], spec)
-        return JSONResponse(what_if_answer(site, zone, values, origin_ms, reply["version"], quantiles, spec))
+            baseline = await backend.baseline(site, zone, origin_ms, targets_of(values[-1:], spec))
+            reply = await backend.forecast(rows_request(site, values, origin_ms, baseline, spec))
+            return answer_to_rows(site, zone, values, origin_ms, reply["version"], reply["quantiles"][0], spec)
+        view.body(key)  # refuses to answer from a forecast that is too old
+        forecast = view.answers[key].forecast
+        asked = changes_asked(question.changes or (), forecast["origin_ms"], state.place_of(site))
+        found = await backend.what_if(site, zone, asked)
+        return what_if_answer(forecast, view.degraded(key), asked, found, spec)
 
     @routes.get("/zones", response_model=None, responses=described(ZonesAnswer))
     async def zones(authorization: Authorization = None) -> ZonesAnswer:

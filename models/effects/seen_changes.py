@@ -1,0 +1,104 @@
+"""Which changes a zone has seen itself: half-hours in which a setpoint, or the weather, was another than a day before.
+
+Setpoints follow the hour, so what a zone does at an hour says nothing of what a setpoint does. A setpoint that is not
+what it was at that hour the day before does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from models.effects.plan_change import CHANGEABLE
+from models.zone_arrays import ZoneArrays
+
+__all__ = ["SEEN_CHANGES", "SeenChanges", "seen_columns"]
+
+F32 = npt.NDArray[np.float32]
+I64 = npt.NDArray[np.int64]
+
+SEEN_CHANGES = tuple(name for name in CHANGEABLE if name != "vent_lee_pct")
+"""The metrics that are compared. Vents follow the climate: that they are open tells of no plan."""
+
+SIZES = (0.15, 0.5, 1.0, 2.0)
+"""Sizes that are told apart, in usual ones."""
+
+
+class SeenChanges:
+    """Counts for many zones how often each metric was changed, by sign and size."""
+
+    def __init__(self, capacity: int = 16) -> None:
+        kinds, sizes = len(SEEN_CHANGES), 2 * len(SIZES)
+        self._zones = ZoneArrays(capacity, times=((kinds, sizes), np.uint16, 0), level=((kinds,), np.int8, 0))
+
+    def __len__(self) -> int:
+        return len(self._zones)
+
+    def add_zones(self, count: int = 1) -> None:
+        """Make room for more zones."""
+        self._zones.add(count)
+
+    def prepare(self, zones: int) -> None:
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
+        self._zones.prepare(zones)
+
+    def learn(self, zones: I64, today: F32, yesterday: F32) -> None:
+        """Take the same half-hour of two days: rows ``[Z, n, SEEN_CHANGES]``; call it once for each half-hour.
+
+        A change counts once, when it begins or becomes larger, however long it lasts.
+        """
+        scales = np.array([CHANGEABLE[name].scale for name in SEEN_CHANGES], np.float32)
+        off = (_mean(today) - _mean(yesterday)) / scales
+        size = np.searchsorted(np.array(SIZES), np.abs(np.nan_to_num(off)), side="right")
+        level = (np.sign(np.nan_to_num(off)) * size).astype(np.int8)
+        before = self._zones["level"][zones]
+        larger = (size > 0) & ((np.sign(level) != np.sign(before)) | (np.abs(level) > np.abs(before)))
+        z, k = np.nonzero(larger)
+        place = size[z, k] - 1 + np.where(level[z, k] > 0, len(SIZES), 0)
+        times = self._zones["times"]
+        times[zones[z], k, place] = np.minimum(times[zones[z], k, place] + np.uint16(1), np.uint16(60_000))
+        self._zones["level"][zones] = np.where(np.isfinite(off), level, before)
+
+    def of_zone(self, zone: int) -> Callable[[str, float], int]:
+        """How often the zone has seen a metric moved by as much: that way, and by at least half of it."""
+        counts = self._zones["times"][zone].copy()
+
+        def times(metric: str, moved: float) -> int:
+            if metric not in SEEN_CHANGES or not np.isfinite(moved) or moved == 0:
+                return 0
+            half = abs(moved) / CHANGEABLE[metric].scale / 2
+            least = int(np.searchsorted(np.array(SIZES[:-1]), half, side="left"))
+            first = len(SIZES) if moved > 0 else 0
+            return int(counts[SEEN_CHANGES.index(metric), first + least : first + len(SIZES)].sum())
+
+        return times
+
+    def state_dict(self, copy: bool = True) -> dict[str, Any]:
+        """Everything that was counted (see :meth:`ZoneArrays.state_dict`)."""
+        return self._zones.state_dict(copy)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit. An empty state is that of
+        zones that have seen nothing yet.
+        """
+        if state:
+            self._zones.load_state_dict(state)
+
+
+def seen_columns(rows: F32, channels: Sequence[str]) -> F32:
+    """The columns of :data:`SEEN_CHANGES` of rows ``[..., C]``; NaN where there is none."""
+    found = np.full((*rows.shape[:-1], len(SEEN_CHANGES)), np.nan, np.float32)
+    for k, name in enumerate(SEEN_CHANGES):
+        if name in channels:
+            found[..., k] = rows[..., channels.index(name)]
+    return found
+
+
+def _mean(rows: F32) -> F32:
+    there = np.isfinite(rows)
+    count = there.sum(axis=1)
+    total = np.where(there, rows, 0).sum(axis=1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)

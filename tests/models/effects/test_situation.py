@@ -1,0 +1,50 @@
+"""What is known of a zone: its last day by half-hours, and what is usual at a time ahead."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.effects.plan_change import GRID_MIN
+from models.effects.situation import SEEN, half_hours
+from models.features.plans import BIN_MS, PLANNED, Plan, Plans
+from models.spec import ForecastSpec
+from tests.models.effects.situations import situation
+
+HOUR = 3_600_000
+
+
+@pytest.mark.parametrize("steps", [1440, 288, 48, 24])
+def test_half_hours_are_means_whatever_the_step(steps: int) -> None:
+    """A line over the day; what is missing is left out, and what no row has is unknown."""
+    rows = np.full((1, steps, 2), np.nan, np.float32)
+    rows[0, :, 1] = (np.arange(steps) + 1) * 1440 / steps
+    day, now = half_hours(rows, ["rain", "rh_pct"])
+    rh = day[0, :, SEEN.index("rh_pct")]
+    assert np.isnan(day[0, :, SEEN.index("air_temp_c")]).all()
+    assert np.abs(rh - (np.arange(48) * 30 + 15)).max() <= 0.5 * 1440 / steps + 15
+    assert now[0, SEEN.index("rh_pct")] == 1440
+
+
+def test_what_is_missing_now_is_that_of_the_last_half_hour() -> None:
+    """One lost row does not make a zone unknown."""
+    rows = np.full((1, 288, 1), 20, np.float32)
+    rows[0, -1] = np.nan
+    assert half_hours(rows, ["air_temp_c"])[1][0, 0] == 20
+
+
+def test_what_is_foreseen_goes_before_yesterday() -> None:
+    """As ``Plans`` say it at each time; where they say nothing it is as a day before."""
+    spec, origin = ForecastSpec(()), 1_646_092_800_000 + 10 * 60_000
+    plans = Plans()
+    plans.add(Plan("grower", "setpoint", origin, {"sp_heat_c": ([origin, origin + 6 * HOUR], [15, 19])}))
+    made = situation(1)
+    ahead = plans.ahead(origin, ["north"], spec)
+    made = type(made)(made.day, made.now, ahead, np.array([(origin - 1) % BIN_MS]), made.path, made.sun)
+    usual = made.usual("sp_heat_c", GRID_MIN)[0]
+    assert usual[10] == 15
+    assert usual[-1] == 19
+    found = made.ahead("sp_heat_c", GRID_MIN)[0]
+    middles = ((origin + GRID_MIN * 60_000 - 1) // BIN_MS) * BIN_MS + BIN_MS // 2
+    np.testing.assert_array_equal(found, plans.foreseen(origin, ["north"], PLANNED, middles)[0, :, 4])
+    np.testing.assert_array_equal(made.usual("vent_lee_pct", GRID_MIN)[0], 5)

@@ -1,0 +1,240 @@
+"""``POST /predict`` with changes: what is asked, what is answered, and a real shard behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from edge.log import NewRecord
+from edge.wire.topic import SITE_ZONE
+from models.spec import Place
+from services.ingest.shard import Shard
+from services.messages import ChangeAsked, ZoneWhatIf
+from services.serve.api.answer_types import WhatIfAnswer
+from services.serve.api.app import create_app
+from services.serve.api.auth import Keys
+from services.serve.api.state import ApiState
+from services.serve.live_state import LiveState
+from tests.services.ingest.planned import heating
+from tests.services.ingest.rig import Rig, filled
+from tests.services.ingest.samples import STEP, T0, new_records, sample
+from tests.services.serve.fakes import ORIGIN_MS, FakeBackend
+from tests.services.serve.test_api import System, assert_problem
+
+HOUR = 3_600_000
+STEPS = 300
+COLDER = {"metric": "sp_heat_c", "add": -1.5, "from": "22:00", "to": "04:00"}
+
+
+@pytest.fixture
+def system() -> Iterator[System]:
+    """Two zones, reading open, in Amsterdam."""
+    made = System(Keys("op-key"))
+    made.state.place_of = lambda site: Place("Europe/Amsterdam")
+    yield made
+    made.client.close()
+
+
+def posted(client: TestClient, *changes: Any, zone: str = "north-1") -> dict[str, Any]:
+    """The answer to changes."""
+    answer = client.post("/predict", json={"zone": zone, "changes": changes})
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    msgspec.convert(body, WhatIfAnswer)
+    return body
+
+
+def test_both_paths_and_their_difference_are_answered(system: System) -> None:
+    """Base, changed and effect have the same times; before the change begins nothing differs."""
+    body = posted(system.client, COLDER)
+    base, changed, effect = (body[name]["targets"]["air_temp_c"] for name in ("base", "changed", "effect"))
+    assert body["base"]["horizon_min"] == body["changed"]["horizon_min"] == body["effect"]["horizon_min"] == [30, 90]
+    assert base["p50"] == [5, 5]
+    assert effect == {"p10": [0, -1], "p50": [0, -0.5], "p90": [0, 0.25]}
+    assert changed["p50"] == [5, 4.5]
+    assert (body["support"], body["model_version"], body["origin_ms"]) == ("simulated", "v1", ORIGIN_MS)
+    assert body["says"].startswith("Such changes were seen in simulated houses only")
+
+
+def test_without_evidence_there_is_no_number(system: System) -> None:
+    """The forecast is there; changed path and effect are null, and the answer says why."""
+    body = posted(system.client, {"metric": "fog_pct", "set": 50})
+    assert body["changed"] is body["effect"] is None
+    assert body["base"]["targets"]["air_temp_c"]["p50"] == [5, 5]
+    assert body["support"] == "none"
+    assert "not enough evidence" in body["says"]
+    assert body["reasons"] == ["no house was tried with fog_pct"]
+
+
+def asked_of(system: System, **times: Any) -> tuple[float, float]:
+    """Hours after the origin from and to which a change was understood to hold; the origin is one o'clock."""
+    posted(system.client, {"metric": "sp_heat_c", "add": 1, **times})
+    (change,) = system.backend.asked[-1]
+    return (change["begin_ms"] - ORIGIN_MS) / HOUR, (change["end_ms"] - ORIGIN_MS) / HOUR
+
+
+@pytest.mark.parametrize(
+    ("times", "hours"),
+    [
+        ({}, (0, 24)),
+        ({"from": "22:00", "to": "04:00"}, (21, 27)),
+        ({"from": "04:00"}, (3, 24)),
+        ({"from": "01:00"}, (0, 24)),  # which it is now
+        ({"to": "02:30"}, (0, 1.5)),
+        ({"from": "2022-03-01T12:00", "to": "2022-03-01T13:30"}, (11, 12.5)),
+        ({"from": "2022-03-01T12:00Z", "to": "2022-03-01T14:30+01:00"}, (12, 13.5)),
+        ({"from": ORIGIN_MS + HOUR, "to": ORIGIN_MS + 2 * HOUR}, (1, 2)),
+        ({"from": ORIGIN_MS - HOUR, "to": ORIGIN_MS + HOUR}, (0, 1)),
+    ],
+)
+def test_times_are_those_of_the_sites_clock(
+    system: System, times: dict[str, Any], hours: tuple[float, float]
+) -> None:  # fmt: skip
+    """Clock times are the next ones; ISO times without an offset are local; what has begun counts from now."""
+    assert asked_of(system, **times) == hours
+
+
+def test_the_older_form_sets_values_for_a_day(system: System) -> None:
+    """``{metric: value}`` was the newest row's; it is understood as this value from now on."""
+    answer = system.client.post("/predict", json={"zone": "north-1", "changes": {"sp_heat_c": 18, "sp_vent_c": 20.5}})
+    assert answer.status_code == 200, answer.text
+    day = {"begin_ms": ORIGIN_MS, "end_ms": ORIGIN_MS + 24 * HOUR}
+    assert system.backend.asked[-1] == [
+        {"metric": "sp_heat_c", "how": "set", "value": 18.0, **day},
+        {"metric": "sp_vent_c", "how": "set", "value": 20.5, **day},
+    ]
+
+
+def test_a_forecast_that_is_too_old_answers_no_what_if(system: System) -> None:
+    """As ``GET`` refuses it."""
+    system.state.view._stream_ms["demo"] = ORIGIN_MS + 3 * HOUR
+    answer = system.client.post("/predict", json={"zone": "north-1", "changes": [COLDER]})
+    assert_problem(answer, 503, "too old to be used")
+
+
+class ShardBackend(FakeBackend):
+    """Asks a shard in this process."""
+
+    def __init__(self, live_state: LiveState, shard: Shard) -> None:
+        super().__init__(live_state)
+        self.shard = shard
+
+    async def what_if(self, site: str, zone: str, changes: list[ChangeAsked]) -> ZoneWhatIf:
+        found = self.shard.questions.what_if(site, zone, changes)
+        assert found is not None
+        return found
+
+
+def heated(steps: int = STEPS) -> Iterator[NewRecord]:
+    """A heated zone in winter: its air follows its heating setpoint by night, the sun lifts it by day; and a plan."""
+    for n in range(steps):
+        at, hour = T0 + n * STEP, n * STEP / HOUR % 24
+        sun = max(np.sin((hour - 6) / 12 * np.pi), 0.0)
+        level = 18.0 if 6 <= hour < 18 else 15.0
+        air = max(level + 0.1, 16 + 8 * sun)
+        inside = {
+            "air_temp_c": air, "rh_pct": 82 - 10 * sun, "co2_ppm": 600.0, "sp_heat_c": level, "sp_vent_c": level + 3,
+            "vent_lee_pct": 20 * sun, "heat_pipe_low_c": 45 - 15 * sun, "sp_rh_pct": 88.0,
+        }  # fmt: skip
+        outside = {
+            "out_temp_c": 3 + 4 * sun, "out_rh_pct": 85.0, "out_radiation_w_m2": 300 * sun, "wind_m_s": 3.0,
+        }  # fmt: skip
+        batch = [sample(at, n, "z1", **inside), sample(at, n, SITE_ZONE, "ws", **outside)]
+        yield from new_records([batch])
+        if n == 200:
+            yield heating(at, level=16.0)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Rig, Shard]]:
+    """A shard that has read a day of a heated zone, and the API over what it published."""
+    rig = Rig(tmp_path_factory.mktemp("shard"), filled(list(heated())))
+    shard = rig.shard()
+    rig.drain(shard)
+    live_state = LiveState(1000, lambda: T0)
+    state = ApiState(
+        ShardBackend(live_state, shard), Keys("op-key"), shard.spec, 1800,
+        place_of=lambda site: Place("Europe/Amsterdam", latitude=52.0, longitude=4.5),
+    )  # fmt: skip
+
+    async def fill() -> None:
+        await live_state.publish(rig.live_state.published[-1:])
+        await live_state.put_stats("shard-0", shard.stats())
+        await state._take(await live_state.wait(0, 0))
+
+    asyncio.run(fill())
+    with TestClient(create_app(state)) as client:
+        yield client, rig, shard
+    shard.close()
+
+
+def test_a_colder_night_is_foreseen_from_end_to_end(real: tuple[TestClient, Rig, Shard]) -> None:
+    """A lower heating setpoint makes a heated zone colder in a winter night, while it lasts, and nothing before."""
+    client, rig, _ = real
+    body = posted(client, COLDER, zone="z1")
+    assert body["support"] == "simulated"
+    newest = rig.live_state.published[-1]
+    assert body["base"]["horizon_min"] == newest["path"]["horizon_min"]
+    assert body["base"]["targets"]["air_temp_c"] == newest["path"]["targets"]["air_temp_c"]
+    (change,) = body["changes"]
+    minutes, air = np.array(body["effect"]["horizon_min"]), body["effect"]["targets"]["air_temp_c"]
+    at = body["origin_ms"] + minutes * 60_000
+    before, late = at <= change["from_ms"], (at > change["from_ms"] + 2 * HOUR) & (at <= change["to_ms"])
+    assert before.any()
+    assert late.any()
+    effect = {name: np.array(values) for name, values in air.items()}
+    assert all((values[before] == 0).all() for values in effect.values())
+    assert (effect["p50"][late] < -0.4).all()
+    assert (effect["p10"][late] < effect["p50"][late]).all()
+    assert (effect["p50"][late] < effect["p90"][late]).all()
+    changed = np.array(body["changed"]["targets"]["air_temp_c"]["p50"])
+    base = np.array(body["base"]["targets"]["air_temp_c"]["p50"])
+    np.testing.assert_allclose(changed - base, effect["p50"], atol=2e-4)
+
+
+def test_what_was_never_tried_has_no_number(real: tuple[TestClient, Rig, Shard]) -> None:
+    """A foreign metric, a huge change, a setpoint that nobody says: each has its own reason."""
+    client, _, _ = real
+    reasons = {
+        "no house was tried with heat_pipe_low_c": {"metric": "heat_pipe_low_c", "set": 60},
+        "sp_heat_c would move by 15": {"metric": "sp_heat_c", "add": 15},
+        "nobody says what sp_lamp_pct is": {"metric": "sp_lamp_pct", "set": 100},
+        "houses were tried with vent_lee_pct only as: at_least": {"metric": "vent_lee_pct", "at_most": 5},
+    }
+    for words, change in reasons.items():
+        body = posted(client, change, zone="z1")
+        assert (body["support"], body["effect"], body["changed"]) == ("none", None, None)
+        assert "not enough evidence" in body["says"]
+        assert words in body["reasons"][0]
+
+
+def test_the_same_question_has_the_same_answer_after_a_crash(
+    real: tuple[TestClient, Rig, Shard], tmp_path: Path
+) -> None:
+    """A shard that reads the same log again answers byte for byte the same."""
+    _, _, shard = real
+    rig = Rig(tmp_path, filled(list(heated())))
+    other = rig.shard()
+    for n in range(400):
+        other.step()
+        if n == 2:
+            other.flush()
+    other = rig.shard()  # the one before was never closed
+    rig.drain(other)
+    asked = ChangeAsked(metric="sp_heat_c", how="add", value=-1.5, begin_ms=T0 + 30 * HOUR, end_ms=T0 + 36 * HOUR)
+    said = [one.questions.what_if("demo", "z1", [asked]) for one in (shard, other)]
+    assert said[0] is not None
+    assert said[1] is not None
+    as_bytes = [
+        json.dumps({k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in one.items()}) for one in said
+    ]  # fmt: skip
+    assert as_bytes[0] == as_bytes[1]
+    other.close()
