@@ -65,6 +65,10 @@ class Inputs:
         """The examples at ``indices``."""
         return Inputs(*(getattr(self, field.name)[indices] for field in fields(self)))
 
+    def arrays(self) -> tuple[F32, ...]:
+        """All of them, in order."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
     @staticmethod
     def concatenate(parts: Sequence[Inputs]) -> Inputs:
         """The examples of all ``parts``, in order."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from models.features.plans import BIN_MS, BINS_BACK, PLANNED, bins_ahead
 from models.spec import ForecastSpec
 
-__all__ = ["plan_differences"]
+__all__ = ["foreseen_off", "plan_differences"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -45,6 +45,14 @@ def plan_differences(ahead: F32, values: F32, origin_ms: I64, spec: ForecastSpec
     way_before = _mean(rows, count, np.full_like(then, first), np.maximum(then, first) + 1)
     if first < 0:
         way_before[:] = np.nan
+    return foreseen_off(ahead, measured[:, -1], day_before, way_before, origin_ms, spec)
+
+
+def foreseen_off(ahead: F32, now: F32, day_before: F32, way_before: F32, origin_ms: I64, spec: ForecastSpec) -> F32:
+    """What was foreseen, ``ahead [N, T, P]``, off what is known of ``PLANNED``, ``-> [N, H, 3 * P]``: ``now [N, P]``, a
+    day before each horizon, and in the mean on the way there a day before, both ``[N, H, P]``.
+    """
+    steps = np.array(spec.horizon_steps, dtype=np.int64)
     at = BINS_BACK + (origin_ms[:, None] + steps * spec.step_ms - 1) // BIN_MS - (origin_ms[:, None] - 1) // BIN_MS
     one = np.arange(len(origin_ms))[:, None]
     foreseen = ahead[one, at]
@@ -52,7 +60,7 @@ def plan_differences(ahead: F32, values: F32, origin_ms: I64, spec: ForecastSpec
     until = np.maximum(at, BINS_BACK + 1) + 1
     many = known[one, until] - known[:, None, BINS_BACK + 1]
     way = np.where(many > 0, (total[one, until] - total[:, None, BINS_BACK + 1]) / np.maximum(many, 1), np.nan)
-    parts = (foreseen - measured[:, None, -1], foreseen - day_before, way - way_before)
+    parts = (foreseen - now[:, None], foreseen - day_before, way - way_before)
     return np.concatenate(parts, axis=-1).astype(np.float32)
 
 

@@ -14,6 +14,7 @@ from models.frames.frame_options import FrameOptions
 from models.frames.frame_rows import FrameRows
 from models.frames.frame_samples import ZoneSamples
 from models.online.online_forecaster import Basis, OnlineForecaster
+from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec
 from models.trees.forest import GROW_DAYS
 from models.trees.tree_grower import TreeGrower
@@ -43,7 +44,8 @@ class FrameLearner:
         self._place = options.place
         # Steps count on the site's clock: what is done once in some hours is then done at the same hours everywhere.
         self._first_step = int(local_ms(self._place, np.array([start_ms]))[0]) // spec.step_ms
-        self._forecaster, self._sensors = OnlineForecaster(spec), SensorFaults(spec.channels, spec.step_ms)
+        self._forecaster = OnlineForecaster(spec, pretrained=pretrained())
+        self._sensors = SensorFaults(spec.channels, spec.step_ms)
         self._grower = TreeGrower(spec)
         self._measured_ms = np.empty((0, len(spec.targets)), np.int64)
         self._newest: Basis | None = None

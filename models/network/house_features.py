@@ -3,21 +3,26 @@
 :class:`HouseFeatures` turns the arrays of :class:`~models.features.inputs.Inputs` into two groups of numbers: those of
 the origin, and those of each horizon. Everything is a difference (from now, from an hour or a day ago, from the
 setpoint) in fixed units, so that no scale has to be learned at a site; horizons and channels are found by what they
-are, so that one network fits every schema. Missing is NaN here, too.
+are, so that one network fits every schema. Missing is NaN here, too. It takes NumPy only: who only asks a network needs
+no torch.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-import torch
-from torch import Tensor, nn
+import numpy as np
+import numpy.typing as npt
 
 from models.features.inputs import RECENT_MS, input_channels, window_tokens
 from models.features.plans import PLANNED
 from models.spec import ForecastSpec
 
-__all__ = ["CONTROLS", "HORIZONS_MIN", "TARGETS", "USUAL_ERRORS", "HouseFeatures", "usual_errors"]
+__all__ = ["CONTROLS", "HORIZONS_MIN", "TARGETS", "USUAL_ERRORS", "HouseFeatures", "hats", "usual_errors"]
+
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
 
 TARGETS = {"air_temp_c": 1.0, "rh_pct": 5.0, "co2_ppm": 80.0, "vpd_kpa": 0.15}
 """Targets that it knows, and their units."""
@@ -67,135 +72,109 @@ CLIP = 8.0
 _DAY_MIN = 1440
 
 
-class HouseFeatures(nn.Module):
+class HouseFeatures:
     """Calling it gives ``origin [N, width]`` and ``ahead [N, H, ahead_width]``. It has nothing to learn.
 
-    ``groups`` name, of each number, the source that it comes from: what fails together is silenced together. 0 never
-    fails.
+    ``channels`` names the last axis of a window, by default all that :func:`input_channels` has. ``groups`` name, of
+    each number, the source that it comes from: what fails together is silenced together.
     """
 
-    position: Tensor  # [H, G], of HORIZONS_MIN
-    error: Tensor  # [H, 4], usual ones
-    groups: Tensor
-    ahead_groups: Tensor
-    _lags: Tensor
-    _newest: Tensor
-    _then: Tensor
-    _way: Tensor
-    _day_ago: Tensor
-    _log: Tensor
-    _gap: Tensor
-    _minutes: Tensor
-    _unit: Tensor
-    _typical: Tensor
-    _control_unit: Tensor
-    _plan_unit: Tensor
-
-    def __init__(self, spec: ForecastSpec) -> None:
-        super().__init__()
-        names = list(input_channels(spec))
+    def __init__(self, spec: ForecastSpec, channels: Sequence[str] | None = None) -> None:
+        names = list(input_channels(spec) if channels is None else channels)
         self._columns = [names.index(name) if name in names else -1 for name in (*TARGETS, *CONTROLS)]
         self._known = [spec.targets.index(name) if name in spec.targets else -1 for name in TARGETS]
         self._follows = [list(CONTROLS).index(name) for name in FOLLOWED]
-        minutes = torch.tensor(spec.horizons_min, dtype=torch.float64)
+        minutes = np.array(spec.horizons_min, dtype=np.float64)
         ages = _ages_min(spec)
-        hours = len(ages) - _recent(spec)
-        lags = torch.stack([_between(ages, lag) for lag in LAGS_MIN])
-        newest, last_hour, last_day = (torch.zeros(len(ages)) for _ in range(3))
+        hours = self._hours = len(ages) - _recent(spec)
+        newest, last_hour, last_day = (np.zeros(len(ages), np.float32) for _ in range(3))
         newest[-1], last_hour[hours - 1], last_day[:hours] = 1, 1, 1 / max(hours, 1)
-        back = minutes - _DAY_MIN * torch.ceil(minutes / _DAY_MIN)  # the same time of the last day
-        then = torch.stack([_between(ages, float(-age)) for age in back])
-        way = torch.stack([_covered(ages, hours, float(length)) for length in minutes])
-        for name, weights in (
-            ("_lags", torch.cat([lags, torch.stack([last_hour, last_day])])), ("_newest", newest[None]),
-            ("_then", then), ("_way", way), ("_day_ago", _between(ages, float(_DAY_MIN))[None]),
-            ("position", _hats(minutes)), ("_log", (torch.log(minutes) / 3).float()[:, None]),
-            ("_gap", torch.diff(minutes, prepend=torch.zeros(1, dtype=torch.float64)).float()),
-            ("_minutes", minutes.float()), ("_unit", torch.tensor(tuple(TARGETS.values()))),
-            ("_typical", torch.tensor(TYPICAL)), ("_control_unit", torch.tensor(tuple(CONTROLS.values()))),
-            ("_plan_unit", torch.tensor(PLAN_UNITS * 3)), ("error", usual_errors(spec)),
-        ):  # fmt: skip
-            self.register_buffer(name, weights, persistent=False)
-        self._hours = hours
+        back = minutes - _DAY_MIN * np.ceil(minutes / _DAY_MIN)  # the same time of the last day
+        self._lags = np.stack([*(_between(ages, lag) for lag in LAGS_MIN), last_hour, last_day])
+        self._newest, self._day_ago = newest[None], _between(ages, float(_DAY_MIN))[None]
+        self._then = np.stack([_between(ages, float(-age)) for age in back])
+        self._way = np.stack([_covered(ages, hours, float(length)) for length in minutes])
+        self.position = hats(minutes)
+        """What is learned of ``HORIZONS_MIN`` weighs in a horizon, ``[H, G]``."""
+        self.error = usual_errors(spec)
+        """Usual errors, ``[H, 4]``."""
+        self._log = (np.log(minutes) / 3).astype(np.float32)[:, None]
+        self._gap = np.diff(minutes, prepend=0).astype(np.float32)
+        self._minutes = minutes.astype(np.float32)
+        units = (TARGETS.values(), TYPICAL, CONTROLS.values(), PLAN_UNITS * 3)
+        self._unit, self._typical, self._control_unit, self._plan_unit = (
+            np.array([*unit], np.float32) for unit in units
+        )
         origin, ahead = self._sources()
         self.width, self.ahead_width = len(origin), len(ahead)
-        sources = sorted({*origin, *ahead})
-        self.sources = tuple(sources)
-        self.register_buffer("groups", torch.tensor([sources.index(name) for name in origin]), persistent=False)
-        self.register_buffer("ahead_groups", torch.tensor([sources.index(name) for name in ahead]), persistent=False)
+        self.sources = tuple(sorted({*origin, *ahead}))
+        self.groups = np.array([self.sources.index(name) for name in origin])
+        self.ahead_groups = np.array([self.sources.index(name) for name in ahead])
 
-    def __call__(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The arrays of :class:`~models.features.inputs.Inputs` as tensors."""
-        origin, ahead = super().__call__(*inputs)
-        return origin, ahead
-
-    def forward(
-        self, window: Tensor, now: Tensor, calendar: Tensor, sun: Tensor, yesterday: Tensor, future: Tensor,
-        baseline: Tensor,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """The arrays of :class:`~models.features.inputs.Inputs` as tensors."""
+    def __call__(
+        self, window: F32, now: F32, calendar: F32, sun: F32, yesterday: F32, future: F32, baseline: F32
+    ) -> tuple[F32, F32]:
+        """The arrays of :class:`~models.features.inputs.Inputs`."""
         climate, control = self._channels(window)
-        base = self._targets(baseline)  # [N, H, 4, Q]
-        now = self._anchor(self._targets(now), climate, base)
+        base = self._targets(baseline, 2)  # [N, H, 4, Q]
+        now = self._anchor(self._targets(now, 1), climate, base)
         lags = _weighed(self._lags, climate)
         newest, control_lags = _weighed(self._newest, control), _weighed(self._lags[-2:], control)
-        off = torch.zeros_like(newest[:, 0])
+        off = np.zeros_like(newest[:, 0])
         for name, target in OFF.items():
             off[:, list(CONTROLS).index(name)] = now[:, target]
-        seen = torch.isfinite(climate[:, : self._hours]).any(-1).float().mean(1, keepdim=True)
-        origin = torch.cat([
-            ((now[:, None] - lags) / self._unit).flatten(1),
+        seen = np.isfinite(climate[:, : self._hours]).any(axis=-1).mean(axis=1, keepdims=True, dtype=np.float32)
+        n = len(now)
+        origin = np.concatenate([
+            ((now[:, None] - lags) / self._unit).reshape(n, -1),
             (now - self._typical) / self._unit / 5,
             (newest[:, 0] - off) / self._control_unit,
-            ((newest - control_lags) / self._control_unit).flatten(1),
-            torch.log(seen * 24 + 0.1) / 3, (seen >= 0.99).float(),
+            ((newest - control_lags) / self._control_unit).reshape(n, -1),
+            np.log(seen * 24 + np.float32(0.1)) / 3, seen >= 0.99,
             sun[:, 0], calendar[:, 0, :2],
-        ], dim=-1)  # fmt: skip
+        ], axis=-1, dtype=np.float32)  # fmt: skip
         then, day_ago = _weighed(self._then, climate), _weighed(self._day_ago, climate)
         followed = control[..., self._follows]
         here, unit = newest[..., self._follows], self._control_unit[self._follows]
         steps = (sun[:, 1:, 1] + sun[:, :-1, 1]) / 2 * self._gap
-        light = torch.cat([sun[:, 1:], (steps.cumsum(1) / self._minutes - sun[:, :1, 1])[..., None],
-                           (sun[:, 1:, 1] - sun[:, :1, 1])[..., None]], dim=-1)  # fmt: skip
-        below, median, above = base.unbind(-1)
-        plans = torch.full((*median.shape[:2], 3 * len(PLANNED)), torch.nan, device=median.device)
+        light = (steps.cumsum(axis=1) / self._minutes - sun[:, :1, 1], sun[:, 1:, 1] - sun[:, :1, 1])
+        below, median, above = np.moveaxis(base, -1, 0)
+        plans = np.full((*median.shape[:2], 3 * len(PLANNED)), np.nan, np.float32)
         if future.shape[-1]:
             plans = future / self._plan_unit
-        ahead = torch.cat([
+        ahead = np.concatenate([
             (then - now[:, None]) / self._unit, (then - day_ago) / self._unit,
-            (self._targets(yesterday) - now[:, None]) / self._unit,
+            (self._targets(yesterday, 2) - now[:, None]) / self._unit,
             (_weighed(self._then, followed) - here) / unit, (_weighed(self._way, followed) - here) / unit,
-            light, calendar[:, 1:], self._log.expand(len(now), -1, 1),
+            sun[:, 1:], np.stack(light, axis=-1), calendar[:, 1:], np.broadcast_to(self._log, (n, *self._log.shape)),
             (median - now[:, None]) / self._unit, _log_width(median - below, self.error),
             _log_width(above - median, self.error), plans,
-        ], dim=-1)  # fmt: skip
-        return origin.clamp(-CLIP, CLIP), ahead.clamp(-CLIP, CLIP)
+        ], axis=-1, dtype=np.float32)  # fmt: skip
+        return np.clip(origin, -CLIP, CLIP), np.clip(ahead, -CLIP, CLIP)
 
     def targets_known(self) -> list[tuple[int, int]]:
         """Pairs of a target's place in the schema and in ``TARGETS``."""
         return [(place, known) for known, place in enumerate(self._known) if place >= 0]
 
-    def _channels(self, window: Tensor) -> tuple[Tensor, Tensor]:
+    def _channels(self, window: F32) -> tuple[F32, F32]:
         picked = window[..., self._columns]
-        missing = torch.tensor([column < 0 for column in self._columns], device=window.device)
-        picked = picked.masked_fill(missing, torch.nan)
+        picked[..., [column < 0 for column in self._columns]] = np.nan
         return picked[..., : len(TARGETS)], picked[..., len(TARGETS) :]
 
-    def _targets(self, x: Tensor) -> Tensor:
-        """The columns of ``TARGETS`` of an array by the schema's, the last axis (or that before quantiles)."""
-        axis = 2 if x.ndim >= 3 else 1
-        picked = x.index_select(axis, torch.tensor([max(place, 0) for place in self._known], device=x.device))
-        missing = torch.tensor([place < 0 for place in self._known], device=x.device)
-        return picked.masked_fill(missing[:, None] if x.ndim == 4 else missing, torch.nan)
+    def _targets(self, x: F32, axis: int) -> F32:
+        """The columns of ``TARGETS`` of an array by the schema's."""
+        picked = np.take(x, [max(place, 0) for place in self._known], axis=axis)
+        missing = np.array([place < 0 for place in self._known])
+        return np.where(missing.reshape(-1, *(1,) * (x.ndim - axis - 1)), np.float32(np.nan), picked)
 
-    def _anchor(self, now: Tensor, climate: Tensor, base: Tensor) -> Tensor:
+    def _anchor(self, now: F32, climate: F32, base: F32) -> F32:
         """The newest row's targets; where it lacks one, the last hour's mean, and else what is forecast next."""
         hour = _weighed(self._lags[-2:-1], climate)[:, 0]
-        now = torch.where(torch.isfinite(now), now, hour)
-        return torch.where(torch.isfinite(now), now, base[:, 0, :, 1])
+        now = np.where(np.isfinite(now), now, hour)
+        return np.where(np.isfinite(now), now, base[:, 0, :, 1])
 
     def _sources(self) -> tuple[list[str], list[str]]:
-        """The source of each number, in the order of :meth:`forward`."""
+        """The source of each number, in the order of a call's answer."""
         climate, controls, followed = list(TARGETS), list(CONTROLS), list(FOLLOWED)
         origin = climate * (len(LAGS_MIN) + 2) + climate + controls * 3 + ["always"] * 2 + ["sun"] * 2 + ["always"] * 2
         forecast = ["always", "always", "co2_ppm", "vpd forecast"]  # a schema may have no such target
@@ -203,10 +182,22 @@ class HouseFeatures(nn.Module):
         return _renamed(origin), _renamed(ahead) + ["plans"] * 3 * len(PLANNED)
 
 
-def usual_errors(spec: ForecastSpec) -> Tensor:
+def usual_errors(spec: ForecastSpec) -> F32:
     """``USUAL_ERRORS`` at a schema's horizons, ``[H, 4]``, in the targets' own units."""
-    table = torch.tensor(USUAL_ERRORS) * torch.tensor(tuple(TARGETS.values()))
-    return _hats(torch.tensor(spec.horizons_min, dtype=torch.float64)) @ table
+    table = np.array(USUAL_ERRORS, np.float32) * np.array([*TARGETS.values()], np.float32)
+    return hats(np.array(spec.horizons_min, dtype=np.float64)) @ table
+
+
+def hats(minutes: F64) -> F32:
+    """Weights ``[H, G]`` of ``HORIZONS_MIN`` that give what lies between two of them on the logarithm's line."""
+    grid = np.log(HORIZONS_MIN)
+    at = np.clip(np.log(minutes), grid[0], grid[-1])
+    before = np.clip(np.searchsorted(grid, at, side="right") - 1, 0, len(grid) - 2)
+    share = (at - grid[before]) / (grid[before + 1] - grid[before])
+    weights, one = np.zeros((len(minutes), len(grid))), np.arange(len(minutes))
+    weights[one, before] += 1 - share
+    weights[one, before + 1] += share
+    return weights.astype(np.float32)
 
 
 def _renamed(sources: list[str]) -> list[str]:
@@ -218,64 +209,51 @@ def _recent(spec: ForecastSpec) -> int:
     return min(max(RECENT_MS // spec.step_ms, 1), spec.lookback_steps)
 
 
-def _ages_min(spec: ForecastSpec) -> Tensor:
+def _ages_min(spec: ForecastSpec) -> F64:
     """How long before the origin each token's middle is: hours, oldest first, then rows, oldest first."""
     recent = _recent(spec)
     hours = window_tokens(spec) - recent
-    of_hours = (torch.arange(hours, 0, -1, dtype=torch.float64) - 0.5) * 60
-    return torch.cat([of_hours, torch.arange(recent - 1, -1, -1, dtype=torch.float64) * spec.step_ms / 60_000])
+    of_hours = (np.arange(hours, 0, -1) - 0.5) * 60
+    return np.concatenate([of_hours, np.arange(recent - 1, -1, -1) * spec.step_ms / 60_000])
 
 
-def _between(ages: Tensor, age: float) -> Tensor:
+def _between(ages: F64, age: float) -> F32:
     """Weights of tokens, by straight lines between the two nearest: rows in the last hour, hours before."""
     rows = ages < 60
-    rows[: int((ages.diff() > 0).nonzero()[0]) + 1 if (ages.diff() > 0).any() else 0] = False
-    if age > float(ages[rows].max()):
-        rows = ~rows if (~rows).any() else rows
+    rises = np.flatnonzero(np.diff(ages) > 0)
+    rows[: int(rises[0]) + 1 if len(rises) else 0] = False
+    if age > float(ages[rows].max()) and (~rows).any():
+        rows = ~rows
     known = ages[rows]
-    weights = torch.zeros(len(ages), dtype=torch.float64)
-    share = torch.zeros(len(known), dtype=torch.float64)
     age = min(max(age, float(known.min())), float(known.max()))
-    older = int((known >= age).nonzero()[-1])
+    older = int(np.flatnonzero(known >= age)[-1])
     newer = min(older + 1, len(known) - 1)
     gap = float(known[older] - known[newer])
     part = 0.0 if gap == 0 else (float(known[older]) - age) / gap
+    weights, share = np.zeros(len(ages)), np.zeros(len(known))
     share[older] += 1 - part
     share[newer] += part
     weights[rows] = share
-    return weights.float()
+    return weights.astype(np.float32)
 
 
-def _covered(ages: Tensor, hours: int, minutes: float) -> Tensor:
+def _covered(ages: F64, hours: int, minutes: float) -> F32:
     """Weights of the hours from a day ago to ``minutes`` later; of several days, all."""
     old, young = ages[:hours] + 30, ages[:hours] - 30
     until = max(_DAY_MIN - min(minutes, _DAY_MIN), 0)
-    share = ((torch.clamp(old, max=_DAY_MIN) - torch.clamp(young, min=until)) / 60).clamp(0, 1)
-    weights = torch.zeros(len(ages), dtype=torch.float64)
+    share = np.clip((np.minimum(old, _DAY_MIN) - np.maximum(young, until)) / 60, 0, 1)
+    weights = np.zeros(len(ages))
     weights[:hours] = share / share.sum() if share.sum() > 0 else share
-    return weights.float()
+    return weights.astype(np.float32)
 
 
-def _hats(minutes: Tensor) -> Tensor:
-    """Weights ``[H, G]`` of ``HORIZONS_MIN`` that give what lies between two of them on the logarithm's line."""
-    grid = torch.log(torch.tensor(HORIZONS_MIN, dtype=torch.float64))
-    at = torch.log(minutes).clamp(grid[0], grid[-1])
-    before = (torch.searchsorted(grid, at, right=True) - 1).clamp(0, len(grid) - 2)
-    share = (at - grid[before]) / (grid[before + 1] - grid[before])
-    weights = torch.zeros(len(minutes), len(grid), dtype=torch.float64)
-    one = torch.arange(len(minutes))
-    weights[one, before] += 1 - share
-    weights[one, before + 1] += share
-    return weights.float()
-
-
-def _weighed(weights: Tensor, x: Tensor) -> Tensor:
+def _weighed(weights: F32, x: F32) -> F32:
     """Weighed means over tokens, ``[P, T] x [N, T, C] -> [N, P, C]``; NaN where less than half is known."""
-    known = torch.isfinite(x)
-    total = torch.einsum("pt,ntc->npc", weights, torch.where(known, x, 0))
-    share = torch.einsum("pt,ntc->npc", weights, known.to(x.dtype))
-    return torch.where(share >= 0.5 - 1e-4, total / share.clamp(min=1e-3), torch.nan)
+    known = np.isfinite(x)
+    total = np.matmul(weights, np.where(known, x, np.float32(0)))
+    share = np.matmul(weights, known.astype(np.float32))
+    return np.where(share >= np.float32(0.5 - 1e-4), total / np.maximum(share, np.float32(1e-3)), np.float32(np.nan))
 
 
-def _log_width(width: Tensor, error: Tensor) -> Tensor:
-    return torch.log(width.clamp(min=0) / error + math.exp(-4.6))
+def _log_width(width: F32, error: F32) -> F32:
+    return np.log(np.maximum(width, np.float32(0)) / error + np.float32(math.exp(-4.6)))

@@ -8,18 +8,16 @@ forecast *is* the baseline.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from models.network.house_features import HORIZONS_MIN, TARGETS, HouseFeatures
+from models.network.plain_network import FARTHEST
 from models.network.residual_network import ResidualNetwork
 from models.spec import QUANTILES, ForecastSpec
 
 __all__ = ["PretrainedNetwork"]
-
-FARTHEST = 3.0
-"""The median moves by no more than this many widths of the baseline's interval."""
 
 WIDEST = 2.0
 """The logarithm of a width changes by no more than this."""
@@ -51,9 +49,12 @@ class PretrainedNetwork(ResidualNetwork):
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.register_buffer("trust", torch.ones(()))
+        self.register_buffer("position", torch.from_numpy(self.features.position), persistent=False)
+        groups = (self.features.groups, self.features.ahead_groups)
+        self._groups, self._ahead_groups = (torch.from_numpy(numbers) for numbers in groups)
         residual = torch.ones(len(spec.horizons_min), len(spec.targets))
         for place, known in self.features.targets_known():
-            residual[:, place] = self.features.error[:, known]
+            residual[:, place] = torch.from_numpy(self.features.error[:, known])
         self.register_buffer("residual", residual, persistent=False)
         low, high = (torch.tensor(ends, dtype=torch.float32) for ends in zip(*spec.limits, strict=True))
         self.register_buffer("low", low[:, None], persistent=False)
@@ -61,6 +62,7 @@ class PretrainedNetwork(ResidualNetwork):
         often = torch.tensor([0.0 if s == "always" else RARER.get(s, silence) for s in self.features.sources])
         self.register_buffer("_silent", often if silence else often * 0, persistent=False)
 
+    position: Tensor
     low: Tensor
     high: Tensor
     _silent: Tensor
@@ -73,7 +75,10 @@ class PretrainedNetwork(ResidualNetwork):
 
         NaN where the baseline is; the baseline itself for targets that no house of the fleet has.
         """
-        origin, ahead = self.features(window, now, calendar, sun, yesterday, future, baseline)
+        arrays = (window, now, calendar, sun, yesterday, future, baseline)
+        # Nothing is learned of the features: they need no gradients.
+        features = self.features(*(np.asarray(array.detach().cpu(), np.float32) for array in arrays))
+        origin, ahead = (torch.from_numpy(array).to(baseline) for array in features)
         return self.corrected(origin, ahead, baseline)
 
     def corrected(self, origin: Tensor, ahead: Tensor, baseline: Tensor) -> Tensor:
@@ -83,9 +88,9 @@ class PretrainedNetwork(ResidualNetwork):
         if self.training:
             origin, ahead = self._spoilt(origin, ahead)
         seen, look = (torch.cat([torch.nan_to_num(x), 1 - torch.isfinite(x).to(x.dtype)], -1) for x in (origin, ahead))
-        common = self.narrow(functional.gelu(self.encode(seen)))
-        shown = functional.gelu(common[:, None] + self.look(look) + self.features.position @ self.horizon)
-        shown = shown + functional.gelu(self.decode(self.drop(shown)))
+        common = self.narrow(torch.relu(self.encode(seen)))
+        shown = torch.relu(common[:, None] + self.look(look) + self.position @ self.horizon)
+        shown = shown + torch.relu(self.decode(self.drop(shown)))
         out = self.head(shown).unflatten(-1, (len(TARGETS), len(QUANTILES)))
         mine = out.new_zeros(*out.shape[:2], len(self.spec.targets), len(QUANTILES))
         for place, target in self.features.targets_known():
@@ -102,5 +107,5 @@ class PretrainedNetwork(ResidualNetwork):
         noise = self.options["noise"]
         origin, ahead = origin + noise * torch.randn_like(origin), ahead + noise * torch.randn_like(ahead)
         lost = torch.rand(len(origin), len(self._silent), device=origin.device) < self._silent
-        origin = origin.masked_fill(lost[:, self.features.groups], torch.nan)
-        return origin, ahead.masked_fill(lost[:, None, self.features.ahead_groups], torch.nan)
+        origin = origin.masked_fill(lost[:, self._groups], torch.nan)
+        return origin, ahead.masked_fill(lost[:, None, self._ahead_groups], torch.nan)

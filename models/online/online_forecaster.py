@@ -1,8 +1,8 @@
 """Step 7 of the way of a reading: the whole forecast of a zone, learned online.
 
 :class:`OnlineForecaster` composes the three-rate climatology, ridges and trees on its residual, the network's answer
-where there is one, the mixture that weighs them and the intervals around it. It has no clock, no I/O and no torch, so
-that whoever has rows can run it.
+where there is one, the mixture that weighs them, what a pre-trained network adds to that, and the intervals around it.
+It has no clock, no I/O and no torch, so that whoever has rows can run it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from models.online.first_days import FirstDays
 from models.online.intervals import Intervals
 from models.online.known_ahead import KnownAhead
 from models.online.mixture import Mixture
+from models.online.pretrained_correction import Pretrained, PretrainedCorrection
 from models.online.ridge import PooledRidge, prior_strength
 from models.paths.steps import Knots, between
 from models.spec import QUANTILES, ForecastSpec
@@ -100,7 +101,7 @@ class Basis:
     zones: I64  # [Z]
     day_bin: I64  # [Z]
     # [Z, H, M, K], in the order of EXPERTS; the network's place is NaN. One more where plans were given: what they move
-    # the median by.
+    # the median by; and another where there is a pre-trained network: what that adds (then plans have a place, too).
     experts: F32
 
     @property
@@ -129,7 +130,8 @@ class OnlineForecaster:
     a while.
     """
 
-    def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
+    def __init__(self, spec: ForecastSpec, capacity: int = 16, pretrained: Pretrained | None = None) -> None:
+        """``pretrained`` corrects every forecast, as far as it turns out to be right."""
         self._spec = spec
         steps = self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         horizons, targets, day = len(steps), len(spec.targets), spec.steps_per_day
@@ -162,6 +164,8 @@ class OnlineForecaster:
             median=((total, targets), np.float16, np.nan),
             base=((total, targets), np.float16, np.nan),
         )
+        self._pretrained = pretrained
+        self.correction = None if pretrained is None else self._new_correction(pretrained, capacity)
         self.forest = Forest(horizons, targets)
         self.known: KnownAhead | None = None  # from the first plan on
         turn = np.arange(day) * (2 * np.pi / day)
@@ -178,16 +182,18 @@ class OnlineForecaster:
         """Make room for more zones and return the index of the first."""
         for part in (self.climatology, self.features, self.intervals, self.change, self.first):
             part.add_zones(count)
-        if self.known:
-            self.known.add_zones(count)
+        for late in (self.known, self.correction):
+            if late:
+                late.add_zones(count)
         return self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
         """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         for part in (self.climatology, self.features, self.intervals, self.change, self.first, self._zones):
             part.prepare(zones)
-        if self.known:
-            self.known.prepare(zones)
+        for late in (self.known, self.correction):
+            if late:
+                late.prepare(zones)
 
     def learn(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None = None
@@ -222,6 +228,14 @@ class OnlineForecaster:
         if known and foreseen is not None:
             foresight, said = known.see(indices, step, values, foreseen, sun, self._clock[self._bins_at(day_bin)])
             experts = np.concatenate([experts, known.move(indices, said, self.unit)[..., None]], axis=-1)
+        if self.correction:
+            self.correction.see(indices, step, values)
+            if old is not None:
+                base = self._without_correction(indices, day_bin, old, experts)
+                self.correction.ask(indices, step, values, day_bin, sun, foreseen, base)
+            if experts.shape[-1] == len(EXPERTS):
+                experts = np.concatenate([experts, np.zeros_like(experts[..., :1])], axis=-1)
+            experts = np.concatenate([experts, self.correction.added(indices)[..., None]], axis=-1)
         if old is not None:
             s, at = self._zones, self._keep_base(seen)
             place = step // self._stride % s["stamp"].shape[1]
@@ -231,6 +245,8 @@ class OnlineForecaster:
             s["median"][indices[:, None], at] = old
             if known and foreseen is not None:
                 known.keep(indices, step, at, foresight, said, self._moved(old, experts) - old, sun, self.intervals)
+            if self.correction:
+                self.correction.keep(indices, at)
             self.first.issue(indices[:, None], at, self._blended(indices, old, experts))
             self.first.bind(indices, at)
         return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
@@ -259,16 +275,9 @@ class OnlineForecaster:
             experts = experts.copy()
             experts[..., NETWORK] = network
         mixed = self._moved(self._median(learned.zones, experts), experts)
-        median = self._blended(learned.zones, mixed, experts)
+        median = self._corrected(self._blended(learned.zones, mixed, experts), experts)
         self.remember(learned.zones, learned.step, median, experts[..., NETWORK])
-        below, above = self._widths(learned.zones, self._hours(learned.day_bin, self._steps), experts)
-        thinnest = np.maximum(self._thinnest, np.float32(SMALLEST) * np.abs(median))
-        thin = below + above < thinnest
-        below, above = (np.where(thin, thinnest, side) for side in (below, above))
-        low, high = self._low, self._high
-        p10 = np.minimum(np.clip(median - below, low, high), high - thinnest)
-        p90 = np.maximum(np.clip(median + above, low, high), low + thinnest)
-        return np.stack([p10, median, p90], axis=-1, dtype=np.float32)
+        return self._quantiles(learned.zones, learned.day_bin, median, experts)
 
     def path(self, zones: I64, step: int, day_bin: I64, quantiles: F32, knots: Knots) -> F32:
         """The forecast at any times up to the longest horizon: ``quantiles [Z, H, M, Q] -> [Z, T, M, Q]``.
@@ -306,7 +315,10 @@ class OnlineForecaster:
             return median
         place = origin[mine] // self._stride
         stamp = self._zones["stamp"][zones[:, None], place % self._zones["stamp"].shape[1]]
-        said = self.first.issued(zones, self._first[h[mine]] + place % self._slots[h[mine]])
+        at = self._first[h[mine]] + place % self._slots[h[mine]]
+        said = self.first.issued(zones, at)
+        if self.correction:
+            said = said + self.correction.moved(zones[:, None], at)
         if late:
             said = said + usual[:, mine] - self.climatology.usual(zones, day_bin, knots.steps[mine] - late)
         there = (stamp == origin[mine])[..., None] & np.isfinite(said)
@@ -348,7 +360,8 @@ class OnlineForecaster:
         """What each expert weighs in the median that :meth:`predict` gives, ``[Z, H, M, K]`` in the order of EXPERTS.
 
         They sum to one. An expert without an answer weighs nothing: the climatology has its share. Bounds of every
-        forecast (limits, the size of deviations) are left out, and what plans move the median by.
+        forecast (limits, the size of deviations) are left out, and what plans and the pre-trained network move the
+        median by.
         """
         experts = basis.experts[..., : len(EXPERTS)]
         if network is not None:
@@ -384,11 +397,13 @@ class OnlineForecaster:
         z, h = np.nonzero(newest[:, None] - place < self._slots)
         # What is issued of a young zone is another's forecast: the intervals learn how good the learners' own was.
         share = self.first.share(zones)[z]
-        # Nor do they learn from plans: what these moved the forecast by is taken off. Without the network's answer that
-        # leaves what learn() has kept, to the last bit.
+        # Nor do they learn from plans, or from what a pre-trained network adds: what these moved it by is taken off.
+        # Without the network's answer that leaves what learn() has kept, to the last bit.
         moved = self.known.moved(zones[z], step, at[h]) if self.known else np.zeros((len(z), 1), np.float32)
         plain = median[z, h] - (1 - share) * moved
-        kept = (moved != 0) & ~np.isfinite(network[z, h])
+        added = self.correction.moved(zones[z], at[h]) if self.correction else np.zeros_like(moved)
+        kept = ((moved != 0) | (added != 0)) & ~np.isfinite(network[z, h])
+        plain -= added
         s["median"][zones[z], at[h]] = np.where((share > 0) | kept, s["median"][zones[z], at[h]], plain)
         self.first.issue(zones[z], at[h], plain, ~kept)
         base, unit = s["base"][zones[z], at[h]], self.unit[h]
@@ -402,6 +417,8 @@ class OnlineForecaster:
         parts |= {name: getattr(self, name).state_dict(copy) for name in _ZONE_PARTS}
         if self.known:
             parts["known"] = self.known.state_dict(copy)
+        if self.correction:
+            parts["correction"] = self.correction.state_dict(copy)
         return {
             **parts,
             "zones": self._zones.state_dict(copy),
@@ -419,6 +436,12 @@ class OnlineForecaster:
         if "known" in state:
             self.known = self._new_known()
             self.known.load_state_dict(state["known"])
+        if self._pretrained is not None:  # it begins to learn where a state of before knew none
+            self.correction = self._new_correction(self._pretrained, max(len(self), 1))
+            if "correction" in state:
+                self.correction.load_state_dict(state["correction"])
+            else:
+                self.correction.add_zones(len(self))
 
     @property
     def regressors(self) -> int:
@@ -451,6 +474,33 @@ class OnlineForecaster:
 
     def _new_known(self) -> KnownAhead:
         return KnownAhead(self._spec, self._stride, int(self._slots.sum()), int(self._slots.max()), 1)
+
+    def _new_correction(self, pretrained: Pretrained, capacity: int) -> PretrainedCorrection:
+        return PretrainedCorrection(self._spec, self._stride, int(self._slots.sum()), pretrained, capacity)
+
+    def _young(self, zones: I64) -> npt.NDArray[np.bool_]:
+        return np.asarray((self.first.share(zones) > 0).any(axis=1))
+
+    def _without_correction(self, zones: I64, day_bin: I64, median: F32, experts: F32) -> F32:
+        """The forecast from the experts' ``median`` before a pre-trained network corrects it, ``[Z, H, M, Q]``."""
+        return self._quantiles(zones, day_bin, self._blended(zones, self._moved(median, experts), experts), experts)
+
+    def _corrected(self, median: F32, experts: F32) -> F32:
+        """``median [Z, H, M]`` with what a pre-trained network adds, where there is one."""
+        if experts.shape[-1] <= len(EXPERTS) + 1:
+            return median
+        return np.asarray(np.clip(median + experts[..., len(EXPERTS) + 1], self._low, self._high), dtype=np.float32)
+
+    def _quantiles(self, zones: I64, day_bin: I64, median: F32, experts: F32) -> F32:
+        """The intervals of now around ``median [Z, H, M]``, ``[Z, H, M, Q]``."""
+        below, above = self._widths(zones, self._hours(day_bin, self._steps), experts)
+        thinnest = np.maximum(self._thinnest, np.float32(SMALLEST) * np.abs(median))
+        thin = below + above < thinnest
+        below, above = (np.where(thin, thinnest, side) for side in (below, above))
+        low, high = self._low, self._high
+        p10 = np.minimum(np.clip(median - below, low, high), high - thinnest)
+        p90 = np.maximum(np.clip(median + above, low, high), low + thinnest)
+        return np.stack([p10, median, p90], axis=-1, dtype=np.float32)
 
     def _moved(self, median: F32, experts: F32) -> F32:
         """The experts' ``median [Z, H, M]``, moved by what plans say where there are any."""
@@ -574,9 +624,22 @@ class OnlineForecaster:
             self.known.mature(indices, step, h, at, missed, self._clock[day_bin], hour, self.unit)
         relative = self.intervals.learn(indices, h, hour, missed)
         self.first.learn(indices, step, h, at, due, y, hour, s["median"][zone, at])
+        if self.correction:
+            base = self.first.issued(indices, at)
+            if self.known:
+                share = self.first.share(indices)[:, None]
+                base = base + (1 - share) * self._planned_moves(indices, step, h, at)
+            self.correction.learn(indices, h, at, due, y, base, self._young(indices))
         self.change.update(indices, masked_mean(relative, axis=1))
         size = np.abs(missed) / self.unit[h]
         return masked_mean(size, axis=1).astype(np.float32)
+
+    def _planned_moves(self, zones: I64, step: int, h: I64, at: I64) -> F32:
+        """What plans moved those forecasts by that wait at ``at [P]``, of horizons ``h [P]``, ``[Z, P, M]``."""
+        assert self.known is not None
+        moves = [self.known.moved(zones, int(step - self._steps[one]), np.full(len(zones), place))
+                 for one, place in zip(h.tolist(), at.tolist(), strict=True)]  # fmt: skip
+        return np.stack(moves, axis=1)
 
     def _learn_unit(self, h: I64, residual: F32) -> None:
         mean = masked_mean(np.abs(residual), axis=0, dtype=np.float64)

@@ -11,12 +11,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from models.features.inputs import Inputs, build_inputs, day_bins, sun_sine, targets_of
 from models.features.plans import BINS_BACK, PLANNED, bins_ahead
 from models.network.house_features import HouseFeatures
-from models.network.residual_network import to_tensors
 from models.online.online_forecaster import EXAMPLE_MS, OnlineForecaster
 from models.pretraining.fleet_chunk import FleetChunk
 from models.spec import ForecastSpec
@@ -43,7 +41,7 @@ class Drawing:
     """So long the online layer runs in each zone, from a row of its first day on."""
     zones_each: int = 2
     """No more zones of one site: those of one site resemble each other."""
-    origins_each: int = 90
+    origins_each: int = 150
     young: float = 0.4
     """The share of origins in a zone's first day; the second and third have half of the rest."""
     told: float = 0.5
@@ -108,8 +106,7 @@ def draw_examples(
             inputs, truth = _of_zone(chunk, spec, rows[zone], zone, begin, at, given, plans)
             fits = np.isfinite(inputs.now[:, :2]).all(-1) & np.isfinite(truth).any((1, 2))
             inputs, truth, at = inputs.take(fits), truth[fits], at[fits]
-            with torch.inference_mode():
-                origin, ahead = (x.numpy().astype(np.float16) for x in features(*to_tensors(inputs)))
+            origin, ahead = (x.astype(np.float16) for x in features(*inputs.arrays()))
             of = np.full(len(at), number * 1_000_000 + zone, np.int64)
             age = ((at + 1) / day).astype(np.float32)
             parts.append(FleetExamples(origin, ahead, inputs.baseline, truth.astype(np.float32), of, age))

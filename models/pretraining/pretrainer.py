@@ -29,7 +29,7 @@ I64 = npt.NDArray[np.int64]
 class PretrainingConfig:
     """Everything besides its examples that a pre-training depends on."""
 
-    epochs: int = 10
+    epochs: int = 8
     batch_size: int = 256
     learning_rate: float = 3e-3
     weight_decay: float = 0.01
@@ -122,7 +122,7 @@ def ratios(
         origin, ahead, baseline, _ = _batch(examples, np.arange(at, min(at + 4096, len(examples))), device)
         if not plans:
             source = network.features.sources.index("plans")
-            ahead[..., network.features.ahead_groups == source] = torch.nan
+            ahead[..., torch.from_numpy(network.features.ahead_groups == source)] = torch.nan
         said.append(network.corrected(origin, ahead, baseline)[..., 1].float().cpu().numpy())
     if not said:
         nothing = np.full(examples.truth.shape[1:], np.nan, np.float32)

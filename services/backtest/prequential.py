@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,8 @@ from models.features.inputs import targets_of
 from models.features.plans import Plan, Plans
 from models.features.sensor_faults import SensorFaults
 from models.online.online_forecaster import EXAMPLE_MS, Learned, OnlineForecaster
+from models.online.pretrained_correction import Pretrained
+from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec, Place
 from models.trees.forest import GROW_DAYS
 from models.trees.tree_grower import GrowerError, TreeGrower
@@ -52,6 +54,7 @@ class BacktestOptions:
     timezone: str | None = None
     network: bool = False
     trees: bool = True
+    pretrained: Pretrained | None = field(default_factory=pretrained)  # what corrects forecasts: the package's network
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,8 @@ def replay(
     sun = sun_sine(ahead, table.clock(options.timezone), options.latitude, options.longitude)
     day_bin = ends % _DAY_MS // spec.step_ms
     first_step = table.start_ms // spec.step_ms
-    forecaster, sensors = OnlineForecaster(spec, zones), SensorFaults(spec.channels, spec.step_ms, zones)
+    forecaster = OnlineForecaster(spec, zones, options.pretrained)
+    sensors = SensorFaults(spec.channels, spec.step_ms, zones)
     drift, grower, told = Drift(spec.channels, spec.targets, spec.step_ms, zones), TreeGrower(spec), Counter[str]()
     for part in (forecaster, sensors, drift):
         part.add_zones(zones)

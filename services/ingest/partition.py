@@ -24,6 +24,7 @@ from models.features.inputs import day_bins, sun_sine, targets_of
 from models.features.plans import BIN_MS
 from models.online.online_forecaster import EXPERTS, Basis, OnlineForecaster
 from models.paths.paths import Paths
+from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
 from services.ingest.forecasting import MAX_ORIGINS, ForecastOrigin
@@ -474,7 +475,7 @@ class Partition:
         return Rings(self._spec.step_ms, steps, len(self._spec.targets), np.float16)
 
     def _new_forecaster(self) -> OnlineForecaster:
-        return OnlineForecaster(self._spec, _ROOM_ZONES)
+        return OnlineForecaster(self._spec, _ROOM_ZONES, pretrained())
 
     def _new_scores(self) -> LiveScore:
         return LiveScore(self._spec, _ROOM_ZONES)

@@ -28,8 +28,8 @@ def train(
     out: Annotated[Path, typer.Option(help="A new folder, for the artefact.")],
     days: Annotated[int, typer.Option(help="Days of each zone.", min=1)] = 8,
     zones_each: Annotated[int, typer.Option(help="No more zones of a site than this.", min=1)] = 2,
-    origins_each: Annotated[int, typer.Option(help="Examples of a zone, most of its first days.", min=1)] = 90,
-    epochs: Annotated[int, typer.Option(help="How often each example is seen.", min=1)] = 10,
+    origins_each: Annotated[int, typer.Option(help="Examples of a zone, most of its first days.", min=1)] = 150,
+    epochs: Annotated[int, typer.Option(help="How often each example is seen.", min=1)] = 8,
     seed: Annotated[int, typer.Option(help="The same seed gives the same network, on a CPU.", min=0)] = 1,
     keep: Annotated[
         Path | None,

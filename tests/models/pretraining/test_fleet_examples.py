@@ -6,12 +6,10 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-import torch
 
 from edge.wire.vocabulary import VOCABULARY
 from models.features.inputs import Inputs, targets_of
 from models.network.house_features import HouseFeatures
-from models.network.residual_network import to_tensors
 from models.pretraining.fleet_chunk import FleetChunk
 from models.pretraining.fleet_examples import FleetExamples, draw_examples
 from models.spec import ForecastSpec
@@ -80,9 +78,8 @@ def test_truths_are_the_rows_that_came_and_the_baseline_is_the_online_layers(
 def test_features_are_made_of_what_a_network_is_given(drawn: tuple[FleetExamples, Inputs]) -> None:
     """The handful of inputs that is kept gives features that are among the examples."""
     examples, inputs = drawn
-    with torch.inference_mode():
-        origin, _ = HouseFeatures(SPEC)(*to_tensors(inputs))
-    for row in origin.numpy().astype(np.float16):
+    origin, _ = HouseFeatures(SPEC)(*inputs.arrays())
+    for row in origin.astype(np.float16):
         assert any(np.array_equal(row, held, equal_nan=True) for held in examples.origin)
 
 

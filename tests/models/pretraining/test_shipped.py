@@ -13,10 +13,12 @@ from edge.wire.vocabulary import VOCABULARY
 from models import artefact
 from models.features.inputs import Inputs
 from models.network.house_features import HouseFeatures
+from models.network.plain_network import PlainNetwork
 from models.network.pretrained import PretrainedNetwork
 from models.pretraining.fleet_examples import draw_examples
 from models.pretraining.pretrainer import ratios
 from models.pretraining.shipped import SHIPPED, network_for, shipped
+from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec
 from tests.models.pretraining.fleets import DRAWING, chunk
 from tests.models.worlds import SPEC, window_set
@@ -105,3 +107,18 @@ def test_its_weights_are_of_the_features_that_there_are() -> None:
     arrays = shipped().model.arrays()
     assert arrays["encode.weight"].shape[1] == 2 * features.width
     assert arrays["look.weight"].shape[1] == 2 * features.ahead_width
+
+
+def test_without_torch_it_says_the_same(tmp_path: Path) -> None:
+    """What the learners ask with NumPy alone is the network of this artefact; a torn one is refused in a sentence."""
+    windows = window_set(2)
+    inputs = windows.inputs(windows.origins(SPEC.steps_per_day)[::20])
+    wanted = (network_for(SPEC).answer(inputs) - inputs.baseline)[..., 1]
+    given = PlainNetwork(SPEC, pretrained().arrays).shift(*inputs.arrays())
+    np.testing.assert_allclose(given, wanted, rtol=1e-3, atol=0.02)  # limits cut the network's, at 100 %
+    assert pretrained().whole.mean() < 0.9
+    for path in SHIPPED.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "weights.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ValueError, match="is torn or altered: install the package again"):
+        pretrained(tmp_path)
