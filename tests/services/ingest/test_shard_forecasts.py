@@ -18,6 +18,7 @@ from edge.log.memory import MemoryLog
 from models.features.inputs import day_bins, targets_of
 from models.features.plans import Plan
 from models.online.online_forecaster import OnlineForecaster
+from models.pretraining.shipped_arrays import pretrained
 from models.spec import Place
 from services.config import load_settings
 from services.ingest.shard import Shard
@@ -63,7 +64,7 @@ def test_a_restart_continues_the_learners_exactly(tmp_path: Path) -> None:
 def replayed(rig: Rig, shard: Shard, network: float | None) -> dict[int, Any]:
     """What the rows of the history give in a plain loop, origin -> quantiles [Z, H, M, Q]."""
     spec = shard.spec
-    forecaster = OnlineForecaster(spec)
+    forecaster = OnlineForecaster(spec, pretrained=pretrained())
     zones = np.array([forecaster.add_zones() for _ in ZONES])
     table = History(rig.settings.storage, spec.channels).read()
     rows = np.stack([table[name].to_numpy() for name in spec.channels], axis=-1).reshape(

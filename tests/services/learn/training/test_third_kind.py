@@ -89,5 +89,5 @@ def test_a_model_of_the_other_place_cannot_be_promoted(job: Job, empty_mlflow: b
 def test_a_kind_that_is_not_there_is_a_failed_training(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence says which kinds there are; an artefact of it cannot be promoted, either."""
     monkeypatch.delitem(FAMILIES, "ridge")
-    with pytest.raises(TrainingError, match="called 'ridge'; there are network, trees"):
+    with pytest.raises(TrainingError, match="called 'ridge'; there are network, pretrained, trees"):
         learn(job)
