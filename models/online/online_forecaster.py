@@ -232,7 +232,7 @@ class OnlineForecaster:
             self.correction.see(indices, step, values)
             if old is not None:
                 base = self._without_correction(indices, day_bin, old, experts)
-                self.correction.ask(indices, step, values, day_bin, sun, foreseen, base)
+                self.correction.ask(indices, step, values, day_bin, sun, foreseen, base, self.first.share(indices))
             if experts.shape[-1] == len(EXPERTS):
                 experts = np.concatenate([experts, np.zeros_like(experts[..., :1])], axis=-1)
             experts = np.concatenate([experts, self.correction.added(indices)[..., None]], axis=-1)

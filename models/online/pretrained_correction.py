@@ -137,13 +137,20 @@ class PretrainedCorrection:
         self.memory.see(indices, step, values)
 
     def ask(
-        self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None, base: F32
+        self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None, base: F32, most: F32
     ) -> None:  # fmt: skip
         """Ask the network how ``base [Z, H, M, Q]``, the forecast without it, is to be moved; it is all that is known
         of the rows that were seen last. Other arguments are as of :meth:`OnlineForecaster.learn`.
+
+        At ``most [Z, M]`` of what it says is followed: 1 in a zone's first days, then less, soon 0. It is not asked
+        where that is 0.
         """
-        turns = -(-len(indices) // MOST_ZONES)
-        turn = np.arange(step // self._stride % max(turns, 1), len(indices), max(turns, 1))
+        young = np.flatnonzero((most > 0).any(axis=1))
+        self._zones["share"][np.delete(indices, young)] = 0
+        if not len(young):
+            return
+        turns = -(-len(young) // MOST_ZONES)
+        turn = young[step // self._stride % turns :: turns]
         zones, memory = indices[turn], self.memory
         future = np.empty((len(turn), len(self._spec.horizons_min), 0), np.float32)
         if foreseen is not None and np.isfinite(foreseen[turn]).any():
@@ -154,7 +161,7 @@ class PretrainedCorrection:
             _light(sun[turn]), memory.yesterday(zones, step), future, base[turn],
         )  # fmt: skip
         self._zones["shift"][zones] = np.clip(shift, -self._farthest, self._farthest)
-        self._zones["share"][zones] = np.rint(self._weigh(zones) * np.float32(FINENESS))
+        self._zones["share"][zones] = np.rint(self._weigh(zones) * most[turn][:, None] * np.float32(FINENESS))
 
     def keep(self, indices: I64, at: I64) -> None:
         """Remember what was said of an example, and what share of it is followed, until its truth comes."""

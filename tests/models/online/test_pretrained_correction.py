@@ -61,6 +61,14 @@ def test_it_counts_from_a_zones_first_hour() -> None:
     assert (out[:, :, :, 0, 1] > 0).all()
 
 
+def test_after_the_first_days_forecasts_are_those_without_it() -> None:
+    """Bit for bit from the tenth day on, however right it was; in the first days they are not."""
+    values = rows(11)
+    without, with_one = (run(forecaster(2, one), values) for one in (None, made(0.5)))
+    assert (without[:, 10 * DAY :] == with_one[:, 10 * DAY :]).all()
+    assert not (without[:, : 3 * DAY] == with_one[:, : 3 * DAY]).all()
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_one_that_is_wrong_costs_little(seed: int) -> None:
     """Random shifts, of which a fifth less error was promised, are hardly followed after some days; a day ahead, where
