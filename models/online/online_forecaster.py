@@ -229,10 +229,7 @@ class OnlineForecaster:
             foresight, said = known.see(indices, step, values, foreseen, sun, self._clock[self._bins_at(day_bin)])
             experts = np.concatenate([experts, known.move(indices, said, self.unit)[..., None]], axis=-1)
         if self.correction:
-            self.correction.see(indices, step, values)
-            if old is not None:
-                base = self._without_correction(indices, day_bin, old, experts)
-                self.correction.ask(indices, step, values, day_bin, sun, foreseen, base, self.first.share(indices))
+            self._correct(indices, step, values, day_bin, sun, foreseen, old, experts)
             if experts.shape[-1] == len(EXPERTS):
                 experts = np.concatenate([experts, np.zeros_like(experts[..., :1])], axis=-1)
             experts = np.concatenate([experts, self.correction.added(indices)[..., None]], axis=-1)
@@ -478,8 +475,29 @@ class OnlineForecaster:
     def _new_correction(self, pretrained: Pretrained, capacity: int) -> PretrainedCorrection:
         return PretrainedCorrection(self._spec, self._stride, int(self._slots.sum()), pretrained, capacity)
 
-    def _young(self, zones: I64) -> npt.NDArray[np.bool_]:
-        return np.asarray((self.first.share(zones) > 0).any(axis=1))
+    def _young(self, zones: I64) -> I64:
+        """Which of the zones are in their first days."""
+        return np.flatnonzero((self.first.share(zones) > 0).any(axis=1))
+
+    def _correct(
+        self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None, old: F32 | None,
+        experts: F32,
+    ) -> None:  # fmt: skip
+        """Show a pre-trained network the rows of zones in their first days and, where ``old`` is the median of an
+        example, ask it.
+        """
+        assert self.correction is not None
+        young = self._young(indices)
+        zones, rows, bins = indices[young], values[young], day_bin[young]
+        if len(young):
+            self.correction.see(zones, step, rows)
+        if old is None:
+            return
+        self.correction.end(np.delete(indices, young))
+        if len(young):
+            base = self._without_correction(zones, bins, old[young], experts[young])
+            ahead = None if foreseen is None else foreseen[young]
+            self.correction.ask(zones, step, rows, bins, sun[young], ahead, base, self.first.share(zones))
 
     def _without_correction(self, zones: I64, day_bin: I64, median: F32, experts: F32) -> F32:
         """The forecast from the experts' ``median`` before a pre-trained network corrects it, ``[Z, H, M, Q]``."""
@@ -624,12 +642,14 @@ class OnlineForecaster:
             self.known.mature(indices, step, h, at, missed, self._clock[day_bin], hour, self.unit)
         relative = self.intervals.learn(indices, h, hour, missed)
         self.first.learn(indices, step, h, at, due, y, hour, s["median"][zone, at])
-        if self.correction:
-            base = self.first.issued(indices, at)
+        young = self._young(indices)
+        if self.correction and len(young):
+            zones = indices[young]
+            base = self.first.issued(zones, at)
             if self.known:
-                share = self.first.share(indices)[:, None]
-                base = base + (1 - share) * self._planned_moves(indices, step, h, at)
-            self.correction.learn(indices, h, at, due, y, base, self._young(indices))
+                share = self.first.share(zones)[:, None]
+                base = base + (1 - share) * self._planned_moves(zones, step, h, at)
+            self.correction.learn(zones, h, at, due[young], y[young], base)
         self.change.update(indices, masked_mean(relative, axis=1))
         size = np.abs(missed) / self.unit[h]
         return masked_mean(size, axis=1).astype(np.float32)

@@ -45,9 +45,8 @@ OWN = 32.0
 """Errors on simulated houses weigh as much as this many examples of a zone's own. Those of other zones are not asked:
 on recordings that changes nothing, and a zone's forecast does not hang on what its neighbours are told of plans."""
 
-DAYS, YOUNG_DAYS = 14.0, 2.0
-"""How long errors are remembered, those of zones in their first days less long: there the forecast that is corrected
-becomes another every day."""
+DAYS = 2.0
+"""How long errors are remembered: in a zone's first days the forecast that is corrected becomes another every day."""
 
 MOST_ZONES = 512
 """With more zones than this, this many at a time are asked of the network; the others keep what was said last."""
@@ -78,8 +77,8 @@ class PretrainedCorrection:
     """What the network adds to the forecasts of many zones, vectorised over them.
 
     Each step, in this order: :meth:`learn` with the truths that came and :meth:`see` with the new rows; at examples
-    :meth:`ask`, and :meth:`keep` what was asked. :meth:`added` is what counts until the next example. ``slots`` and
-    places are those of the forecaster's examples.
+    :meth:`ask` or :meth:`end`, and :meth:`keep` what was asked. :meth:`added` is what counts until the next example.
+    ``slots`` and places are those of the forecaster's examples.
     """
 
     def __init__(self, spec: ForecastSpec, stride: int, slots: int, made: Pretrained, capacity: int = 16) -> None:
@@ -98,7 +97,7 @@ class PretrainedCorrection:
             believed[:, place] = 1 + np.outer(whole - 1 - bend, SHARES) + np.outer(bend, SHARES**2)
         self._farthest = (LIMIT * self._size).astype(np.float32)
         self._prior = (OWN * believed * self._size[..., None]).astype(np.float32)
-        self._keep, self._keep_young = (np.exp(-stride / (days * spec.steps_per_day)) for days in (DAYS, YOUNG_DAYS))
+        self._keep = np.float32(np.exp(-stride / (DAYS * spec.steps_per_day)))
         targets = len(spec.targets)
         self._zones = ZoneArrays(
             capacity,
@@ -119,9 +118,9 @@ class PretrainedCorrection:
         self.memory.prepare(zones)
         self._zones.prepare(zones)
 
-    def learn(self, indices: I64, h: I64, at: I64, due: _Bool, y: F32, base: F32, young: _Bool) -> None:
+    def learn(self, indices: I64, h: I64, at: I64, due: _Bool, y: F32, base: F32) -> None:
         """Truths ``y [Z, M]`` of horizons ``h [P]``, whose forecasts waited at ``at [P]``, for zones ``due [Z, P]``:
-        without this network they were ``base [Z, P, M]``. ``young [Z]`` says which zones are in their first days.
+        without this network they were ``base [Z, P, M]``.
         """
         s, zone = self._zones, indices[:, None]
         said = s["said"][zone, at].astype(np.float32)
@@ -129,8 +128,7 @@ class PretrainedCorrection:
         known = np.isfinite(off) & due[..., None, None]
         off = np.where(known, off, np.float32(0))
         here = np.asarray(known.any(axis=-1, keepdims=True))
-        keep = np.where(young, self._keep_young, self._keep).astype(np.float32)[:, None, None, None]
-        s["off"][zone, h] = s["off"][zone, h] * np.where(here, keep, np.float32(1)) + off
+        s["off"][zone, h] = s["off"][zone, h] * np.where(here, self._keep, np.float32(1)) + off
 
     def see(self, indices: I64, step: int, values: F32) -> None:
         """Take the rows of one step, ``values [Z, C]``."""
@@ -142,15 +140,10 @@ class PretrainedCorrection:
         """Ask the network how ``base [Z, H, M, Q]``, the forecast without it, is to be moved; it is all that is known
         of the rows that were seen last. Other arguments are as of :meth:`OnlineForecaster.learn`.
 
-        At ``most [Z, M]`` of what it says is followed: 1 in a zone's first days, then less, soon 0. It is not asked
-        where that is 0.
+        At ``most [Z, M]`` of what it says is followed.
         """
-        young = np.flatnonzero((most > 0).any(axis=1))
-        self._zones["share"][np.delete(indices, young)] = 0
-        if not len(young):
-            return
-        turns = -(-len(young) // MOST_ZONES)
-        turn = young[step // self._stride % turns :: turns]
+        turns = -(-len(indices) // MOST_ZONES)
+        turn = np.arange(step // self._stride % max(turns, 1), len(indices), max(turns, 1))
         zones, memory = indices[turn], self.memory
         future = np.empty((len(turn), len(self._spec.horizons_min), 0), np.float32)
         if foreseen is not None and np.isfinite(foreseen[turn]).any():
@@ -162,6 +155,10 @@ class PretrainedCorrection:
         )  # fmt: skip
         self._zones["shift"][zones] = np.clip(shift, -self._farthest, self._farthest)
         self._zones["share"][zones] = np.rint(self._weigh(zones) * most[turn][:, None] * np.float32(FINENESS))
+
+    def end(self, indices: I64) -> None:
+        """Add nothing more to the forecasts of zones whose first days are over; they need not be asked any more."""
+        self._zones["share"][indices] = 0
 
     def keep(self, indices: I64, at: I64) -> None:
         """Remember what was said of an example, and what share of it is followed, until its truth comes."""
