@@ -7,7 +7,7 @@ what it learns depends on rows and forecasts alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,16 @@ class SiteAhead:
     scenarios: Mapping[str, F32]  # target -> [S, Z, T]
     night: tuple[Bool, Bool]  # [L], [T]
     minute: tuple[I64, I64]  # [L], [T], of the day
+    late_ms: int = 0  # how long after its half hour the newest row ends
+
+    @property
+    def end_ms(self) -> int:
+        """The end of the newest row."""
+        return self.half_hour * STEP_MS + self.late_ms
+
+    def of(self, places: I64) -> SiteAhead:
+        """The same of some of the zones."""
+        return replace(self, scenarios={name: drawn[:, places] for name, drawn in self.scenarios.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +97,23 @@ class RuleWatch:
         for chances in self._chances:
             chances.add_zones(count)
         return self._zones.add(count)
+
+    def newest(self, indices: I64) -> I64:
+        """The half hour at which each zone was seen last, -1 for none."""
+        return np.asarray(self._zones["half"][indices])
+
+    def take_over(self, other: RuleWatch, own: I64, theirs: I64) -> None:
+        """Take what ``other`` has learned of its zones ``theirs``, which are ``own`` here: of each rule that watches
+        the same.
+        """
+        for r, rule in enumerate(self.rules):
+            at = next((n for n, before in enumerate(other.rules) if _watches_the_same(rule, before)), None)
+            if at is None:
+                continue
+            self._chances[r].take_over(other._chances[at], own, theirs)
+            for name in ("on", "now"):
+                self._zones[name][own, :, r] = other._zones[name][theirs, :, at]
+        self._zones["half"][own] = other._zones["half"][theirs]
 
     def calibration(self, rule: str) -> ChanceCalibration:
         """The chances of a rule."""
@@ -180,6 +207,11 @@ class RuleWatch:
         came = (on == 1).any(axis=1)
         known = (then == 0) & (came | ((on >= 0).mean(axis=1) >= 0.8))
         return np.where(known, came, np.nan).astype(np.float32)
+
+
+def _watches_the_same(rule: AlertRule, before: AlertRule) -> bool:
+    """Whether both have the same events, whatever they are called and from whichever chance they warn."""
+    return replace(rule, name="", severity="info", chance=0.5) == replace(before, name="", severity="info", chance=0.5)
 
 
 def _every(track: Track, half: int) -> Track:

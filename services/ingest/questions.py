@@ -12,7 +12,7 @@ from typing import TypedDict
 from edge.wire.plan import PlanMessage
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import ZonePast
-from services.messages import F32, ChangeAsked, ZoneMixture, ZoneOutlook, ZonePlan, ZoneWhatIf
+from services.messages import F32, ChangeAsked, SiteRulesShown, ZoneMixture, ZoneOutlook, ZonePlan, ZoneWhatIf
 
 __all__ = ["Questions", "SilentZone"]
 
@@ -76,6 +76,12 @@ class Questions:
         for one in found:
             one["serving"]["trees"] = self._trees_version()
         return found
+
+    def alert_rules(self, site: str) -> SiteRulesShown | None:
+        """The rules of a site; None for one that is not ours."""
+        with self._changing:
+            owner = next((p for p in self._partitions.values() if site in p.windows.sites), None)
+            return None if owner is None else owner.alerts.rules(site)
 
     def silent(self) -> list[SilentZone]:
         """The zones, and sites as their ``_site``, that no sample came of for ``stream.retire_days`` of the stream's

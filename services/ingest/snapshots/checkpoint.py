@@ -1,8 +1,8 @@
 """Step 4 of the way of a reading: what a shard has read and learned becomes durable.
 
-The order makes a crash at any moment harmless: history first, rows and plans, then dead letters, then the snapshot that
-names the offset; what a replay writes again is the same. Snapshots are written in another thread. Only behind one that
-is durable the offset is committed and old records leave the log.
+The order makes a crash at any moment harmless: history first, rows and plans, then dead letters and changes of alerts,
+then the snapshot that names the offset; what a replay writes again is the same. Snapshots are written in another
+thread. Only behind one that is durable the offset is committed and old records leave the log.
 """
 
 from __future__ import annotations
@@ -84,11 +84,12 @@ class Checkpoint:
 
     def __init__(
         self, settings: Settings, log: Log, history: History, plans: PlanHistory, recovery: Recovery,
-        parts: Callable[[Partition], dict[str, Any]], executor: Executor, failures: Failures, now_s: float,
-        failpoint: Callable[[str], None],
+        parts: Callable[[Partition], dict[str, Any]], keep_alerts: Callable[[Partition], None], executor: Executor,
+        failures: Failures, now_s: float, failpoint: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._log, self._history, self._plans, self._recovery, self._parts = log, history, plans, recovery, parts
         self._executor, self._failures, self._failpoint = executor, failures, failpoint
+        self._keep_alerts = keep_alerts
         self._retention = Retention(log, settings.log.keep_days if settings.log.kind == "sqlite" else 0)
         self._pace = SnapshotPace(settings.stream.snapshot_s, now_s)
         self._savers = {
@@ -116,7 +117,8 @@ class Checkpoint:
             saver.snapshots.check()
 
     def begin(self, now_s: float) -> None:
-        """Write rows, plans and dead letters, and begin to write a snapshot of each partition that has read on.
+        """Write rows, plans, dead letters and changes of alerts, and begin to write a snapshot of each partition that
+        has read on.
 
         Raises what the history, the disk and :meth:`finish` raise; calling it again is safe.
         """
@@ -131,6 +133,8 @@ class Checkpoint:
             self._failpoint("plans kept")
             saver.keep_dead_letters()
             self._failpoint("letters kept")
+            self._keep_alerts(saver.partition)
+            self._failpoint("alerts kept")
             saver.begin(self._parts(saver.partition), self._executor)
             self.finish()
         if not any(map(self.is_writing, self._savers)):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from models.alerts.alert_rule import COURSES, STATES
 from models.alerts.crop_rules import CROPS, rules_for
-from services.alert.rules_file import OPTIONS, parse_rules
+from models.alerts.rules_document import OPTIONS
+from services.alert.rules_file import parse_rules
 
 PAGE = (Path(__file__).parents[3] / "docs/alerts.md").read_text()
 
