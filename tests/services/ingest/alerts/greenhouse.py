@@ -33,7 +33,10 @@ def records(
         at = T0 + n * STEP
         sun = math.sin(2 * math.pi * (n / 288 - 0.25))
         batch = [
-            sample(at, n, zone, air_temp_c=16 + 4 * sun + z + n % 7 / 10, rh_pct=75 - 10 * sun + n % 5 / 3, co2_ppm=500.0 + n % 40)
+            sample(
+                at, n, zone, air_temp_c=16 + 4 * sun + z + n % 7 / 10, rh_pct=75 - 10 * sun + n % 5 / 3,
+                co2_ppm=500.0 + n % 40,
+            )
             for z, zone in enumerate(zones)
             if not (zone == "z2" and n in silent)
         ]  # fmt: skip
