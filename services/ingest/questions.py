@@ -83,6 +83,13 @@ class Questions:
             owner = next((p for p in self._partitions.values() if site in p.windows.sites), None)
             return None if owner is None else owner.alerts.rules(site)
 
+    def alert_rules_of_all(self) -> list[SiteRulesShown]:
+        """The rules of all sites; none while the log holds more than was read, for it may change them."""
+        if self._is_behind():
+            return []
+        with self._changing:
+            return [p.alerts.rules(site) for p in self._partitions.values() for site in p.windows.sites]
+
     def silent(self) -> list[SilentZone]:
         """The zones, and sites as their ``_site``, that no sample came of for ``stream.retire_days`` of the stream's
         time; none while the log holds more than was read.

@@ -143,6 +143,11 @@ class ShardActor:
         return self._shard.questions.alert_rules(site)
 
     @_question
+    def alert_rules_of_all(self) -> list[SiteRulesShown]:
+        """See :meth:`Questions.alert_rules_of_all`."""
+        return self._shard.questions.alert_rules_of_all()
+
+    @_question
     def silent(self) -> list[SilentZone]:
         """See :meth:`Questions.silent`."""
         return self._shard.questions.silent()

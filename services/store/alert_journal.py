@@ -17,7 +17,7 @@ import msgspec
 
 from services.messages import ShownAlert
 
-__all__ = ["AlertJournal", "JournalEntry", "changes_of", "journals", "read_journal"]
+__all__ = ["AlertJournal", "JournalEntry", "changes_of", "journals", "newest_number", "read_journal"]
 
 KEEP = 20_000
 """Changes of a partition that are kept; a delivery that is further behind has lost some, and says so."""
@@ -81,6 +81,12 @@ def read_journal(path: Path, after: int, limit: int = 500) -> tuple[list[Journal
         found = [JournalEntry(number, _DECODER.decode(alert)) for number, alert in rows.fetchall()]
         first = db.execute("SELECT min(number) FROM changes").fetchone()[0]
     return found, max((first or after + 1) - after - 1, 0)
+
+
+def newest_number(path: Path) -> int:
+    """The number of a journal's newest change, 0 where there is none; raises ``sqlite3.Error``."""
+    with closing(_open(path)) as db:
+        return int(db.execute("SELECT max(number) FROM changes").fetchone()[0] or 0)
 
 
 def changes_of(root: Path, id: str) -> list[ShownAlert]:
