@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from models.alerts.alert_rule import AlertRule
 
-__all__ = ["Alert", "AlertBook", "RuleFinding", "State"]
+__all__ = ["STAYS", "Alert", "AlertBook", "RuleFinding", "State"]
 
 State = Literal["pending", "firing", "acknowledged", "muted", "resolved"]
 

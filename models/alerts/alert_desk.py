@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.alerts.alert_book import Alert, AlertBook, RuleFinding
+from models.alerts.alert_book import STAYS, Alert, AlertBook, RuleFinding
 from models.alerts.alert_rule import STATES, AlertRule
 from models.alerts.alert_words import event_words
 from models.alerts.facts import Fact, finding_of
@@ -110,6 +110,8 @@ def _finding(rule: AlertRule, said: Said, since: int, end_ms: int, clock: Clock)
     if event is None:
         words = event_words(rule, 1.0, True, clock(began_ms), "", {})
         return RuleFinding(1.0, True, began_ms, end_ms, words) if since else None
+    if not since and said.chance < STAYS * rule.chance:
+        return RuleFinding(said.chance)  # nobody is told of it
     first, last = end_ms + (event.first - 1) * STEP_MS, end_ms + event.last * STEP_MS
     begins = began_ms if since else first
     until = clock(last) if event.last or not since else ""

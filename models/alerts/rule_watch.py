@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from models.alerts.alert_rule import AlertRule
 from models.alerts.chance_calibration import ChanceCalibration
-from models.alerts.foreseen import STEP_MS, ForeseenEvent, foresee, steps_of
+from models.alerts.foreseen import STEP_MS, ForeseenEvent, foresee, joined, steps_of
 from models.alerts.measures import Track, margin
 from models.alerts.occurrences import occurring
 from models.spec import ForecastSpec
@@ -126,12 +126,13 @@ class RuleWatch:
             self._mark(int(indices[z]), track, ahead.half_hour)
         futures = [self._future(z, track, ahead) for z, track in enumerate(tracks)]
         coarse = [_every(track, self._half) for track in tracks]
+        wholes = [joined(past, future) for past, future in zip(coarse, futures, strict=True)]
         hour = int(ahead.minute[0][-1]) // 60
         found: list[list[Said]] = [[] for _ in tracks]
         now = [self.is_now(int(index), ahead.half_hour) for index in indices]
         for r, rule in enumerate(self.rules):
             events = [
-                foresee(rule, past, future, bool(now[z][r]))
+                foresee(rule, past, future, bool(now[z][r]), wholes[z])
                 for z, (past, future) in enumerate(zip(coarse, futures, strict=True))
             ]
             share = np.array([np.nan if event is None else event.chance for event in events], dtype=np.float32)

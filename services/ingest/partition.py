@@ -132,7 +132,7 @@ class Partition:
             if step.step_ms != self._spec.step_ms:
                 continue  # its site's settings were changed: nothing is forecast until ours follow
             self._learn(step)
-            self.alerts.row(self.latest[step.site], self._ground, self.offset - 1)
+            self.alerts.row(self.latest[step.site], self.offset - 1)
             is_issued = left[step.site] and step.end_ms in kept  # the newest is shown again, as it was
             if left[step.site] < origins_a_site and step.zones and not is_issued:
                 origins.append(self.origin(step.site))

@@ -1,8 +1,9 @@
 """Step 9 of the way of a reading: the alerts of a partition's zones, as a function of its log.
 
-Rules look at zones when ticks give them a turn, at facts with every row, and orders are taken where they stand in the
-log. All that is a function of the records and of the forecasts that were kept. So a shard that reads its log again
-from a snapshot makes the same changes, with the same ids and numbers.
+Rules look when ticks come: at facts of the newest rows, and at zones whose turn it is. What is imported has no ticks,
+so nobody is warned of the past. Orders are taken where they stand in the log. All that is a function of the records and
+of the forecasts that were kept. So a shard that reads its log again from a snapshot makes the same changes, with the
+same ids and numbers.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ LEFT = "the zone has left"
 
 
 class PartitionAlerts:
-    """Takes marks of the log (:meth:`feed`), then turns and orders between rows (:meth:`take`) and rows (:meth:`row`).
+    """Takes marks of the log (:meth:`feed`), then rows (:meth:`row`), and turns and orders between them (:meth:`take`).
 
     ``told`` are changes that are not durable yet, each with the offset of the record that it came with; ``renewed``
     are alerts to be shown again, by id. ``counts`` are since somebody looked.
@@ -50,6 +51,7 @@ class PartitionAlerts:
         self._foresees = can_foresee(spec)
         self._groups, self._documents, self._turns = RuleGroups(spec), SiteDocuments(), Turns(spec)
         self._heard_ms: dict[str, dict[str, int]] = {}  # site -> zone -> end of its newest row with a sample
+        self._facts_ms: dict[str, int] = {}  # site -> end of the row of which facts were taken
         self._over: deque[ShownAlert] = deque(maxlen=KEPT_RESOLVED)
         self._marks: deque[Mark] = deque()
         self._from_offset = 0  # marks before it are in the state already
@@ -92,21 +94,16 @@ class PartitionAlerts:
                 ))  # fmt: skip
         return letters
 
-    def row(self, step: SiteStep, ground: Ground, offset: int) -> None:
-        """Take the facts of a site's newest step, which is learned; ``offset`` is that of the read's last record."""
+    def row(self, step: SiteStep, offset: int) -> None:
+        """Take a site's newest step, which is learned; ``offset`` is that of the read's last record."""
         if offset < self._from_offset:
             return
-        site, group, place = step.site, self._groups.of(step.site), self._place_of(step.site)
-        heard = self._heard_ms.setdefault(site, {})
+        heard = self._heard_ms.setdefault(step.site, {})
         heard |= dict.fromkeys(DeviceRows.of(step.devices).zone.tolist(), step.end_ms)
         for zone in step.zones:
             heard.setdefault(zone, step.end_ms)
-        facts = facts_of_row(step, ground, heard, clock_of(place))
-        for zone in sorted({*facts, *group.desk.book.zones_with(site, OF_ROWS)}):
-            self._tell(offset, group.desk.hear(step.end_ms, site, zone, facts.get(zone, ()), OF_ROWS))
-            self._renew(site, zone)
         for zone in sorted(set(heard) - set(step.zones) - {SITE_ZONE}):
-            self.leave(site, zone, step.end_ms, offset)
+            self.leave(step.site, zone, step.end_ms, offset)
         self.changes += 1
 
     def leave(self, site: str, zone: str, at_ms: int, offset: int) -> None:
@@ -129,7 +126,7 @@ class PartitionAlerts:
         return {
             "offset": offset, "groups": self._groups.state(), "documents": self._documents.state(),
             "turns": self._turns.state(), "heard_ms": {site: dict(of) for site, of in self._heard_ms.items()},
-            "over": list(self._over),
+            "facts_ms": dict(self._facts_ms), "over": list(self._over),
         }  # fmt: skip
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -142,15 +139,29 @@ class PartitionAlerts:
         self._documents.load(state["documents"])
         self._turns.load(state["turns"])
         self._heard_ms = {site: dict(of) for site, of in state["heard_ms"].items()}
+        self._facts_ms = dict(state["facts_ms"])
         self._over = deque(state["over"], maxlen=KEPT_RESOLVED)
         self._from_offset = state["offset"]
         self.renewed = {alert["id"]: alert for alert in self.shown()}
 
     def _turn(self, offset: int, tick_ms: int, ground: Ground) -> None:
-        there = {site: step for site, step in ground.latest.items() if site in ground.bases}
+        there = {site: step for site, step in ground.latest.items() if site in self._heard_ms}
+        for site, step in there.items():
+            if step.end_ms > self._facts_ms.get(site, -1):
+                self._facts_ms[site] = step.end_ms
+                self._hear(offset, step, ground)
         for site, zones in self._turns.due(tick_ms, there).items():
             self._look(offset, site, zones, ground)
             self.changes += 1
+
+    def _hear(self, offset: int, step: SiteStep, ground: Ground) -> None:
+        """Take the facts of a site's newest step."""
+        site, desk = step.site, self._groups.of(step.site).desk
+        facts = facts_of_row(step, ground, self._heard_ms[site], clock_of(self._place_of(site)))
+        for zone in sorted({*facts, *desk.book.zones_with(site, OF_ROWS)}):
+            self._tell(offset, desk.hear(step.end_ms, site, zone, facts.get(zone, ()), OF_ROWS))
+            self._renew(site, zone)
+        self.changes += 1
 
     def _look(self, offset: int, site: str, zones: Sequence[str], ground: Ground) -> None:
         place, group, step = self._place_of(site), self._groups.of(site), ground.latest[site]

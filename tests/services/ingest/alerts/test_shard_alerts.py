@@ -223,3 +223,20 @@ def test_numbers_of_alerts_rise_one_by_one_in_time(undisturbed: Rig) -> None:
     for alert in told(undisturbed):
         by_id.setdefault(alert["id"], []).append(alert)
     assert all(a["changed_ms"] <= b["changed_ms"] for of in by_id.values() for a, b in pairwise(of))
+
+
+def test_nobody_is_warned_of_what_is_imported(tmp_path: Path) -> None:
+    """An import has no ticks but one at its end: a silence of days ago is no news, one that lasts is."""
+    imported = [
+        record
+        for record in records(4 * HOUR, silent=range(HOUR, 2 * HOUR))
+        if record.kind != "tick"
+    ]  # fmt: skip
+    rig = small(tmp_path, filled([*imported, NewRecord("demo", "tick", T0 + 4 * HOUR * STEP, b"")]))
+    shard = rig.shard()
+    rig.drain(shard)
+    assert told(rig) == []
+    rig.log.append(list(records(HOUR, 4 * HOUR, silent=range(4 * HOUR, 9 * HOUR))))
+    rig.drain(shard)
+    assert [alert["kind"] for alert in told(rig)] == ["stale_zone"]
+    shard.close()
