@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from edge.timing import Backoff
 from services.messages import ShownAlert
-from services.store.alert_journal import journals, newest_number, read_journal
+from services.ingest.alerts.alert_journal import journals, newest_number, read_journal
 
 __all__ = ["Channel", "Deliverer", "DeliveryError", "is_at_least", "key_of"]
 

@@ -1,4 +1,4 @@
-"""An alert's whole way: a zone falls silent, a retained topic says so, an operator acknowledges, the topic is cleared."""
+"""An alert from a zone that falls silent to a topic that is cleared: broker, gateway, log, shard, API and delivery."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from services.serve.api.app import create_app
 from services.serve.api.auth import Keys
 from services.serve.api.state import ApiState
 from services.serve.live_state import LiveState
-from services.store.alert_journal import changes_of
+from services.ingest.alerts.alert_journal import changes_of
 from tests.broker.conftest import GatewayProcess, device, until
 from tests.services.ingest.rig import Rig
 from tests.services.ingest.samples import STEP, T0, sample

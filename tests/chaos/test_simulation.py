@@ -34,7 +34,7 @@ from services.ingest.shard import Executors, Outputs, Shard
 from services.ingest.snapshots import snapshot
 from services.messages import ShownAlert, ShownAlerts
 from services.store import parquet
-from services.store.alert_journal import journals, read_journal
+from services.ingest.alerts.alert_journal import journals, read_journal
 from services.store.deadletters import DeadLetters
 from services.store.files import always, write_atomically
 from services.store.history import History

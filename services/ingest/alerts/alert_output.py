@@ -11,7 +11,7 @@ from pathlib import Path
 
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import LiveStatePublisher
-from services.store.alert_journal import AlertJournal
+from services.ingest.alerts.alert_journal import AlertJournal
 
 __all__ = ["AlertOutput"]
 

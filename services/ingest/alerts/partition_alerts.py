@@ -117,6 +117,10 @@ class PartitionAlerts:
         """All that are not over, and the newest that are."""
         return [*self._over, *(shown_alert(alert) for group in self._groups for alert in group.desk.book)]
 
+    def states(self) -> Counter[str]:
+        """How many that are not over are in each state."""
+        return Counter(alert.state for group in self._groups for alert in group.desk.book)
+
     def rules(self, site: str) -> SiteRulesShown:
         """The rules of a site."""
         return self._documents.shown(site)

@@ -43,7 +43,7 @@ from services.messages import (
 from services.serve.api.problems import ProblemError
 from services.serve.live_state import LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus
-from services.store.alert_journal import changes_of
+from services.ingest.alerts.alert_journal import changes_of
 from services.store.deadletters import DeadLetterCount, count_dead_letters, read_dead_letters
 from services.store.rows import DeadLetter
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.alert.delivery import Deliverer
-from services.store import alert_journal
-from services.store.alert_journal import AlertJournal, changes_of, read_journal
+from services.ingest.alerts import alert_journal
+from services.ingest.alerts.alert_journal import AlertJournal, changes_of, read_journal
 from tests.services.alert.told import Clock, Keeper, change, journal
 
 

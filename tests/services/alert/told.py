@@ -8,7 +8,7 @@ from typing import Any
 
 from services.alert.delivery import DeliveryError
 from services.messages import ShownAlert
-from services.store.alert_journal import AlertJournal
+from services.ingest.alerts.alert_journal import AlertJournal
 
 __all__ = ["Clock", "Keeper", "change", "journal"]
 
