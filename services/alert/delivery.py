@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from edge.timing import Backoff
-from services.messages import ShownAlert
 from services.ingest.alerts.alert_journal import journals, newest_number, read_journal
+from services.messages import ShownAlert
 
 __all__ = ["Channel", "Deliverer", "DeliveryError", "is_at_least", "key_of"]
 

@@ -21,13 +21,13 @@ from edge.wire.reading import encode_message
 from edge.wire.topic import sample_topic
 from services.alert.delivery import Deliverer
 from services.alert.retained_alerts import RetainedAlerts
+from services.ingest.alerts.alert_journal import changes_of
 from services.ingest.shard import Shard
 from services.messages import ShownAlert, SiteRulesShown
 from services.serve.api.app import create_app
 from services.serve.api.auth import Keys
 from services.serve.api.state import ApiState
 from services.serve.live_state import LiveState
-from services.ingest.alerts.alert_journal import changes_of
 from tests.broker.conftest import GatewayProcess, device, until
 from tests.services.ingest.rig import Rig
 from tests.services.ingest.samples import STEP, T0, sample

@@ -30,11 +30,11 @@ from edge.wire.plan import plan_topic
 from edge.wire.reading import Sample, encode_message
 from edge.wire.topic import sample_topic
 from services.config import ForecastSettings, Settings, StreamSettings
+from services.ingest.alerts.alert_journal import journals, read_journal
 from services.ingest.shard import Executors, Outputs, Shard
 from services.ingest.snapshots import snapshot
 from services.messages import ShownAlert, ShownAlerts
 from services.store import parquet
-from services.ingest.alerts.alert_journal import journals, read_journal
 from services.store.deadletters import DeadLetters
 from services.store.files import always, write_atomically
 from services.store.history import History

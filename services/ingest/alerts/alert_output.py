@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from services.ingest.alerts.alert_journal import AlertJournal
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import LiveStatePublisher
-from services.ingest.alerts.alert_journal import AlertJournal
 
 __all__ = ["AlertOutput"]
 

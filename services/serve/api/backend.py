@@ -18,6 +18,7 @@ from edge.log import partition_of
 from services.config import Settings
 from services.errors import HistoryError, HothouseError
 from services.forecast_spec import forecast_spec
+from services.ingest.alerts.alert_journal import changes_of
 from services.installation import namespace_of
 from services.message_broker import publish
 from services.messages import (
@@ -43,7 +44,6 @@ from services.messages import (
 from services.serve.api.problems import ProblemError
 from services.serve.live_state import LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus
-from services.ingest.alerts.alert_journal import changes_of
 from services.store.deadletters import DeadLetterCount, count_dead_letters, read_dead_letters
 from services.store.rows import DeadLetter
 

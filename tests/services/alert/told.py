@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from services.alert.delivery import DeliveryError
-from services.messages import ShownAlert
 from services.ingest.alerts.alert_journal import AlertJournal
+from services.messages import ShownAlert
 
 __all__ = ["Clock", "Keeper", "change", "journal"]
 

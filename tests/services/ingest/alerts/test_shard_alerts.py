@@ -12,8 +12,8 @@ from edge.log import NewRecord
 from edge.log.memory import MemoryLog
 from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule
 from services.config.sections import ForecastSettings
-from services.messages import ShownAlert
 from services.ingest.alerts.alert_journal import read_journal
+from services.messages import ShownAlert
 from tests.services.ingest.alerts.greenhouse import NIGHT_RULES, order, records
 from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Rig, filled
 from tests.services.ingest.samples import STEP, T0
