@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -106,6 +107,12 @@ class History:
         spans = [span for span in current(folder) if span.step_s == self.step_s]
         last = max((span.last for span in spans), default="")
         return max((largest(folder / span.name, "end_ms") for span in spans if span.last == last), default=0)
+
+    def first_day_ms(self, site: str) -> int:
+        """The midnight (UTC) before a site's first row; 0 where it has none."""
+        spans = [span for span in current(self.root / "zones" / site) if span.step_s == self.step_s]
+        first = min((span.first for span in spans), default="1970-01-01")
+        return round(datetime.fromisoformat(first).replace(tzinfo=UTC).timestamp() * 1000)
 
     def files(
         self, start_ms: int | None = None, end_ms: int | None = None, sites: Sequence[str] | None = None,
