@@ -164,8 +164,8 @@ def test_whatever_happens_all_points_arrive_in_the_end(
 @pytest.mark.influx
 @pytest.mark.slow
 def test_a_real_influxdb_is_killed_and_stays_away(tmp_path: Path) -> None:
-    """Killed under load, and away (for ``HOTHOUSE_AWAY_S``, else 5 s): all points are found afterwards."""
-    away_s = float(os.environ.get("HOTHOUSE_AWAY_S", "5"))
+    """Killed under load, and away (for ``HOTHOUSE_TEST_AWAY_S``, else 5 s): all points are found afterwards."""
+    away_s = float(os.environ.get("HOTHOUSE_TEST_AWAY_S", "5"))
     servers = Servers(tmp_path / "servers", "influxdb")
     try:
         named = {n: servers.environment[f"HOTHOUSE_TEST_INFLUXDB_{n}"] for n in ("URL", "ORG", "BUCKET", "TOKEN")}
