@@ -22,7 +22,7 @@ import pyarrow as pa
 from services.store.files import always, sync_folder, write_atomically
 from services.store.parquet import names, read_table, write_table
 
-__all__ = ["ImportJob", "ImportNote", "Progress", "new_job", "open_jobs", "progress", "words"]
+__all__ = ["ImportJob", "ImportNote", "ImportProgress", "new_job", "open_jobs", "progress", "words"]
 
 DAY_MS = 86_400_000
 ROWS, NOTE = "rows.parquet", "job.json"
@@ -47,7 +47,7 @@ class ImportNote(TypedDict):
     grown_pct: int
 
 
-class Progress(NamedTuple):
+class ImportProgress(NamedTuple):
     """One number for a bar: of 100 in all."""
 
     pct: float
@@ -122,13 +122,13 @@ def open_jobs(storage: Path) -> list[ImportJob]:
     return [ImportJob(storage / "imports" / name) for name in names(storage / "imports")]
 
 
-def progress(note: ImportNote) -> Progress:
+def progress(note: ImportNote) -> ImportProgress:
     """How far an import is, for a bar: rows are a fifth of the work."""
     if note["state"] == "done":
-        return Progress(100, "done")
+        return ImportProgress(100, "done")
     if note["state"] == "new":
-        return Progress(20 * note["days"] / max(note["of_days"], 1), "adding rows")
-    return Progress(20 + 0.8 * note["grown_pct"], "learning again from the history")
+        return ImportProgress(20 * note["days"] / max(note["of_days"], 1), "adding rows")
+    return ImportProgress(20 + 0.8 * note["grown_pct"], "learning again from the history")
 
 
 def words(note: ImportNote) -> str:
