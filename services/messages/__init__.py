@@ -16,6 +16,7 @@ from services.messages.alert_messages import (
 )
 from services.messages.forecast_messages import (
     ASK_AGAIN,
+    DECIMALS,
     DRIFTS,
     F32,
     FORECASTER_DEPLOYMENT,
@@ -59,6 +60,7 @@ from services.messages.runtime_messages import GatewayFigures, RuntimeFigures
 
 __all__ = [
     "ASK_AGAIN",
+    "DECIMALS",
     "DRIFTS",
     "F32",
     "FORECASTER_DEPLOYMENT",
