@@ -19,15 +19,30 @@ from threadpoolctl import threadpool_limits
 from benchmarks.online import issue
 from edge.log import Record
 from edge.wire.vocabulary import VOCABULARY
-from models.features.plans import Plans
+from models.features.plans import Plan, Plans
 from services.config import Settings
 from services.forecast_spec import forecast_spec, place_of
 from services.ingest.partition import Partition
+from services.ingest.plans.intake import PartitionPlans
 from services.ingest.windows.closed import Mark
 from services.ingest.windows.partition_windows import PartitionWindows
+from services.store.plan_history import KeptPlan
 from services.store.rows import DeviceRow, SiteStep
 
 START_MS, TICKS, WARM_STEPS = 1_646_092_800_000, 10, 150
+
+
+class IssuedTo(Plans):
+    """Hands plans on to a partition."""
+
+    def __init__(self, plans: PartitionPlans) -> None:
+        super().__init__()
+        self._plans = plans
+
+    def add(self, plan: Plan) -> bool:
+        """See :meth:`Plans.add`."""
+        self._plans.again([KeptPlan("site", 0, plan)])
+        return True
 
 
 def measure(zones: int, steps: int) -> dict[str, float]:
@@ -39,14 +54,13 @@ def measure(zones: int, steps: int) -> dict[str, float]:
     kept = Partition(0, spec, windows, ring_steps, lambda site: place_of(settings, site))
     names, usual = [f"zone-{z}" for z in range(zones)], rng.normal(50, 5, (zones, len(spec.channels)))
     heard = [DeviceRow(name, "climate", "air_temp_c", 5, 50.0, 50.0, 50.0, 50.0) for name in names]
-    ages, plans, rows, own, turns = np.zeros_like(usual, np.float32), Plans(), [], [], []
+    ages, plans, rows, own, turns = np.zeros_like(usual, np.float32), IssuedTo(kept.plans), [], [], []
     for step in range(WARM_STEPS + steps):
         end_ms = START_MS + (step + 1) * spec.step_ms
         course = 5 * np.sin(2 * np.pi * end_ms / 86_400_000)
         values = (usual + course + rng.normal(size=usual.shape)).astype(np.float32)
         closed = SiteStep(0, "site", end_ms, tuple(names), values, ages, heard, step_ms=spec.step_ms)
         issue(plans, end_ms // spec.step_ms, spec, names, rng)
-        kept.plans._sites.setdefault("site", type("Held", (), {"plans": plans, "sources": {}})())  # type: ignore[arg-type]
         kept.offset += 1
         began = time.process_time()
         kept.learn([closed], 1)

@@ -14,7 +14,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
@@ -49,11 +49,14 @@ class Published:
     def __init__(self) -> None:
         self.forecasts: dict[tuple[str, int], ZoneForecast] = {}
 
-    def publish(self, forecasts: list[ZoneForecast]) -> None:
+    def publish(self, forecasts: Sequence[ZoneForecast]) -> None:
         """Keep them."""
         self.forecasts |= {(one["zone"], one["origin_ms"]): one for one in forecasts}
 
     def put_past(self, *_: Any) -> None:
+        """Not looked at."""
+
+    def put_alerts(self, *_: Any) -> None:
         """Not looked at."""
 
     def put_stats(self, *_: Any) -> None:
