@@ -181,6 +181,17 @@ class AlertBook:
                     theirs[key] = held.pop(key)
         return ended
 
+    def held(self) -> dict[tuple[str, str, str], Alert]:
+        """A copy of what there is, by site, zone and rule."""
+        return dict(self._alerts)
+
+    def put(self, key: tuple[str, str, str], alert: Alert | None) -> None:
+        """Let the alert of a rule in a zone be this one, whatever it was; none, or one that is over: there is none."""
+        if alert is None or alert.is_over:
+            self._alerts.pop(key, None)
+        else:
+            self._alerts[key] = alert
+
     def of_zone(self, site: str, zone: str) -> list[Alert]:
         """The zone's alerts that are not over."""
         return [alert for name in self._rules if (alert := self._alerts.get((site, zone, name))) is not None]

@@ -61,6 +61,11 @@ class AlertJournal:
                 self._db.execute("DELETE FROM changes WHERE number <= ?", (newest - self._keep,))
         return new
 
+    def since(self, offset: int) -> list[tuple[int, ShownAlert]]:
+        """The changes that came with records from ``offset`` on, in the order in which they were put."""
+        rows = self._db.execute("SELECT offset, alert FROM changes WHERE offset >= ? ORDER BY number", (offset,))
+        return [(at, _DECODER.decode(alert)) for at, alert in rows.fetchall()]
+
     def close(self) -> None:
         """Release the file."""
         self._db.close()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from services.ingest.alerts.alert_journal import AlertJournal
+from services.ingest.alerts.journaled import Journaled
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import LiveStatePublisher
 
@@ -22,6 +23,8 @@ class AlertOutput:
     def __init__(self, root: Path, partitions: Mapping[int, Partition], live_state: LiveStatePublisher) -> None:
         self._partitions, self._live_state = partitions, live_state
         self._journals = {number: AlertJournal(root, number) for number in partitions}
+        for number, partition in partitions.items():
+            partition.alerts.expect(Journaled(self._journals[number].since(partition.offset)))
 
     def keep(self, partition: Partition) -> None:
         """Make a partition's changes durable; raises ``sqlite3.Error``, and calling it again is safe."""

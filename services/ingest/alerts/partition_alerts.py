@@ -18,6 +18,7 @@ from edge.wire.alert_orders import AcknowledgeAlert, AlertOrder, ChangeRules, Mu
 from edge.wire.topic import SITE_ZONE, Topic, parse_topic
 from models.alerts.alert_book import Alert
 from models.spec import ForecastSpec, Place
+from services.ingest.alerts.journaled import SAME, Journaled, Key, alert_of
 from services.ingest.alerts.rule_groups import RuleGroups
 from services.ingest.alerts.shown_alert import shown_alert
 from services.ingest.alerts.site_documents import SiteDocuments
@@ -54,6 +55,7 @@ class PartitionAlerts:
         self._facts_ms: dict[str, int] = {}  # site -> end of the row of which facts were taken
         self._over: deque[ShownAlert] = deque(maxlen=KEPT_RESOLVED)
         self._marks: deque[Mark] = deque()
+        self._journaled = Journaled([])
         self._from_offset = 0  # marks before it are in the state already
         self.told: list[tuple[int, ShownAlert]] = []
         self.renewed: dict[str, ShownAlert] = {}
@@ -79,8 +81,10 @@ class PartitionAlerts:
         letters = []
         while self._marks and self._marks[0].steps <= steps:
             record = self._marks.popleft().record
+            before = self._held() if self._journaled.knows(record.offset) else None
             if record.kind == "tick":
                 self._turn(record.offset, record.receive_ms, ground)
+                self._settle(record.offset, before)
                 continue
             where = parse_topic(record.topic)
             try:
@@ -92,7 +96,12 @@ class PartitionAlerts:
                     record.partition, record.offset, 0, record.receive_ms, record.topic, "alert_order", str(error),
                     record.payload[:1024],
                 ))  # fmt: skip
+            self._settle(record.offset, before)
         return letters
+
+    def expect(self, journaled: Journaled) -> None:
+        """What was told before a crash: where the log is read again it holds, whatever comes out now."""
+        self._journaled = journaled
 
     def row(self, step: SiteStep, offset: int) -> None:
         """Take a site's newest step, which is learned; ``offset`` is that of the read's last record."""
@@ -157,6 +166,31 @@ class PartitionAlerts:
         for site, zones in self._turns.due(tick_ms, there).items():
             self._look(offset, site, zones, ground)
             self.changes += 1
+
+    def _held(self) -> dict[Key, Alert]:
+        return {key: alert for group in self._groups for key, alert in group.desk.book.held().items()}
+
+    def _settle(self, offset: int, before: Mapping[Key, Alert] | None) -> None:
+        """Let what came of a mark be what was told of it, if it was told before a crash."""
+        if before is None:
+            return
+        mine = {(alert["site"], alert["zone"], alert["rule"]): alert for at, alert in self.told if at == offset}
+        theirs = self._journaled.told(offset)
+        for key in sorted({*mine, *theirs}):
+            own, said = mine.get(key), theirs.get(key)
+            if own is not None and said is not None and all(own[name] == said[name] for name in SAME):  # type: ignore[literal-required]
+                continue
+            book = self._groups.of(key[0]).desk.book
+            book.put(key, before.get(key) if said is None else alert_of(said))
+            if own is not None:
+                self.told = [(at, one) for at, one in self.told if one["id"] != own["id"] or at != offset]
+                self.renewed.pop(own["id"], None)
+                self._over = deque((one for one in self._over if one["id"] != own["id"]), KEPT_RESOLVED)
+            if said is not None:
+                self.renewed[said["id"]] = said
+                if said["state"] == "resolved":
+                    self._over.append(said)
+            self._renew(*key[:2])
 
     def _hear(self, offset: int, step: SiteStep, ground: Ground) -> None:
         """Take the facts of a site's newest step."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from edge.log import NewRecord
 from edge.log.memory import MemoryLog
 from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule
+from models.alerts.chance_calibration import ChanceCalibration
 from services.config.sections import ForecastSettings
 from services.ingest.alerts.alert_journal import read_journal
 from services.messages import ShownAlert
@@ -240,3 +243,35 @@ def test_nobody_is_warned_of_what_is_imported(tmp_path: Path) -> None:
     rig.drain(shard)
     assert [alert["kind"] for alert in told(rig)] == ["stale_zone"]
     shard.close()
+
+
+@pytest.mark.parametrize("more", [-0.06, 0.06])
+def test_what_was_told_holds_although_chances_come_out_otherwise(
+    tmp_path: Path, night: list[NewRecord], undisturbed: Rig, monkeypatch: pytest.MonkeyPatch, more: float
+) -> None:
+    """A chance may move when the log is read again; nobody is told of another alert in place of one that was told, and
+    its later changes go on from there.
+    """
+    rig = small(tmp_path, filled(night))
+    rig.drain(rig.shard())  # killed: no snapshot was made
+    before = told(rig)
+    assert before == told(undisturbed)
+    step = ChanceCalibration.step
+
+    def moved(*arguments: Any) -> Any:
+        chance, usual = step(*arguments)
+        return np.clip(chance + np.float32(more), 0, 1), usual
+
+    monkeypatch.setattr(ChanceCalibration, "step", moved)
+    again = rig.shard()
+    rig.drain(again)
+    assert told(rig) == before
+    shown = {alert["id"]: (alert["change"], alert["state"]) for alert in again._partitions[0].alerts.shown()}
+    assert shown == {alert["id"]: (alert["change"], alert["state"]) for alert in before}
+    rig.log.append(list(records(3 * HOUR, 25 * HOUR)))
+    rig.drain(again)
+    by_id: dict[str, list[int]] = {}
+    for alert in told(rig):
+        by_id.setdefault(alert["id"], []).append(alert["change"])
+    assert all(changes == list(range(1, len(changes) + 1)) for changes in by_id.values())
+    again.close()
