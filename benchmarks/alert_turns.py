@@ -79,13 +79,13 @@ def measure(zones: int, steps: int) -> dict[str, float]:
             turns.append(time.process_time() - began)
     looks, changes = kept.counts["alert_looks"], kept.counts["alert_changes"]
     found = {
-        "row_ms": np.mean(rows), "row_ms_max": np.max(rows), "facts_ms": np.mean(own), "turn_ms": np.mean(turns),
+        "row_ms": np.mean(rows), "row_ms_max": np.max(rows), "own_ms": np.mean(own), "turn_ms": np.mean(turns),
         "turn_ms_max": np.max(turns),
     }  # fmt: skip
     per_look = float(np.sum(turns)) / max(looks, 1) * 1000
     return {name: 1000 * float(value) for name, value in found.items()} | {
         "ms_a_look": per_look, "looks": looks, "changes": changes, "zones": zones,
-        "alerts_ms_a_step": found["facts_ms"] * 1000 + 1000 * float(np.sum(turns)) / max(steps, 1),
+        "alerts_ms_a_step": found["own_ms"] * 1000 + 1000 * float(np.sum(turns)) / max(steps, 1),
     }  # fmt: skip
 
 
@@ -97,10 +97,10 @@ def main() -> None:
     asked = parser.parse_args()
     with threadpool_limits(1):
         found = measure(asked.zones, asked.steps)
-    row, longest, facts, turn, longest_turn = (
-        found[name] for name in ("row_ms", "row_ms_max", "facts_ms", "turn_ms", "turn_ms_max")
+    row, longest, own_ms, turn, longest_turn = (
+        found[name] for name in ("row_ms", "row_ms_max", "own_ms", "turn_ms", "turn_ms_max")
     )
-    print(f"{asked.zones} zones: a row {row:.0f} ms (longest {longest:.0f}), of which facts {facts:.1f}")
+    print(f"{asked.zones} zones: a row {row:.0f} ms (longest {longest:.0f}), of which alerts {own_ms:.1f}")
     print(f"  a turn {turn:.0f} ms (longest {longest_turn:.0f}), {found['ms_a_look']:.1f} ms a look;")
     print(f"  {found['looks']:.0f} looks, {found['changes']:.0f} changes of alerts")
     print(json.dumps({name: round(value, 2) for name, value in found.items()}))

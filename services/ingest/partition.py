@@ -144,9 +144,7 @@ class Partition:
 
     def _take_marks(self, steps: int) -> None:
         """What came of ticks and orders before step number ``steps`` of the read."""
-        before = self.alerts.changes
         self.dead_letters += self.alerts.take(steps, self._ground)
-        self.revision += self.alerts.changes != before
         self.counts.update(self.alerts.counts)
         self.alerts.counts.clear()
 

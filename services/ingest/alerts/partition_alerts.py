@@ -81,6 +81,7 @@ class PartitionAlerts:
         letters = []
         while self._marks and self._marks[0].steps <= steps:
             record = self._marks.popleft().record
+            self.changes += 1
             before = self._held() if self._journaled.knows(record.offset) else None
             if record.kind == "tick":
                 self._turn(record.offset, record.receive_ms, ground)
@@ -165,7 +166,6 @@ class PartitionAlerts:
                 self._hear(offset, step, ground)
         for site, zones in self._turns.due(tick_ms, there).items():
             self._look(offset, site, zones, ground)
-            self.changes += 1
 
     def _held(self) -> dict[Key, Alert]:
         return {key: alert for group in self._groups for key, alert in group.desk.book.held().items()}
@@ -199,7 +199,6 @@ class PartitionAlerts:
         for zone in sorted({*facts, *desk.book.zones_with(site, OF_ROWS)}):
             self._tell(offset, desk.hear(step.end_ms, site, zone, facts.get(zone, ()), OF_ROWS))
             self._renew(site, zone)
-        self.changes += 1
 
     def _look(self, offset: int, site: str, zones: Sequence[str], ground: Ground) -> None:
         place, group, step = self._place_of(site), self._groups.of(site), ground.latest[site]
@@ -226,7 +225,6 @@ class PartitionAlerts:
             self.renewed[alert.id] = shown_alert(alert)
 
     def _order(self, where: Topic, order: AlertOrder, offset: int, at_ms: int) -> None:
-        self.changes += 1
         self.counts["alert_orders"] += 1
         group = self._groups.of(where.site)
         match order:

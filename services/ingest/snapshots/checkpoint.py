@@ -30,15 +30,15 @@ __all__ = ["Checkpoint"]
 
 
 class _PartitionSaver:
-    """Saves one partition; ``offset`` and ``revision`` are those of its newest durable snapshot."""
+    """Saves one partition; ``offset``, ``revision`` and ``alert_changes`` are those of its newest durable snapshot."""
 
     def __init__(self, partition: Partition, snapshots: Snapshots, dead_letters: DeadLetters) -> None:
         self.partition, self.snapshots, self.dead_letters = partition, snapshots, dead_letters
-        self.offset, self.revision = partition.offset, -1
+        self.offset, self.revision, self.alert_changes = partition.offset, -1, -1
         self.must_save = False  # it has changed otherwise than by reading on
         self.cost: Saved | None = None  # of the newest
         self.writing: Future[Saved] | None = None
-        self._begun = (0, 0)  # offset and revision of what is being written
+        self._begun = (0, 0, 0)  # the same of what is being written
 
     @property
     def is_saved(self) -> bool:
@@ -55,9 +55,11 @@ class _PartitionSaver:
     def begin(self, parts: Mapping[str, Any], executor: Executor) -> None:
         """Have a snapshot written; until :meth:`wait` has returned nothing may be learned or issued."""
         partition = self.partition
-        unchanged = LEARNED if self.revision == partition.revision else ()
+        # Ticks change alerts between rows: then nothing that is learned need be looked through.
+        unchanged = LEARNED - {"alerts"} if self.revision == partition.revision else frozenset[str]()
+        unchanged |= {"alerts"} if self.alert_changes == partition.alerts.changes else frozenset()
         write = self.snapshots.begin(partition.offset, parts, not_copied=LEARNED, unchanged=unchanged)
-        self._begun = (partition.offset, partition.revision)
+        self._begun = partition.offset, partition.revision, partition.alerts.changes
         self.writing = executor.submit(write)
 
     def wait(self) -> None:
@@ -70,7 +72,7 @@ class _PartitionSaver:
             return False
         written, self.writing = self.writing, None
         self.cost = written.result()
-        self.offset, self.revision = self._begun
+        self.offset, self.revision, self.alert_changes = self._begun
         self.must_save = False
         return True
 
