@@ -14,7 +14,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
@@ -32,6 +32,7 @@ from edge.wire.samples import encode_samples
 from models.features.inputs import targets_of
 from services.backtest.recording_steps import history_rows
 from services.config import Settings, SiteSettings
+from services.ingest.figures import ShardFigures
 from services.ingest.shard import Executors, Outputs, Shard
 from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
 from services.store.history import History
@@ -49,14 +50,14 @@ class Published:
     def __init__(self) -> None:
         self.forecasts: dict[tuple[str, int], ZoneForecast] = {}
 
-    def publish(self, forecasts: list[ZoneForecast]) -> None:
+    def publish(self, forecasts: Sequence[ZoneForecast]) -> None:
         """Keep them."""
         self.forecasts |= {(one["zone"], one["origin_ms"]): one for one in forecasts}
 
-    def put_past(self, *_: Any) -> None:
+    def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
         """Not looked at."""
 
-    def put_stats(self, *_: Any) -> None:
+    def put_stats(self, stats: ShardFigures) -> None:
         """Not looked at."""
 
 
