@@ -146,7 +146,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         late = System(Path(folder) / "late", site)
         late.feed(records(asked.recording, asked.timezone, "late", split_ms, split_ms + 3_600_000))
-        rows = history_rows(recording, 1000 * late.settings.stream.step_s)
+        stream, source = late.settings.stream, RecordingSource(asked.recording, site="late", timezone=asked.timezone)
+        rows = history_rows(source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, {})
         began_s = time.monotonic()
         job = new_job(late.settings.storage, "late", rows.filter(pa.array(rows["end_ms"].to_numpy() <= split_ms)))
         late.rest()

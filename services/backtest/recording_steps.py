@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
-from edge.recordings.recording import Recording
+from edge.log import NewRecord
+from edge.log.memory import MemoryLog
+from edge.recordings.importing import import_samples
+from edge.recordings.sample_source import SampleSource
 from edge.wire.vocabulary import VOCABULARY
-from services.backtest.recording_rows import closed_rows
+from services.ingest.windows.partition_windows import PartitionWindows
 from services.store.history import zone_table
-from services.store.rows import SiteStep
 
 __all__ = ["history_rows"]
 
-STEPS_A_TABLE = 5_000
-"""So many steps are held as rows before they become columns."""
+RECORDS = 512
+"""So many records of a thousand samples become rows at a time."""
 
 
 def history_rows(
-    recording: Recording, step_ms: int, progress: Callable[[int, int], None] = lambda done, total: None
-) -> pa.Table:
-    """Zone rows on the stream's grid, with the history's columns; times are UTC.
+    source: SampleSource, step_ms: int, lateness_ms: int, idle_ms: int, primary: Mapping[str, str],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> pa.Table:  # fmt: skip
+    """Zone rows of all of a source's samples, with the history's columns; times are UTC.
 
-    ``progress(done, total)`` is told in steps. A recording without a row gives none.
+    Settings are those of the live site. ``progress(done, total)`` is told in milliseconds of the source's time. Samples
+    that a gateway would refuse are left out.
     """
-    times_ms = [table.times_ms for table in recording.tables if len(table.times_ms)]
-    if not times_ms:
-        return zone_table(tuple(VOCABULARY), [])
-    start_ms, end_ms = (-(-int(of(map(of, times_ms))) // step_ms) * step_ms for of in (min, max))
-    length = (end_ms - start_ms) // step_ms + 1
-    channels, tables, steps = tuple(VOCABULARY), [], list[SiteStep]()
-    for t, zones, values, ages_s in closed_rows(recording, start_ms, step_ms, length):
-        steps.append(SiteStep(0, recording.site, start_ms + t * step_ms, zones, values, ages_s))
-        if len(steps) == STEPS_A_TABLE:
-            tables.append(zone_table(channels, steps))
-            steps = []
-            progress(t, length)
-    tables.append(zone_table(channels, steps))
-    progress(length, length)
+    start_ms, end_ms = source.start_ms, source.end_ms
+    assert end_ms is not None
+    log, total = MemoryLog(1), end_ms - start_ms
+    import_samples(source, log, end_ms, lambda at_ms, _: progress((at_ms - start_ms) // 2, total))
+    # Silence lets the last rows close, and silence is what ticks saw.
+    silent = range(end_ms, end_ms + lateness_ms + idle_ms + 2 * step_ms, max(step_ms // 2, 1))
+    log.append([NewRecord(source.site, "tick", at_ms, b"") for at_ms in silent])
+    windows = PartitionWindows(step_ms, lateness_ms, idle_ms, VOCABULARY, {source.site: dict(primary)})
+    channels, offset, end = tuple(VOCABULARY), 0, log.end_offset(0)
+    tables = [zone_table(channels, [])]
+    while offset < end:
+        records = list(log.read(0, offset, RECORDS))
+        offset = records[-1].offset + 1
+        tables.append(zone_table(channels, windows.feed(records).steps))
+        progress(total // 2 + total * offset // (2 * end), total)
     return pa.concat_tables(tables).combine_chunks()
