@@ -30,7 +30,7 @@ from edge.recordings.recording import load_recording
 from edge.recordings.replay import RecordingSource
 from edge.wire.samples import encode_samples
 from models.features.inputs import targets_of
-from services.backtest.recording_steps import history_rows
+from services.cli.history.history_rows import history_rows
 from services.config import Settings, SiteSettings
 from services.ingest.figures import ShardFigures
 from services.ingest.shard import Executors, Outputs, Shard

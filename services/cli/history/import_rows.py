@@ -61,7 +61,7 @@ def import_rows(
     with need_cluster("import"):
         from edge.recordings.recording import RecordingError, load_recording
         from edge.recordings.replay import RecordingSource
-        from services.backtest.recording_steps import history_rows
+        from services.cli.history.history_rows import history_rows
         from services.cli.history.influx_tables import read_influx
         from services.store.imports.import_job import new_job
     with ExitStack() as stack:

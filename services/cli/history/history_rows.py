@@ -34,7 +34,7 @@ def history_rows(
     log, total = MemoryLog(1), end_ms - start_ms
     import_samples(source, log, end_ms, lambda at_ms, _: progress((at_ms - start_ms) // 2, total))
     # Silence lets the last rows close, and silence is what ticks saw.
-    silent = range(end_ms, end_ms + lateness_ms + idle_ms + 2 * step_ms, max(step_ms // 2, 1))
+    silent = range(end_ms, end_ms + lateness_ms + 2 * idle_ms + 4 * step_ms, max(step_ms // 10, 1))
     log.append([NewRecord(source.site, "tick", at_ms, b"") for at_ms in silent])
     windows = PartitionWindows(step_ms, lateness_ms, idle_ms, VOCABULARY, {source.site: dict(primary)})
     channels, offset, end = tuple(VOCABULARY), 0, log.end_offset(0)
@@ -44,4 +44,5 @@ def history_rows(
         offset = records[-1].offset + 1
         tables.append(zone_table(channels, windows.feed(records).steps))
         progress(total // 2 + total * offset // (2 * end), total)
-    return pa.concat_tables(tables).combine_chunks()
+    rows = pa.concat_tables(tables).combine_chunks()
+    return rows.filter(pa.array(rows["end_ms"].to_numpy() < end_ms + step_ms))
