@@ -19,7 +19,7 @@ from edge.wire.vocabulary import VOCABULARY
 from services.ingest.windows.partition_windows import PartitionWindows
 
 T0 = 1_646_092_800_000
-STEP_MS = 300_000
+STEP_MS, LATER = 300_000, T0 + 3_600_000
 REFUSALS = msgspec.msgpack.Decoder(list[Refusal])
 
 BOOT = "9f3c62d1a07be845"
@@ -30,11 +30,11 @@ SEEDS: list[tuple[str, Any]] = [
     ),
     (
         "hothouse/v1/demo/_site/ws/sample",
-        [{"boot": BOOT, "ts": T0, "seq": n, "values": {"out_temp_c": 4.0}} for n in range(3)],
+        {"boot": BOOT, "samples": [{"ts": T0, "seq": n, "values": {"out_temp_c": 4.0}} for n in range(3)]},
     ),
     (
         "hothouse/v1/demo/z1/grower/plan",
-        {"source": "grower", "issued": T0, "kind": "setpoint", "values": {"sp_heat_c": [[T0, 18.0], [T0 + 1, 20.0]]}},
+        {"source": "grower", "issued": T0, "kind": "setpoint", "values": {"sp_heat_c": [[T0, 18.0], [LATER, 20.0]]}},
     ),
     (
         "hothouse/v1/demo/z1/operator/event",
