@@ -27,10 +27,12 @@ import ray.train.torch
 import torch
 from torch import nn
 
+from models.families import family_of
 from models.features.windows import WindowSet
 from models.network.progress import PROGRESS_FILE, ProgressError, TrainingProgress
+from models.network.residual_network import ResidualNetwork
 from models.network.sharding import shard
-from models.network.training import FitResult, TrainingConfig, fit
+from models.network.training import FitResult, TrainingConfig, fit, quantile_network
 from models.spec import ForecastSpec, Place
 from services.errors import TrainingError
 from services.learn.training.dataset import collect
@@ -68,6 +70,8 @@ class TrainPlan:
     use_gpu: bool
     initial_state: State | None = None
     min_workers: int = 0  # 0: none less than planned
+    kind: str = "network"  # of what is trained
+    options: Mapping[str, Any] | None = None  # of its form; None: as ``config`` says
     sharded: bool = False  # each worker holds a piece of the network (FSDP2), not all of it (DDP)
 
 
@@ -131,6 +135,7 @@ def _loop(config: dict[str, Any]) -> FitResult:
     result = fit(
         windows, origins, settings,
         cut_ms=plan.cut_ms, initial_state=plan.initial_state, progress=_resume(plan), on_epoch=keep,
+        make=_form(plan),
         wrap=_wrapping(plan) if world > 1 else lambda network: network,
         device=ray.train.torch.get_device() if plan.use_gpu else "cpu",
         steps_per_epoch=_common_steps(len(origins), settings) if world > 1 else None,
@@ -200,6 +205,21 @@ def _worker_range(plan: TrainPlan) -> int | tuple[int, int]:
 
 def _most_workers(plan: TrainPlan) -> int:
     return min(plan.workers, len(plan.shares))
+
+
+def _form(plan: TrainPlan) -> Callable[[ForecastSpec, TrainingConfig], ResidualNetwork]:
+    """What is trained, before it has learned anything."""
+    options = plan.options
+    if options is None:
+        return quantile_network
+
+    def make(spec: ForecastSpec, config: TrainingConfig) -> ResidualNetwork:
+        model = family_of(plan.kind).make(spec, options)
+        if not isinstance(model, ResidualNetwork):
+            raise TypeError(f"{plan.kind} is no kind of network: Ray Train cannot train it")
+        return model
+
+    return make
 
 
 def _wrapping(plan: TrainPlan) -> Callable[[nn.Module], nn.Module]:
