@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,11 @@ import pytest
 import ray
 
 from models import artefact
+from models.pretraining.fine_tuner import FineTuning, fine_tune
 from models.pretraining.shipped import SHIPPED, network_for
+from models.pretraining.shipped_arrays import pretrained
 from models.spec import Place
+from services.errors import TrainingError
 from services.forecast_spec import forecast_spec
 from services.learn.loop.cluster import this_runtime
 from services.learn.promotion.registry import Registry
@@ -19,6 +23,8 @@ from services.learn.training.task import run_job
 from services.serve.deployment import load_model
 from services.serve.forecaster import warm_up
 from services.store.history import History
+from tests.models.pretraining.test_fine_tuner import SPEC as TUNING_SPEC
+from tests.models.pretraining.test_fine_tuner import examples as tuning_examples
 from tests.patience import patience_s
 from tests.ray.runtime import local_ray
 from tests.services.learn.synthetic import START_MS, small_settings, write_history
@@ -56,3 +62,17 @@ def test_a_site_fine_tunes_the_network_of_the_package(tmp_path: Path) -> None:
     assert np.isfinite(answer).all()
     assert candidate["recipe"]["started_from"] == artefact.digest(network_for(spec).arrays())
     assert candidate["weights_sha256"] != artefact.load(SHIPPED).manifest["weights_sha256"]
+
+
+def test_a_fine_tuning_on_ray_is_that_of_the_plain_loop(tmp_path: Path) -> None:
+    """What a backtest's ``--ray`` runs on Ray Train gives the same bytes as without it; an error is a sentence."""
+    from services.learn.training.site_tuning import fine_tune_on_ray
+
+    config, start, shown = FineTuning(epochs=2, batch_size=64), pretrained().arrays, tuning_examples()
+    with local_ray():
+        tuned = fine_tune_on_ray(start, TUNING_SPEC, shown, config, name="one", folder=str(tmp_path))
+        wild = replace(config, learning_rate=float("nan"))
+        with pytest.raises(TrainingError, match="the fine-tuning failed: "):
+            fine_tune_on_ray(start, TUNING_SPEC, shown, wild, name="two", folder=str(tmp_path))
+    plain = fine_tune(start, TUNING_SPEC, shown, config)
+    assert {name: array.tobytes() for name, array in tuned.items()} == {n: a.tobytes() for n, a in plain.items()}
