@@ -11,27 +11,28 @@ import ray.train.torch
 from models.pretraining.fine_tuner import Arrays, FineTuning, TuningExamples, fine_tune
 from models.spec import ForecastSpec
 from services.errors import TrainingError
+from services.learn.training.trainer import first_cause, quiet
 
 __all__ = ["fine_tune_on_ray"]
 
 
 def fine_tune_on_ray(
-    start: Arrays, spec: ForecastSpec, examples: TuningExamples, config: FineTuning, *, name: str, folder: str,
-    workers: int = 0,
-) -> Arrays:  # fmt: skip
-    """As :func:`models.pretraining.fine_tuner.fine_tune`, byte for byte; with ``workers = 0`` in the calling process.
+    start: Arrays, spec: ForecastSpec, examples: TuningExamples, config: FineTuning, *, name: str, folder: str
+) -> Arrays:
+    """As :func:`models.pretraining.fine_tuner.fine_tune`, to the same bytes. Raises :class:`TrainingError`.
 
-    More workers than one would each do the same. Raises :class:`TrainingError`.
+    The loop runs in the calling process: it is over before a worker would have started.
     """
     given = {"start": ray.put(dict(start)), "examples": ray.put(examples), "spec": spec, "config": config}
     trainer = ray.train.torch.TorchTrainer(
-        _loop, train_loop_config=given, scaling_config=ray.train.ScalingConfig(num_workers=min(workers, 1)),
+        _loop, train_loop_config=given, scaling_config=ray.train.ScalingConfig(num_workers=0),
         run_config=ray.train.RunConfig(name=name, storage_path=folder),
     )  # fmt: skip
     try:
-        tuned: Arrays = trainer.fit().return_value
+        with quiet():
+            tuned: Arrays = trainer.fit().return_value
     except (ray.train.TrainingFailedError, ValueError, RuntimeError) as error:
-        raise TrainingError(f"the fine-tuning failed: {error}") from error
+        raise TrainingError(f"the fine-tuning failed: {first_cause(error)}") from error
     return tuned
 
 

@@ -38,7 +38,7 @@ from services.errors import TrainingError
 from services.learn.training.dataset import collect
 from services.learn.training.placement_groups import note_reservation
 
-__all__ = ["EpochClock", "TrainPlan", "train"]
+__all__ = ["EpochClock", "TrainPlan", "first_cause", "quiet", "train"]
 
 KEPT_RUNS = 3
 """How many folders of trainings stay on the storage, so that people can look into a run."""
@@ -100,10 +100,10 @@ def train(rows: ray.data.Dataset, plan: TrainPlan) -> FitResult:
         ),
     )
     try:
-        with _quiet():
+        with quiet():
             result = trainer.fit()
     except (ray.train.TrainingFailedError, ValueError, RuntimeError) as error:
-        raise TrainingError(f"the training failed: {_first_cause(error)}") from error
+        raise TrainingError(f"the training failed: {first_cause(error)}") from error
     finished: FitResult = result.return_value
     if not all(np.isfinite(array).all() for array in finished.state.values()):
         raise TrainingError("the training diverged: its weights are not finite")
@@ -244,7 +244,7 @@ def _forget_old_runs(folder: Path, coming: str) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Ray Train and Data tell their progress at INFO and warn of their own deprecated calls; keep that from the log."""
     for name in ("ray.train", "ray.data"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -253,12 +253,12 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _first_cause(error: BaseException) -> str:
+def first_cause(error: BaseException) -> str:
     """The sentence of the innermost error that says anything: workers' errors come wrapped several times."""
     failures = getattr(error, "worker_failures", None)
     if failures:
-        return _first_cause(next(iter(failures.values())))
+        return first_cause(next(iter(failures.values())))
     cause = getattr(error, "cause", None) or error.__cause__
     if isinstance(cause, BaseException) and cause is not error:
-        return _first_cause(cause)
+        return first_cause(cause)
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]
