@@ -189,8 +189,9 @@ class InfluxSettings(Section):
     token: SecretStr | None = Field(None, description="Token; only from the environment (HOTHOUSE_INFLUX__TOKEN).")
     token_file: Path | None = Field(None, description="File that holds the token.")
     queue_points: int = Field(
-        200_000, ge=1000, description="Points kept while InfluxDB is away; older ones are dropped and counted."
-    )
+        200_000, ge=1000,
+        description="Points in memory while InfluxDB is away; older ones are sent from the history later.",
+    )  # fmt: skip
 
 
 class ApiSettings(Section):
