@@ -14,7 +14,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
@@ -30,8 +30,9 @@ from edge.recordings.recording import load_recording
 from edge.recordings.replay import RecordingSource
 from edge.wire.samples import encode_samples
 from models.features.inputs import targets_of
-from services.backtest.recording_steps import history_rows
+from services.cli.history.history_rows import history_rows
 from services.config import Settings, SiteSettings
+from services.ingest.figures import ShardFigures
 from services.ingest.shard import Executors, Outputs, Shard
 from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
 from services.store.history import History
@@ -49,14 +50,14 @@ class Published:
     def __init__(self) -> None:
         self.forecasts: dict[tuple[str, int], ZoneForecast] = {}
 
-    def publish(self, forecasts: list[ZoneForecast]) -> None:
+    def publish(self, forecasts: Sequence[ZoneForecast]) -> None:
         """Keep them."""
         self.forecasts |= {(one["zone"], one["origin_ms"]): one for one in forecasts}
 
-    def put_past(self, *_: Any) -> None:
+    def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
         """Not looked at."""
 
-    def put_stats(self, *_: Any) -> None:
+    def put_stats(self, stats: ShardFigures) -> None:
         """Not looked at."""
 
 
@@ -145,7 +146,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         late = System(Path(folder) / "late", site)
         late.feed(records(asked.recording, asked.timezone, "late", split_ms, split_ms + 3_600_000))
-        rows = history_rows(recording, 1000 * late.settings.stream.step_s)
+        stream, source = late.settings.stream, RecordingSource(asked.recording, site="late", timezone=asked.timezone)
+        rows = history_rows(source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, {})
         began_s = time.monotonic()
         job = new_job(late.settings.storage, "late", rows.filter(pa.array(rows["end_ms"].to_numpy() <= split_ms)))
         late.rest()
