@@ -30,10 +30,11 @@ from edge.recordings.recording import load_recording
 from edge.recordings.replay import RecordingSource
 from edge.wire.samples import encode_samples
 from models.features.inputs import targets_of
-from services.backtest.recording_steps import history_rows
+from services.cli.history.history_rows import history_rows
 from services.config import Settings, SiteSettings
+from services.ingest.figures import ShardFigures
 from services.ingest.shard import Executors, Outputs, Shard
-from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
+from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest, ShownAlert, ZoneForecast
 from services.store.history import History
 from services.store.imports.import_job import new_job, open_jobs, words
 from services.store.series import NullSeries
@@ -53,13 +54,13 @@ class Published:
         """Keep them."""
         self.forecasts |= {(one["zone"], one["origin_ms"]): one for one in forecasts}
 
-    def put_past(self, *_: Any) -> None:
+    def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
         """Not looked at."""
 
-    def put_alerts(self, *_: Any) -> None:
+    def put_alerts(self, alerts: Sequence[ShownAlert]) -> None:
         """Not looked at."""
 
-    def put_stats(self, *_: Any) -> None:
+    def put_stats(self, stats: ShardFigures) -> None:
         """Not looked at."""
 
 
@@ -148,7 +149,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         late = System(Path(folder) / "late", site)
         late.feed(records(asked.recording, asked.timezone, "late", split_ms, split_ms + 3_600_000))
-        rows = history_rows(recording, 1000 * late.settings.stream.step_s)
+        stream, source = late.settings.stream, RecordingSource(asked.recording, site="late", timezone=asked.timezone)
+        rows = history_rows(source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, {})
         began_s = time.monotonic()
         job = new_job(late.settings.storage, "late", rows.filter(pa.array(rows["end_ms"].to_numpy() <= split_ms)))
         late.rest()

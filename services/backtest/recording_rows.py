@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 
@@ -14,7 +12,7 @@ from services.ingest.windows.open_rows import Names, OpenSamples
 from services.ingest.windows.sensors import Sensors
 from services.ingest.windows.site_rules import SiteRules
 
-__all__ = ["closed_rows", "zone_rows"]
+__all__ = ["zone_rows"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -28,19 +26,6 @@ def zone_rows(recording: Recording, start_ms: int, step_ms: int, length: int) ->
     ``start_ms + t * step_ms``, channels are in vocabulary order.
 
     If a zone has several sensors of a metric, only the main one counts: its column is forecast.
-    """
-    place = {zone: z for z, zone in enumerate(recording.zones)}
-    rows = np.full((len(place), length, len(VOCABULARY)), np.nan, np.float32)
-    for t, zones, values, _ in closed_rows(recording, start_ms, step_ms, length):
-        rows[[place[zone] for zone in zones], t] = values
-    return rows
-
-
-def closed_rows(
-    recording: Recording, start_ms: int, step_ms: int, length: int
-) -> Iterator[tuple[int, tuple[str, ...], F32, F32]]:
-    """Of each step with zones: its number, the zones, and their values and ages in seconds ``[Z, C]``; as
-    :func:`zone_rows` has them.
     """
     tables = [table for table in recording.tables if table.metrics]
     said = _said(tables)
@@ -65,6 +50,8 @@ def closed_rows(
 
     names = Names([(table.zone, table.device, "", 0) for table in tables], metric_sets)
     sensors = Sensors(VOCABULARY, {}, SiteRules(step_ms, 0, 0))
+    place = {zone: z for z, zone in enumerate(recording.zones)}
+    rows = np.full((len(place), length, len(VOCABULARY)), np.nan, np.float32)
     spoken_t = 0  # the newest row with samples
     for t in range(length):
         if first[t] < first[t + 1]:
@@ -76,9 +63,9 @@ def closed_rows(
             samples.device[part], samples.metric_set[part], samples.seq[part], samples.ts_ms[part],
             samples.values[of_values],
         )  # fmt: skip
-        zones, found, ages_s, _ = sensors.close(step if len(step.device) else None, names, start_ms + t * step_ms)
-        if zones:
-            yield t, zones, found, ages_s
+        zones, found, _, _ = sensors.close(step if len(step.device) else None, names, start_ms + t * step_ms)
+        rows[[place[zone] for zone in zones], t] = found
+    return rows
 
 
 def _said(tables: list[DeviceTable]) -> list[F64]:

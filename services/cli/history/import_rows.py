@@ -60,7 +60,8 @@ def import_rows(
     settings = options_of(ctx).settings()
     with need_cluster("import"):
         from edge.recordings.recording import RecordingError, load_recording
-        from services.backtest.recording_steps import history_rows
+        from edge.recordings.replay import RecordingSource
+        from services.cli.history.history_rows import history_rows
         from services.cli.history.influx_tables import read_influx
         from services.store.imports.import_job import new_job
     with ExitStack() as stack:
@@ -76,11 +77,15 @@ def import_rows(
                 recording = load_recording(folder, mapping, site=site, timezone=timezone)
         except RecordingError as error:
             raise HothouseError(str(error), "hothouse import --help says what a folder holds.") from error
+        source = RecordingSource(folder, mapping, site, timezone)
+        stream = settings.stream
+        primary = {one.name: one.primary for one in settings.sites}.get(recording.site) or source.primary
         with Progress(TextColumn("making rows"), BarColumn(), console=errors, transient=True) as bar:
             task = bar.add_task("", total=None)
             rows = history_rows(
-                recording, 1000 * settings.stream.step_s, lambda n, of: bar.update(task, completed=n, total=of)
-            )
+                source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, primary,
+                lambda done, of: bar.update(task, completed=done, total=of),
+            )  # fmt: skip
     if not len(rows):
         raise HothouseError("there is no row with a zone in it", "Look at the columns' names: docs/recordings.md.")
     _show(recording, rows["end_ms"].to_numpy(), len(rows))
