@@ -64,13 +64,13 @@ def main() -> None:
         warmup_ms=3_600_000, until_ms=DAYS * DAY_MS, latitude=asked.latitude, longitude=asked.longitude,
         timezone=asked.timezone, trees=False,
     )  # fmt: skip
-    rows = []
+    rows, means = [], list[float]()
     length = table.values.shape[1] * table.step_ms // DAY_MS
     for day in range(0, length - DAYS, asked.every_days):
         mean, worst, least, most = judged(replay(begun_on(table, day), options))
         rows.append({"day": day, "of_base": mean, "worst": worst, "coverage": [least, most]})
+        means.append(mean)
         print(f"begun on day {day:2d}: of base {mean:.3f}, worst cell {worst:.3f}, coverage {least:.2f} to {most:.2f}")
-    means = [row["of_base"] for row in rows]
     print(f"mean {np.mean(means):.3f}, {min(means):.3f} to {max(means):.3f}")
     print(json.dumps(rows))
 
