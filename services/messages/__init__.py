@@ -6,6 +6,14 @@ needs no module of ours where it is unpacked.
 
 from __future__ import annotations
 
+from services.messages.alert_messages import (
+    AlertCount,
+    AlertReason,
+    AlertState,
+    ShownAlert,
+    ShownAlerts,
+    SiteRulesShown,
+)
 from services.messages.forecast_messages import (
     ASK_AGAIN,
     DECIMALS,
@@ -61,6 +69,9 @@ __all__ = [
     "MODEL_POINTER_ACTOR",
     "ONLINE_VERSION",
     "RETRAINER_ACTOR",
+    "AlertCount",
+    "AlertReason",
+    "AlertState",
     "ChangeAsked",
     "EventDetails",
     "Extreme",
@@ -82,6 +93,9 @@ __all__ = [
     "RuntimeFigures",
     "ServedModel",
     "Shadow",
+    "ShownAlert",
+    "ShownAlerts",
+    "SiteRulesShown",
     "TrainedOn",
     "TrainingAccepted",
     "TrainingRun",

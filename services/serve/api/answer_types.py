@@ -22,6 +22,7 @@ from services.messages import (
     ZoneMixture,
     ZonePlan,
 )
+from services.serve.api.alert_answers import AlertDetails, AlertsAnswer, OrderPublished, RulesAnswer
 from services.serve.components import COMPONENTS, Figures
 from services.serve.health import Readiness
 from services.serve.model_pointer import PointerAnswer
@@ -214,6 +215,7 @@ class WhatIfAnswer(TypedDict):
 _ANSWERS = (
     ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, SeriesAnswer, IssuedAnswer, Moved,
     TrainingAccepted, DeadLettersAnswer, ModelSubmitted, ZonePlans, PlanPublished, WhatIfAnswer,
+    AlertsAnswer, AlertDetails, OrderPublished, RulesAnswer,
 )  # fmt: skip
 
 

@@ -13,9 +13,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from services.serve.api.answer_types import answer_schemas
 from services.serve.api.assets import page_routes
 from services.serve.api.problems import install, problem
+from services.serve.api.routes.alert_routes import alert_routes
 from services.serve.api.routes.operate import operate_routes
 from services.serve.api.routes.plan_routes import plan_routes
 from services.serve.api.routes.predict import predict_routes
+from services.serve.api.routes.rule_routes import rule_routes
 from services.serve.api.routes.zone_past import series_routes
 from services.serve.api.state import ApiState
 
@@ -48,6 +50,8 @@ def create_app(state: ApiState) -> FastAPI:
     app.include_router(predict_routes(state))
     app.include_router(plan_routes(state))
     app.include_router(series_routes(state))
+    app.include_router(alert_routes(state))
+    app.include_router(rule_routes(state))
     app.include_router(operate_routes(state))
     app.include_router(page_routes())
     app.add_middleware(_BodyLimit)

@@ -18,6 +18,7 @@ from edge.log import partition_of
 from services.config import Settings
 from services.errors import HistoryError, HothouseError
 from services.forecast_spec import forecast_spec
+from services.ingest.alerts.alert_journal import changes_of
 from services.installation import namespace_of
 from services.message_broker import publish
 from services.messages import (
@@ -31,6 +32,8 @@ from services.messages import (
     ModelSubmitted,
     Moved,
     Resampled,
+    ShownAlert,
+    SiteRulesShown,
     TrainingAccepted,
     ZoneMixture,
     ZoneOutlook,
@@ -105,6 +108,12 @@ class Backend(Protocol):
 
     async def publish(self, topic: str, payload: bytes) -> None:
         """Publish a message to the broker, as devices do; raises a 503 problem where it does not take it."""
+
+    async def alert_changes(self, id: str) -> list[ShownAlert]:
+        """The changes of an alert, oldest first, none for an unknown one; 503 where they cannot be read."""
+
+    async def alert_rules(self, site: str) -> SiteRulesShown:
+        """The rules of a site; 404 where its shard does not know it."""
 
     async def mixtures(self) -> list[ZoneMixture]:
         """What each zone's newest forecast was mixed from."""
@@ -230,6 +239,21 @@ class RayBackend:
             await asyncio.to_thread(publish, self._settings, "hothouse-api", topic, payload)
         except HothouseError as error:
             raise ProblemError(503, f"it was not published: {error.message}", {"Retry-After": "5"}) from error
+
+    async def alert_changes(self, id: str) -> list[ShownAlert]:
+        """See :class:`Backend`."""
+        try:
+            return await asyncio.to_thread(changes_of, self._settings.storage, id)
+        except sqlite3.Error as error:
+            raise ProblemError(503, f"the alerts' changes cannot be read: {error}", {"Retry-After": "5"}) from error
+
+    async def alert_rules(self, site: str) -> SiteRulesShown:
+        """See :class:`Backend`."""
+        call = self._shard(site).alert_rules.remote(site)
+        found: SiteRulesShown | None = await _within(call, ANSWER_S, "the site's shard")
+        if found is None:
+            raise ProblemError(404, f"its shard does not know {site} yet")
+        return found
 
     async def mixtures(self) -> list[ZoneMixture]:
         """See :class:`Backend`."""

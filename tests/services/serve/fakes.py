@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from models.alerts.rules_document import RulesDocument
 from models.spec import ForecastSpec
 from services.messages import (
     F32,
@@ -17,6 +18,8 @@ from services.messages import (
     ForecastReply,
     ForecastRequest,
     Resampled,
+    ShownAlert,
+    SiteRulesShown,
     ZoneForecast,
     ZoneMixture,
     ZoneOutlook,
@@ -90,6 +93,10 @@ class FakeBackend:
         self.past_nights: F32 = np.full((6, 3), 9.5, np.float32)
         self.extremes: dict[str, Extreme] | None = None  # else a night at about 10 degrees
         self.shard_away = ""
+        self.alert_log: dict[str, list[ShownAlert]] = {}
+        self.rules = SiteRulesShown(
+            site="", version=1, changed_ms=None, changed_by="defaults", document=RulesDocument().as_dict()
+        )
 
     async def changes(self, seen_version: int) -> LiveStateChanges:
         return await self.live_state.wait(seen_version, 1.0)
@@ -152,6 +159,12 @@ class FakeBackend:
         if self.refusal:
             raise ProblemError(503, self.refusal)
         self.published.append((topic, payload))
+
+    async def alert_changes(self, id: str) -> list[ShownAlert]:
+        return self.alert_log.get(id, [])
+
+    async def alert_rules(self, site: str) -> SiteRulesShown:
+        return self.rules | SiteRulesShown(site=site)
 
     async def mixtures(self) -> list[ZoneMixture]:
         serving = {"network": "v1", "trees": "trees-v2"}

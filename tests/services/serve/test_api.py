@@ -123,13 +123,14 @@ def test_every_route_refuses_an_unknown_parameter(system: System) -> None:
     for method, path, said in calls:
         known = {one["name"]: sensible(one["schema"]) for one in said.get("parameters", []) if one["in"] == "query"}
         answer = system.client.request(
-            method, path.format(version="v1", zone="north-1"), params={**known, "nonsense": "1"}
+            method, path.format(version="v1", zone="north-1", id="a1"), params={**known, "nonsense": "1"}
         )
         assert_problem(answer, 422, "query.nonsense: ")
         assert [error["where"] for error in answer.json()["errors"]] == ["query.nonsense"], f"{method} {path}"
         assert "application/problem+json" in said["responses"]["422"]["content"], f"{method} {path} does not declare it"
         assert (
-            "query" not in system.client.request(method, path.format(version="v1", zone="north-1"), params=known).text
+            "query"
+            not in system.client.request(method, path.format(version="v1", zone="north-1", id="a1"), params=known).text
         )
     assert system.backend.orders == []
 
