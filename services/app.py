@@ -39,6 +39,7 @@ from services.runtime.supervise import ChildProcess
 
 if TYPE_CHECKING:
     from edge.wire.plan import PlanMessage
+    from services.home_assistant.link import HomeAssistantLink
     from services.ingest.questions import SilentZone
     from services.runtime.ray_runtime import RayRuntime
 
@@ -97,6 +98,7 @@ class System:
         self._shards: list[Any] = []
         self._retirements: Retirements | None = None
         self._repeated: RepeatedPlans | None = None
+        self._home_assistant: HomeAssistantLink | None = None
 
     def __enter__(self) -> System:
         try:
@@ -161,6 +163,7 @@ class System:
         self._parts.enter_context(Repeating(self._retirements.look, RETIRE_S, "retirements"))
         if any(site.repeat_setpoints for site in settings.sites):
             self._parts.enter_context(Repeating(self._repeated.look, RETIRE_S, "repeated plans"))
+        self._tell_home_assistant()
         run_file = settings.data_dir / "run.json"
         mqtt = {
             "host": self.mqtt_host,
@@ -216,7 +219,7 @@ class System:
 
     def _report(self) -> None:
         """Show on the live state, which may have been restarted, what no actor shows: the ingress and the gateway."""
-        publishers = (self._retirements, self._repeated)
+        publishers = (self._retirements, self._repeated, self._home_assistant)
         error = "; ".join(one.error for one in publishers if one is not None and one.error)
         runtime = RuntimeFigures(
             kind=self._ingress.kind, reason=self._ingress.reason, binary=self._ingress.binary, error=error
@@ -250,14 +253,34 @@ class System:
         if not self.mqtt_host:
             raise PublishError("no broker is configured: set mqtt.host")
         try:
-            password = self.mqtt_password_file.read_text().strip() if self.mqtt_password_file else ""
+            address = self._broker_address()
         except OSError as error:
             raise PublishError(f"mqtt.password_file cannot be read: {error}") from error
-        address = MqttAddress(
-            host=self.mqtt_host, port=self.mqtt_port, username=self.mqtt_username, password=password,
-            tls_ca=self.settings.mqtt.tls_ca_file,
-        )  # fmt: skip
         publish_once(address, "hothouse-system", topic, payload)
+
+    def _broker_address(self) -> MqttAddress:
+        """The broker that the settings name, or ours; raises ``OSError`` where the password cannot be read."""
+        password = self.mqtt_password_file.read_text().strip() if self.mqtt_password_file else ""
+        return MqttAddress(
+            host=self.mqtt_host, port=self.mqtt_port, username=self.mqtt_username, password=password,
+            tls_ca=self.settings.mqtt.tls_ca_file, v5=self.mqtt_v5,
+        )  # fmt: skip
+
+    def _tell_home_assistant(self) -> None:
+        from services.home_assistant.start import home_assistant_link
+
+        if not self.mqtt_host:
+            if self.settings.home_assistant.prefix:
+                raise ConfigError("home_assistant.prefix is set, and no broker is configured", "Set mqtt.host.")
+            return
+        try:
+            link = home_assistant_link(
+                self.settings, self._broker_address(), self._serving.live_state, self._shards
+            )  # fmt: skip
+        except OSError as error:
+            raise ConfigError(f"mqtt.password_file cannot be read: {error}") from error
+        if link is not None:
+            self._home_assistant = self._parts.enter_context(link)
 
     def _start_gateway(self) -> None:
         broker = {
