@@ -39,7 +39,7 @@ from services.runtime.supervise import ChildProcess
 
 if TYPE_CHECKING:
     from edge.wire.plan import PlanMessage
-    from services.home_assistant.link import HomeAssistantLink
+    from services.home_assistant.home_assistant_link import HomeAssistantLink
     from services.ingest.questions import SilentZone
     from services.runtime.ray_runtime import RayRuntime
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from edge.wire.topic import SITE_ZONE
 
-__all__ = ["Message", "alerts_topic", "config_topic", "device_id", "slug", "state_topic"]
+__all__ = ["RetainedMessage", "alerts_topic", "config_topic", "device_id", "slug", "state_topic"]
 
 STATES = "hothouse/state"
 
 
-class Message(NamedTuple):
+class RetainedMessage(NamedTuple):
     """What is published, retained; an empty payload takes back what was there."""
 
     topic: str

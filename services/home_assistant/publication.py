@@ -16,7 +16,7 @@ import msgspec
 from edge.wire.topic import SITE_ZONE
 from services.home_assistant.alert_states import ZoneAlerts
 from services.home_assistant.documents import About, site_document, zone_document
-from services.home_assistant.names import Message, alerts_topic, config_topic, device_id, state_topic
+from services.home_assistant.names import RetainedMessage, alerts_topic, config_topic, device_id, state_topic
 from services.home_assistant.states import OUTSIDE, site_state, zone_state
 from services.messages import ModelRow, ZoneForecast
 
@@ -59,7 +59,7 @@ class Publication:
         self._said: dict[str, bytes] = {}
         self._said_s: dict[str, float] = {}
 
-    def take(self, changes: Mapping[str, Any]) -> list[Message]:
+    def take(self, changes: Mapping[str, Any]) -> list[RetainedMessage]:
         """What the live state's changes (``LiveStateChanges``) make necessary to publish, devices before states."""
         self._models = changes.get("models", self._models)
         for component, figures in changes.get("stats", {}).items():
@@ -86,7 +86,7 @@ class Publication:
         fresh = {state_topic(*key) for key in renewed} | {state_topic(site) for site, _ in renewed}
         return [*self._news(messages, fresh), *self._expired()]
 
-    def again(self) -> list[Message]:
+    def again(self) -> list[RetainedMessage]:
         """Everything, for a Home Assistant or a broker that has started.
 
         What an earlier process said under another prefix is taken back, and its states: they may be old by now.
@@ -94,7 +94,10 @@ class Publication:
         stays = f"{self._prefix}/device/" if self._prefix else "\0"
         old = sorted(topic for topic in self.published if topic not in self._said and not topic.startswith(stays))
         self.published.difference_update(old)
-        return [*(Message(topic, b"") for topic in old), *(Message(*said) for said in self._said.items())]
+        return [
+            *(RetainedMessage(topic, b"") for topic in old),
+            *(RetainedMessage(*said) for said in self._said.items()),
+        ]
 
     def _take_forecast(self, key: tuple[str, str], forecast: ZoneForecast) -> None:
         zone = self._zones.setdefault(key, _Zone(forecast))
@@ -106,7 +109,7 @@ class Publication:
             if events:
                 zone.events, zone.asked_ms = events, forecast["origin_ms"]
 
-    def _of_zone(self, site: str, name: str) -> list[Message]:
+    def _of_zone(self, site: str, name: str) -> list[RetainedMessage]:
         zone = self._zones[site, name]
         inside = {metric for metric in zone.readings if not metric.startswith(OUTSIDE)}
         rules = self._alerts.setdefault((site, name), ZoneAlerts()).rules
@@ -117,10 +120,10 @@ class Publication:
         config = config_topic(self._prefix, device_id(site, name))
         return [_message(config, document), _message(state_topic(site, name), state)]
 
-    def _alerts_of(self, site: str, name: str) -> Message:
+    def _alerts_of(self, site: str, name: str) -> RetainedMessage:
         return _message(alerts_topic(site, name), self._alerts[site, name].state(self._timezone_of(site)))
 
-    def _of_site(self, site: str) -> list[Message]:
+    def _of_site(self, site: str) -> list[RetainedMessage]:
         zones = [zone for (of, _), zone in self._zones.items() if of == site]
         newest = max(zones, key=lambda zone: zone.forecast["origin_ms"])
         outside = {metric for zone in zones for metric in zone.readings if metric.startswith(OUTSIDE)}
@@ -129,7 +132,7 @@ class Publication:
         config = config_topic(self._prefix, device_id(site))
         return [_message(config, site_document(self._about, site, outside)), _message(state_topic(site), state)]
 
-    def _removals(self) -> list[Message]:
+    def _removals(self) -> list[RetainedMessage]:
         """Take back the zones that have left, and sites without a zone; also those of an earlier process."""
         gone = [
             key for key, left_ms in self._left.items()
@@ -144,9 +147,9 @@ class Publication:
             topic for key in gone
             for topic in (config_topic(self._prefix, device_id(*key)), state_topic(*key), alerts_topic(*key))
         ]  # fmt: skip
-        return [Message(topic, b"") for topic in topics if topic in self.published]
+        return [RetainedMessage(topic, b"") for topic in topics if topic in self.published]
 
-    def _news(self, messages: Sequence[Message], fresh: Collection[str] = ()) -> list[Message]:
+    def _news(self, messages: Sequence[RetainedMessage], fresh: Collection[str] = ()) -> list[RetainedMessage]:
         """Those that say something new, and the states in ``fresh``, which would else be called expired."""
         news = []
         for message in messages:
@@ -165,10 +168,10 @@ class Publication:
             news.append(message)
         return news
 
-    def _expired(self) -> list[Message]:
+    def _expired(self) -> list[RetainedMessage]:
         limit_s = self._clock_s() - self._about.expire_after_s
-        return self._news([Message(topic, b"") for topic, at_s in self._said_s.items() if at_s < limit_s])
+        return self._news([RetainedMessage(topic, b"") for topic, at_s in self._said_s.items() if at_s < limit_s])
 
 
-def _message(topic: str, content: Mapping[str, Any]) -> Message:
-    return Message(topic, msgspec.json.encode(content))
+def _message(topic: str, content: Mapping[str, Any]) -> RetainedMessage:
+    return RetainedMessage(topic, msgspec.json.encode(content))

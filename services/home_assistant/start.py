@@ -11,7 +11,7 @@ from edge.mqtt.connection import MqttAddress
 from services.config import Settings
 from services.forecast_spec import forecast_spec
 from services.home_assistant.documents import About
-from services.home_assistant.link import HomeAssistantLink, PublishedTopics, presence_topic
+from services.home_assistant.home_assistant_link import HomeAssistantLink, PublishedTopics, presence_topic
 from services.home_assistant.publication import Publication
 from services.installation import installation_of
 from services.messages import ZoneForecast, ZoneOutlook

@@ -95,6 +95,6 @@ def test_a_flood_of_topics_is_counted_and_its_letters_are_few(messages: list[tup
 
 def test_what_is_published_for_home_assistant_is_nobodys_mistake() -> None:
     """The subscription brings our own states back: no record, no count."""
-    builder = RecordBuilder(ReplayedClock(T0), 300_000)
+    builder = RecordBuilder(ReplayedClock(NOW), STEP_MS)
     assert builder.take([Message("hothouse/state/demo/z1/alerts", b"{}")]) == []
     assert (builder.refused, builder.other_topics) == (0, 0)

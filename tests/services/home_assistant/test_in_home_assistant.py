@@ -14,7 +14,7 @@ import pytest
 from edge.mqtt.connection import MqttAddress
 from edge.mqtt.publish import publish_once
 from services.home_assistant.documents import About
-from services.home_assistant.link import HomeAssistantLink, PublishedTopics, presence_topic
+from services.home_assistant.home_assistant_link import HomeAssistantLink, PublishedTopics, presence_topic
 from services.home_assistant.names import device_id
 from services.home_assistant.publication import Publication
 from tests.broker.conftest import local_broker

@@ -7,7 +7,7 @@ from typing import Any
 
 from models.alerts.alert_rule import COURSES, STATES
 from services.home_assistant.documents import About
-from services.home_assistant.names import Message, config_topic, device_id
+from services.home_assistant.names import RetainedMessage, config_topic, device_id
 from services.home_assistant.publication import Publication
 from services.home_assistant.states import MAX_ATTRIBUTES_BYTES, zone_state
 from tests.services.home_assistant.greenhouse import EVENTS, ORIGIN_MS, alert, forecast
@@ -32,7 +32,7 @@ def publication(clock: Clock | None = None, prefix: str = "homeassistant", **opt
     return Publication(prefix, about, lambda _: EVENTS, lambda _: "Europe/Amsterdam", clock or Clock(), **options)
 
 
-def said(messages: list[Message]) -> dict[str, Any]:
+def said(messages: list[RetainedMessage]) -> dict[str, Any]:
     """Topic -> what it holds now; None where it was taken back."""
     return {topic: json.loads(payload) if payload else None for topic, payload in messages}
 

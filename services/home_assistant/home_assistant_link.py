@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from edge.mqtt.connection import MqttAddress
 from edge.mqtt.subscriber import Published, Subscriber
 from edge.mqtt.subscription import Subscription
-from services.home_assistant.names import Message
+from services.home_assistant.names import RetainedMessage
 from services.home_assistant.publication import Publication
 
 __all__ = ["HomeAssistantLink", "PublishedTopics", "presence_topic"]
@@ -113,7 +113,7 @@ class HomeAssistantLink:
         finally:
             self._subscription.close()
 
-    def _send(self, messages: Iterable[Message]) -> None:
+    def _send(self, messages: Iterable[RetainedMessage]) -> None:
         """What was published over a connection that has ended may be lost: then all of it goes out again."""
         connects = self._subscription.connects
         if self._subscription.connected and (connects != self._connects or self._asked.is_set()):
