@@ -143,7 +143,10 @@ class System:
         settings.logs_dir.mkdir(exist_ok=True)
         if not settings.mqtt.host and settings.mqtt.gateway == "here":
             self._say("starting a local MQTT broker")
-            broker = self._parts.enter_context(LocalBroker(settings.data_dir / "broker"))
+            own = LocalBroker(settings.data_dir / "broker")
+            if settings.mqtt.listen:
+                own = LocalBroker(own.folder, port=settings.mqtt.port, listen=settings.mqtt.listen)
+            broker = self._parts.enter_context(own)
             self.mqtt_host, self.mqtt_port, self.mqtt_username = broker.host, broker.port, broker.username
             self.mqtt_password_file, self.mqtt_v5 = broker.password_file, broker.address.v5
         warming = self._start_warming()

@@ -26,7 +26,7 @@ from services.cli import (
 from services.cli.base import GlobalOptions, Group
 from services.cli.running import ask
 from services.cli.setup import commands as setup
-from services.cli.setup import keys
+from services.cli.setup import devices, keys
 
 __all__ = ["app", "main"]
 
@@ -85,6 +85,7 @@ dead_letters.register(app)
 export.register(app)
 alerts.register(app)
 keys.register(app)
+devices.register(app)
 learn.register(app)
 tune.register(app)
 pretrain.register(app)

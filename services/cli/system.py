@@ -12,8 +12,10 @@ from rich.markup import escape
 
 from edge.wire.plan import PlanMessage
 from services.cli.base import console, need_cluster, options_of
+from services.cli.setup.watching import LOOK_S, trouble_lines
 from services.errors import ConfigError
 from services.runtime.interrupts import await_signal
+from services.runtime.repeating import Repeating
 
 __all__ = ["register"]
 
@@ -53,7 +55,8 @@ def up(
         if system.mqtt_username:
             line = f"as {system.mqtt_username}, password in {system.mqtt_password_file}"
             console.print(line, highlight=False, soft_wrap=True)
-        stopped()
+        with Repeating(trouble_lines(system.settings), LOOK_S, "devices"):
+            stopped()
         console.print("[dim]stopping ...[/]")
 
 
