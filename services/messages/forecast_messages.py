@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 __all__ = [
     "ASK_AGAIN",
+    "DECIMALS",
     "DRIFTS",
     "F32",
     "FORECASTER_DEPLOYMENT",
@@ -43,6 +44,9 @@ MODEL_POINTER_ACTOR = "slot"
 RETRAINER_ACTOR = "retrainer"
 ONLINE_VERSION = "online"
 """The ``model_version`` while the online learners answer alone: no network is champion."""
+
+DECIMALS = 4
+"""Decimals of published values: finer than any sensor."""
 
 ASK_AGAIN = ""
 DRIFTS = ("input drift", "error drift")
