@@ -19,7 +19,7 @@ import pytest
 
 from edge.log import partition_of
 from edge.log.sqlite import SqliteLog
-from edge.mqtt.connection import MqttAddress
+from edge.mqtt.connection import MqttAddress, new_client, open_connection
 from edge.mqtt.publish import publish_once
 from edge.wire.reading import Sample
 from edge.wire.samples import decode_samples
@@ -56,7 +56,10 @@ class Reader:
             self.port = probe.getsockname()[1]
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin"
         self.environment = {**os.environ, "PATH": path, "XDG_CONFIG_HOME": str(folder / "config"),
-                            "HOTHOUSE_API__PORT": "0", "COLUMNS": "400"}  # fmt: skip
+                            "HOTHOUSE_API__PORT": "0", "COLUMNS": "400",
+                            "HOTHOUSE_HOME_ASSISTANT__PREFIX": "homeassistant",
+                            "HOTHOUSE_STREAM__STEP_S": "10", "HOTHOUSE_STREAM__LATENESS_S": "2",
+                            "HOTHOUSE_STREAM__IDLE_S": "3"}  # fmt: skip
         configured = "".join(blocks("1. Let", "toml") + blocks("5. ESPHome", "toml"))
         (folder / "hothouse.toml").write_text(self.here(configured))
 
@@ -98,6 +101,19 @@ class Reader:
         """What one device said."""
         return [sample.values for sample in self.samples() if sample.device == device]
 
+    def await_announced(self, zone: str) -> None:
+        """Wait until Home Assistant finds the zone with its login."""
+        found: list[str] = []
+        client = new_client(self.login("home-assistant"), "test-home-assistant", v5=False)
+        client.on_connect = lambda client, *_: client.subscribe("homeassistant/#", qos=1)
+        client.on_message = lambda _client, _data, message: found.append(json.loads(message.payload)["device"]["name"])
+        try:
+            open_connection(client, self.login("home-assistant"))
+            until(lambda: zone in found, "Home Assistant finds the zone", 120)
+        finally:
+            client.disconnect()
+            client.loop_stop()
+
     def login(self, name: str) -> MqttAddress:
         """A device's own, from its password file."""
         password = (self.folder / f"{name}.password").read_text().strip()
@@ -131,6 +147,10 @@ def test_the_page_is_followed_word_by_word(tmp_path: Path) -> None:
             (tmp_path / "device.py").write_text(program)
             with reader.keeps_running("device", sys.executable, "device.py", "127.0.0.1", str(reader.port), "1"):
                 until(lambda: len(reader.values("bench")) > 2, "the device's readings")
+                reader.run("Home Assistant on")
+                until(lambda: "home-assistant:" in (tmp_path / "hothouse-data/broker/mosquitto.users").read_text())
+                publish(reader, "home-assistant", "homeassistant/status", b"online")
+                reader.await_announced("north-1")
 
             reader.run("5. ESPHome")
             reader.run("6. Zigbee2MQTT")
