@@ -15,10 +15,10 @@ venv := .venv
 stamp := $(venv)/.stamp
 bin := $(venv)/bin
 
-.PHONY: help setup demo test unit processes long seeds chaos check format bench secrets e2e clean
+.PHONY: help setup demo test unit processes long home-assistant seeds chaos check format bench secrets e2e clean
 
 help: ## show this list
-	@grep -hE '^[a-z0-9]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 setup: $(stamp) ## make or refresh .venv
 	@echo "$(venv) fits requirements.lock; try: make demo"
@@ -27,7 +27,7 @@ demo: $(stamp) ## run the whole system on this machine; options: make demo ARGS=
 	@$(bin)/hothouse demo $(ARGS)
 
 # Tests that start processes mostly wait, so two parts run side by side.
-plain := not (ray or browser or chaos or e2e or long or compose)
+plain := not (ray or browser or chaos or e2e or long or compose or home_assistant)
 
 test: $(stamp) ## run the tests, but for the long ones; one file: make test ARGS=tests/edge/log/test_log.py
 ifneq ($(strip $(ARGS)),)
@@ -36,7 +36,7 @@ else
 	@echo "Two parts run side by side; this is the first, the other follows ($(venv)/test-plain.log)."
 	@failed=0; trap 'kill $$pid 2> /dev/null || true' EXIT; \
 	    nice -n 5 $(bin)/python -m pytest -p no:cacheprovider -m "$(plain)" > $(venv)/test-plain.log 2>&1 & pid=$$!; \
-	    $(bin)/python -m pytest -m "not long and not compose and not ($(plain))" || failed=1; \
+	    $(bin)/python -m pytest -m "not long and not compose and not home_assistant and not ($(plain))" || failed=1; \
 	    wait $$pid || failed=1; cat $(venv)/test-plain.log; exit $$failed
 endif
 
@@ -44,14 +44,19 @@ endif
 starts := ray or broker or kafka or influx or browser or chaos or e2e
 
 unit: $(stamp) ## run the tests that start no process and ask no server
-	$(bin)/python -m pytest -p no:cacheprovider -m "not ($(starts) or long or compose)"
+	$(bin)/python -m pytest -p no:cacheprovider -m "not ($(starts) or long or compose or home_assistant)"
 
 processes: $(stamp) ## run the tests that start processes or ask servers, but for the long ones
-	$(bin)/python -m pytest -p no:cacheprovider -m "($(starts)) and not (long or compose)"
+	$(bin)/python -m pytest -p no:cacheprovider -m "($(starts)) and not (long or compose or home_assistant)"
 
 # The whole system with its log on Kafka, where HOTHOUSE_SERVERS names a script that starts one; then with its log in a file.
 long: $(stamp) ## run the few tests that take minutes each
 	$(bin)/python -m pytest -m long
+
+# Home Assistant's package wants a Python and a hundred packages of its own. Where they cannot be had, one line says why.
+home-assistant: $(stamp) ## ask Home Assistant itself whether it takes what is published for it; needs Python 3.13
+	@$(bin)/python -m tests.services.home_assistant.environment
+	$(bin)/python -m pytest -p no:cacheprovider -m home_assistant tests/services/home_assistant
 
 seeds: $(stamp) ## made-up crashes around every durable step, half a second each: make seeds SEEDS=0:5000
 	HOTHOUSE_TEST_SEEDS=$(SEEDS) $(bin)/python -m pytest -s tests/chaos/test_simulation.py

@@ -42,6 +42,7 @@ from services.runtime.supervise import ChildProcess
 
 if TYPE_CHECKING:
     from edge.wire.plan import PlanMessage
+    from services.home_assistant.home_assistant_link import HomeAssistantLink
     from services.ingest.questions import SilentZone
     from services.messages import SiteRulesShown
     from services.runtime.ray_runtime import RayRuntime
@@ -105,6 +106,7 @@ class System:
         self._repeated: RepeatedPlans | None = None
         self._rule_files: RuleFiles | None = None
         self._deliveries: AlertDeliveries | None = None
+        self._home_assistant: HomeAssistantLink | None = None
 
     def __enter__(self) -> System:
         try:
@@ -151,7 +153,10 @@ class System:
         settings.logs_dir.mkdir(exist_ok=True)
         if not settings.mqtt.host and settings.mqtt.gateway == "here":
             self._say("starting a local MQTT broker")
-            broker = self._parts.enter_context(LocalBroker(settings.data_dir / "broker"))
+            own = LocalBroker(settings.data_dir / "broker")
+            if settings.mqtt.listen:
+                own = LocalBroker(own.folder, port=settings.mqtt.port, listen=settings.mqtt.listen)
+            broker = self._parts.enter_context(own)
             self.mqtt_host, self.mqtt_port, self.mqtt_username = broker.host, broker.port, broker.username
             self.mqtt_password_file, self.mqtt_v5 = broker.password_file, broker.address.v5
         warming = self._start_warming()
@@ -179,6 +184,7 @@ class System:
         self._parts.enter_context(Repeating(self._retirements.look, RETIRE_S, "retirements"))
         if any(site.repeat_setpoints for site in settings.sites):
             self._parts.enter_context(Repeating(self._repeated.look, RETIRE_S, "repeated plans"))
+        self._tell_home_assistant()
         run_file = settings.data_dir / "run.json"
         mqtt = {
             "host": self.mqtt_host,
@@ -234,7 +240,9 @@ class System:
 
     def _report(self) -> None:
         """Show on the live state, which may have been restarted, what no actor shows: the ingress and the gateway."""
-        publishers = (self._retirements, self._repeated, self._rule_files, self._deliveries)
+        publishers = (
+            self._retirements, self._repeated, self._rule_files, self._deliveries, self._home_assistant
+        )  # fmt: skip
         error = "; ".join(one.error for one in publishers if one is not None and one.error)
         runtime = RuntimeFigures(
             kind=self._ingress.kind, reason=self._ingress.reason, binary=self._ingress.binary, error=error,
@@ -293,13 +301,33 @@ class System:
         if not self.mqtt_host:
             raise PublishError("no broker is configured: set mqtt.host")
         try:
-            password = self.mqtt_password_file.read_text().strip() if self.mqtt_password_file else ""
+            return self._broker_address()
         except OSError as error:
             raise PublishError(f"mqtt.password_file cannot be read: {error}") from error
+
+    def _broker_address(self) -> MqttAddress:
+        """The broker that the settings name, or ours; raises ``OSError`` where the password cannot be read."""
+        password = self.mqtt_password_file.read_text().strip() if self.mqtt_password_file else ""
         return MqttAddress(
             host=self.mqtt_host, port=self.mqtt_port, username=self.mqtt_username, password=password,
-            tls_ca=self.settings.mqtt.tls_ca_file,
+            tls_ca=self.settings.mqtt.tls_ca_file, v5=self.mqtt_v5,
         )  # fmt: skip
+
+    def _tell_home_assistant(self) -> None:
+        from services.home_assistant.start import home_assistant_link
+
+        if not self.mqtt_host:
+            if self.settings.home_assistant.prefix:
+                raise ConfigError("home_assistant.prefix is set, and no broker is configured", "Set mqtt.host.")
+            return
+        try:
+            link = home_assistant_link(
+                self.settings, self._broker_address(), self._serving.live_state, self._shards
+            )  # fmt: skip
+        except OSError as error:
+            raise ConfigError(f"mqtt.password_file cannot be read: {error}") from error
+        if link is not None:
+            self._home_assistant = self._parts.enter_context(link)
 
     def _start_gateway(self) -> None:
         broker = {

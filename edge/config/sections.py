@@ -25,6 +25,10 @@ class MqttSettings(Section):
         "", description="Broker to connect to; empty: `hothouse up` starts a local one, a gateway alone asks loopback."
     )
     port: int = Field(1883, ge=1, le=65535, description="Port of that broker.")
+    listen: str = Field(
+        "", description="Address on which the broker that `hothouse up` starts takes devices, at `mqtt.port`, such as "
+        "0.0.0.0; empty: loopback, on a free port.",
+    )  # fmt: skip
     username: str = Field("", description="User name, if the broker wants one.")
     password_file: Path | None = Field(None, description="File that holds the password.")
     tls_ca_file: Path | None = Field(None, description="CA certificate; set it to use TLS.")

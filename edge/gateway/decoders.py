@@ -14,6 +14,7 @@ from itertools import groupby
 
 import msgspec
 
+from edge.decoders import BUILT_IN
 from edge.wire.decoder import MAX_DOCUMENT_BYTES, Answer, DecodedMessage, Decoder, HothouseDecoder
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.reading import Refusal, Sample, decode, encode_message
@@ -75,7 +76,8 @@ def load_decoders(names: Iterable[str]) -> tuple[Decoder, ...]:
 
 
 def _find(name: str) -> EntryPoint:
-    installed = entry_points(group=GROUP)
+    own = [EntryPoint(own, place, GROUP) for own, place in BUILT_IN.items()]
+    installed: list[EntryPoint] = [*own, *entry_points(group=GROUP)]
     found = [entry for entry in installed if entry.name == name]
     if not found:
         there = ", ".join(sorted(f"{entry.name} ({_package(entry)})" for entry in installed)) or "none at all"
@@ -105,7 +107,9 @@ def _make(name: str, entry: EntryPoint) -> Decoder:
 
 
 def _package(entry: EntryPoint) -> str:
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "a package without a name"
+    if entry.dist is None:
+        return "hothouse" if entry.value in BUILT_IN.values() else "a package without a name"
+    return f"{entry.dist.name} {entry.dist.version}"
 
 
 def _checked(taken: DecodedMessage, topic: str, payload: bytes, receive_ms: int) -> DecodedMessage:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from edge.wire.reading import Refusal
 
-__all__ = ["MAX_TOPICS", "PRESENCE", "OtherTopics"]
+__all__ = ["MAX_TOPICS", "OWN", "PRESENCE", "OtherTopics"]
 
 PRESENCE = "hothouse/presence/"
 """Prefix of the topics on which gateways announce themselves; no samples come there."""
+
+OWN = (PRESENCE, "hothouse/state/")
+"""Prefixes of what Hothouse itself publishes, also for Home Assistant; the gateway's subscription brings it back."""
 
 MAX_TOPICS = 50
 """An hour has letters about this many topics; messages on further topics are counted in one letter."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from edge.clock import CLOCK_TOPIC, ReceiveClock, ReplayedClock, decode_clock
-from edge.gateway.other_topics import PRESENCE, OtherTopics
+from edge.gateway.other_topics import OWN, OtherTopics
 from edge.log.contract import NewRecord
 from edge.wire.decoder import Answer, Decoder, HothouseDecoder
 from edge.wire.envelope import UNKNOWN_SITE
@@ -48,8 +48,7 @@ class RecordBuilder:
     it. A site whose records come from its own gateway gets its ticks from there, and none here: ticks of ours would
     close its rows while it is merely cut off. A site that has left (``edge.wire.events.Retirement``) gets none until
     its next sample. A message goes to the decoder whose prefix its topic has. Without such a decoder it is counted and
-    refused (``edge.gateway.other_topics``), except for the presence messages of gateways and for alerts, which
-    Hothouse itself publishes.
+    refused (``edge.gateway.other_topics``), except for what Hothouse itself publishes.
 
     >>> builder = RecordBuilder(ReplayedClock(1646092800500), step_ms=300_000)
     >>> body = b'{"boot":"9f3c62d1a07be845","ts":1646092800000,"seq":1,"values":{"rh_pct":71.0}}'
@@ -85,7 +84,7 @@ class RecordBuilder:
         self._now_ms = self._clock.now_ms()
         self._tell_of_others()
         for message in messages:
-            if message.topic.startswith(PRESENCE) or is_alert_topic(message.topic):
+            if message.topic.startswith(OWN) or is_alert_topic(message.topic):
                 continue
             self.messages += 1
             if message.topic == CLOCK_TOPIC and isinstance(self._clock, ReplayedClock):

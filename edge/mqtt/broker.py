@@ -1,8 +1,9 @@
 """Step 1 of the way of a reading: a local MQTT broker for one machine.
 
 If Mosquitto is installed, it is started; otherwise the embedded broker. It listens on loopback, on a free port, with a
-generated user. The broker runs under a small process of its own (``python -m edge.mqtt.broker``) that ends it when its
-parent is gone.
+generated user; where it is told to, on the LAN, where devices have logins of their own
+(``edge.mqtt.device_logins``). The broker runs under a small process of its own (``python -m edge.mqtt.broker``) that
+ends it when its parent is gone.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ __all__ = ["BrokerError", "BrokerKind", "LocalBroker", "installed_kind"]
 BrokerKind = Literal["mosquitto", "amqtt"]
 
 _HOST = "127.0.0.1"
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared
 _USERNAME = "hothouse"
 _START_S = 15.0
 _STOP_S = 5.0
@@ -54,16 +56,17 @@ class LocalBroker:
     """A broker in ``folder``, from ``with`` or :meth:`start` until its end or :meth:`stop`.
 
     The folder keeps password, configuration, log and Mosquitto's sessions and queues; all of it is only readable
-    by the user. ``port`` 0 takes the one of the last time if it is still free. Stopped when our process ends,
-    whatever ends it.
+    by the user. ``port`` 0 takes the one of the last time if it is still free. ``listen`` is the address on which it
+    listens, and ``host`` the one at which we reach it. Stopped when our process ends, whatever ends it.
     """
 
-    host = _HOST
     username = _USERNAME
 
-    def __init__(self, folder: str | Path, kind: BrokerKind | None = None, port: int = 0) -> None:
+    def __init__(self, folder: str | Path, kind: BrokerKind | None = None, port: int = 0, listen: str = _HOST) -> None:
         self.folder = Path(folder).absolute()
+        self.listen = listen
         self.kind: BrokerKind = kind or installed_kind()
+        self.host = _HOST if listen in _EVERYWHERE else listen
         self.port = port
         self.password = ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -138,7 +141,7 @@ class LocalBroker:
         command = [sys.executable, "-m", "edge.mqtt.broker", "--folder", str(self.folder), "--port", str(self.port)]
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--kind", self.kind, "--stop-with-stdin"],
+                [*command, "--kind", self.kind, "--listen", self.listen, "--stop-with-stdin"],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -221,7 +224,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="example: python -m edge.mqtt.broker --folder hothouse-data/broker --port 1883",
     )
     parser.add_argument("--folder", type=Path, required=True, help="for password, configuration and queues")
-    parser.add_argument("--port", type=int, required=True, help="port on 127.0.0.1")
+    parser.add_argument("--port", type=int, required=True, help="port to listen on")
+    parser.add_argument("--listen", default=_HOST, help="address to listen on; default: %(default)s")
     parser.add_argument("--kind", choices=("mosquitto", "amqtt"), default=installed_kind(), help="default: %(default)s")
     parser.add_argument("--stop-with-stdin", action="store_true", help="end when standard input ends")
     given = parser.parse_args(arguments)
@@ -235,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         from edge.mqtt.embedded_broker import run  # only this process pays for importing amqtt
     password = (folder / "password").read_text().strip()
-    return run(folder, _HOST, given.port, _USERNAME, password, given.stop_with_stdin)
+    return run(folder, given.listen, given.port, _USERNAME, password, given.stop_with_stdin)
 
 
 if __name__ == "__main__":

@@ -48,11 +48,15 @@ def run(folder: Path, host: str, port: int, username: str, password: str, stop_w
     """Run amqtt until we are told to stop; returns the exit code. Raises ``BrokerError`` when the port is taken."""
     users = folder / "amqtt.users"
     write_secret(users, f"{username}:{Argon2Hasher().hash(password)}\n")
-    asyncio.run(_serve(host, port, users, stop_with_stdin))
+    plugins = {
+        "edge.mqtt.embedded_access.DevicePasswords": {"password_file": os.fspath(users), "folder": os.fspath(folder)},
+        "edge.mqtt.embedded_access.DeviceRules": {"folder": os.fspath(folder), "username": username},
+    }
+    asyncio.run(_serve(host, port, plugins, stop_with_stdin))
     return 0
 
 
-async def _serve(host: str, port: int, users: Path, stop_with_stdin: bool) -> None:
+async def _serve(host: str, port: int, plugins: dict[str, dict[str, str]], stop_with_stdin: bool) -> None:
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
@@ -62,7 +66,7 @@ async def _serve(host: str, port: int, users: Path, stop_with_stdin: bool) -> No
     broker = amqtt.broker.Broker(
         {
             "listeners": {"default": {"type": "tcp", "bind": f"{host}:{port}"}},
-            "plugins": {"amqtt.plugins.authentication.FileAuthPlugin": {"password_file": os.fspath(users)}},
+            "plugins": plugins,
         }
     )
     await broker.start()

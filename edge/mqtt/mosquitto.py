@@ -8,14 +8,22 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from edge.mqtt.device_logins import DeviceLogin
+from edge.mqtt.followed_logins import FollowedLogins
 from edge.mqtt.secret_file import write_secret
 from edge.parent_watch import when_stdin_ends
 
-__all__ = ["is_installed", "run"]
+__all__ = ["is_installed", "run", "write_logins"]
 
 _PR_SET_PDEATHSIG = 1
+_USERS, _RULES = "mosquitto.users", "mosquitto.rules"
+FOLLOW_S = 0.5
+"""How often the logins of devices are looked at."""
 _SBIN = "/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
 
 
@@ -27,6 +35,9 @@ def is_installed() -> bool:
 def run(folder: Path, host: str, port: int, username: str, password: str, stop_with_stdin: bool) -> int:
     """Run Mosquitto until it ends or we are told to; returns its exit code. Sessions and queues stay in ``folder``."""
     configuration = _configure(folder, host, port, username, password)
+    logins = FollowedLogins(folder)
+    own = (folder / _USERS).read_text()
+    write_logins(folder, own, username, logins.changed() or [])
     libc = ctypes.CDLL(None)
 
     def die_with_us() -> None:
@@ -49,6 +60,17 @@ def run(folder: Path, host: str, port: int, username: str, password: str, stop_w
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_us)
     if stopping:
         process.terminate()
+    mosquitto = process
+
+    def follow() -> None:
+        while mosquitto.poll() is None:
+            changed = logins.changed()
+            if changed is not None:
+                write_logins(folder, own, username, changed)
+                mosquitto.send_signal(signal.SIGHUP)  # it reads users and rules again, and ends who is no longer there
+            time.sleep(FOLLOW_S)
+
+    threading.Thread(target=follow, name="device-logins", daemon=True).start()
     if stop_with_stdin:
         when_stdin_ends(process.terminate)
     return process.wait()
@@ -58,9 +80,20 @@ def _program(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path=_SBIN)
 
 
+def write_logins(folder: Path, own: str, username: str, logins: Sequence[DeviceLogin]) -> None:
+    """Write who may log in, and what each may do: ``own`` is the line of ``username``, who may do all."""
+    write_secret(folder / _USERS, own + "".join(f"{one.name}:{one.hash}\n" for one in logins))
+    rules = [f"user {username}", "topic readwrite #"]
+    for one in logins:
+        rules.append(f"user {one.name}")
+        rules += [f"topic {'readwrite' if topic in one.reads else 'write'} {topic}" for topic in one.writes]
+        rules += [f"topic read {topic}" for topic in one.reads if topic not in one.writes]
+    write_secret(folder / _RULES, "\n".join(rules) + "\n")
+
+
 def _configure(folder: Path, host: str, port: int, username: str, password: str) -> Path:
     """Write the configuration and the hashed password file; returns the former."""
-    users = folder / "mosquitto.users"
+    users, rules = folder / _USERS, folder / _RULES
     write_secret(users, f"{username}:{password}\n")
     subprocess.run([_program("mosquitto_passwd") or "mosquitto_passwd", "-U", str(users)], check=True)
     data = folder / "mosquitto"
@@ -69,6 +102,7 @@ def _configure(folder: Path, host: str, port: int, username: str, password: str)
         f"listener {port} {host}",
         "allow_anonymous false",
         f"password_file {users}",
+        f"acl_file {rules}",
         "persistence true",
         f"persistence_location {data}/",
         "autosave_interval 1",

@@ -95,7 +95,7 @@ class Subscription:
             self._say(OFFLINE)
         self._drop()
 
-    def publish(self, topic: str, payload: bytes, qos: int) -> bool:
+    def publish(self, topic: str, payload: bytes, qos: int, *, retain: bool = False) -> bool:
         """Send a message, from any thread, and wait for nothing; ``False`` if there is no connection to send it on.
 
         The message is lost if the connection ends before the broker has it.
@@ -103,7 +103,7 @@ class Subscription:
         client = self._client
         if client is None or not self.connected:
             return False
-        return client.publish(topic, payload, qos).rc == paho.MQTT_ERR_SUCCESS
+        return client.publish(topic, payload, qos, retain).rc == paho.MQTT_ERR_SUCCESS
 
     def _connect(self) -> None:
         self._lost.clear()

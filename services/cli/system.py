@@ -12,8 +12,10 @@ from rich.markup import escape
 
 from edge.wire.plan import PlanMessage
 from services.cli.base import console, need_cluster, options_of
+from services.cli.setup.watching import LOOK_S, trouble_lines
 from services.errors import ConfigError
 from services.runtime.interrupts import await_signal
+from services.runtime.repeating import Repeating
 
 __all__ = ["register"]
 
@@ -50,10 +52,16 @@ def up(
         console.print(f"Hothouse runs at [bold]{system.url}[/]   (Ctrl-C stops it)", soft_wrap=True)
         if settings.mqtt.gateway == "here":
             console.print(f"devices publish to MQTT at {system.mqtt_host}:{system.mqtt_port}", highlight=False)
+        if settings.mqtt.listen and not settings.mqtt.host and settings.mqtt.gateway == "here":
+            line = (
+                f"those on the network at port {system.mqtt_port} of this computer; `hothouse devices add` makes logins"
+            )
+            console.print(line, highlight=False, soft_wrap=True)
         if system.mqtt_username:
             line = f"as {system.mqtt_username}, password in {system.mqtt_password_file}"
             console.print(line, highlight=False, soft_wrap=True)
-        stopped()
+        with Repeating(trouble_lines(system.settings), LOOK_S, "devices"):
+            stopped()
         console.print("[dim]stopping ...[/]")
 
 

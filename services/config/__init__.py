@@ -14,6 +14,7 @@ from services.config.sections import (
     ApiSettings,
     ClientSettings,
     ForecastSettings,
+    HomeAssistantSettings,
     InfluxSettings,
     LearnSettings,
     RaySettings,
@@ -23,7 +24,7 @@ from services.config.sections import (
 from services.config.settings import Settings, load_settings
 
 __all__ = [
-    "ApiSettings", "ClientSettings", "ForecastSettings", "GatewaySettings", "InfluxSettings", "KafkaSettings",
-    "LearnSettings", "LogSettings", "MqttSettings", "RaySettings", "Settings", "SiteSettings", "StreamSettings",
-    "UplinkSettings", "WeatherSettings", "child_environment", "environment", "load_settings",
+    "ApiSettings", "ClientSettings", "ForecastSettings", "GatewaySettings", "HomeAssistantSettings", "InfluxSettings",
+    "KafkaSettings", "LearnSettings", "LogSettings", "MqttSettings", "RaySettings", "Settings", "SiteSettings",
+    "StreamSettings", "UplinkSettings", "WeatherSettings", "child_environment", "environment", "load_settings",
 ]  # fmt: skip

@@ -194,6 +194,16 @@ class InfluxSettings(Section):
     )  # fmt: skip
 
 
+class HomeAssistantSettings(Section):
+    """Zones as devices of Home Assistant, by its MQTT discovery; off while prefix is empty."""
+
+    prefix: str = Field(
+        "", pattern=r"^([A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64})*)?$",
+        description="Home Assistant's discovery prefix, `homeassistant` unless you changed it there; empty: nothing "
+        "is announced.",
+    )  # fmt: skip
+
+
 class ApiSettings(Section):
     """HTTP."""
 

@@ -10,7 +10,14 @@ from typing import Any
 
 from services.store.rows import DeadLetter
 
-__all__ = ["DeadLetterCount", "DeadLetters", "count_dead_letters", "read_dead_letters"]
+__all__ = [
+    "DeadLetterCount",
+    "DeadLetters",
+    "count_dead_letters",
+    "dead_letter_ends",
+    "dead_letters_after",
+    "read_dead_letters",
+]
 
 _TABLE = """CREATE TABLE IF NOT EXISTS dead_letters (
     partition INTEGER, offset INTEGER, item INTEGER, receive_ms INTEGER,
@@ -103,9 +110,30 @@ def read_dead_letters(root: Path, limit: int, reason: str | None = None) -> list
     return sorted(dead_letters, key=lambda letter: (-letter.receive_ms, -letter.offset, -letter.item))[:limit]
 
 
-def _ask(root: Path, sql: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]] = []
+def dead_letter_ends(root: Path) -> dict[int, tuple[int, int]]:
+    """The place (offset and item) of the newest letter of each partition that has any."""
+    rows = _ask(root, "SELECT partition, offset, item FROM dead_letters ORDER BY offset DESC, item DESC LIMIT 1", ())
+    return {partition: (offset, item) for partition, offset, item in rows}
+
+
+def dead_letters_after(root: Path, after: dict[int, tuple[int, int]], limit: int) -> list[DeadLetter]:
+    """Letters behind the place ``after`` in each partition, at most so many of each, in the order of receive times;
+    ``after`` is moved behind them. A partition without a place begins with its first letter.
+    """
+    found = []
     for path in sorted(root.glob("deadletters-p*.sqlite")):
+        partition = int(path.stem.removeprefix("deadletters-p"))
+        sql = "SELECT * FROM dead_letters WHERE (offset, item) > (?, ?) ORDER BY offset, item LIMIT ?"
+        letters = [DeadLetter(*row) for row in _ask(root, sql, (*after.get(partition, (-1, -1)), limit), path)]
+        if letters:
+            after[partition] = letters[-1].offset, letters[-1].item
+        found += letters
+    return sorted(found, key=lambda letter: (letter.receive_ms, letter.offset, letter.item))
+
+
+def _ask(root: Path, sql: str, values: tuple[object, ...], only: Path | None = None) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for path in sorted(root.glob("deadletters-p*.sqlite")) if only is None else [only]:
         db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)
         try:
             rows += db.execute(sql, values).fetchall()

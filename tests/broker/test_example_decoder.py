@@ -135,4 +135,4 @@ def test_the_gateway_names_the_decoder_that_is_installed(installed: Path, tmp_pa
     settings["PYTHONPATH"] = os.pathsep.join([str(installed), settings.get("PYTHONPATH", "")])
     result = subprocess.run(GATEWAY, env=settings, cwd=ROOT, capture_output=True, text=True, timeout=patience_s(60))
     assert result.returncode == 2
-    assert "there is: plant (hothouse-plant 1.0)" in result.stderr
+    assert "plant (hothouse-plant 1.0)" in result.stderr

@@ -209,18 +209,22 @@ def test_the_script_runs_its_stages_and_ends_as_they_do(tmp_path: Path) -> None:
         called[stop_at] = (tmp_path / "calls").read_text().splitlines()
     assert called["processes"] == ["make check", "make -j2 -O unit seeds SEEDS=0:1000", "make processes"]
     assert called[""][:3] == called["processes"]
-    assert called[""][3:] == ["make long", "python -m pytest -q -m compose tests/compose", "make e2e"]
+    assert called[""][3:] == [
+        "make long", "make home-assistant", "python -m pytest -q -m compose tests/compose", "make e2e"
+    ]  # fmt: skip
 
 
 def test_every_test_is_in_one_stage() -> None:
-    """`make unit`, `make processes`, `make long` and the compose stage have each combination of markers once."""
+    """`make unit`, `make processes`, `make long`, the compose stage and `make home-assistant` have each combination of
+    markers once.
+    """
     makefile = (ROOT / "Makefile").read_text()
     starts = next(line.split(":= ")[1] for line in makefile.splitlines() if line.startswith("starts :="))
     wanted = [line.split('-m "')[1].rstrip('"').replace("$(starts)", starts)
               for line in makefile.splitlines() if "$(starts)" in line]  # fmt: skip
     assert len(wanted) == 2
-    kinds = {*starts.split(" or "), "long", "compose"}
+    kinds = {*starts.split(" or "), "long", "compose", "home_assistant"}
     for number in range(2 ** len(kinds)):
         has = {kind: bool(number >> bit & 1) for bit, kind in enumerate(sorted(kinds))}
         of_these = [eval(expression, {}, has) for expression in wanted]
-        assert sum([*of_these, has["long"] or has["compose"]]) == 1
+        assert sum([*of_these, has["long"] or has["compose"] or has["home_assistant"]]) == 1

@@ -14,6 +14,7 @@ from services.cli.base import console, options_of, print_json
 from services.cli.setup.check import Check, CheckState
 from services.cli.setup.doctor import examine
 from services.cli.setup.settings_view import commented_toml, list_settings, markdown_table
+from services.cli.setup.watching import watch_devices
 from services.errors import ConfigError
 
 __all__ = ["register"]
@@ -30,9 +31,16 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False
+    ctx: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Tell what is wrong with devices, as it happens, until Ctrl-C.")
+    ] = False,
 ) -> None:
     """Check configuration, installation, machine and servers; exit code 1: something fails, 2: a setting is wrong."""
+    if watch:
+        watch_devices(options_of(ctx).settings())
+        return
     try:
         checks = examine(options_of(ctx).settings())
     except ConfigError as error:

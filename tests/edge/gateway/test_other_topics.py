@@ -91,3 +91,10 @@ def test_a_flood_of_topics_is_counted_and_its_letters_are_few(messages: list[tup
     found += refusals(builder.take())
     assert sum(refusal.samples for refusal in found) == len(messages) == builder.refused
     assert len(found) <= hours * (2 * MAX_TOPICS + 1)
+
+
+def test_what_is_published_for_home_assistant_is_nobodys_mistake() -> None:
+    """The subscription brings our own states back: no record, no count."""
+    builder = RecordBuilder(ReplayedClock(NOW), STEP_MS)
+    assert builder.take([Message("hothouse/state/demo/z1/alerts", b"{}")]) == []
+    assert (builder.refused, builder.other_topics) == (0, 0)

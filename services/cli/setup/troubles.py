@@ -1,0 +1,147 @@
+"""What is wrong with devices, as it happens: a line each, with what to do, for the terminal."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from edge.wire.topic import parse_topic
+from services.store.deadletters import dead_letter_ends, dead_letters_after
+from services.store.rows import DeadLetter
+
+__all__ = ["ADVICE", "BrokerRefusals", "Troubles", "device_of"]
+
+TOLD_AGAIN_S = 60.0
+"""The same trouble of the same device is told once in so long; in between it is counted."""
+MOST_CLIENTS = 1000
+AT_ONCE = 50
+"""Letters of a partition that are looked at in one go."""
+
+ADVICE = {
+    "malformed": "send one JSON object with boot, ts, seq and values, as docs/sensors.md shows",
+    "oversized": "send fewer samples in one message",
+    "unknown_topic": "publish on hothouse/v1/SITE/ZONE/DEVICE/sample, or name a decoder in gateway.decoders",
+    "future_ts": "send ts as Unix time in milliseconds, UTC, and set the device's clock (NTP)",
+    "ancient_ts": "send ts as Unix time in milliseconds, UTC, and set the device's clock (NTP)",
+    "out_of_range": "send the unit that the metric's name says, such as °C for air_temp_c",
+    "unknown_metric": "use a name of the vocabulary (docs/sensors.md lists them), or `hothouse change alias`",
+    "no_values": "send at least one metric with a number",
+    "unit": "send the unit that the metric's name says, or `hothouse change calibrate`",
+    "late": "send samples within stream.lateness_s, or raise that; history comes in by `hothouse import`",
+    "decoder_failed": "the gateway's log says where the decoder fails; tell its author",
+}
+"""What to do about a reason, for those with which people that connect devices meet."""
+_OTHERWISE = "docs/operations.md says what the reason means"
+
+
+def device_of(topic: str) -> str:
+    """Who sent it, as far as the topic says.
+
+    >>> device_of("hothouse/v1/demo/north-1/bench/sample"), device_of("zigbee2mqtt/bench"), device_of("")
+    ('bench', 'bench', 'unknown')
+    """
+    where = parse_topic(topic)
+    if where is not None:
+        return where.device
+    parts = [part for part in topic.split("/") if part]
+    if parts and parts[0] == "esphome" and len(parts) > 3:
+        return parts[3]
+    return parts[-1] if parts else "unknown"
+
+
+class Troubles:
+    """Dead letters of the data folder from now on. ``clock_s`` is monotonic."""
+
+    def __init__(self, storage: Path, clock_s: Callable[[], float]) -> None:
+        self._storage, self._clock_s = storage, clock_s
+        self._after: dict[int, tuple[int, int]] | None = None
+        self._told_s: dict[tuple[str, str], float] = {}
+        self._more: dict[tuple[str, str], int] = {}
+
+    def lines(self) -> list[str]:
+        """What is new since the last call; what was there at the first call is not told."""
+        try:
+            if self._after is None:
+                self._after = dead_letter_ends(self._storage)
+                return []
+            letters = dead_letters_after(self._storage, self._after, AT_ONCE)
+        except sqlite3.Error:
+            return []  # it is being made, or replaced: the next look finds it
+        return [line for letter in letters if (line := self._line(letter)) is not None]
+
+    def _line(self, letter: DeadLetter) -> str | None:
+        key, now_s = (letter.topic, re.sub(r"[0-9]+", "", letter.detail)), self._clock_s()
+        if now_s - self._told_s.get(key, -TOLD_AGAIN_S) < TOLD_AGAIN_S:
+            self._more[key] = self._more.get(key, 0) + 1
+            return None
+        self._told_s[key] = now_s
+        more = self._more.pop(key, 0)
+        if len(self._told_s) > MOST_CLIENTS:  # somebody makes topics up
+            self._told_s.clear()
+            self._more.clear()
+        again = f" ({more} more like it)" if more else ""
+        said = f"device {device_of(letter.topic)} on topic {letter.topic or '?'}: {letter.detail}{again}"
+        return f"{said} [{letter.reason}]. What to do: {ADVICE.get(letter.reason, _OTHERWISE)}."
+
+
+class BrokerRefusals:
+    """What the local broker has refused since this was made, from its log: logins, and messages on topics that are not
+    a device's own. Such a device reaches nobody, so no dead letter tells of it.
+    """
+
+    _CONNECTS = re.compile(r"New connection from ([0-9a-fA-F.:]+):[0-9]+ on port")
+    _CLIENT = re.compile(r"New client connected from [^ ]+ as ([^ ]+) \(.*u'([^']{1,64})'")
+    _LOGIN = re.compile(
+        r"disconnected, not authorised|of ([0-9a-fA-F.:?]+) with the name '([^']{1,64})': not authorised"
+    )
+    _TOPIC = re.compile(r"Bad socket read/write on client ([^ ]+): Unknown error")
+    """Mosquitto 2.0 ends a connection so, of a device that publishes where it may not."""
+
+    def __init__(self, log_file: Path, clock_s: Callable[[], float]) -> None:
+        self._log_file, self._clock_s = log_file, clock_s
+        self._at = log_file.stat().st_size if log_file.exists() else 0
+        self._address = "an unknown address"
+        self._names: dict[str, str] = {}  # client -> name that it logged in with
+        self._told_s: dict[str, float] = {}
+
+    def lines(self) -> list[str]:
+        """What is new since the last call, of a device once a minute."""
+        try:
+            with self._log_file.open("rb") as file:
+                file.seek(self._at)
+                text = file.read(1 << 20)
+        except OSError:
+            return []
+        whole, newline, _ = text.rpartition(b"\n")
+        self._at += len(whole) + len(newline)
+        return [said for line in whole.decode(errors="replace").splitlines() if (said := self._of(line))]
+
+    def _of(self, line: str) -> str | None:
+        if (found := self._CONNECTS.search(line)) is not None:
+            self._address = found[1]
+        elif (found := self._CLIENT.search(line)) is not None:
+            if len(self._names) > MOST_CLIENTS:
+                self._names.clear()
+            self._names[found[1]] = found[2]
+        elif (found := self._LOGIN.search(line)) is not None:
+            who = f"a device at {found[1] or self._address}"
+            name = f" as {found[2]}" if found[2] else ""
+            return self._once(
+                f"{who} may not log in{name}: the broker does not know the name, or the password is wrong. What to do: "
+                "`hothouse devices list` shows the names; revoke the device and add it again for a new password."
+            )
+        elif (found := self._TOPIC.search(line)) is not None and found[1] in self._names:
+            return self._once(
+                f"device {self._names[found[1]]}: the broker ended its connection, as it does when a device publishes "
+                "on a topic that is not its own. What to do: `hothouse devices list` shows where it may publish."
+            )
+        return None
+
+    def _once(self, line: str) -> str | None:
+        now_s = self._clock_s()
+        if now_s - self._told_s.get(line, -TOLD_AGAIN_S) < TOLD_AGAIN_S:
+            return None
+        self._told_s[line] = now_s
+        return line

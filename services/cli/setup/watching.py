@@ -1,0 +1,43 @@
+"""The lines about devices in the terminal: of ``hothouse up``, and of ``hothouse doctor --watch``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from rich.markup import escape
+
+from services.cli.base import console
+from services.config import Settings
+
+__all__ = ["LOOK_S", "trouble_lines", "watch_devices"]
+
+LOOK_S = 1.0
+
+
+def trouble_lines(settings: Settings) -> Callable[[], None]:
+    """A function that prints what is new since its last call; it begins now."""
+    from services.cli.setup.troubles import BrokerRefusals, Troubles  # `hothouse --help` must not pay for NumPy
+
+    troubles = Troubles(settings.storage, time.monotonic)
+    refusals = BrokerRefusals(settings.data_dir / "broker" / "broker.log", time.monotonic)
+
+    def look() -> None:
+        for line in [*troubles.lines(), *refusals.lines()]:
+            moment = time.strftime("%H:%M:%S")
+            console.print(f"[dim]{moment}[/] [yellow]{escape(line)}[/]", highlight=False, soft_wrap=True)
+
+    look()
+    return look
+
+
+def watch_devices(settings: Settings) -> None:
+    """Print lines until Ctrl-C. Nothing needs to run: what the system keeps out while it runs is told."""
+    look = trouble_lines(settings)
+    console.print(f"watching what devices send to {settings.data_dir}; Ctrl-C ends it", highlight=False)
+    try:
+        while True:
+            time.sleep(LOOK_S)
+            look()
+    except KeyboardInterrupt:
+        return

@@ -1,0 +1,132 @@
+"""Step 9 of the way of a reading: the thread that carries zones from the live state to Home Assistant's broker."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from edge.mqtt.connection import MqttAddress
+from edge.mqtt.subscriber import Published, Subscriber
+from edge.mqtt.subscription import Subscription
+from services.home_assistant.names import RetainedMessage
+from services.home_assistant.publication import Publication
+
+__all__ = ["HomeAssistantLink", "PublishedTopics", "presence_topic"]
+
+_log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+ONLINE = b"online"
+"""What Home Assistant says on its status topic when it has started."""
+
+
+def presence_topic(client_id: str) -> str:
+    """Where the broker says whether we are there."""
+    return f"hothouse/presence/{client_id}"
+
+
+class PublishedTopics:
+    """The topics on which the broker may hold something of ours, in a file: after a restart they can be taken back."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._kept = path, set[str]()
+
+    def read(self) -> set[str]:
+        """Those of the last time; none where the file is missing or damaged."""
+        try:
+            self._kept = {str(topic) for topic in json.loads(self._path.read_text())}
+        except (OSError, ValueError, TypeError):
+            self._kept = set()
+        return set(self._kept)
+
+    def keep(self, topics: Iterable[str]) -> None:
+        """Replace them, where they have changed."""
+        if (now := set(topics)) == self._kept:
+            return
+        beside = self._path.with_name(f".{self._path.name}.new")
+        beside.write_text(json.dumps(sorted(now), indent=1) + "\n")
+        beside.replace(self._path)
+        self._kept = now
+
+
+class Changes(Protocol):
+    """Waits for what changed on the live state after ``seen``, a second at most; may raise anything."""
+
+    def __call__(self, seen: int) -> Mapping[str, Any]: ...
+
+
+class HomeAssistantLink:
+    """A context manager: publishes while it is entered. ``publication`` is used by its thread alone.
+
+    Without ``prefix`` it only takes back what an earlier process published.
+    """
+
+    def __init__(
+        self, address: MqttAddress, client_id: str, prefix: str, publication: Publication, changes: Changes,
+        topics: PublishedTopics, clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._prefix, self._publication, self._changes, self._topics = prefix, publication, changes, topics
+        self._clock_s = clock_s
+        self._asked, self._stop = threading.Event(), threading.Event()
+        self._subscription = Subscription(
+            address, client_id, [f"{prefix}/status" if prefix else "hothouse/presence/none"], self._heard,
+            receive_maximum=20, session_expiry_s=0, presence_topic=presence_topic(client_id),
+        )  # fmt: skip
+        self._connects = 0
+        self._thread = threading.Thread(target=self._run, name="home-assistant", daemon=True)
+
+    @property
+    def error(self) -> str:
+        """What fails now; empty when all is well."""
+        return self._subscription.last_error
+
+    def __enter__(self) -> HomeAssistantLink:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        seen = 0
+        try:
+            while not self._stop.is_set():
+                self._subscription.tend(self._clock_s())
+                try:
+                    changes = self._changes(seen) if self._prefix else {}
+                    messages = self._publication.take(changes) if self._prefix else []
+                    self._send(messages)
+                    self._topics.keep(self._publication.published)
+                except Exception:
+                    _log.warning("Home Assistant is not told now", exc_info=True)
+                    self._stop.wait(RETRY_S)
+                    continue
+                seen = changes.get("version", seen)
+                if not self._prefix:
+                    self._stop.wait(RETRY_S)
+        finally:
+            self._subscription.close()
+
+    def _send(self, messages: Iterable[RetainedMessage]) -> None:
+        """What was published over a connection that has ended may be lost: then all of it goes out again."""
+        connects = self._subscription.connects
+        if self._subscription.connected and (connects != self._connects or self._asked.is_set()):
+            self._connects = connects
+            self._asked.clear()
+            messages = self._publication.again()
+        for topic, payload in messages:
+            if not self._subscription.publish(topic, payload, 1, retain=True):
+                self._connects = -1 if self._subscription.connected else self._connects
+                return
+
+    def _heard(self, client: Subscriber, message: Published) -> None:
+        if message.payload == ONLINE:
+            self._asked.set()
+        if message.qos:
+            client.ack_all([message.mid])

@@ -1,0 +1,177 @@
+"""Step 9 of the way of a reading: which messages Home Assistant needs, when something has changed.
+
+Pure: it takes the live state's changes, remembers what was said, and gives messages to publish. All are retained, so
+that Home Assistant finds them whenever it asks; a state that has grown old is taken back, or it would be found as if
+it were new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from edge.wire.topic import SITE_ZONE
+from services.home_assistant.alert_states import ZoneAlerts
+from services.home_assistant.documents import About, site_document, zone_document
+from services.home_assistant.names import RetainedMessage, alerts_topic, config_topic, device_id, state_topic
+from services.home_assistant.states import OUTSIDE, site_state, zone_state
+from services.messages import ModelRow, ZoneForecast
+
+__all__ = ["Publication"]
+
+ASK_EVERY_MS = 15 * 60_000
+"""How often a zone's scenarios are asked for tonight and tomorrow, in the stream's time."""
+
+Events = Sequence[Mapping[str, Any]]
+
+
+@dataclass
+class _Zone:
+    forecast: ZoneForecast
+    readings: set[str] = field(default_factory=set)
+    targets: dict[str, None] = field(default_factory=dict)  # in their order
+    events: Events = ()
+    asked_ms: int | None = None
+
+
+class Publication:
+    """Not shared between threads. ``events_of`` asks for a zone's ``night, day, night_below, day_above``, and gives
+    nothing where nobody answers; ``timezone_of`` is a site's. ``published`` are the topics on which the broker may hold
+    something of ours, at first those of an earlier process. ``clock_s`` is monotonic. Without a prefix :meth:`again`
+    takes all of them back.
+    """
+
+    def __init__(
+        self, prefix: str, about: About, events_of: Callable[[ZoneForecast], Events],
+        timezone_of: Callable[[str], str], clock_s: Callable[[], float], published: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        self._prefix, self._about = prefix, about
+        self._events_of, self._timezone_of, self._clock_s = events_of, timezone_of, clock_s
+        self._zones: dict[tuple[str, str], _Zone] = {}
+        self._alerts: dict[tuple[str, str], ZoneAlerts] = {}
+        self._models: Sequence[ModelRow] = ()
+        self._problems: dict[str, str] = {}
+        self._left: dict[tuple[str, str], int] = {}
+        self.published = set(published)
+        self._said: dict[str, bytes] = {}
+        self._said_s: dict[str, float] = {}
+
+    def take(self, changes: Mapping[str, Any]) -> list[RetainedMessage]:
+        """What the live state's changes (``LiveStateChanges``) make necessary to publish, devices before states."""
+        self._models = changes.get("models", self._models)
+        for component, figures in changes.get("stats", {}).items():
+            self._problems[component] = str(figures.get("error") or figures.get("last_error") or "")
+            for left in figures.get("left", ()):
+                self._left[left["site"], left["zone"]] = left["left_ms"]
+        renewed = set()
+        for forecast in changes.get("forecasts", ()):
+            key = forecast["site"], forecast["zone"]
+            if forecast["origin_ms"] > self._left.get(key, -1):
+                self._take_forecast(key, forecast)
+                renewed.add(key)
+        alerted = set()
+        for alert in changes.get("alerts", ()):
+            key = alert["site"], alert["zone"]
+            if self._alerts.setdefault(key, ZoneAlerts()).take([alert]):
+                alerted.add(key)
+        messages = self._removals()
+        for key in self._zones:
+            if key in renewed | alerted:
+                messages += [*self._of_zone(*key), self._alerts_of(*key)]
+        for site in dict.fromkeys(site for site, _ in self._zones):
+            messages += self._of_site(site)
+        fresh = {state_topic(*key) for key in renewed} | {state_topic(site) for site, _ in renewed}
+        return [*self._news(messages, fresh), *self._expired()]
+
+    def again(self) -> list[RetainedMessage]:
+        """Everything, for a Home Assistant or a broker that has started.
+
+        What an earlier process said under another prefix is taken back, and its states: they may be old by now.
+        """
+        stays = f"{self._prefix}/device/" if self._prefix else "\0"
+        old = sorted(topic for topic in self.published if topic not in self._said and not topic.startswith(stays))
+        self.published.difference_update(old)
+        return [
+            *(RetainedMessage(topic, b"") for topic in old),
+            *(RetainedMessage(*said) for said in self._said.items()),
+        ]
+
+    def _take_forecast(self, key: tuple[str, str], forecast: ZoneForecast) -> None:
+        zone = self._zones.setdefault(key, _Zone(forecast))
+        zone.forecast = forecast
+        zone.readings |= {metric for metric, value in forecast["now"].items() if value is not None}
+        zone.targets |= dict.fromkeys(forecast["forecasts"])
+        if zone.asked_ms is None or forecast["origin_ms"] >= zone.asked_ms + ASK_EVERY_MS:
+            events = self._events_of(forecast)
+            if events:
+                zone.events, zone.asked_ms = events, forecast["origin_ms"]
+
+    def _of_zone(self, site: str, name: str) -> list[RetainedMessage]:
+        zone = self._zones[site, name]
+        inside = {metric for metric in zone.readings if not metric.startswith(OUTSIDE)}
+        rules = self._alerts.setdefault((site, name), ZoneAlerts()).rules
+        document = zone_document(self._about, site, name, inside, zone.targets, rules)
+        state = zone_state(zone.forecast, zone.events, inside, self._timezone_of(site))
+        for target in zone.targets:  # one that cannot be forecast now is still an entity
+            state["forecast"].setdefault(target, {"value": None, "attributes": {}})
+        config = config_topic(self._prefix, device_id(site, name))
+        return [_message(config, document), _message(state_topic(site, name), state)]
+
+    def _alerts_of(self, site: str, name: str) -> RetainedMessage:
+        return _message(alerts_topic(site, name), self._alerts[site, name].state(self._timezone_of(site)))
+
+    def _of_site(self, site: str) -> list[RetainedMessage]:
+        zones = [zone for (of, _), zone in self._zones.items() if of == site]
+        newest = max(zones, key=lambda zone: zone.forecast["origin_ms"])
+        outside = {metric for zone in zones for metric in zone.readings if metric.startswith(OUTSIDE)}
+        problems = [f"{component}: {said}" for component, said in sorted(self._problems.items()) if said]
+        state = site_state(newest.forecast, outside, self._models, problems)
+        config = config_topic(self._prefix, device_id(site))
+        return [_message(config, site_document(self._about, site, outside)), _message(state_topic(site), state)]
+
+    def _removals(self) -> list[RetainedMessage]:
+        """Take back the zones that have left, and sites without a zone; also those of an earlier process."""
+        gone = [
+            key for key, left_ms in self._left.items()
+            if key not in self._zones or self._zones[key].forecast["origin_ms"] <= left_ms
+        ]  # fmt: skip
+        for key in gone:
+            self._zones.pop(key, None)
+            self._alerts.pop(key, None)
+        kept = {site for site, _ in self._zones}
+        gone += [(site, SITE_ZONE) for site in {site for site, _ in gone} - kept]
+        topics = [
+            topic for key in gone
+            for topic in (config_topic(self._prefix, device_id(*key)), state_topic(*key), alerts_topic(*key))
+        ]  # fmt: skip
+        return [RetainedMessage(topic, b"") for topic in topics if topic in self.published]
+
+    def _news(self, messages: Sequence[RetainedMessage], fresh: Collection[str] = ()) -> list[RetainedMessage]:
+        """Those that say something new, and the states in ``fresh``, which would else be called expired."""
+        news = []
+        for message in messages:
+            topic, payload = message
+            if not payload:
+                self._said.pop(topic, None)
+                self._said_s.pop(topic, None)
+                self.published.discard(topic)
+            elif self._said.get(topic) == payload and topic not in fresh:
+                continue
+            else:
+                self._said[topic] = payload
+                self.published.add(topic)
+                if topic in fresh:
+                    self._said_s[topic] = self._clock_s()
+            news.append(message)
+        return news
+
+    def _expired(self) -> list[RetainedMessage]:
+        limit_s = self._clock_s() - self._about.expire_after_s
+        return self._news([RetainedMessage(topic, b"") for topic, at_s in self._said_s.items() if at_s < limit_s])
+
+
+def _message(topic: str, content: Mapping[str, Any]) -> RetainedMessage:
+    return RetainedMessage(topic, msgspec.json.encode(content))

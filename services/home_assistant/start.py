@@ -1,0 +1,79 @@
+"""Step 9 of the way of a reading: the link to Home Assistant over the live state and the shards of a running system."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, cast
+
+from edge.mqtt.connection import MqttAddress
+from services.config import Settings
+from services.forecast_spec import forecast_spec
+from services.home_assistant.documents import About
+from services.home_assistant.home_assistant_link import HomeAssistantLink, PublishedTopics, presence_topic
+from services.home_assistant.publication import Publication
+from services.installation import installation_of
+from services.messages import ZoneForecast, ZoneOutlook
+from services.serve.api.predict_parameters import Asked, Event, answer_of
+
+__all__ = ["TOPICS_FILE", "home_assistant_link"]
+
+TOPICS_FILE = "home-assistant.json"
+TARGET = "air_temp_c"
+EVENTS = (Event("night"), Event("day"), Event("night_below", TARGET), Event("day_above", TARGET))
+WAIT_S = 1.0
+ANSWER_S = 5.0
+LEAST_EXPIRY_S = 900
+
+
+def home_assistant_link(
+    settings: Settings, address: MqttAddress, live_state: Any, shards: Sequence[Any]
+) -> HomeAssistantLink | None:
+    """The link, not entered yet; ``None`` where nobody wants one and none was there before. The last two are handles
+    of Ray actors.
+    """
+    prefix, topics = settings.home_assistant.prefix, PublishedTopics(settings.data_dir / TOPICS_FILE)
+    published = topics.read()
+    if not prefix and not published:
+        return None
+    client_id = f"hothouse-home-assistant-{installation_of(settings.storage)}"
+    spec = forecast_spec(settings)
+
+    def changes(seen: int) -> Mapping[str, Any]:
+        import ray
+
+        found: Mapping[str, Any] = ray.get(live_state.wait.remote(seen, WAIT_S), timeout=WAIT_S + ANSWER_S)
+        return found
+
+    def events_of(forecast: ZoneForecast) -> list[dict[str, Any]]:
+        outlook = _outlook(shards, forecast["site"], forecast["zone"])
+        if outlook is None or TARGET not in forecast["forecasts"]:
+            return []
+        asked = Asked((TARGET,), None, None, EVENTS)
+        answer = answer_of(cast(dict[str, Any], forecast), asked, outlook, spec, with_scenarios=False)
+        return list(answer["events"])
+
+    about = About(presence_topic(client_id), _version(), max(LEAST_EXPIRY_S, 3 * settings.stream.step_s))
+    publication = Publication(
+        prefix, about, events_of, lambda site: settings.site(site).timezone, time.monotonic, published
+    )
+    return HomeAssistantLink(address, client_id, prefix, publication, changes, topics)
+
+
+def _outlook(shards: Sequence[Any], site: str, zone: str) -> ZoneOutlook | None:
+    """What the zone's shard says; the others do not know the zone, and one that restarts says nothing."""
+    import ray
+
+    try:
+        answers = ray.get([shard.outlook.remote(site, zone) for shard in shards], timeout=ANSWER_S)
+    except ray.exceptions.RayError:
+        return None
+    return next((answer for answer in answers if answer is not None), None)
+
+
+def _version() -> str:
+    try:
+        return version("hothouse")
+    except PackageNotFoundError:
+        return "0"

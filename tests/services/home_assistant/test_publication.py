@@ -1,0 +1,185 @@
+"""What is published for Home Assistant, and when; ``test_in_home_assistant`` asks Home Assistant itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from models.alerts.alert_rule import COURSES, STATES
+from services.home_assistant.documents import About
+from services.home_assistant.names import RetainedMessage, config_topic, device_id
+from services.home_assistant.publication import Publication
+from services.home_assistant.states import MAX_ATTRIBUTES_BYTES, zone_state
+from tests.services.home_assistant.greenhouse import EVENTS, ORIGIN_MS, alert, forecast
+
+ZONE = config_topic("homeassistant", device_id("demo", "north-1"))
+SITE = config_topic("homeassistant", device_id("demo"))
+STATE, ALERTS = "hothouse/state/demo/north-1", "hothouse/state/demo/north-1/alerts"
+
+
+class Clock:
+    """Stands until it is told."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def publication(clock: Clock | None = None, prefix: str = "homeassistant", **options: Any) -> Publication:
+    """One whose zones are in Amsterdam."""
+    about = About("hothouse/presence/us", "0.1", 900)
+    return Publication(prefix, about, lambda _: EVENTS, lambda _: "Europe/Amsterdam", clock or Clock(), **options)
+
+
+def said(messages: list[RetainedMessage]) -> dict[str, Any]:
+    """Topic -> what it holds now; None where it was taken back."""
+    return {topic: json.loads(payload) if payload else None for topic, payload in messages}
+
+
+def test_a_zone_and_its_site_are_devices() -> None:
+    """The documents have device, origin, availability and components with expire_after; devices come before states."""
+    messages = publication().take({"version": 1, "forecasts": [forecast()]})
+    found = said(messages)
+    assert list(found) == [ZONE, STATE, ALERTS, SITE, "hothouse/state/demo/_site"]
+    document = found[ZONE]
+    assert document["device"]["identifiers"] == [device_id("demo", "north-1")]
+    assert document["device"]["via_device"] == device_id("demo")
+    assert document["origin"] == {"name": "Hothouse", "sw_version": "0.1"}
+    assert document["availability"][0]["topic"] == "hothouse/presence/us"
+    components = document["components"]
+    alerts = {f"alert_{rule}" for rule in (*COURSES, *STATES)}
+    assert components.keys() - alerts == {
+        "air_temp_c", "rh_pct", "vpd_kpa", "forecast_air_temp_c", "forecast_rh_pct", "forecast_vpd_kpa", "night", "day",
+        "health",
+    }  # fmt: skip
+    assert {key for key, one in components.items() if one.get("expire_after") != 900} == alerts
+    assert len({one["unique_id"] for one in components.values()}) == len(components)
+    assert {"out_temp_c", "model", "problem"} == found[SITE]["components"].keys()
+
+
+def test_the_night_has_time_and_chance() -> None:
+    """Tonight's minimum comes with its band, its time by the site's clock, and the chance of an unusual cold."""
+    state = said(publication().take({"version": 1, "forecasts": [forecast()]}))[STATE]
+    assert state["night"] == {"value": 12.41, "attributes": {
+        "p10": 11.6, "p90": 13.3, "time": "2022-03-02T05:30+01:00", "earliest": "2022-03-02T03:00+01:00",
+        "latest": "2022-03-02T07:00+01:00", "from": "2022-03-01T18:30+01:00", "to": "2022-03-02T07:30+01:00",
+        "day": "tomorrow", "limit": 11.2, "side": "below", "chance": 0.18,
+    }}  # fmt: skip
+    assert state["day"] == {"value": None, "attributes": {"missing": "no day ends within the path"}}
+    assert state["readings"] == {"air_temp_c": 18.3, "rh_pct": 81.0, "vpd_kpa": 0.4}
+    assert state["health"]["value"] == "ON"
+    assert state["forecast"]["air_temp_c"]["value"] == 17.2
+
+
+def test_no_attributes_are_longer_than_home_assistant_keeps() -> None:
+    """A path of thousands of times, and hundreds of reasons, are thinned below 16 KB."""
+    long = forecast()
+    long["path"] = {"horizon_min": list(range(5, 20_000, 5)), "targets": {
+        "air_temp_c": {name: [17.12] * 3999 for name in ("p10", "p50", "p90")}}}  # fmt: skip
+    long["degraded"] = ["a sensor is stuck at a value since yesterday"] * 1000
+    state = zone_state(long, EVENTS, {"air_temp_c"}, "UTC")
+    parts = [state["night"], state["day"], state["health"], *state["forecast"].values()]
+    sizes = [len(json.dumps(part["attributes"], separators=(",", ":"))) for part in parts]
+    assert max(sizes) <= MAX_ATTRIBUTES_BYTES < 2**14
+    assert len(state["forecast"]["air_temp_c"]["attributes"]["path"]) > 100
+
+
+def test_what_says_nothing_new_is_not_published() -> None:
+    """A device is announced again only when it has another entity; a new forecast renews states alone."""
+    made = publication()
+    made.take({"version": 1, "forecasts": [forecast()]})
+    later = {"version": 2, "forecasts": [forecast(origin_ms=ORIGIN_MS + 300_000)]}
+    assert list(said(made.take(later))) == [STATE, "hothouse/state/demo/_site"]
+    assert made.take({"version": 3, "stats": {"gateway": {"error": ""}}}) == []
+    more = forecast(now={"air_temp_c": 18.0, "co2_ppm": 612.0})
+    found = said(made.take({"version": 4, "forecasts": [more]}))
+    assert "co2_ppm" in found[ZONE]["components"]
+    assert found[STATE]["readings"]["rh_pct"] is None, "an entity stays, and is unknown"
+
+
+def test_a_firing_alert_is_on_until_it_is_over() -> None:
+    """Firing and acknowledged are on; pending, muted and resolved are off; an older change does not count."""
+    made = publication()
+    made.take({"version": 1, "forecasts": [forecast()]})
+    states = ["pending", "firing", "acknowledged", "muted", "resolved"]
+    seen = []
+    for change, state in enumerate(states, 1):
+        found = said(made.take({"version": 2, "alerts": [alert(state, change)]}))
+        seen.append(found[ALERTS]["condensation"]["value"])
+        assert STATE not in found, "an alert does not renew what the forecast said"
+    assert seen == ["OFF", "ON", "ON", "OFF", "OFF"]
+    assert made.take({"version": 3, "alerts": [alert("firing", 2)]}) == []
+    told = found[ALERTS]["condensation"]["attributes"]
+    assert told["text"].startswith("condensation 72 %")
+    assert told["from"] == "2022-03-02T04:00+01:00"
+
+
+def test_a_rule_that_somebody_named_appears_with_its_first_alert() -> None:
+    """Its binary sensor is added to the zone; it may have come before the zone's first forecast."""
+    made = publication()
+    assert made.take({"version": 1, "alerts": [alert("firing", 1, "too wet.here")]}) == []
+    found = said(made.take({"version": 2, "forecasts": [forecast()]}))
+    assert found[ZONE]["components"]["alert_too_wet_here"]["name"] == "Alert: too wet.here"
+    assert found[ALERTS]["too_wet_here"]["value"] == "ON"
+
+
+def test_a_zone_that_retires_is_removed() -> None:
+    """Device and states are taken back, with the site's after its last zone; the next sample brings them back."""
+    made = publication()
+    made.take({"version": 1, "forecasts": [forecast(), forecast("north-2")]})
+    left = [{"site": "demo", "zone": "north-1", "left_ms": ORIGIN_MS}]
+    found = said(made.take({"version": 2, "stats": {"shard-0": {"left": left}}}))
+    assert found == {ZONE: None, STATE: None, ALERTS: None}
+    assert made.take({"version": 3, "stats": {"shard-0": {"left": left}}}) == []
+    left.append({"site": "demo", "zone": "north-2", "left_ms": ORIGIN_MS})
+    found = said(made.take({"version": 4, "stats": {"shard-0": {"left": left}}}))
+    assert SITE in found
+    assert set(found.values()) == {None}
+    assert made.published == set()
+    back = said(made.take({"version": 5, "forecasts": [forecast(origin_ms=ORIGIN_MS + 300_000)]}))
+    assert back[ZONE] is not None
+
+
+def test_a_restart_remembers_what_the_broker_holds() -> None:
+    """A zone that left meanwhile is removed; states of before are taken back, as they may be old; devices stay."""
+    before = publication()
+    before.take({"version": 1, "forecasts": [forecast(), forecast("north-2")]})
+    after = publication(published=before.published)
+    assert {topic for topic, payload in after.again() if not payload} == {
+        topic for topic in before.published if topic.startswith("hothouse/state/")
+    }
+    left = [{"site": "demo", "zone": "north-1", "left_ms": ORIGIN_MS}]
+    after.take({"version": 1, "forecasts": [forecast("north-2")]})
+    assert said(after.take({"version": 2, "stats": {"shard-0": {"left": left}}})) == {ZONE: None}
+
+
+def test_nothing_stays_behind_another_prefix_or_none() -> None:
+    """Under another prefix the devices of the former are removed; without one all of them."""
+    before = publication()
+    before.take({"version": 1, "forecasts": [forecast()]})
+    other = publication(prefix="house", published=before.published)
+    other.take({"version": 1, "forecasts": [forecast()]})
+    gone = {topic for topic, payload in other.again() if not payload}
+    assert gone == {ZONE, SITE}
+    off = publication(prefix="", published=before.published)
+    assert {topic for topic, _ in off.again()} == before.published
+    assert off.published == before.published - before.published
+
+
+def test_a_state_that_has_grown_old_is_taken_back() -> None:
+    """Else a Home Assistant that starts would take a retained state of yesterday for one of now."""
+    clock = Clock()
+    made = publication(clock)
+    made.take({"version": 1, "forecasts": [forecast()]})
+    clock.now_s = 899.0
+    assert made.take({"version": 2}) == []
+    clock.now_s = 901.0
+    assert said(made.take({"version": 2})) == {STATE: None, "hothouse/state/demo/_site": None}
+
+
+def test_home_assistant_is_told_everything_again() -> None:
+    """After its start it gets all devices and all states."""
+    made = publication()
+    first = made.take({"version": 1, "forecasts": [forecast()]})
+    assert made.again() == first
