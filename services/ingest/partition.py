@@ -37,7 +37,7 @@ from services.ingest.rings import Rings
 from services.ingest.signal_watch import SignalWatch
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.ingest.windows.site_zones import Silent
-from services.messages import FirstRow, ZoneMixture, ZoneOutlook, ZonePlan
+from services.messages import FirstRow, ZoneMixture, ZoneOutlook, ZonePlan, ZoneQuality
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
 
@@ -320,6 +320,17 @@ class Partition:
                 found.append(ZoneMixture(
                     site=site, zone=zone, origin_ms=origin.end_ms, serving={"network": version}, weights=shares
                 ))  # fmt: skip
+        return found
+
+    def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        """How long each present zone is known; of the one that is asked for also how good what was issued was."""
+        found = []
+        for key in self.zones if asked is None else [asked]:
+            index = self.rings.index(*key)
+            if index < len(self.scores):  # else its first row is about to be learned
+                scores = {} if asked is None else self.scores.table(np.array([index], np.int64))
+                days = round(self.scores.rows(index) / self._spec.steps_per_day, 3)
+                found.append(ZoneQuality(site=key[0], zone=key[1], days=days, scores=scores))
         return found
 
     def path(self, origin: ForecastOrigin, quantiles: F32) -> F32:

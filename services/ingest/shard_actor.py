@@ -42,6 +42,7 @@ from services.messages import (
     ZoneMixture,
     ZoneOutlook,
     ZonePlan,
+    ZoneQuality,
     ZoneWhatIf,
     shard_actor,
 )  # fmt: skip
@@ -133,6 +134,11 @@ class ShardActor:
     def mixtures(self) -> list[ZoneMixture]:
         """See :meth:`Questions.mixtures`."""
         return self._shard.questions.mixtures()
+
+    @_question
+    def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        """See :meth:`Questions.quality`."""
+        return self._shard.questions.quality(asked)
 
     @_question
     def silent(self) -> list[SilentZone]:

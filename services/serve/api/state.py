@@ -4,23 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Header
 
 from models.spec import ForecastSpec, Place
+from services.config import SiteSettings
 from services.serve.api.auth import Keys
 from services.serve.api.backend import POLL_S, Backend
+from services.serve.api.event_stream import EventStream
 from services.serve.api.problems import ProblemError
 from services.serve.follow import follow
 from services.serve.health import Readiness, awaited, component_errors, readiness
 from services.serve.live_state import LiveStateChanges
 from services.serve.view import View
 
-__all__ = ["ApiState", "Authorization"]
+__all__ = ["ApiState", "Authorization", "SiteNames"]
 
 Authorization = Annotated[str | None, Header(description="Bearer KEY, where a key is needed.")]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteNames:
+    """What people call sites and zones, where they are called otherwise than in topics."""
+
+    sites: Mapping[str, str] = field(default_factory=dict)
+    zones: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sites: Iterable[SiteSettings]) -> SiteNames:
+        """As the settings of sites have them."""
+        listed = list(sites)
+        zones = {(site.name, zone): label for site in listed for zone, label in site.zone_labels.items()}
+        return cls({site.name: site.label for site in listed if site.label}, zones)
 
 
 class ApiState:
@@ -30,12 +48,15 @@ class ApiState:
         self, backend: Backend, keys: Keys, spec: ForecastSpec, stale_after_s: float,
         clock_s: Callable[[], float] = time.monotonic, timezone: Callable[[str], str] = lambda site: "UTC",
         place_of: Callable[[str], Place] = lambda site: Place(),
+        names: SiteNames = SiteNames(),
     ) -> None:  # fmt: skip
         self.timezone = timezone  # of a site
         self.backend = backend
         self.place_of = place_of
+        self.names = names
         self.keys = keys
         self.spec = spec
+        self.events = EventStream(clock_s)
         self.view = View(stale_after_s, 2 * spec.step_ms / 1000 + 60, clock_s)
         self._clock_s = clock_s
         self._heard_s = float("-inf")
@@ -88,3 +109,4 @@ class ApiState:
     async def _take(self, changes: LiveStateChanges) -> None:
         self._heard_s = self._clock_s()
         self.view.take(changes)
+        self.events.take(changes, self.readiness())

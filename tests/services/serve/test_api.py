@@ -22,6 +22,7 @@ from services.learn.experts import EXPERTS
 from services.learn.records import row_of
 from services.serve.api.answer_types import StatusAnswer
 from services.serve.api.app import MAX_BODY_BYTES, create_app
+from services.serve.api.assets import PAGE
 from services.serve.api.auth import Keys
 from services.serve.api.schemas import ExpertName
 from services.serve.api.state import ApiState
@@ -40,6 +41,7 @@ class System:
         self.live_state = LiveState(1000, lambda: ORIGIN_MS)
         self.backend = FakeBackend(self.live_state)
         self.state = ApiState(self.backend, keys, SPEC, stale_after_s=1800)
+        self.state.events.longest_s = 0  # a client of tests reads a stream to its end
         self.client = TestClient(create_app(self.state), raise_server_exceptions=False)
         if published:
             self.fill()
@@ -254,7 +256,7 @@ def test_reading_may_need_a_key_too() -> None:
 def test_a_readers_key_guards_all_data_and_no_file_of_the_page() -> None:
     """The page must come without a key, for it asks for one; whatever it then shows needs it."""
     system = System(Keys("op-key", "read-key"))
-    for path in ("/", "/page/app.js", "/page/key.js", "/page/style.css", "/page/plotly.js", "/openapi.json"):
+    for path in ("/", "/docs", "/page/app.js", "/page/views/zone.js", "/page/words/nl.json", "/openapi.json"):
         assert system.client.get(path).status_code == 200
     described = system.client.get("/openapi.json").json()["paths"]
     reading = [path for path, methods in described.items() if "get" in methods and not path.startswith("/health/")]
@@ -519,21 +521,32 @@ def test_the_application_follows_the_live_state() -> None:
 
 
 def test_the_page_is_served_whole_and_allows_nothing_foreign(system: System) -> None:
-    """Every file that the page names is answered locally, under a strict content security policy."""
-    page = system.client.get("/")
-    assert "default-src 'none'" in page.headers["content-security-policy"]
-    assert "://" not in page.text
-    for path in (
-        "/page/app.js",
-        "/page/chart.js",
-        "/page/clock.js",
-        "/page/intake.js",
-        "/page/key.js",
-        "/page/outlook.js",
-        "/page/style.css",
-        "/page/plotly.js",
-    ):
-        assert system.client.get(path).status_code == 200
+    """Every file of the page is answered locally, of its kind, and not again while it is the same; the documents and
+    all that they load stand under a strict content security policy and name no other address.
+    """
+    kinds = {".js": "text/javascript", ".css": "text/css", ".json": "application/json", ".html": "text/html"}
+    files = [file for file in PAGE.rglob("*") if file.is_file()]
+    assert len(files) > 20
+    for file in files:
+        answer = system.client.get(f"/page/{file.relative_to(PAGE)}")
+        assert answer.content == file.read_bytes()
+        assert answer.headers["content-type"].startswith(kinds.get(file.suffix, ""))
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        known = {"If-None-Match": answer.headers["etag"]}
+        assert system.client.get(f"/page/{file.relative_to(PAGE)}", headers=known).status_code == 304
+        if file.parent.name != "vendor":
+            assert not re.findall(r"https?://", file.read_text()), file
+    for path in ("/", "/docs"):
+        assert "default-src 'none'" in system.client.get(path).headers["content-security-policy"]
+    assert_problem(system.client.get("/page/nothing.js"), 404, "there is nothing at /page/nothing.js")
+
+
+def test_the_page_is_small() -> None:
+    """All that a browser loads for the page is below 200 KB, the chart library and one language among it."""
+    files = [file for file in PAGE.rglob("*") if file.suffix in (".js", ".css", ".html", ".json")]
+    languages = sorted(file.stat().st_size for file in files if file.parent.name == "words")
+    others = [file.stat().st_size for file in files if file.parent.name != "words"]
+    assert sum(others) + languages[-1] < 200_000
 
 
 def test_openapi_has_examples_and_problems(system: System) -> None:
