@@ -50,6 +50,7 @@ class EventStream:
         self._waking: set[asyncio.Task[None]] = set()
         self._events: list[LiveEvent] = []
         self._health: Readiness | None = None
+        self._closed = False
         self.open = 0  # streams
 
     @property
@@ -88,7 +89,7 @@ class EventStream:
             seen = self._version if anew or after is None else after
             hello = {"anew": anew, "health": self._health}
             yield b"retry: 1000\n" + _message("hello", hello) + _ID % seen
-            while (left_s := end_s - self._clock_s()) > 0:
+            while not self._closed and (left_s := end_s - self._clock_s()) > 0:
                 if seen < self._floor:
                     return  # too slow: what it has missed is kept no more, and its client begins again
                 found = [text for version, text in self._kept if version > seen]
@@ -99,6 +100,13 @@ class EventStream:
                     yield b": beat\n\n"
         finally:
             self.open -= 1
+
+    def close(self) -> None:
+        """End all streams: clients ask another replica."""
+        self._closed = True
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def _wait(self, limit_s: float) -> bool:
         """Until there is a message, or the time is over."""

@@ -70,7 +70,8 @@ class ApiState:
         )
 
     async def stop(self) -> None:
-        """Stop following."""
+        """Stop following, and end the streams of events."""
+        self.events.close()
         if self._follower is not None:
             self._follower.cancel()
 

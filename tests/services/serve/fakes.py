@@ -93,6 +93,7 @@ class FakeBackend:
         self.extremes: dict[str, Extreme] | None = None  # else a night at about 10 degrees
         self.shard_away = ""
         self.days = 20.0  # since each zone's first row
+        self.spec = SPEC
 
     async def changes(self, seen_version: int) -> LiveStateChanges:
         return await self.live_state.wait(seen_version, 1.0)
@@ -144,7 +145,9 @@ class FakeBackend:
             raise ProblemError(503, self.shard_away)
         zones = [asked] if asked else [("demo", "north-1"), ("demo", "north-2")]
         score = {"model": 0.5, "climatology": 0.7, "persistence": 0.9, "naive_24h": 1.0, "coverage": 0.82, "n": 288}
-        scores: Any = {target: {minutes: dict(score) for minutes in SPEC.horizons_min} for target in SPEC.targets}
+        scores: Any = {
+            target: {minutes: dict(score) for minutes in self.spec.horizons_min} for target in self.spec.targets
+        }
         return [
             ZoneQuality(site=site, zone=zone, days=self.days, scores=scores if asked else {}) for site, zone in zones
         ]
