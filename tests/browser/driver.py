@@ -78,7 +78,7 @@ class Page:
         """Wait until the expression is true; while the page is not there yet it may fail."""
 
         def holds() -> Any:
-            answer = self._answer("Runtime.evaluate", {"expression": script, "returnByValue": True})
+            answer = self._answer("Runtime.evaluate", {"expression": f"Boolean({script})", "returnByValue": True})
             result = answer.get("result", {})
             return "exceptionDetails" not in result and result.get("result", {}).get("value")
 
@@ -108,7 +108,7 @@ class Page:
         button = {"button": "left", "clickCount": 1}
         self.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, buttons=1, **button)
         for part in (0.3, 0.7, 1.0):
-            self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + part * right, y=y + part * down, buttons=1)
+            self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + part * right, y=y + part * down, buttons=1, button="left")
         self.call("Input.dispatchMouseEvent", type="mouseReleased", x=x + right, y=y + down, **button)
 
     def barriers(self) -> list[str]:

@@ -118,7 +118,7 @@ def test_fahrenheit(page: Page, address: str) -> None:
         one.dispatchEvent(new Event('change', {bubbles: true})) }""")
     page.until(f"{VIEW}.replaceAll('\\u00a0', ' ').includes('Tonight the air falls to 57.2 °F')")
     said = page.ask(f"{VIEW}.replaceAll('\\u00a0', ' ')")
-    assert "Leaf above the dew point 1.1 °F" in said
+    assert "Leaf above the dew point 1.5 °F" in said
     assert "Heating setpoint 60.8 °F" in said
     assert "90 %" in said
     assert "°C" not in said.replace("Times:", "")

@@ -1,6 +1,6 @@
 // The frame around the views: which one the address names, the state of the connection, what the person has chosen.
 import { byId, h, put } from "./dom.js";
-import { listenForKeys, isLocked } from "./key.js";
+import { isLocked, listenForKeys, onLock } from "./key.js";
 import { choose, fahrenheit, language, languages, theme } from "./prefs.js";
 import { begin, listen, store, zoneOf } from "./store.js";
 import { timeOf } from "./clock.js";
@@ -90,16 +90,21 @@ function show(anew) {
   }
   if (!anew && open.name === name && open.key === key) return;
   const isOther = open.name !== name;
+  const isFirst = !open.name;
   open.view?.close?.();
   const box = byId("view");
   box.replaceChildren();
   if (isOther || anew) scrollTo(0, 0);
   const opened = (open = { name, key, view: null });
   showFrame();
-  if (isOther && document.activeElement === document.body) box.focus({ preventScroll: true });
+  if (isOther && !isFirst && document.activeElement === document.body) box.focus({ preventScroll: true });
   VIEWS[name]().then((view) => {
     if (opened === open) opened.view = view(box, key);
-  }, () => put(box, h("p", { class: "note bad" }, t("lost.never"))));
+  }, () => {
+    if (opened !== open) return;
+    put(box, h("p", { class: "note bad" }, t("lost.never")));
+    opened.view = { update: () => store.live && show(true) }; // once somebody answers
+  });
 }
 
 listen((kind, what) => {
@@ -113,6 +118,7 @@ async function start() {
   shade();
   await speak(language());
   listenForKeys();
+  onLock(showFrame);
   showWords();
   showChoices();
   show();
@@ -132,6 +138,7 @@ async function start() {
   });
   setInterval(showFrame, 30_000);
   begin();
+  setTimeout(() => Object.values(VIEWS).forEach((load) => load().catch(() => {})), 3000); // all are there if the server goes
 }
 
 start();

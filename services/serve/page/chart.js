@@ -18,8 +18,8 @@ function joined(lines) {
 
 // A line: {id, name, colour, time: [ms], values, dash, width, step, scale, fill} or {…, low, high} for one with a band.
 export class TimeChart {
-  constructor(box, { label, timeZone, height, onRange, sync, places = 1, unit = "", minSpan = 2, second = null, floor = null, hidden = [] }) {
-    this.options = { label, timeZone, height, onRange, sync, places, unit, minSpan, second, floor };
+  constructor(box, { label, timeZone, height, onRange, sync, places = 1, unit = "", minSpan = 2, second = null, floor = null, hidden = [], onDraw }) {
+    this.options = { label, timeZone, height, onRange, sync, places, unit, minSpan, second, floor, onDraw };
     this.plot = h("div", { class: "plot", tabindex: "0", role: "application", "aria-roledescription": t("chart"), "aria-label": label });
     this.readout = h("ul", { class: "legend" });
     this.at = h("p", { class: "at", "aria-hidden": "true" });
@@ -116,7 +116,7 @@ export class TimeChart {
       cursor: { sync: sync && { key: sync, setSeries: false, scales: ["x", null] }, drag: { x: true, y: false, setScale: false }, points: { size: 6 }, focus: { prox: -1 } },
       hooks: {
         drawClear: [(u) => this.under(u)],
-        draw: [(u) => this.over(u)],
+        draw: [(u) => this.over(u), () => this.options.onDraw?.()],
         setCursor: [(u) => this.legend(u.cursor.idx)],
         setSelect: [(u) => {
           if (u.select.width < 8) return;

@@ -17,16 +17,23 @@ export class DragLayer {
   }
 
   drag(handle, move) {
+    const isLevel = handle === this.level;
+    let held = { x: 0, y: 0 }; // where it was taken, beside what it stands for
     handle.addEventListener("pointerdown", (event) => {
       event.preventDefault();
       event.stopPropagation();
       handle.setPointerCapture(event.pointerId);
+      const box = handle.getBoundingClientRect();
+      held = { x: event.clientX - (isLevel ? event.clientX : box.left + box.width / 2), y: event.clientY - box.top - 2 };
     });
-    handle.addEventListener("mousedown", (event) => event.stopPropagation());
+    handle.addEventListener("mousedown", (event) => {
+      event.preventDefault(); // no selection, and no drag of the browser's own
+      event.stopPropagation();
+    });
     handle.addEventListener("pointermove", (event) => {
       if (!handle.hasPointerCapture(event.pointerId)) return;
       const over = this.chart.u.over.getBoundingClientRect();
-      move(event.clientX - over.left, event.clientY - over.top);
+      move(event.clientX - held.x - over.left, event.clientY - held.y - over.top);
     });
   }
 
@@ -39,7 +46,7 @@ export class DragLayer {
     const [left, right] = [inside(from), inside(to)];
     const y = Math.min(Math.max(u.valToPos(value, "y"), 0), over.height);
     const put = (handle, css) => Object.assign(handle.style, css);
-    put(this.level, { left: `${dx + left}px`, width: `${Math.max(right - left, 4)}px`, top: `${dy + y}px`, zIndex: 101 });
-    this.edges.forEach((edge, n) => put(edge, { left: `${dx + (n ? right : left)}px`, top: `${dy}px`, height: `${over.height}px`, zIndex: 100 }));
+    put(this.level, { left: `${dx + left}px`, width: `${Math.max(right - left, 4)}px`, top: `${dy + y}px`, zIndex: 102 });
+    this.edges.forEach((edge, n) => put(edge, { left: `${dx + (n ? right : left)}px`, top: `${dy}px`, height: `${over.height}px`, zIndex: 101 }));
   }
 }

@@ -8,6 +8,12 @@ let waiting = []; // who waits for a key to read with
 let asking = null; // {resolve} of who waits for an operator's key
 
 export const keyFor = (scope) => (scope === "operate" ? keys.operate || keys.read : keys.read || keys.operate);
+let noticed = () => {};
+
+// `call` is told when the question comes or goes.
+export const onLock = (call) => {
+  noticed = call;
+};
 export const isLocked = () => !byId("key-form").hidden;
 
 // Shows the question for a reading key instead of everything else; resolves once one is given.
@@ -86,7 +92,8 @@ function answer(given) {
 function lock(wanted) {
   if (byId("key-form").hidden !== wanted) return false;
   byId("key-form").hidden = !wanted;
-  for (const part of document.querySelectorAll("main, .views, footer")) part.hidden = wanted;
+  for (const part of document.querySelectorAll("#view, .views, footer")) part.hidden = wanted;
+  noticed();
   return true;
 }
 

@@ -26,11 +26,9 @@ export function sunOfDay(midnight, latitude, longitude) {
       const cosine = (Math.sin(HORIZON * RAD) - Math.sin(latitude * RAD) * Math.sin(declination)) / (Math.cos(latitude * RAD) * Math.cos(declination));
       if (Math.abs(cosine) > 1) return null;
       const hours = Math.acos(cosine) / RAD / 15;
-      const noon = 12 - (longitude + equation) / 15; // UTC hours
-      const utc = Math.floor((midnight + DAY_MS / 2) / DAY_MS) * DAY_MS; // the UTC day around local noon
-      moment = utc + (noon + sign * hours) * 3_600_000;
-      if (moment < midnight - DAY_MS / 4) moment += DAY_MS;
-      if (moment > midnight + 1.25 * DAY_MS) moment -= DAY_MS;
+      const noon = (12 - (longitude + equation) / 15) * 3_600_000; // UTC
+      const day = Math.round((midnight + DAY_MS / 2 - noon) / DAY_MS) * DAY_MS; // of the noon nearest to local noon
+      moment = day + noon + sign * hours * 3_600_000;
     }
     return moment;
   };

@@ -5,7 +5,7 @@ import { h, put } from "../dom.js";
 import { nightBrief, outlookOf } from "../outlook.js";
 import { alertsOf, siteOf, store } from "../store.js";
 import { number } from "../units.js";
-import { reason, t } from "../words.js";
+import { capital, reason, t } from "../words.js";
 import { alertItem, badges, byRisk, loading, waiting } from "./parts.js";
 
 const SHOWN = ["firing", "acknowledged", "muted"];
@@ -39,7 +39,7 @@ export function nowView(box) {
     put(made,
       h("h3", {}, h("span", {}, zone.label), h("span", {}, firing ? h("span", { class: "badge bad" }, t("alerts.count", { n: firing })) : null, " ", badges(zone))),
       Object.keys(store.sites).length > 1 ? h("p", { class: "small soft" }, siteOf(zone).label) : null,
-      zone.stale ? h("p", { class: "small" }, zone.degraded.slice(-1).map(reason)) : h("p", { class: "now" }, h("b", {}, number(zone.now.air_temp_c, "air_temp_c")), h("span", {}, number(zone.now.rh_pct, "rh_pct")), h("span", { class: "soft" }, number(zone.now.co2_ppm, "co2_ppm"))),
+      zone.stale ? h("p", { class: "small" }, capital(reason(zone.degraded.at(-1) ?? ""))) : h("p", { class: "now" }, h("b", {}, number(zone.now.air_temp_c, "air_temp_c")), h("span", {}, number(zone.now.rh_pct, "rh_pct")), h("span", { class: "soft" }, number(zone.now.co2_ppm, "co2_ppm"))),
       zone.stale ? null : night,
       h("p", { class: "small soft" }, t(zone.stale ? "zone.last" : "zone.row", { time: zone.stale ? dayAndTime(zone.origin_ms, zone.timezone) : timeOf(zone.origin_ms, zone.timezone) })),
     );

@@ -66,14 +66,13 @@ export function whatIfView(box, key) {
           h("section", {}, h("h3", { id: "plan-title" }), planBox, h("p", { class: "small soft" }, t("whatif.drag")))),
         h("section", {}, h("h3", {}, t("whatif.answer")), result, tabs, pathBox));
       const options = { timeZone: zone().timezone };
-      planChart = new TimeChart(planBox, { ...options, label: t("whatif.plan"), height: 190, sync: `what if ${key}` });
+      planChart = new TimeChart(planBox, { ...options, label: t("whatif.plan"), height: 190, sync: `what if ${key}`, onDraw: () => place() });
       pathChart = new TimeChart(pathBox, { ...options, label: t("whatif.answer"), height: 260, sync: `what if ${key}` });
       layer = new DragLayer(planChart, (drawn) => {
         if ("value" in drawn) take({ value: drawnValue(drawn.value) });
         else if ("from" in drawn) take({ from: Math.max(forecast.origin_ms, Math.min(drawn.from, change.to - 1_800_000)) });
         else take({ to: Math.min(forecast.origin_ms + DAY_MS, Math.max(drawn.to, change.from + 1_800_000)) });
       });
-      new ResizeObserver(() => place()).observe(planBox);
     }
     showFields(available);
     showPlan();
@@ -156,10 +155,9 @@ export function whatIfView(box, key) {
       { id: "plan", name: t("whatif.planned"), colour: "past", step: true, time: times, values: base.map(value) },
       { id: "changed", name: t("whatif.changed"), colour: "changed", step: true, width: 2.4, time: times, values: base.map((one, index) => value(times[index] >= change.from && times[index] < change.to ? changedAt(one) : one)) },
     ], { from, to, nights: nights(from, to, siteOf(zone())) });
-    place();
   }
 
-  const place = () => planChart?.u && layer.place({ from: change.from, to: change.to, value: shown(level(), change.metric) });
+  const place = () => layer?.place({ from: change.from, to: change.to, value: shown(level(), change.metric) });
 
   const question = debounced(async () => {
     const number_ = (asked += 1);
