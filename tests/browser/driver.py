@@ -108,15 +108,20 @@ class Page:
         button = {"button": "left", "clickCount": 1}
         self.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, buttons=1, **button)
         for part in (0.3, 0.7, 1.0):
-            self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + part * right, y=y + part * down, buttons=1, button="left")
+            there = {"x": x + part * right, "y": y + part * down}
+            self.call("Input.dispatchMouseEvent", type="mouseMoved", buttons=1, button="left", **there)
         self.call("Input.dispatchMouseEvent", type="mouseReleased", x=x + right, y=y + down, **button)
 
     def barriers(self) -> list[str]:
         """What axe finds wrong with the page for people who cannot see, hear or point well: WCAG 2.2 A and AA."""
         if not self.ask("Boolean(window.axe)"):
             self.call("Runtime.evaluate", expression=AXE())
-        found = self.ask("""axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})
-            .then(({violations}) => violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.target + " " + (node.any[0]?.message ?? "")).join(" | ")}`))""")
+        found = self.ask("""(async () => {
+            const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+            const { violations } = await axe.run(document, { runOnly: rules });
+            const where = (node) => `${node.target} ${node.any[0]?.message ?? ""}`;
+            return violations.map((one) => `${one.id}: ${one.nodes.map(where).join(" | ")}`);
+        })()""")
         assert isinstance(found, list)
         return found
 

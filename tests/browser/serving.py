@@ -120,7 +120,7 @@ class House:
         """A zone's forecast, with a whole path."""
         at = self.origin_ms if origin_ms is None else origin_ms
         made = zone_forecast(zone, origin_ms=at, now={**climate(at), "rain": None}, path=whole_path(at), **more)
-        made["forecasts"] = {target: made["forecasts"]["air_temp_c"] for target in SPEC.targets}
+        made["forecasts"] = dict.fromkeys(SPEC.targets, made["forecasts"]["air_temp_c"])
         return made
 
     def fill(self) -> None:
@@ -140,7 +140,8 @@ class House:
     def open(self) -> str:
         """Serve it, at the same address as before."""
         self.state.events = EventStream(time.monotonic)
-        self._server = uvicorn.Server(uvicorn.Config(self.app, log_level="error", access_log=False, timeout_graceful_shutdown=1))
+        config = uvicorn.Config(self.app, log_level="error", access_log=False, timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
         listener = socket.create_server(("127.0.0.1", self._port))
         self._port = listener.getsockname()[1]
         started, start = threading.Event(), self.state.start

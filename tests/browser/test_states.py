@@ -64,8 +64,8 @@ def test_a_server_that_was_never_there_is_told(page: Page, tmp_path: Path) -> No
 
 
 def test_a_key_is_asked_for_and_forgotten(page: Page, tmp_path: Path) -> None:
-    """Where reading needs a key the page asks for it, refuses a wrong one in words, and shows all with the right one, by
-    the keyboard alone. The key is in no storage, cookie or address; a reload forgets it.
+    """Where reading needs a key the page asks for it, refuses a wrong one in words, and shows all with the right one,
+    by the keyboard alone. The key is in no storage, cookie or address; a reload forgets it.
     """
     house = House(tmp_path, keys=Keys("op-key", "read-key"))
     house.fill()
@@ -102,8 +102,8 @@ def test_a_key_is_asked_for_and_forgotten(page: Page, tmp_path: Path) -> None:
 
 
 def test_a_stale_zone_says_so_and_shows_what_came_before(page: Page, tmp_path: Path) -> None:
-    """While the stream goes on without readings of a zone, it is not shown as if it were live: no forecast, no "tonight",
-    but its past, and since when nothing came.
+    """While the stream goes on without readings of a zone, it is not shown as if it were live: no forecast and no
+    "tonight", but its past, and since when nothing came.
     """
     house = House(tmp_path)
     house.fill()
@@ -201,8 +201,8 @@ class Alerts:
 
 
 def test_an_alert_fires_is_seen_and_is_over(page: Page, tmp_path: Path) -> None:
-    """It appears at once with what, how sure, when and why, and its zone comes first; the operator acknowledges it; what
-    is over is kept apart.
+    """It appears at once with what, how sure, when and why, and its zone comes first; the operator acknowledges it;
+    what is over is kept apart.
     """
     house = House(tmp_path)
     house.fill()

@@ -112,7 +112,8 @@ def predict_routes(state: ApiState) -> APIRouter:
                 ZoneNow(
                     site=key[0], zone=key[1], label=state.names.zones.get(key, key[1]), timezone=state.timezone(key[0]),
                     origin=forecast["origin"], origin_ms=forecast["origin_ms"],
-                    model_version=forecast["model_version"], stale=view.is_stale(key), degraded=view.degraded(key), now=forecast["now"],
+                    model_version=forecast["model_version"], stale=view.is_stale(key),
+                    degraded=view.degraded(key), now=forecast["now"],
                 )
             )  # fmt: skip
         sites = [_site(state, site) for site in dict.fromkeys(zone["site"] for zone in listed)]
