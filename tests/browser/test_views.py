@@ -76,7 +76,7 @@ def test_a_zone_answers_in_words_figures_and_charts(page: Page, address: str) ->
     for words in (
         "Tonight the air falls to 14.0 °C at about 11:00; four times in five to between 13.2 to 14.8 °C.",
         "Chance of a night below 12.2 °C 3 % One in ten of its 21 nights so far was colder.",
-        "maximum 22.0 °C at about 21:00 80 % likely: 21.2 to 22.8 °C. The time: 20:00 to 21:00.",
+        "maximum 22.0 °C At about 21:00. Between 20:00 and 21:00. 80 % likely: 21.2 to 22.8 °C.",
         "Mean of the next 24 hours", "Past 24 hours: 18.0 °C.", "Light today so far", "Sunrise and sunset 07:",
         "Leaf above the dew point 0.8 °C", "Made 12 h before, it was 0.40 °C off in the mean.", "Yes.",
         "Heating setpoint 16.0 °C", "Energy screen", "Outside temperature", "VPD",

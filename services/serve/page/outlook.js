@@ -48,7 +48,7 @@ export function outlookItems({ events, origin_ms }, timeZone) {
   const times = (event) => (event.earliest === event.latest ? "" : ` ${t("outlook.between", { from: at(event, "earliest", timeZone), to: at(event, "latest", timeZone) })}`);
   const extreme = (event, title) => (event.missing
     ? { title, figure: "–", words: t("unknown", { why: reason(event.missing) }) }
-    : { title, figure: t("outlook.at", { value: number(event.p50, TARGET), time: at(event, "time", timeZone) }), words: `${t("outlook.likely", { span: span(event.p10, event.p90, TARGET) })}${times(event)}` });
+    : { title, figure: number(event.p50, TARGET), words: `${t("outlook.at", { time: at(event, "time", timeZone) })}${times(event)} ${t("outlook.likely", { span: span(event.p10, event.p90, TARGET) })}` });
   const chance = below.missing
     ? { title: t("outlook.chance.unknown"), figure: "–", words: t("unknown", { why: reason(below.missing) }) }
     : { title: t("outlook.chance", { limit: number(below.limit, TARGET) }), figure: percent(below.chance), words: t("outlook.limit", { n: below.nights }) };
