@@ -222,13 +222,16 @@ def judge(watcher: Watcher, spec: ForecastSpec) -> dict[str, Any]:
                       f"  width {score.width:8.3f}  Winkler {score.winkler:8.3f}")  # fmt: skip
     nights = [case for case in watcher.cases if case.kind == NIGHT and np.isfinite(case.share)]
     chance, share, came = (np.array([getattr(case, name) for case in nights]) for name in ("chance", "share", "came"))
-    skill = brier_skill(chance, came, share, np.array([case.day for case in nights]))
-    groups = reliability(chance, came)
+    day = np.array([case.day for case in nights])
+    skill, groups = brier_skill(chance, came, share, day), reliability(chance, came, day)
     print(f"chance of a night below the tenth of nights so far, {spec.targets[0]}: {len(nights)} cases, "
           f"{int(came.sum())} came")  # fmt: skip
     print(f"  Brier skill beside the share so far {skill.skill:.3f}, 95 % interval {skill.low:.3f} to {skill.high:.3f}")
     said = ", ".join(
-        f"{c} of {a:.2f}: {b:.2f}" for c, a, b in zip(groups.cases, groups.chance, groups.came, strict=True)
+        f"{cases} of {a:.2f}: {b:.2f} ({low:.2f} to {high:.2f})"
+        for cases, a, b, low, high in zip(
+            groups.cases, groups.chance, groups.came, groups.low, groups.high, strict=True
+        )
     )
     print(f"  reliability: {said}; off by {groups.off:.3f} in the mean")
     return found | {"brier_skill": skill.skill, "brier_low": skill.low, "reliability_off": groups.off,

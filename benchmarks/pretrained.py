@@ -1,13 +1,15 @@
 """What the pre-trained network adds to the forecaster along a recording, by age of the zone, with intervals.
 
     python -m benchmarks.pretrained RECORDING [--latitude 51.98 --longitude 4.53 --timezone Europe/Amsterdam]
-        [--artefact FOLDER] [--until-days 3] [--ahead FILE --ahead-source 'weather degraded' ...]
+        [--artefact FOLDER] [--until-days 3] [--ahead FILE --ahead-source 'weather degraded' ...] [--fine-tune]
 
 The recording, which the network has never seen, is replayed from a zone's first hour, as by ``hothouse backtest``.
 Nothing below the network learns from it, so that the same replay has the forecasts without it. Printed are mean
 absolute errors as shares of those: of the forecasts that are issued, of the network alone, and of the mean of both.
 Intervals are those of :mod:`models.evaluation.gate`: whole days are drawn again, all zones together. With plans,
-learners and network are both told what was known ahead. The last line printed is JSON.
+learners and network are both told what was known ahead. With ``--fine-tune`` the network is fine-tuned along the
+recording, and followed at every age; the network alone is then that of the package in first days only. The last line
+printed is JSON.
 """
 
 from __future__ import annotations
@@ -27,15 +29,17 @@ from models.masked import masked_mean
 from models.online.online_forecaster import Learned, OnlineForecaster
 from models.pretraining.shipped_arrays import FOLDER, pretrained
 from services.backtest.ahead import read_plans
-from services.backtest.prequential import BacktestOptions, Forecasts, replay
+from services.backtest.prequential import BacktestOptions, Forecasts, _origins, replay
 from services.backtest.table import Table, read_table
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 
 DAY_MS = 86_400_000
-AGES = {"days 1 to 3": (0, 3), "day 1": (0, 1), "day 2": (1, 2), "day 3": (2, 3), "week 1": (0, 7), "week 3": (14, 21),
-        "week 7": (42, 49), "all": (0, 1000)}  # fmt: skip
+ALWAYS = 1000
+AGES = {"days 1 to 3": (0, 3), "day 1": (0, 1), "day 2": (1, 2), "day 3": (2, 3), "week 1": (0, 7),
+        "days 2 to 7": (1, 7), "week 2": (7, 14), "week 3": (14, 21), "weeks 4 to 6": (21, 42), "week 7": (42, 49),
+        "after day 9": (9, ALWAYS), "all": (0, ALWAYS)}  # fmt: skip
 LEVEL = 0.05
 
 
@@ -43,10 +47,13 @@ def asked_along(table: Table, options: BacktestOptions, plans: Sequence[Plan]) -
     """A replay, what the network added to each forecast, and what it said, both ``[N, H, M]``."""
     added: dict[tuple[int, int], F32] = {}
     said: dict[tuple[int, int], F32] = {}
+    asked = {row for zone in range(len(table.names)) for row, _ in _origins(table, zone, options)}
 
     def watch(row: int, forecaster: OnlineForecaster, learned: Learned, quantiles: F32) -> None:
         assert forecaster.correction is not None
         held = forecaster.correction.added(learned.zones), forecaster.correction.said(learned.zones)
+        if options.fine_tune and row in asked:
+            held = held[0] + quantiles[..., 1] - forecaster.predict(learned)[..., 1], held[1]
         for zone, *parts in zip(learned.zones.tolist(), *held, strict=True):
             added[row, zone], said[row, zone] = parts
 
@@ -63,7 +70,7 @@ def compared(found: Forecasts, without: F32, answers: dict[str, F32], age_ms: I6
     base = [np.abs(x - truth) for x in (found.persistence, found.naive_24h)]
     for age, (first, last) in AGES.items():
         here = (age_ms >= first * DAY_MS) & (age_ms < last * DAY_MS)
-        if not here.any() or age_ms.max() < (last - 1) * DAY_MS:
+        if not here.any() or (last < ALWAYS and age_ms.max() < (last - 1) * DAY_MS):
             continue
         error = np.abs(without - truth)[here]
         has = np.isfinite(error).any(axis=(1, 2))
@@ -107,6 +114,7 @@ def main() -> None:
     parser.add_argument("--timezone")
     parser.add_argument("--artefact", type=Path, default=FOLDER)
     parser.add_argument("--until-days", type=float, default=3)
+    parser.add_argument("--fine-tune", action="store_true")
     parser.add_argument("--ahead", type=Path)
     parser.add_argument("--ahead-source", action="append", default=[])
     asked = parser.parse_args()
@@ -114,6 +122,7 @@ def main() -> None:
     options = BacktestOptions(
         warmup_ms=3_600_000, until_ms=round(asked.until_days * DAY_MS), latitude=asked.latitude,
         longitude=asked.longitude, timezone=asked.timezone, pretrained=pretrained(asked.artefact),
+        fine_tune=asked.fine_tune,
     )  # fmt: skip
     plans = read_plans(asked.ahead, asked.ahead_source, table)[0] if asked.ahead else []
     found, added, said = asked_along(table, options, plans)
@@ -124,6 +133,14 @@ def main() -> None:
     for row in rows:
         print(f"{row['age']:12s} {row['answer']:14s} of base {row['of_base']:.3f}   of without {row['ratio']:.3f} "
               f"({row['low']:.3f} to {row['high']:.3f}), worst cell {row['worst']:.3f}")  # fmt: skip
+    answers.pop("half of each")
+    for row in compared(found, found.climatology, answers, found.origin_ms - first):
+        if row["answer"] != "without":
+            print(f"{row['age']:12s} {row['answer']:14s} of the climatology {row['ratio']:.3f} "
+                  f"({row['low']:.3f} to {row['high']:.3f})")  # fmt: skip
+    inside = (found.truth >= found.quantiles[..., 0]) & (found.truth <= found.quantiles[..., 2])
+    held = masked_mean(np.where(np.isfinite(found.truth), inside, np.nan), axis=0)
+    print(f"p10 to p90 holds {held.min():.3f} to {held.max():.3f} of what came, by cell")
     for row in rows:
         if row["answer"] == "with":
             print(f"{row['age']:12s}", *(f"{t} {' '.join(f'{x:.2f}' for x in cells)}   "

@@ -1,7 +1,7 @@
 """What Ray costs a training, and how long a retraining takes from its trigger to a model that could serve.
 
     python -m benchmarks.training [--zones 60] [--days 30] [--workers 0] [--rounds 3] [--windows 20000]
-    python -m benchmarks.training --retrain [--zones 60] [--days 30] [--workers 0]
+    python -m benchmarks.training --retrain [--zones 60] [--days 30] [--workers 0] [--fine-tune]
 
 The first trains the same network on the same made-up history in turns: by the loop of ``models.network.training`` in a
 process without Ray, with as many threads as torch takes by itself and with one, which is what Ray gives; and by
@@ -11,7 +11,8 @@ that does other work they say more.
 
 The second does a whole retraining as the retrainer asks for it (rows read, challenger trained, compared with the
 climatology on the held-back tail, judged, kept, registered, promoted, loaded and checked as a replica does) on a Ray
-runtime of its own with two logical CPUs. The last line printed is JSON.
+runtime of its own with two logical CPUs. With ``--fine-tune`` it goes on from the weights of the package
+(``learn.kind = "pretrained"``). The last line printed is JSON.
 """
 
 from __future__ import annotations
@@ -176,6 +177,7 @@ def retrain(settings: Settings, workers: int) -> dict[str, Any]:
             name="benchmark", storage=str(settings.storage.resolve()), spec=spec, learn=learn,
             places={SITE: place_of(settings, SITE)}, files=files_of(settings), after_ms=0, to_ms=2**53, log_offsets={},
             champion="online", champion_folder="", use_gpu=False, workers=workers,
+            kind=learn.kind,
         )  # fmt: skip
         candidate = ray.get(run_job.options(runtime_env=this_runtime()).remote(job))
         judged_s = time.monotonic() - began_s
@@ -203,9 +205,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--windows", type=int, default=20_000)
     parser.add_argument("--retrain", action="store_true")
+    parser.add_argument("--fine-tune", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hothouse-training-") as folder:
-        settings = load_settings(data_dir=Path(folder), ray={"num_cpus": 2}, learn={"use_gpu": "no"})
+        learn = {"use_gpu": "no", "kind": "pretrained" if asked.fine_tune else "network"}
+        settings = load_settings(data_dir=Path(folder), ray={"num_cpus": 2}, learn=learn)
         began_s = time.monotonic()
         write_history(settings, asked.zones, asked.days)
         print(f"{asked.zones} zones x {asked.days} days written in {time.monotonic() - began_s:.0f} s", flush=True)

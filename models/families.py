@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # settings are checked with this module, where there may be n
     I64 = npt.NDArray[np.int64]
     Arrays = Mapping[str, npt.NDArray[Any]]
 
-__all__ = ["FAMILIES", "Kind", "Model", "ModelFamily", "UnknownFamilyError", "family_of", "takes_of"]
+__all__ = ["FAMILIES", "Kind", "Model", "ModelFamily", "UnknownFamilyError", "beginning_of", "family_of", "takes_of"]
 
 
 class Kind(NamedTuple):
@@ -36,10 +36,21 @@ class Kind(NamedTuple):
     """``module:Class``. The module is imported when a model is made or loaded: a shard that loads trees needs no torch,
     and a retrainer that only asks what a kind takes needs neither."""
 
+    by_ray: bool = False
+    """Whether the running system trains it by the loop of :mod:`models.network.training`, on Ray Train."""
+
+    begins: str = ""
+    """``module:function``, of a schema: the model that a first training goes on from. Empty: it begins with nothing."""
+
 
 FAMILIES = {
-    "network": Kind("windows", "models.network.family:NetworkFamily"),
-    "pretrained": Kind("windows", "models.network.pretrained_family:PretrainedFamily"),
+    "network": Kind("windows", "models.network.family:NetworkFamily", by_ray=True),
+    "pretrained": Kind(
+        "windows",
+        "models.network.pretrained_family:PretrainedFamily",
+        by_ray=True,
+        begins="models.pretraining.shipped:network_for",
+    ),
     "trees": Kind("examples", "models.trees.family:TreesFamily"),
 }
 """By the name in a manifest."""
@@ -99,8 +110,14 @@ class ModelFamily(Protocol):
 def family_of(kind: str) -> ModelFamily:
     """The family of a kind; raises :class:`UnknownFamilyError`, with the kinds that there are."""
     takes_of(kind)
-    module, name = FAMILIES[kind].family.split(":")
-    return cast(ModelFamily, getattr(importlib.import_module(module), name)())
+    return cast(ModelFamily, _named(FAMILIES[kind].family)())
+
+
+def beginning_of(kind: str, spec: ForecastSpec) -> Model | None:
+    """What a first training of a kind goes on from, ``None``: from nothing; raises as :func:`family_of`."""
+    takes_of(kind)
+    begins = FAMILIES[kind].begins
+    return cast("Model", _named(begins)(spec)) if begins else None
 
 
 def takes_of(kind: str) -> str:
@@ -112,3 +129,8 @@ def takes_of(kind: str) -> str:
     if kind not in FAMILIES:
         raise UnknownFamilyError(f"no family of models is called {kind!r}; there are {', '.join(FAMILIES)}")
     return FAMILIES[kind].takes
+
+
+def _named(where: str) -> Any:
+    module, name = where.split(":")
+    return getattr(importlib.import_module(module), name)

@@ -128,7 +128,7 @@ def score_rule(
     )
     rows = int(known[:, first:].sum())
     chance, usual, came = (cases[name].astype(np.float64) for name in ("chance", "usual", "came"))
-    groups = reliability(chance, came, EDGES)
+    groups = reliability(chance, came, cases["day"], EDGES)
     off = [abs(a - b) for n, a, b in zip(groups.cases, groups.chance, groups.came, strict=True) if n >= GROUP]
     none = Skill(float("nan"), float("nan"), float("nan"))
     return RuleScore(

@@ -76,9 +76,7 @@ def brier_skill(
     ours, theirs = (np.bincount(at, (said - came) ** 2) for said in (chance, rival))
     if not theirs.sum():
         return Skill(float("nan"), float("nan"), float("nan"))
-    rng, count = np.random.default_rng(seed), len(days)
-    starts = rng.integers(0, count, (draws, -(-count // block_days), 1))
-    drawn = (starts + np.arange(block_days)).reshape(draws, -1)[:, :count] % count
+    drawn = _drawn_days(len(days), block_days, draws, seed)
     found = 1 - ours[drawn].sum(axis=1) / np.maximum(theirs[drawn].sum(axis=1), 1e-12)
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Skill(float(1 - ours.sum() / theirs.sum()), float(low), float(high))
@@ -86,20 +84,29 @@ def brier_skill(
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """Chances in a few groups: how many, their mean, and the share that came; ``off`` is their mean distance."""
+    """Chances in a few groups: how many, their mean, and the share that came; ``off`` is their mean distance.
+
+    ``low`` and ``high`` are the interval of the share that came: what a group of few days cannot tell from what was
+    said lies between them.
+    """
 
     cases: tuple[int, ...]
     chance: tuple[float, ...]
     came: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
     off: float
 
 
-def reliability(chance: F64, came: F64, edges: Sequence[float] = (0.05, 0.15, 0.35)) -> Reliability:
-    """Group chances by ``edges``; groups without a case are left out.
+def reliability(
+    chance: F64, came: F64, day: I64, edges: Sequence[float] = (0.05, 0.15, 0.35), block_days: int = BLOCK_DAYS,
+    draws: int = DRAWS, seed: int = 0,
+) -> Reliability:  # fmt: skip
+    """Group chances by ``edges``; groups without a case are left out. Intervals as those of :func:`brier_skill`.
 
-    >>> found = reliability(np.array([0.1, 0.1, 0.5, 0.5]), np.array([0.0, 0.0, 1.0, 0.0]))
-    >>> found.cases, found.came, round(found.off, 2)
-    ((2, 2), (0.0, 0.5), 0.05)
+    >>> found = reliability(np.array([0.1, 0.1, 0.5, 0.5]), np.array([0.0, 0.0, 1.0, 0.0]), np.arange(4), block_days=1)
+    >>> found.cases, found.came, found.low, found.high, round(found.off, 2)
+    ((2, 2), (0.0, 0.5), (0.0, 0.0), (0.0, 1.0), 0.05)
     """
     group = np.searchsorted(edges, chance, side="right")
     kinds = np.unique(group)
@@ -107,4 +114,23 @@ def reliability(chance: F64, came: F64, edges: Sequence[float] = (0.05, 0.15, 0.
     said = [float(chance[group == kind].mean()) for kind in kinds]
     seen = [float(came[group == kind].mean()) for kind in kinds]
     apart = sum(count * abs(a - b) for count, a, b in zip(cases, said, seen, strict=True))
-    return Reliability(tuple(cases), tuple(said), tuple(seen), apart / max(len(chance), 1))
+    days, at = np.unique(day, return_inverse=True)
+    drawn = _drawn_days(max(len(days), 1), block_days, draws, seed)
+    low: list[float] = []
+    high: list[float] = []
+    for kind in kinds:
+        mine = group == kind
+        hits, all_cases = (np.bincount(at[mine], weight, len(days)) for weight in (came[mine], np.ones(mine.sum())))
+        count = all_cases[drawn].sum(axis=1)
+        share = hits[drawn].sum(axis=1)[count > 0] / count[count > 0]
+        for ends, level in ((low, (1 - LEVEL) / 2), (high, (1 + LEVEL) / 2)):
+            ends.append(float(np.quantile(share, level)) if len(share) else float("nan"))
+    return Reliability(
+        tuple(cases), tuple(said), tuple(seen), tuple(low), tuple(high), apart / max(len(chance), 1)
+    )  # fmt: skip
+
+
+def _drawn_days(count: int, block_days: int, draws: int, seed: int) -> I64:
+    """Places of days in blocks that follow each other, ``[draws, count]``."""
+    starts = np.random.default_rng(seed).integers(0, count, (draws, -(-count // block_days), 1))
+    return np.asarray((starts + np.arange(block_days)).reshape(draws, -1)[:, :count] % count)

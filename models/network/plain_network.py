@@ -59,7 +59,10 @@ class PlainNetwork:
 
         Arguments are the arrays of :class:`~models.features.inputs.Inputs`.
         """
-        origin, ahead = self.features(window, now, calendar, sun, yesterday, future, baseline)
+        return self.shift_of(*self.features(window, now, calendar, sun, yesterday, future, baseline), baseline)
+
+    def shift_of(self, origin: F32, ahead: F32, baseline: F32) -> F32:
+        """The same from features that were made before."""
         common = np.maximum(self._through("encode", origin), 0) @ self._layers["narrow"] + self._bias["narrow"]
         shown = self._through("look", ahead)
         shown += common[:, None] + self._horizon

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,20 @@ if TYPE_CHECKING:
     from models.families import I64, Arrays
     from models.features.windows import WindowSet
 
-__all__ = ["PretrainedFamily"]
+__all__ = ["FINE_TUNING_RATE", "PretrainedFamily", "fine_tuning"]
+
+FINE_TUNING_RATE = 5e-4
+"""The highest rate of a training that goes on from a pre-trained network."""
 
 _OPTIONS = ("shared", "silence", "noise", "dropout", "hidden")
 _TRAINING = {field.name for field in fields(TrainingConfig)}
+
+
+def fine_tuning(config: TrainingConfig, rate: float = FINE_TUNING_RATE) -> TrainingConfig:
+    """``config`` for a training that goes on from a pre-trained network: it moves in small steps, and what it says
+    counts in full however few days there are, for it was not learned from these alone.
+    """
+    return replace(config, learning_rate=rate, trust_days=0.0)
 
 
 class PretrainedFamily:
@@ -41,6 +51,8 @@ class PretrainedFamily:
         """Fine-tune ``start`` for ``settings["epochs"]``; its sizes, where it is given, are those that count."""
         options = {**settings, **(start.options if start is not None else {})}
         config = TrainingConfig(**{name: value for name, value in settings.items() if name in _TRAINING})
+        if start is not None:
+            config = fine_tuning(config, settings.get("fine_tuning_rate", FINE_TUNING_RATE))
         fitted = fit(
             cases, origins, config, cut_ms=cut_ms, initial_state=None if start is None else start.arrays(),
             make=partial(_made, self, options),

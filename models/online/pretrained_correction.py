@@ -81,7 +81,10 @@ class PretrainedCorrection:
     ``slots`` and places are those of the forecaster's examples.
     """
 
-    def __init__(self, spec: ForecastSpec, stride: int, slots: int, made: Pretrained, capacity: int = 16) -> None:
+    def __init__(
+        self, spec: ForecastSpec, stride: int, slots: int, made: Pretrained, capacity: int = 16, days: float = DAYS
+    ) -> None:
+        """``days``: how long errors are remembered."""
         self._spec, self._stride = spec, stride
         self._network = PlainNetwork(spec, made.arrays, channels_of(spec))
         self.memory = HouseMemory(spec, stride, capacity)
@@ -97,7 +100,7 @@ class PretrainedCorrection:
             believed[:, place] = 1 + np.outer(whole - 1 - bend, SHARES) + np.outer(bend, SHARES**2)
         self._farthest = (LIMIT * self._size).astype(np.float32)
         self._prior = (OWN * believed * self._size[..., None]).astype(np.float32)
-        self._keep = np.float32(np.exp(-stride / (DAYS * spec.steps_per_day)))
+        self._keep = np.float32(np.exp(-stride / (days * spec.steps_per_day)))
         targets = len(spec.targets)
         self._zones = ZoneArrays(
             capacity,
@@ -136,11 +139,12 @@ class PretrainedCorrection:
 
     def ask(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None, base: F32, most: F32
-    ) -> None:  # fmt: skip
+    ) -> tuple[I64, F32, F32]:  # fmt: skip
         """Ask the network how ``base [Z, H, M, Q]``, the forecast without it, is to be moved; it is all that is known
         of the rows that were seen last. Other arguments are as of :meth:`OnlineForecaster.learn`.
 
-        At ``most [Z, M]`` of what it says is followed.
+        At ``most [Z, M]`` of what it says is followed. Returns the places in ``indices`` of those that were asked, and
+        what the network looked at.
         """
         turns = -(-len(indices) // MOST_ZONES)
         turn = np.arange(step // self._stride % max(turns, 1), len(indices), max(turns, 1))
@@ -149,12 +153,18 @@ class PretrainedCorrection:
         if foreseen is not None and np.isfinite(foreseen[turn]).any():
             memory.remember_planned()
             future = memory.foreseen_off(zones, step, foreseen[turn])
-        shift = self._network.shift(
+        origin, ahead = self._network.features(
             memory.window(zones, step), targets_of(values[turn], self._spec), self._calendar(day_bin[turn]),
             _light(sun[turn]), memory.yesterday(zones, step), future, base[turn],
         )  # fmt: skip
+        shift = self._network.shift_of(origin, ahead, base[turn])
         self._zones["shift"][zones] = np.clip(shift, -self._farthest, self._farthest)
         self._zones["share"][zones] = np.rint(self._weigh(zones) * most[turn][:, None] * np.float32(FINENESS))
+        return turn, origin, ahead
+
+    def tune(self, arrays: Mapping[str, _Array]) -> None:
+        """Ask another network from now on; raises ``ValueError`` if it does not fit."""
+        self._network = PlainNetwork(self._spec, arrays, channels_of(self._spec))
 
     def end(self, indices: I64) -> None:
         """Add nothing more to the forecasts of zones whose first days are over; they need not be asked any more."""

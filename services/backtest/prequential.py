@@ -25,6 +25,7 @@ from services.backtest.table import Table, sun_longitude, sun_sine
 from services.errors import HothouseError
 
 if TYPE_CHECKING:
+    from services.backtest.fine_tuning import Tuner, TuningAlong
     from services.backtest.retraining import Trainer
 
 __all__ = ["MODEL_VERSION", "BacktestOptions", "Forecasts", "replay", "spec_of"]
@@ -54,6 +55,7 @@ class BacktestOptions:
     timezone: str | None = None
     network: bool = False
     trees: bool = True
+    fine_tune: bool = False  # it to the recording, every few days
     pretrained: Pretrained | None = field(default_factory=pretrained)  # what corrects forecasts: the package's network
 
 
@@ -88,13 +90,13 @@ def spec_of(table: Table) -> ForecastSpec:
 def replay(
     table: Table, options: BacktestOptions, progress: Callable[[int, int], None] = lambda done, total: None,
     train: Trainer | None = None, spec: ForecastSpec | None = None, plans: Sequence[Plan] = (),
-    watch: Watch | None = None,
+    watch: Watch | None = None, tuner: Tuner | None = None,
 ) -> Forecasts:  # fmt: skip
     """Run the forecaster along the recording; ``progress(done, total)`` is called after each step.
 
-    ``train`` trains the network, by default in this process; ``spec`` is what is forecast, by default :func:`spec_of`
-    the recording. ``plans`` are those of the recording's site, each known from its issue on. ``watch`` is called after
-    each step.
+    ``train`` trains the network and ``tuner`` fine-tunes that of the package, by default in this process. ``spec`` is
+    what is forecast, by default :func:`spec_of` the recording. ``plans`` are those of the recording's site, each known
+    from its issue on. ``watch`` is called after each step.
     """
     spec = spec or spec_of(table)
     ends, zones = table.end_ms, len(table.names)
@@ -112,6 +114,7 @@ def replay(
     issue = [dict(_origins(table, z, options)) for z in range(zones)]
     asked = sorted({t for rows in issue for t in rows})
     network = _Network(table, spec, options, asked, train) if options.network else None
+    tuning = _tuning(table, spec, options, tuner)
     begins, stops = (np.array([(span[i] - table.start_ms) / spec.step_ms for span in table.spans]) for i in (0, 1))
     origin_ms, zone, quantiles, climatology, serving, frozen, version = [], [], [], [], [], [], []
     nothing = np.full((zones, len(spec.horizons_min), len(spec.targets)), np.nan, dtype=np.float32)
@@ -135,6 +138,8 @@ def replay(
             grower.add(learned.example)
             champion, old = network.answer(t) if network else (None, None)
             given = forecaster.predict(learned, None if champion is None else champion[alive])
+            if tuning:
+                given = tuning.correct(forecaster, learned, rows, light, foreseen, given)
             if watch:
                 watch(t, forecaster, learned, given)
             for i, z in enumerate(alive.tolist()):
@@ -153,6 +158,8 @@ def replay(
                 raise HothouseError(str(error), error.hint) from error
         if network:
             network.after(t)
+        if tuning:
+            tuning.after(t)
         progress(t + 1, length)
     if not zone:
         raise HothouseError("no zone is longer than the warm-up: nothing to forecast")
@@ -163,6 +170,15 @@ def replay(
         spec, at, when, np.stack(quantiles), np.stack(climatology), np.stack(serving), np.stack(frozen), truth, still,
         naive, tuple(version), told,
     )  # fmt: skip
+
+
+def _tuning(table: Table, spec: ForecastSpec, options: BacktestOptions, tuner: Tuner | None) -> TuningAlong | None:
+    if not options.fine_tune or options.pretrained is None:
+        return None
+    from models.pretraining.fine_tuner import fine_tune  # torch is imported where it is needed only
+    from services.backtest.fine_tuning import TuningAlong
+
+    return TuningAlong(table, spec, options.pretrained, tuner or fine_tune)
 
 
 class _Network:

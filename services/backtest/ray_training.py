@@ -6,24 +6,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from models.network.training import WindowSet
+from models.pretraining.fine_tuner import FineTuning, TuningExamples
+from models.spec import ForecastSpec
+from services.backtest.fine_tuning import Arrays, Tuner
 from services.backtest.retraining import CONFIG, I64, State, Trainer
 from services.config import RaySettings, Settings
+from services.learn.training.site_tuning import fine_tune_on_ray
 from services.learn.training.trainer import TrainPlan, train
 from services.runtime.ray_runtime import RayRuntime
 
-__all__ = ["training_on_ray"]
+__all__ = ["OnRay", "training_on_ray"]
 
 SITE = "recording"
 
 
+class OnRay(NamedTuple):
+    """What trains networks along a recording, and what fine-tunes that of the package."""
+
+    train: Trainer
+    tune: Tuner
+
+
 @contextmanager
-def training_on_ray() -> Iterator[Trainer]:
-    """A trainer on a Ray runtime of its own, or on that of the settings; all that it wrote goes with it."""
+def training_on_ray() -> Iterator[OnRay]:
+    """Both on a Ray runtime of its own, or on that of the settings; all that it wrote goes with it."""
     with TemporaryDirectory(prefix="hothouse-") as folder:
         settings = Settings(data_dir=Path(folder), ray=RaySettings(address=Settings().ray.address))
         with RayRuntime(settings):
@@ -43,7 +55,14 @@ def training_on_ray() -> Iterator[Trainer]:
                 )  # fmt: skip
                 return train(ray.data.from_arrow(_rows(windows, cut_ms)), plan).state
 
-            yield on_ray
+            def tuned_on_ray(start: Arrays, spec: ForecastSpec, examples: TuningExamples, config: FineTuning) -> Arrays:
+                nonlocal runs
+                runs += 1
+                return fine_tune_on_ray(
+                    start, spec, examples, config, name=f"tuning-{runs}", folder=str(Path(folder, "train"))
+                )
+
+            yield OnRay(on_ray, tuned_on_ray)
 
 
 def _rows(windows: WindowSet, until_ms: int) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from services.backtest.prequential import BacktestOptions
-    from services.backtest.retraining import Trainer
+    from services.backtest.ray_training import OnRay
 
 __all__ = ["register"]
 
@@ -55,7 +56,10 @@ def backtest(
     longitude: Annotated[float | None, typer.Option(help="Degrees east, where known.", min=-180, max=180)] = None,
     timezone: Annotated[str | None, typer.Option(help="The recording's clock, as in Europe/Amsterdam.")] = None,
     network: Annotated[bool, typer.Option(help="Train the network along the recording and ask it too.")] = False,
-    ray: Annotated[bool, typer.Option("--ray", help="Train it on Ray, as the live system does.")] = False,
+    fine_tune: Annotated[
+        bool, typer.Option("--fine-tune", help="Fine-tune the package's pre-trained network along the recording.")
+    ] = False,
+    ray: Annotated[bool, typer.Option("--ray", help="Train on Ray, as the live system does.")] = False,
     ahead: Annotated[Path | None, typer.Option(help="Plans as they were issued, .parquet or .csv: runs twice.")] = None,
     ahead_source: Annotated[list[str] | None, typer.Option(help="Use the plans of this source; repeatable.")] = None,
 ) -> None:
@@ -64,8 +68,8 @@ def backtest(
         raise ConfigError("--ahead-source names plans of a file", "Add --ahead FILE.")
     if ahead and len(recordings) > 1:
         raise ConfigError("the plans of a file are those of one recording", "Give one folder.")
-    if ray and not network:
-        raise ConfigError("--ray trains the network", "Add --network.")
+    if ray and not (network or fine_tune):
+        raise ConfigError("--ray trains the network", "Add --network or --fine-tune.")
     if out.is_dir() or (len(recordings) > 1 and not out.suffix):
         raise ConfigError(f"{out} cannot hold predictions", "Name a .parquet or .csv file.")
     names = [folder.resolve().name for folder in recordings]
@@ -78,14 +82,15 @@ def backtest(
             from services.backtest.ray_training import training_on_ray
 
     options = options_of(every, warmup, until, latitude, longitude, timezone, network)
-    with training_on_ray() if ray else nullcontext() as train:
+    options = replace(options, fine_tune=fine_tune)
+    with training_on_ray() if ray else nullcontext() as on_ray:
         for folder in recordings:
             several = out.with_name(f"{out.stem}-{folder.resolve().name}{out.suffix}")
-            _run(folder, out if len(recordings) == 1 else several, options, train, ahead, ahead_source or [])
+            _run(folder, out if len(recordings) == 1 else several, options, on_ray, ahead, ahead_source or [])
 
 
 def _run(
-    folder: Path, path: Path, options: BacktestOptions, train: Trainer | None, ahead: Path | None,
+    folder: Path, path: Path, options: BacktestOptions, on_ray: OnRay | None, ahead: Path | None,
     sources: Sequence[str],
 ) -> None:  # fmt: skip
     """Replay one recording, write what was forecast, and show how good that was; with plans also without them."""
@@ -107,8 +112,9 @@ def _run(
         def told(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        without = replay(table, options, told, train) if plans else None
-        forecasts = replay(table, options, told, train, plans=plans)
+        train, tune = on_ray or (None, None)
+        without = replay(table, options, told, train, tuner=tune) if plans else None
+        forecasts = replay(table, options, told, train, plans=plans, tuner=tune)
     made, found = predictions(table, forecasts), scores(table, forecasts)
     if without:
         found = beside(found, scores(table, without))

@@ -24,6 +24,7 @@ from services.cli import (
     zones,
 )
 from services.cli.base import GlobalOptions, Group
+from services.cli.history import import_rows
 from services.cli.running import ask
 from services.cli.setup import commands as setup
 from services.cli.setup import keys
@@ -85,6 +86,7 @@ dead_letters.register(app)
 export.register(app)
 alerts.register(app)
 keys.register(app)
+import_rows.register(app)
 learn.register(app)
 tune.register(app)
 pretrain.register(app)

@@ -155,6 +155,10 @@ class LearnSettings(Section):
         0.002, ge=0, lt=0.5, description="A challenger's error must be smaller by more than this share."
     )
     learning_rate: float = Field(4e-3, gt=0, le=1, description="Highest rate of the cycle; see `hothouse tune`.")
+    fine_tuning_rate: float = Field(
+        5e-4, gt=0, le=1, description="The same where a training goes on from the weights of the package "
+        '(`learn.kind = "pretrained"`).',
+    )  # fmt: skip
     weight_decay: float = Field(0.05, ge=0, le=1, description="How strongly weights are drawn to zero.")
     hidden: int = Field(64, ge=4, le=4096, description="Width of the network.")
     mixes: int = Field(6, ge=1, le=256, description="Mixtures of a channel's course over the look-back.")
@@ -185,8 +189,9 @@ class InfluxSettings(Section):
     token: SecretStr | None = Field(None, description="Token; only from the environment (HOTHOUSE_INFLUX__TOKEN).")
     token_file: Path | None = Field(None, description="File that holds the token.")
     queue_points: int = Field(
-        200_000, ge=1000, description="Points kept while InfluxDB is away; older ones are dropped and counted."
-    )
+        200_000, ge=1000,
+        description="Points in memory while InfluxDB is away; older ones are sent from the history later.",
+    )  # fmt: skip
 
 
 class ApiSettings(Section):

@@ -15,7 +15,7 @@ from models.online.online_forecaster import Basis
 from models.paths.steps import path_steps
 from models.spec import ForecastSpec
 from services.ingest.rings import Rings
-from services.messages import ForecastPath, ForecastPoint, ForecastRequest, ZoneForecast
+from services.messages import DECIMALS, ForecastPath, ForecastPoint, ForecastRequest, ZoneForecast
 from services.observe.duration import in_words
 from services.store.rows import SiteStep
 
@@ -35,8 +35,6 @@ MAX_ORIGINS = 12
 """How many steps of a site may wait for their forecast; older ones are left out."""
 STALE_AFTER_S = 900
 """A forecast is degraded when an input of its target is older than this, or than two steps if they are longer."""
-DECIMALS = 4
-"""Decimals of published values: finer than any sensor."""
 
 
 @dataclass(frozen=True, slots=True)

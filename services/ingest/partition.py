@@ -513,8 +513,12 @@ class Partition:
     def grown_again(self, zones: Sequence[tuple[str, str]]) -> Partition:
         """A new partition for :meth:`adopt` to take parts from, which knows ``zones`` by the same numbers."""
         other = Partition(self.number, self._spec, self.windows, self._ring_steps, self._place_of)
-        other._add_zones(zones)
+        other.know(zones)
         return other
+
+    def know(self, zones: Sequence[tuple[str, str]]) -> None:
+        """Let every part know these zones, by these numbers; those that it knows come first among them."""
+        self._add_zones(zones)
 
     def replay(self, step: SiteStep, issued: Sequence[IssuedForecast]) -> None:
         """Learn from a row of the history, and from the forecasts that were issued when it was the newest."""

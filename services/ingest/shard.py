@@ -28,6 +28,7 @@ from services.ingest.queue import ForecastQueue
 from services.ingest.sinks.live_state_sink import LiveStatePublisher, LiveStateSink
 from services.ingest.sinks.sink import Sink
 from services.ingest.snapshots.checkpoint import Checkpoint
+from services.ingest.snapshots.history_imports import HistoryImports
 from services.ingest.snapshots.recovery import Recovery
 from services.ingest.snapshots.restore import snapshot_state
 from services.ingest.snapshots.snapshot import Snapshots
@@ -100,6 +101,10 @@ class Shard:
         self._daily_merge = DailyMerge(
             self._issued, self._history, plans, partitions, self._checkpoint.check, executors.merge, self._failures
         )
+        self._imports = HistoryImports(
+            settings.storage, log.partitions, self._history, self._recovery, self._failures,
+            lambda number: snapshots[number].check(), self._save_all, clock_s,
+        )  # fmt: skip
         self._reader = LogReader(log)
         self._reads_more = False  # the last round read as much as it may: there is probably more
         self._trees = TreesInUse(settings.storage, spec, self._failures, clock_s)
@@ -130,6 +135,8 @@ class Shard:
             self._queue.harvest(self._issue)
             self._queue.submit({number: p.rings for number, p in self._partitions.items()}, self._reads_more)
             self._daily_merge.finish()
+            self._imports.work(self._partitions)
+            busy |= self._imports.waits
             now_s = self._clock_s()
             if self._checkpoint.is_due(now_s, self._reads_more, self._queue.waits):
                 self._checkpoint.begin(self._clock_s())

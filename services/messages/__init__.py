@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from services.messages.forecast_messages import (
     ASK_AGAIN,
+    DECIMALS,
     DRIFTS,
     F32,
     FORECASTER_DEPLOYMENT,
@@ -53,6 +54,7 @@ from services.messages.runtime_messages import GatewayFigures, RuntimeFigures
 
 __all__ = [
     "ASK_AGAIN",
+    "DECIMALS",
     "DRIFTS",
     "F32",
     "FORECASTER_DEPLOYMENT",

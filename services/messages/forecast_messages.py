@@ -14,6 +14,7 @@ from models.evaluation.scoring import ScoreTable
 
 __all__ = [
     "ASK_AGAIN",
+    "DECIMALS",
     "DRIFTS",
     "F32",
     "FORECASTER_DEPLOYMENT",
@@ -46,6 +47,9 @@ MODEL_POINTER_ACTOR = "slot"
 RETRAINER_ACTOR = "retrainer"
 ONLINE_VERSION = "online"
 """The ``model_version`` while the online learners answer alone: no network is champion."""
+
+DECIMALS = 4
+"""Decimals of published values: finer than any sensor."""
 
 ASK_AGAIN = ""
 DRIFTS = ("input drift", "error drift")

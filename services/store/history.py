@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,18 @@ from services.store.files import always
 from services.store.parquet import day_of, largest, names, read_table, write_table
 from services.store.rows import DeviceRows, SiteStep
 
-__all__ = ["History", "age_column"]
+__all__ = ["History", "MissingAdded", "age_column", "zone_table"]
+
+ROUNDING = 1e-4
+"""Values that differ by less than this share, or than this where they are small, are the same: files are rounded."""
+
+
+class MissingAdded(NamedTuple):
+    """What became of rows that were to be added where there was none."""
+
+    added: int
+    there: int
+    conflicts: int  # of those that were there: they say something else
 
 
 def age_column(channel: str) -> str:
@@ -73,13 +85,39 @@ class History:
             still_ours()
             span = Span(partition, step_s, day, day)
             for kind, table, keys in (
-                ("zones", self._zone_table(steps), ("end_ms", "zone")),
+                ("zones", zone_table(self.channels, steps), ("end_ms", "zone")),
                 ("devices", _device_table(steps), ("end_ms", "zone", "device", "metric")),
             ):
                 if len(table):
                     with self._switching:
                         _merge(path_for(self.root / kind / site, span), table, keys, still_ours)
         self._pending = []
+
+    def add_missing(
+        self, partition: int, site: str, rows: pa.Table, check: Callable[[], None] = always
+    ) -> MissingAdded:
+        """Make zone rows of one UTC day durable, where there is none of that zone and end: what is there stays.
+
+        ``rows`` has the columns of :func:`zone_table`. For the partition's writer; rows that wait for a flush are
+        looked at too. Raises as :meth:`flush`.
+        """
+        ends = rows["end_ms"].to_numpy()
+        before = self.read(int(ends.min()) - 1, int(ends.max()), [site])
+        there = {
+            key: n for n, key in enumerate(zip(before["end_ms"].to_pylist(), before["zone"].to_pylist(), strict=True))
+        }
+        known = [there.get(key) for key in zip(rows["end_ms"].to_pylist(), rows["zone"].to_pylist(), strict=True)]
+        new = rows.filter(pa.array([n is None for n in known], pa.bool_()))
+        old = rows.filter(pa.array([n is not None for n in known], pa.bool_()))
+        conflicts = _differing(
+            old, before.take(pa.array([n for n in known if n is not None], pa.int64())), self.channels
+        )
+        if len(new):
+            day = day_of(int(ends.min()))
+            with self._switching:
+                path = path_for(self.root / "zones" / site, Span(partition, self.step_s, day, day))
+                _merge(path, new, ("end_ms", "zone"), check)
+        return MissingAdded(len(new), len(old), conflicts)
 
     def compact(
         self, before_ms: int, partitions: Collection[int], check: Callable[[], None] = always,
@@ -107,6 +145,12 @@ class History:
         last = max((span.last for span in spans), default="")
         return max((largest(folder / span.name, "end_ms") for span in spans if span.last == last), default=0)
 
+    def first_day_ms(self, site: str) -> int:
+        """The midnight (UTC) before a site's first row; 0 where it has none."""
+        spans = [span for span in current(self.root / "zones" / site) if span.step_s == self.step_s]
+        first = min((span.first for span in spans), default="1970-01-01")
+        return round(datetime.fromisoformat(first).replace(tzinfo=UTC).timestamp() * 1000)
+
     def files(
         self, start_ms: int | None = None, end_ms: int | None = None, sites: Sequence[str] | None = None,
         kind: str = "zones",
@@ -128,7 +172,7 @@ class History:
         """Rows with ``start_ms < row end <= end_ms``, sorted by site, zone, (device, metric,) end."""
         tables = [read_table(Path(name)) for name in self.files(start_ms, end_ms, sites, kind)]
         if not tables:
-            return (self._zone_table([]) if kind == "zones" else _device_table([])).combine_chunks()
+            return (zone_table(self.channels, []) if kind == "zones" else _device_table([])).combine_chunks()
         table = pa.concat_tables(tables, promote_options="default").combine_chunks()
         ends = table["end_ms"].to_numpy()
         keep = np.ones(len(ends), bool)
@@ -140,23 +184,25 @@ class History:
         keys = [c for c in ("site", "zone", "device", "metric", "end_ms") if c in table.column_names]
         return table.sort_by([(key, "ascending") for key in keys])
 
-    def _zone_table(self, steps: Sequence[SiteStep]) -> pa.Table:
-        counts = [len(step.zones) for step in steps]
-        width = len(self.channels)
-        empty = np.empty((0, width), np.float32)
-        values = np.concatenate([empty, *(step.values for step in steps)])
-        ages = np.concatenate([empty, *(step.ages_s for step in steps)])
-        columns = {
-            "site": pa.array([s.site for s in steps for _ in s.zones], pa.string()),
-            "zone": pa.array([zone for s in steps for zone in s.zones], pa.string()),
-            "end_ms": pa.array(np.repeat(np.array([s.end_ms for s in steps], np.int64), counts)),
-            "schema_version": pa.array(np.repeat(np.array([s.schema_version for s in steps], np.int32), counts)),
-        }
-        for index, channel in enumerate(self.channels):
-            columns[channel] = pa.array(np.ascontiguousarray(values[:, index]))
-        for index, channel in enumerate(self.channels):
-            columns[age_column(channel)] = pa.array(np.ascontiguousarray(ages[:, index]))
-        return pa.table(columns)
+
+def zone_table(channels: Sequence[str], steps: Sequence[SiteStep]) -> pa.Table:
+    """The zone rows of steps, as files of the history have them."""
+    counts = [len(step.zones) for step in steps]
+    width = len(channels)
+    empty = np.empty((0, width), np.float32)
+    values = np.concatenate([empty, *(step.values for step in steps)])
+    ages = np.concatenate([empty, *(step.ages_s for step in steps)])
+    columns = {
+        "site": pa.array([s.site for s in steps for _ in s.zones], pa.string()),
+        "zone": pa.array([zone for s in steps for zone in s.zones], pa.string()),
+        "end_ms": pa.array(np.repeat(np.array([s.end_ms for s in steps], np.int64), counts)),
+        "schema_version": pa.array(np.repeat(np.array([s.schema_version for s in steps], np.int32), counts)),
+    }
+    for index, channel in enumerate(channels):
+        columns[channel] = pa.array(np.ascontiguousarray(values[:, index]))
+    for index, channel in enumerate(channels):
+        columns[age_column(channel)] = pa.array(np.ascontiguousarray(ages[:, index]))
+    return pa.table(columns)
 
 
 def _merge(path: Path, new: pa.Table, keys: tuple[str, ...], check: Callable[[], None]) -> None:
@@ -169,6 +215,16 @@ def _merge(path: Path, new: pa.Table, keys: tuple[str, ...], check: Callable[[],
     else:
         table = _in_order(pa.concat_tables([before, new]), keys)
     write_table(path, table, check)
+
+
+def _differing(new: pa.Table, old: pa.Table, channels: Sequence[str]) -> int:
+    """How many rows say something else than the old row beside them, of a channel that they know."""
+    differs = np.zeros(len(new), bool)
+    for name in channels:
+        if name in old.column_names:
+            said, there = new[name].to_numpy(), old[name].to_numpy()
+            differs |= ~np.isnan(said) & ~(np.abs(said - there) <= ROUNDING * np.maximum(np.abs(there), 1))
+    return int(differs.sum())
 
 
 def _in_order(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:

@@ -1,23 +1,26 @@
 """Step 6 of the way of a reading: rows and forecasts as series for people, in InfluxDB when one is configured.
 
-Nothing waits for InfluxDB: a background thread sends what is queued, tries again with back-off while the server is
-away, and beyond a stated number of points the oldest are dropped and counted. A point's measurement, tags and time
-name it, so that sending it again changes nothing.
+Nothing waits for InfluxDB: a background thread sends what is queued, and tries again with back-off while the server is
+away. Beyond a stated number of points the oldest leave memory; they are sent from the history once the server is back.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import random
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, TypedDict
 
 from edge.figure_fields import counter, gauge
 from edge.timing import Backoff
+from services.errors import HistoryError
 from services.messages import ZoneForecast
+from services.store.influx.gaps import Gap, Gaps, Stream
+from services.store.influx.history_points import PointSource
+from services.store.influx.lines import forecast_lines, row_lines
 from services.store.rows import SiteStep
 
 __all__ = ["InfluxWriter", "NullSeries", "SeriesStats", "SeriesWriter"]
@@ -28,6 +31,11 @@ BATCH = 5_000
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 30.0
 
+PIECE_MS = 6 * 3_600_000
+"""So much of a gap is read from the history at a time."""
+
+LOOK_EVERY_S = 1.0
+
 
 class SeriesStats(TypedDict):
     """What became of the points, since the start."""
@@ -35,8 +43,11 @@ class SeriesStats(TypedDict):
     queued: Annotated[int, gauge("hothouse_series_points_queued", "Points that wait for InfluxDB.")]
     sent: Annotated[int, counter("hothouse_series_points_sent_total", "Points that InfluxDB took.")]
     refused: Annotated[int, counter("hothouse_series_points_refused_total", "Points that InfluxDB refused for good.")]
+    in_history: Annotated[
+        int, gauge("hothouse_series_points_in_history", "Points that left memory and will be sent from the history.")
+    ]
     dropped: Annotated[
-        int, counter("hothouse_series_points_dropped_total", "Points dropped because too many waited; the oldest.")
+        int, counter("hothouse_series_points_dropped_total", "Points lost: they left memory, the history lacks them.")
     ]
     retries: Annotated[int, counter("hothouse_series_retries_total", "Failed attempts, each made again.")]
     last_error: str  # what fails now; empty again once points are taken
@@ -69,35 +80,35 @@ class NullSeries:
 
     def stats(self) -> SeriesStats:
         """Nothing was ever queued."""
-        return SeriesStats(queued=0, sent=0, refused=0, dropped=0, retries=0, last_error="")
+        return SeriesStats(queued=0, sent=0, refused=0, in_history=0, dropped=0, retries=0, last_error="")
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Nothing to do."""
 
 
 class InfluxWriter:
-    """Series in InfluxDB 1.8 or 2.x through influxdb-client.
+    """Series in InfluxDB 1.8 or 2.x through influxdb-client; :mod:`services.store.influx.lines` says which.
 
-    ``zone_climate`` (tags site, zone; a field a channel; time: the row's end) and ``forecast`` (tags site, zone,
-    target, horizon_min, model_version; fields p10, p50, p90, origin_ms; time: the forecast moment).
-    ``delivered`` is told, from the background thread, up to which row of each site (site -> end_ms) nothing waits any
-    more. ``send`` takes line-protocol lines; it is there for tests, as is ``first_backoff_s``.
+    ``gaps`` are sent besides what comes, and so is what leaves memory: ``source`` has it, without one it is lost.
+    ``delivered`` is told, from the background thread, up to which row and forecast of each site nothing waits any more.
+    ``send`` takes line-protocol lines; it is there for tests, as is ``first_backoff_s``.
     """
 
     def __init__(
         self, url: str, org: str, bucket: str, token: str, channels: Sequence[str], queue_points: int = 200_000,
         send: Callable[[list[str]], None] | None = None, first_backoff_s: float = FIRST_BACKOFF_S,
-        delivered: Callable[[Mapping[str, int]], None] = lambda newest: None,
+        delivered: Callable[[Mapping[Stream, int]], None] = lambda newest: None,
+        source: PointSource | None = None, gaps: Gaps | None = None,
     ) -> None:  # fmt: skip
         self._channels = tuple(channels)
         self._bound = queue_points
-        self._queue: deque[str] = deque()
+        self._queue: deque[_Put] = deque()
+        self._source, self._gaps = source, gaps or Gaps()
         self._delivered = delivered
-        self._put_points = 0  # since the start
-        self._marks: deque[tuple[int, str, int]] = deque()  # done once so many points are: site, end_ms
+        self._held: dict[Stream, int] = {}  # sent, but behind a gap
         self._changed = threading.Condition()
         self._stopping = False
-        self._stats = SeriesStats(queued=0, sent=0, refused=0, dropped=0, retries=0, last_error="")
+        self._stats = SeriesStats(queued=0, sent=0, refused=0, in_history=0, dropped=0, retries=0, last_error="")
         self._first_backoff_s = first_backoff_s
         self._client: Any = None
         self._send = send or self._connect(url, org, bucket, token)
@@ -106,38 +117,28 @@ class InfluxWriter:
 
     def rows(self, steps: Sequence[SiteStep]) -> None:
         """Queue the zone rows of closed steps; a zone without any value in a step has no point."""
-        lines = []
-        for step in steps:
-            for zone, values in zip(step.zones, step.values.tolist(), strict=True):
-                fields = _fields(dict(zip(self._channels, values, strict=True)))
-                if fields:
-                    lines.append(f"zone_climate,site={_tag(step.site)},zone={_tag(zone)} {fields} {step.end_ms}")
-        self._put(lines, {step.site: step.end_ms for step in steps})
+        for site in dict.fromkeys(step.site for step in steps):
+            mine = [step for step in steps if step.site == site]
+            ends = [step.end_ms for step in mine]
+            self._put(_Put(Stream("rows", site), min(ends), max(ends), row_lines(self._channels, mine)))
 
     def forecasts(self, forecasts: Sequence[ZoneForecast]) -> None:
         """Queue issued forecasts, one point a target and horizon."""
-        lines = []
-        for forecast in forecasts:
-            version = _tag(forecast["model_version"])
-            where = f"site={_tag(forecast['site'])},zone={_tag(forecast['zone'])}"
-            for target, points in forecast["forecasts"].items():
-                for point in points:
-                    fields = _fields({q: point[q] for q in ("p10", "p50", "p90")})
-                    tags = f"{where},target={_tag(target)},horizon_min={point['horizon_min']},model_version={version}"
-                    if fields:
-                        origin = f"origin_ms={forecast['origin_ms']}i"
-                        lines.append(f"forecast,{tags} {fields},{origin} {point['time_ms']}")
-        self._put(lines)
+        for site in dict.fromkeys(forecast["site"] for forecast in forecasts):
+            mine = [forecast for forecast in forecasts if forecast["site"] == site]
+            origins = [forecast["origin_ms"] for forecast in mine]
+            self._put(_Put(Stream("forecasts", site), min(origins), max(origins), forecast_lines(mine)))
 
     def stats(self) -> SeriesStats:
         """What became of the points."""
         with self._changed:
             counts = self._stats.copy()
-            counts["queued"] += len(self._queue)
+            counts["queued"] += sum(len(put.lines) for put in self._queue)
+            counts["in_history"] = self._gaps.points
             return counts
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Send what is queued for at most ``timeout_s``, then stop; what is left is dropped (the history has it)."""
+        """Send what is queued for at most ``timeout_s``, then stop; the next start sends what is left."""
         with self._changed:
             self._changed.wait_for(lambda: not self._queue and not self._stats["queued"], timeout_s)
             self._stopping = True
@@ -154,72 +155,123 @@ class InfluxWriter:
         api = self._client.write_api(write_options=SYNCHRONOUS)
         return lambda lines: api.write(bucket, org, lines, write_precision=WritePrecision.MS)
 
-    def _put(self, lines: list[str], newest: Mapping[str, int] = {}) -> None:
+    def _put(self, put: _Put) -> None:
         with self._changed:
-            self._queue.extend(lines)
-            self._put_points += len(lines)
-            self._marks.extend((self._put_points, site, end_ms) for site, end_ms in newest.items())
-            while len(self._queue) > self._bound:
-                self._queue.popleft()
-                self._stats["dropped"] += 1
+            self._queue.append(put)
+            waiting = sum(len(one.lines) for one in self._queue)
+            while waiting > self._bound:
+                oldest = self._queue.popleft()
+                waiting -= len(oldest.lines)
+                if self._source is None:
+                    self._stats["dropped"] += len(oldest.lines)
+                else:
+                    self._gaps.add(oldest.stream, Gap(oldest.first_ms - 1, oldest.last_ms, len(oldest.lines)))
             self._changed.notify_all()
 
     def _run(self) -> None:
-        while True:
+        filled = True
+        while not self._stopping:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._stopping)
-                if self._stopping:
-                    return
-                lines = [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
-                self._stats["queued"] = len(lines)  # those in flight; the queue is added in stats()
-            outcome = self._deliver(lines)
-            if outcome is not None:
-                self._tell_delivered()
-            with self._changed:
-                self._stats["queued"] = 0
-                if outcome is not None:
-                    self._stats["sent" if outcome else "refused"] += len(lines)
-                self._changed.notify_all()
+                if not (filled and self._gaps):
+                    # What a gap needs comes into the history without telling; so it is looked for.
+                    wait_s = LOOK_EVERY_S if self._gaps else None
+                    self._changed.wait_for(lambda: self._queue or self._stopping, wait_s)
+                puts = self._take()
+            if puts and self._deliver([line for put in puts for line in put.lines]):
+                self._tell({put.stream: put.last_ms for put in puts})
+            filled = self._fill_some()
 
-    def _tell_delivered(self) -> None:
-        """Tell which rows are done with: taken, refused for good, or dropped beyond the bound."""
-        newest: dict[str, int] = {}
+    def _take(self) -> list[_Put]:
+        """The oldest of the queue, about a batch."""
+        puts: list[_Put] = []
+        while self._queue and self._stats["queued"] < BATCH:
+            puts.append(self._queue.popleft())
+            self._stats["queued"] += len(puts[-1].lines)  # those in flight; the queue is added in stats()
+        return puts
+
+    def _fill_some(self) -> bool:
+        """Send a piece of the oldest gap, if the history has it; whether it was sent."""
         with self._changed:
-            done = self._put_points - len(self._queue)
-            while self._marks and self._marks[0][0] <= done:
-                _, site, end_ms = self._marks.popleft()
-                newest[site] = max(end_ms, newest.get(site, 0))
+            oldest = self._gaps.oldest()
+        if oldest is None or self._source is None or self._stopping:
+            return False
+        stream, gap = oldest
+        until_ms = min(gap.until_ms, gap.after_ms + PIECE_MS)
         try:
-            self._delivered(newest)
+            points = self._source.read(stream, gap.after_ms, until_ms)
+        except (HistoryError, OSError) as error:
+            self._failed("the history cannot be read", error)
+            return False
+        if points is None or not self._deliver(points.lines):
+            return False
+        with self._changed:
+            self._stats["dropped"] += self._gaps.fill(stream, until_ms, len(points.lines))
+        self._tell({stream: points.reached_ms}, filled=True)
+        return True
+
+    def _tell(self, newest: Mapping[Stream, int], filled: bool = False) -> None:
+        """Tell up to where all was taken, or refused for good; what is behind a gap waits until it is filled."""
+        told: dict[Stream, int] = {}
+        with self._changed:
+            for stream, until_ms in newest.items():
+                if stream not in self._gaps:
+                    told[stream] = max(until_ms, self._held.pop(stream, 0))
+                elif filled:
+                    told[stream] = until_ms
+                else:
+                    self._held[stream] = max(until_ms, self._held.get(stream, 0))
+        try:
+            self._delivered(told)
         except OSError as error:  # the note stays behind: a restart sends these points again
             _log.warning("the note of what InfluxDB has taken cannot be written: %s", error)
 
-    def _deliver(self, lines: list[str]) -> bool | None:
-        """Send a batch, again and again while the server is away; false when it was refused, None when stopping."""
+    def _deliver(self, lines: list[str]) -> bool:
+        """Send lines, in batches, each again and again while the server is away; whether they are done with."""
+        done = 0
+        for first in range(0, len(lines), BATCH):
+            batch = lines[first : first + BATCH]
+            taken = self._send_batch(batch)
+            if taken is None:
+                break
+            done += len(batch)
+            with self._changed:
+                self._stats["sent" if taken else "refused"] += len(batch)
+        with self._changed:
+            if done == len(lines):
+                self._stats["queued"] = 0
+            self._changed.notify_all()
+        return done == len(lines)
+
+    def _send_batch(self, batch: list[str]) -> bool | None:
+        """Whether it was taken or refused; ``None`` when stopping."""
         backoff = Backoff(self._first_backoff_s, LONGEST_BACKOFF_S, random.SystemRandom().random)
         while not self._stopping:
             try:
-                self._send(lines)
+                self._send(batch)
                 with self._changed:
                     self._stats["last_error"] = ""
                 return True
             except Exception as error:  # what a server or a network may answer is not a closed list
-                if not self._stats["last_error"]:
-                    _log.warning("InfluxDB does not take points: %s", error)
+                self._failed("InfluxDB does not take points", error)
                 with self._changed:
-                    self._stats["last_error"] = f"{type(error).__name__}: {str(error)[:200]}"
                     if getattr(error, "status", None) in (400, 413, 422):
                         return False  # the batch itself is wrong: sending it again cannot help
                     self._stats["retries"] += 1
                     self._changed.wait_for(lambda: self._stopping, backoff.next_s())
         return None
 
+    def _failed(self, what: str, error: Exception) -> None:
+        with self._changed:
+            if not self._stats["last_error"]:
+                _log.warning("%s: %s", what, error)
+            self._stats["last_error"] = f"{type(error).__name__}: {str(error)[:200]}"
 
-def _tag(text: str) -> str:
-    for character in ("\\", ",", "=", " "):
-        text = text.replace(character, "\\" + character)
-    return text
 
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """Lines of a stream, of rows that end, or forecasts that were issued, from ``first_ms`` to ``last_ms``."""
 
-def _fields(values: dict[str, float | None]) -> str:
-    return ",".join(f"{name}={value!r}" for name, value in values.items() if value is not None and math.isfinite(value))
+    stream: Stream
+    first_ms: int
+    last_ms: int
+    lines: list[str]

@@ -22,8 +22,8 @@ def test_the_network_of_a_backtest_trains_on_ray(tmp_path, monkeypatch):
     monkeypatch.setattr(network, "CONFIG", small)
     monkeypatch.setattr(cluster, "CONFIG", small)
     table = read_table(made_up(tmp_path / "r", days=8, step_min=30))
-    with training_on_ray() as train:
-        networks = Networks(table, spec_of(table), Place(), train)
+    with training_on_ray() as on_ray:
+        networks = Networks(table, spec_of(table), Place(), on_ray.train)
         networks.retrain(6 * 48)
     _, frozen = networks.answer(np.arange(6 * 48 + 1, 7 * 48))
     assert frozen is not None

@@ -11,7 +11,8 @@ from models.spec import ForecastSpec
 from services.config import Settings
 from services.ingest.partition import Partition
 from services.ingest.queue import ForecastQueue
-from services.ingest.snapshots.regrow import Regrowth
+from services.ingest.snapshots.parts import LEARNED
+from services.ingest.snapshots.regrow import ROUND_S, Regrowth
 from services.ingest.snapshots.restore import issued_lately, restore
 from services.ingest.snapshots.snapshot import Snapshots
 from services.store.forecasts import IssuedForecasts
@@ -19,6 +20,9 @@ from services.store.history import History
 from services.store.plan_history import PlanHistory
 
 __all__ = ["Recovery"]
+
+BESIDE_ROUND_S = 0.2
+"""What grows beside a partition holds up its samples for so long at a time."""
 
 
 class Recovery:
@@ -37,16 +41,22 @@ class Recovery:
         self.snapshots = snapshots
         self.partitions: dict[int, Partition] = {}
         self._growing: dict[int, Regrowth] = {}
+        self._beside: dict[int, Regrowth] = {}
         self._waiting: dict[int, Sequence[Mapping[str, Any]]] = {}  # for their forecast, until a partition is grown
         self._repaired: list[str] = []
         shape = len(spec.horizons_min), len(spec.targets)
+
+        def regrowth(partition: Partition, missing: Mapping[str, str], round_s: float) -> Regrowth:
+            ring_hours = settings.stream.ring_hours
+            return Regrowth(partition, missing, history, plans, issued, shape, ring_hours, clock_s, round_s)
+
+        self._regrowth = regrowth
         for number, of_partition in snapshots.items():
             partition, waiting, missing, damage = restore(settings, spec, log, of_partition, issued)
             self.partitions[number] = partition
             self._repaired += damage
             if missing:
-                ring_hours = settings.stream.ring_hours
-                self._growing[number] = Regrowth(partition, missing, history, plans, issued, shape, ring_hours, clock_s)
+                self._growing[number] = regrowth(partition, missing, ROUND_S)
                 self._waiting[number] = waiting
             else:
                 self._queue_again(partition, waiting)
@@ -83,6 +93,29 @@ class Recovery:
             self._repaired.append(growing.words)
             self._queue_again(partition, self._waiting.pop(number))
             yield number
+
+    def begin_beside(self, number: int, why: str) -> None:
+        """Begin to grow a partition again from the history, while it goes on with what it has learned."""
+        missing = dict.fromkeys(sorted(LEARNED - {"plans"}), why)
+        self._beside[number] = self._regrowth(self.partitions[number], missing, BESIDE_ROUND_S)
+
+    def beside(self, number: int) -> Regrowth | None:
+        """What grows beside a partition."""
+        return self._beside.get(number)
+
+    def exchange(self, number: int) -> None:
+        """Let a partition have what has grown beside it, up to its newest row: nothing may be closed meanwhile, and the
+        history must have all.
+
+        Raises ``HistoryError``: then the partition goes on as before, and it can be called again.
+        """
+        growing = self._beside[number]
+        growing.follow()
+        while not growing.grow():
+            pass
+        with self._changing:
+            growing.finish()
+        del self._beside[number]
 
     def _queue_again(self, partition: Partition, waiting: Sequence[Mapping[str, Any]]) -> None:
         """What waited for its forecast, and the newest rows."""

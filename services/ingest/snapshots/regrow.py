@@ -45,8 +45,9 @@ class Regrowth:
     def __init__(
         self, partition: Partition, missing: Mapping[str, str], history: History, plans: PlanHistory,
         issued: IssuedForecasts, shape: tuple[int, int], ring_hours: int, clock_s: Callable[[], float],
+        round_s: float = ROUND_S,
     ) -> None:  # fmt: skip
-        self._partition, self._missing, self._plans = partition, missing, plans
+        self._partition, self._missing, self._plans, self._round_s = partition, missing, plans, round_s
         self._history, self._issued, self._shape, self._clock_s = history, issued, shape, clock_s
         self._until_ms = {site: step.end_ms for site, step in partition.latest.items() if step.zones}
         newest = max(self._until_ms.values(), default=0)
@@ -62,20 +63,24 @@ class Regrowth:
         self._plans_ms = self._from_ms - LONGEST_AHEAD_MS  # plans that were known until then are taken
 
     @property
+    def share(self) -> float:
+        """How much of the time that is grown again has been grown, 0 to 1."""
+        return min((self._grown_ms - self._from_ms) / max(self._to_ms - self._from_ms, 1), 1.0)
+
+    @property
     def words(self) -> str:
         """One line for people: which parts, why, how far it is, and what could not be read."""
         parts = "; ".join(f"{name}: {why}" for name, why in sorted(self._missing.items()))
-        share = (self._grown_ms - self._from_ms) / max(self._to_ms - self._from_ms, 1)
-        state = "done" if self.is_done else f"{100 * share:.0f} % done"
+        state = "done" if self.is_done else f"{100 * self.share:.0f} % done"
         without = "".join(f", without {words}" for words in self._left_out)
         return f"partition {self._partition.number} is grown again from the history, {state}{without} ({parts})"
 
     def grow(self) -> bool:
-        """Grow for about ``ROUND_S``; whether all is grown. The serving partition does not change.
+        """Grow for about ``round_s``; whether all is grown. The serving partition does not change.
 
         Raises ``HistoryError`` if something cannot be read; what fails again and again is left out and named.
         """
-        until_s = self._clock_s() + ROUND_S
+        until_s = self._clock_s() + self._round_s
         if self._issued_after is None:
             after = self._read("the forecasts that were issued", self._read_issued)
             self._issued_after = {} if after is None else after
@@ -93,6 +98,17 @@ class Regrowth:
                 rows = self._read(f"rows of {day_of(self._day_ms)}", partial(self._steps, self._day_ms, to_ms))
                 self._day, self._day_ms = iter(rows or ()), to_ms
         return False
+
+    def follow(self) -> None:
+        """Grow what has closed since it began as well; the history must have all rows that the partition has closed.
+
+        Call it, and :meth:`grow` until it is done, before the partition takes another row.
+        """
+        self._until_ms = {site: step.end_ms for site, step in self._partition.latest.items() if step.zones}
+        self._to_ms = max(self._until_ms.values(), default=0)
+        self._issued_after = None
+        self._plans_ms = self._grown_ms - DAY_MS  # those that came meanwhile; those that are there stay
+        self._other.know(self._partition.rings.zones)
 
     def finish(self) -> None:
         """Let the partition have what was grown."""

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import ray
 
+from models.families import FAMILIES
 from models.spec import Place
 from services.config import Settings
 from services.errors import HothouseError, ModelFilesError, TrainingError
@@ -270,7 +271,7 @@ class RayCluster:
         if newest is None:
             raise TrainingError("there is no history yet")
         after_ms = newest - int(learn.window_days * DAY_MS)
-        by_ray = learn.kind == NETWORK.name
+        by_ray = FAMILIES[learn.kind].by_ray
         gpus = int(ray.available_resources().get("GPU", 0)) if by_ray else 0
         use_gpu = by_ray and (learn.use_gpu == "yes" or (learn.use_gpu == "auto" and gpus > 0))
         return Job(

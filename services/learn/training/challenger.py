@@ -17,12 +17,11 @@ import numpy as np
 from models import artefact
 from models.evaluation.forecast_errors import Errors, evaluate
 from models.evaluation.gate import Verdict, judge
-from models.families import Model, UnknownFamilyError, family_of, takes_of
+from models.families import FAMILIES, Model, UnknownFamilyError, beginning_of, family_of, takes_of
 from models.features.windows import WindowSet
 from models.spec import ForecastSpec
 from models.trees.tree_grower import GrowerError
 from services.errors import TrainingError
-from services.learn.experts import NETWORK
 from services.learn.records import Candidate
 from services.learn.training import dataset
 from services.learn.training.dataset import DataRange
@@ -31,7 +30,7 @@ from services.learn.training.job import Job
 from services.learn.training.network_options import network_options, training_config
 from services.learn.training.recipe import recipe_of
 from services.learn.training.reference_model import ReferenceModel, reference_model_of
-from services.messages import I64
+from services.messages import I64, ONLINE_VERSION
 
 if TYPE_CHECKING:
     from models.network.training import FitResult
@@ -53,16 +52,23 @@ class _Work:
         except UnknownFamilyError as error:
             raise TrainingError(str(error)) from error
         self.whole = dataset.describe(job.files, job.after_ms, job.to_ms)
-        self.by_ray = job.kind == NETWORK.name  # networks are trained by Ray Train, all others in this process
+        self.by_ray = FAMILIES[job.kind].by_ray  # by Ray Train; all others are trained in this process
 
     @cached_property
     def cases(self) -> WindowSet:
         """All rows; made when they are first needed: while Ray Train works, nothing here needs memory."""
         return cases_of(self.whole, self.job.files, self.job.spec, self.job.places, takes_of(self.job.kind))
 
+    @cached_property
+    def beginning(self) -> Model | None:
+        """What is trained where no champion lends its weights; ``None``: random ones."""
+        return beginning_of(self.job.kind, self.job.spec)
+
     @property
     def options(self) -> Mapping[str, Any] | None:
         """Those of what is trained; ``None`` if it always begins anew."""
+        if self.beginning is not None:
+            return self.beginning.options
         if self.by_ray:
             return network_options(self.job.learn)
         return None if self.family.refits else self.family.make(self.job.spec, self.job.learn.model_dump()).options
@@ -80,9 +86,9 @@ class _Work:
 
             trained_on = self.until(cut_ms)
             fitted = train(
-                dataset.read(job.files, job.spec.channels, trained_on), _plan(job, trained_on, cut_ms, reference)
+                dataset.read(job.files, job.spec.channels, trained_on), _plan(self, trained_on, cut_ms, reference)
             )
-            return self.family.load(job.spec, network_options(job.learn), fitted.state), fitted
+            return self.family.load(job.spec, self.options or {}, fitted.state), fitted
         origins = self.cases.origins(job.spec.steps_per_day)
         origins = spread(origins[self.cases.times(origins) < cut_ms], job.learn.max_windows)
         try:
@@ -104,7 +110,7 @@ def learn(job: Job) -> Candidate:
     """
     work = _Work(job)
     whole, (trained_on, cut_ms) = work.whole, _trained_on(work)
-    reference = reference_model_of(job, cut_ms, work.options)
+    reference = reference_model_of(job, cut_ms, work.options, work.beginning)
     model, by_ray = work.fit(cut_ms, reference)
     origins = _compared_on(work, cut_ms)
     compared = spread(origins[work.cases.times(origins) >= reference.from_ms], EVALUATED_ORIGINS)
@@ -162,9 +168,12 @@ def train_again(job: Job, rows: Mapping[str, int], started_from: str) -> str:
     _, cut_ms = _trained_on(work)
     reference = ReferenceModel("", _nothing, cut_ms)
     if started_from:
-        reference = reference_model_of(job, cut_ms, work.options)
+        reference = reference_model_of(job, cut_ms, work.options, work.beginning)
         if _started_from(reference) != started_from:
-            raise TrainingError(f"it began with the weights of {job.champion}, which no longer exist. {reference.note}")
+            whose = f"{job.champion}, which no longer exist"
+            if job.champion == ONLINE_VERSION:
+                whose = "the package, which are others in this version"
+            raise TrainingError(f"it began with the weights of {whose}. {reference.note}".strip())
     model, _ = work.fit(whole.to_ms if work.family.refits else cut_ms, reference)
     return artefact.digest(model.arrays())
 
@@ -193,20 +202,23 @@ def _not_replayable(job: Job, fitted: FitResult | None) -> str:
     return "it went on from a checkpoint, or with fewer workers than were planned" if resumed else ""
 
 
-def _plan(job: Job, found: DataRange, cut_ms: int, reference: ReferenceModel) -> TrainPlan:
+def _plan(work: _Work, found: DataRange, cut_ms: int, reference: ReferenceModel) -> TrainPlan:
     from services.learn.training.trainer import TrainPlan
 
+    job = work.job
     return TrainPlan(
         name=job.name,
         folder=str(Path(job.storage, "train")),
         spec=job.spec,
-        config=training_config(job.learn),
+        config=training_config(job.learn, job.kind),
         places=zone_places(job.places, found),
         cut_ms=cut_ms,
         shares=dataset.share_out(found.rows, job.workers),
         workers=job.workers,
         use_gpu=job.use_gpu,
         initial_state=None if reference.start is None else reference.start.arrays(),
+        kind=job.kind,
+        options=work.options,
         min_workers=job.learn.min_workers,
         sharded=job.learn.sharded,
     )

@@ -21,7 +21,7 @@ from services.learn.training.network_options import TUNABLE
 __all__ = ["differing_versions", "job_of", "recipe_of"]
 
 PACKAGES = ("hothouse", "torch", "numpy", "lightgbm")
-LEARN = {"epochs", "max_windows", "seed", "held_back", "timeout_s", "sharded", *TUNABLE}
+LEARN = {"epochs", "max_windows", "seed", "held_back", "timeout_s", "sharded", "fine_tuning_rate", *TUNABLE}
 """The settings that a training needs; others may name servers, and change."""
 
 

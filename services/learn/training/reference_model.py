@@ -36,30 +36,34 @@ class ReferenceModel:
     note: str = ""
 
 
-def reference_model_of(job: Job, cut_ms: int, options: Mapping[str, Any] | None) -> ReferenceModel:
+def reference_model_of(
+    job: Job, cut_ms: int, options: Mapping[str, Any] | None, beginning: Model | None = None
+) -> ReferenceModel:
     """Load the champion; ``options`` are those of the model that is to be trained, on rows up to ``cut_ms``; ``None``
-    where it begins anew whatever serves.
+    where it begins anew whatever serves. Where it does not begin with the champion, it does with ``beginning``.
 
     A champion that cannot be measured does not stand in the way of one that can serve, but the note says so.
     """
     if job.champion == ONLINE_VERSION:
-        return ReferenceModel("the climatology", _climatology, cut_ms)
+        return ReferenceModel("the climatology", _climatology, cut_ms, start=beginning)
     try:
         found, until_ms = _load(job)
     except artefact.ArtefactError as error:
         return ReferenceModel(
-            "the climatology", _climatology, cut_ms, note=f"{job.champion} could not be measured: {error}."
-        )
-    note, cold = "", "" if options is None else "the start was cold, "
+            "the climatology", _climatology, cut_ms, start=beginning,
+            note=f"{job.champion} could not be measured: {error}.",
+        )  # fmt: skip
+    cold = "the start was cold" if beginning is None else "it began with the weights of the package"
+    note, comma = "", "" if options is None else f"{cold}, "
     if until_ms > cut_ms:
-        note = f"{job.champion} has seen rows after the cut: {cold}later rows were compared."
+        note = f"{job.champion} has seen rows after the cut: {comma}later rows were compared."
     elif options is not None and (found.kind != job.kind or found.model.options != dict(options)):
-        note = f"{job.champion} has another {found.kind}: the start was cold."
+        note = f"{job.champion} has another {found.kind}: {cold}."
     return ReferenceModel(
         job.champion,
         found.model.answer,
         from_ms=max(cut_ms, until_ms),
-        start=None if note or options is None else found.model,
+        start=beginning if note or options is None else found.model,
         note=note,
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import ray
 
+from models.families import FAMILIES
 from services.learn.records import Candidate
 from services.learn.training.job import TRAININGS, Job
 
@@ -28,7 +29,8 @@ def run_job(job: Job) -> Candidate:
     When its process or node is lost Ray runs it again, on another node if need be, and the training goes on from the
     newest epoch that it kept; an error that it raises is not tried again, nor one that was cancelled.
     """
-    os.nice(NICE if job.kind == "network" else NICEST)  # it gives way to forecasts and requests
+    known = FAMILIES.get(job.kind)
+    os.nice(NICE if known and known.by_ray else NICEST)  # it gives way to forecasts and requests
     from services.learn.training.challenger import learn
     from services.learn.training.placement_groups import release_reservations
 

@@ -27,16 +27,18 @@ import ray.train.torch
 import torch
 from torch import nn
 
+from models.families import family_of
 from models.features.windows import WindowSet
 from models.network.progress import PROGRESS_FILE, ProgressError, TrainingProgress
+from models.network.residual_network import ResidualNetwork
 from models.network.sharding import shard
-from models.network.training import FitResult, TrainingConfig, fit
+from models.network.training import FitResult, TrainingConfig, fit, quantile_network
 from models.spec import ForecastSpec, Place
 from services.errors import TrainingError
 from services.learn.training.dataset import collect
 from services.learn.training.placement_groups import note_reservation
 
-__all__ = ["EpochClock", "TrainPlan", "train"]
+__all__ = ["EpochClock", "TrainPlan", "first_cause", "quiet", "train"]
 
 KEPT_RUNS = 3
 """How many folders of trainings stay on the storage, so that people can look into a run."""
@@ -68,6 +70,8 @@ class TrainPlan:
     use_gpu: bool
     initial_state: State | None = None
     min_workers: int = 0  # 0: none less than planned
+    kind: str = "network"  # of what is trained
+    options: Mapping[str, Any] | None = None  # of its form; None: as ``config`` says
     sharded: bool = False  # each worker holds a piece of the network (FSDP2), not all of it (DDP)
 
 
@@ -96,10 +100,10 @@ def train(rows: ray.data.Dataset, plan: TrainPlan) -> FitResult:
         ),
     )
     try:
-        with _quiet():
+        with quiet():
             result = trainer.fit()
     except (ray.train.TrainingFailedError, ValueError, RuntimeError) as error:
-        raise TrainingError(f"the training failed: {_first_cause(error)}") from error
+        raise TrainingError(f"the training failed: {first_cause(error)}") from error
     finished: FitResult = result.return_value
     if not all(np.isfinite(array).all() for array in finished.state.values()):
         raise TrainingError("the training diverged: its weights are not finite")
@@ -131,6 +135,7 @@ def _loop(config: dict[str, Any]) -> FitResult:
     result = fit(
         windows, origins, settings,
         cut_ms=plan.cut_ms, initial_state=plan.initial_state, progress=_resume(plan), on_epoch=keep,
+        make=_form(plan),
         wrap=_wrapping(plan) if world > 1 else lambda network: network,
         device=ray.train.torch.get_device() if plan.use_gpu else "cpu",
         steps_per_epoch=_common_steps(len(origins), settings) if world > 1 else None,
@@ -202,6 +207,21 @@ def _most_workers(plan: TrainPlan) -> int:
     return min(plan.workers, len(plan.shares))
 
 
+def _form(plan: TrainPlan) -> Callable[[ForecastSpec, TrainingConfig], ResidualNetwork]:
+    """What is trained, before it has learned anything."""
+    options = plan.options
+    if options is None:
+        return quantile_network
+
+    def make(spec: ForecastSpec, config: TrainingConfig) -> ResidualNetwork:
+        model = family_of(plan.kind).make(spec, options)
+        if not isinstance(model, ResidualNetwork):
+            raise TypeError(f"{plan.kind} is no kind of network: Ray Train cannot train it")
+        return model
+
+    return make
+
+
 def _wrapping(plan: TrainPlan) -> Callable[[nn.Module], nn.Module]:
     wrap: Callable[[nn.Module], nn.Module] = shard if plan.sharded else ray.train.torch.prepare_model
     return wrap
@@ -224,7 +244,7 @@ def _forget_old_runs(folder: Path, coming: str) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Ray Train and Data tell their progress at INFO and warn of their own deprecated calls; keep that from the log."""
     for name in ("ray.train", "ray.data"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -233,12 +253,12 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _first_cause(error: BaseException) -> str:
+def first_cause(error: BaseException) -> str:
     """The sentence of the innermost error that says anything: workers' errors come wrapped several times."""
     failures = getattr(error, "worker_failures", None)
     if failures:
-        return _first_cause(next(iter(failures.values())))
+        return first_cause(next(iter(failures.values())))
     cause = getattr(error, "cause", None) or error.__cause__
     if isinstance(cause, BaseException) and cause is not error:
-        return _first_cause(cause)
+        return first_cause(cause)
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]

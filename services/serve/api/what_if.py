@@ -13,8 +13,8 @@ import numpy as np
 
 from models.features.inputs import targets_of
 from models.spec import ForecastSpec, Place
-from services.ingest.forecasting import DECIMALS, zone_forecasts
-from services.messages import F32, ChangeAsked, ForecastPath, ForecastRequest, ZoneForecast, ZoneWhatIf
+from services.ingest.forecasting import zone_forecasts
+from services.messages import DECIMALS, F32, ChangeAsked, ForecastPath, ForecastRequest, ZoneForecast, ZoneWhatIf
 from services.serve.api.answer_types import WhatIfAnswer
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import EARLIEST_MS, LATEST_MS, ChangeIn, RowIn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from edge.log import partition_of
 from services.store.delivered import Delivered
 from services.store.history import History
+from services.store.influx.gaps import Gap, Stream
 from services.store.rows import SiteStep
 
 CHANNELS = ("air_temp_c", "rh_pct")
@@ -40,8 +42,19 @@ def delivered(root: Path, partitions: range = range(PARTITIONS)) -> Delivered:
 
 def missing(notes: Delivered, history: History) -> dict[str, list[int]]:
     """Site -> the numbers of the steps that are to be sent."""
-    found = [one for steps in notes.missing(history) for one in steps]
-    return {site: [(s.end_ms - T0) // STEP for s in found if s.site == site] for site in {s.site for s in found}}
+    gaps, found = notes.gaps(history), {}
+    while (oldest := gaps.oldest()) is not None:
+        stream, gap = oldest
+        if stream.kind == "rows":
+            ends = history.read(gap.after_ms, gap.until_ms, [stream.site])["end_ms"].to_pylist()
+            found[stream.site] = sorted({(end_ms - T0) // STEP for end_ms in ends})
+        gaps.fill(stream, gap.until_ms, 0)
+    return found
+
+
+def rows(numbers: dict[str, int]) -> dict[Stream, int]:
+    """Site -> the number of a step, as a note."""
+    return {Stream("rows", site): T0 + number * STEP for site, number in numbers.items()}
 
 
 def test_without_a_note_nothing_of_before_is_sent(history: History, tmp_path: Path) -> None:
@@ -67,28 +80,49 @@ def test_the_newest_row_is_known_without_reading_rows(
 
 
 def test_a_restart_sends_what_was_not_taken(history: History, tmp_path: Path) -> None:
-    """Rows after the note come again, with their values; a site without a note comes whole."""
-    list(Delivered(tmp_path, range(PARTITIONS), PARTITIONS).missing(History(tmp_path / "empty", CHANNELS)))
-    delivered(tmp_path).note({"demo": T0 + STEP, "north": T0 + 3 * STEP})
+    """Rows after the note come again; a site without a note comes whole."""
+    Delivered(tmp_path, range(PARTITIONS), PARTITIONS).gaps(History(tmp_path / "empty", CHANNELS))
+    delivered(tmp_path).note(rows({"demo": 1, "north": 3}))
     notes = delivered(tmp_path)
     assert missing(notes, history) == {"demo": [2, 3], "south": [0, 1, 2, 3]}
-    (again, *_), *_ = [steps for steps in notes.missing(history) if steps and steps[0].site == "demo"]
-    assert again.zones == ("z1", "z2")
-    np.testing.assert_array_equal(again.values, step("demo", 2).values)
 
 
 def test_a_note_never_goes_back(history: History, tmp_path: Path) -> None:
     """Points that a replay sends again change no note."""
     notes = delivered(tmp_path)
-    list(notes.missing(history))
-    notes.note({"demo": T0})
+    notes.gaps(history)
+    notes.note(rows({"demo": 0}))
     assert missing(delivered(tmp_path), history) == {}
 
 
 def test_each_partition_has_its_own_note(history: History, tmp_path: Path) -> None:
     """Another number of shards finds the notes of those before."""
     for number in range(PARTITIONS):
-        list(delivered(tmp_path, range(number, number + 1)).missing(history))
+        delivered(tmp_path, range(number, number + 1)).gaps(history)
     history.add([step(site, 4) for site in SITES])
     history.flush()
     assert missing(delivered(tmp_path), history) == {site: [4] for site in SITES}
+
+
+def test_forecasts_have_a_note_of_their_own(history: History, tmp_path: Path) -> None:
+    """Of a row that was taken the forecast may still be missing; it may have been kept before its row."""
+    notes = delivered(tmp_path)
+    notes.gaps(history)
+    notes.note(rows(dict.fromkeys(SITES, 4)))
+    again = delivered(tmp_path).gaps(history)
+    day_ms = 86_400_000
+    assert Stream("rows", "demo") not in again
+    assert again.oldest() == (Stream("forecasts", "demo"), Gap(T0 + 3 * STEP, T0 + 3 * STEP + day_ms))
+
+
+def test_a_note_of_the_first_release_counts_for_rows_and_forecasts(history: History, tmp_path: Path) -> None:
+    """It noted rows alone; what is sent again of the forecasts changes nothing."""
+    number = partition_of("demo", PARTITIONS)
+    (tmp_path / "series").mkdir()
+    (tmp_path / "series" / f"p{number}.json").write_text(json.dumps({"demo": T0 + STEP}))
+    notes = delivered(tmp_path, range(number, number + 1))
+    assert missing(notes, history)["demo"] == [2, 3]
+    notes.note(rows({"demo": 3}))
+    assert json.loads((tmp_path / "series" / f"p{number}.json").read_text()) == {
+        "rows": {"demo": T0 + 3 * STEP}, "forecasts": {"demo": T0 + STEP}
+    }  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from services.messages import ZoneForecast
+from services.store.influx.gaps import Stream
 from services.store.rows import SiteStep
 from services.store.series import InfluxWriter, NullSeries, SeriesWriter
 from tests.conftest import require_env
@@ -75,7 +76,7 @@ def test_away_means_tried_again_and_nothing_lost_within_the_bound() -> None:
 
 
 def test_beyond_the_bound_the_oldest_are_dropped_and_counted() -> None:
-    """The queue is bounded; a caller is never held up."""
+    """The queue is bounded; a caller is never held up. Without a history what leaves memory is lost, and counted."""
     entered, leave, lines = threading.Event(), threading.Event(), []
 
     def send(batch: list[str]) -> None:
@@ -86,7 +87,8 @@ def test_beyond_the_bound_the_oldest_are_dropped_and_counted() -> None:
     series = writer(send, queue_points=5)
     series.rows([site_step(T0)])
     entered.wait(20)
-    series.rows([site_step(T0 + n) for n in range(1, 11)])
+    for n in range(1, 11):
+        series.rows([site_step(T0 + n)])
     assert series.stats()["dropped"] == 5
     leave.set()
     series.close(patience_s(30))
@@ -205,4 +207,4 @@ def test_a_row_is_told_as_delivered_only_when_nothing_before_it_waits() -> None:
     newest: dict[str, int] = {}
     for some in told:
         newest |= some
-    assert newest == {"demo": T0 + 300_000, "north": T0}
+    assert newest == {Stream("rows", "demo"): T0 + 300_000, Stream("rows", "north"): T0}

@@ -9,13 +9,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from models import artefact
 from models.evaluation.forecast_errors import Errors, Predict, evaluate
+from models.network.pretrained import PretrainedNetwork
+from models.network.pretrained_family import FINE_TUNING_RATE
 from models.network.quantile import QuantileNetwork
 from models.network.training import FitResult, WindowSet
+from models.pretraining.shipped import network_for
+from services.config import LearnSettings
+from services.errors import TrainingError
 from services.forecast_spec import forecast_spec
 from services.learn.training import challenger, trainer
 from services.learn.training.dataset import DataRange
 from services.learn.training.job import Job
+from services.learn.training.network_options import training_config
+from services.learn.training.recipe import job_of
 from services.learn.training.trainer import TrainPlan
 from services.messages import I64
 from services.store.history import History
@@ -118,3 +126,57 @@ def test_champion_that_cannot_be_loaded_is_in_the_reason(job: Job, plans: list[T
     second = challenger.learn(after(job, first))
     assert second["params"]["measured_against"] == "the climatology"
     assert "v1 could not be measured" in second["reason"]
+
+
+@pytest.fixture
+def tuned(job: Job) -> Job:
+    """The same for the kind that the package comes with."""
+    return replace(job, kind="pretrained")
+
+
+def test_a_first_fine_tuning_begins_with_the_weights_of_the_package(tuned: Job, plans: list[TrainPlan]) -> None:
+    """In its sizes, in small steps, and nothing of it is drawn back for want of days; the next begins with that."""
+    first = challenger.learn(tuned)
+    package = network_for(tuned.spec)
+    assert plans[0].initial_state is not None
+    assert artefact.digest(plans[0].initial_state) == artefact.digest(package.arrays())
+    assert (plans[0].kind, plans[0].options) == ("pretrained", package.options)
+    assert (plans[0].config.learning_rate, plans[0].config.trust_days) == (tuned.learn.fine_tuning_rate, 0)
+    assert (first["kind"], first["params"]["warm_start"]) == ("pretrained", True)
+    assert artefact.load(Path(first["folder"])).kind == "pretrained"
+    second = challenger.learn(after(tuned, first))
+    assert (second["params"]["measured_against"], second["params"]["warm_start"]) == ("v1", True)
+    assert "the package" not in second["reason"]
+
+
+def test_a_fine_tuning_does_not_begin_with_a_champion_of_another_kind(
+    job: Job, tuned: Job, plans: list[TrainPlan]
+) -> None:
+    """Its weights fit no pre-trained network; it is what is to be beaten all the same."""
+    first = challenger.learn(job)
+    second = challenger.learn(after(tuned, first))
+    assert artefact.digest(plans[1].initial_state or {}) == artefact.digest(network_for(tuned.spec).arrays())
+    assert second["params"]["measured_against"] == "v1"
+    assert "v1 has another network: it began with the weights of the package." in second["reason"]
+
+
+def test_a_fine_tuning_is_run_again_from_the_weights_of_the_package(
+    tuned: Job, plans: list[TrainPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its recipe to the same bytes; a version with other weights says so instead."""
+    first = challenger.learn(tuned)
+    recipe = first["recipe"]
+    again = (job_of(recipe), recipe["rows"], recipe["started_from"])
+    assert challenger.train_again(*again) == first["weights_sha256"]
+    options = network_for(tuned.spec).options
+    monkeypatch.setattr(challenger, "beginning_of", lambda kind, spec: PretrainedNetwork(spec, **options))
+    with pytest.raises(TrainingError, match="began with the weights of the package, which are others in this version"):
+        challenger.train_again(*again)
+
+
+def test_a_fine_tuning_has_a_rate_of_its_own() -> None:
+    """That of the settings is by default the one that was measured; networks keep theirs."""
+    learn = LearnSettings()
+    assert learn.fine_tuning_rate == FINE_TUNING_RATE
+    assert training_config(learn).learning_rate == learn.learning_rate
+    assert training_config(learn).trust_days > 0

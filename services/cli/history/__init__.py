@@ -1,0 +1,1 @@
+"""Commands about the history: rows that come in from outside."""

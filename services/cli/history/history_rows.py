@@ -1,0 +1,48 @@
+"""A recording as the rows that the live system would have made of it, for the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from edge.log import NewRecord
+from edge.log.memory import MemoryLog
+from edge.recordings.importing import import_samples
+from edge.recordings.sample_source import SampleSource
+from edge.wire.vocabulary import VOCABULARY
+from services.ingest.windows.partition_windows import PartitionWindows
+from services.store.history import zone_table
+
+__all__ = ["history_rows"]
+
+RECORDS = 512
+"""So many records of a thousand samples become rows at a time."""
+
+
+def history_rows(
+    source: SampleSource, step_ms: int, lateness_ms: int, idle_ms: int, primary: Mapping[str, str],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> pa.Table:  # fmt: skip
+    """Zone rows of all of a source's samples, with the history's columns; times are UTC.
+
+    Settings are those of the live site. ``progress(done, total)`` is told in milliseconds of the source's time. Samples
+    that a gateway would refuse are left out.
+    """
+    start_ms, end_ms = source.start_ms, source.end_ms
+    assert end_ms is not None
+    log, total = MemoryLog(1), end_ms - start_ms
+    import_samples(source, log, end_ms, lambda at_ms, _: progress((at_ms - start_ms) // 2, total))
+    # Silence lets the last rows close, and silence is what ticks saw.
+    silent = range(end_ms, end_ms + lateness_ms + 2 * idle_ms + 4 * step_ms, max(step_ms // 10, 1))
+    log.append([NewRecord(source.site, "tick", at_ms, b"") for at_ms in silent])
+    windows = PartitionWindows(step_ms, lateness_ms, idle_ms, VOCABULARY, {source.site: dict(primary)})
+    channels, offset, end = tuple(VOCABULARY), 0, log.end_offset(0)
+    tables = [zone_table(channels, [])]
+    while offset < end:
+        records = list(log.read(0, offset, RECORDS))
+        offset = records[-1].offset + 1
+        tables.append(zone_table(channels, windows.feed(records).steps))
+        progress(total // 2 + total * offset // (2 * end), total)
+    rows = pa.concat_tables(tables).combine_chunks()
+    return rows.filter(pa.array(rows["end_ms"].to_numpy() < end_ms + step_ms))

@@ -1,0 +1,147 @@
+"""``import``: history of before, from CSV, Parquet or InfluxDB, into a system that runs."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from services.cli.base import console, errors, need_cluster, options_of
+from services.errors import ConfigError, HothouseError
+
+if TYPE_CHECKING:
+    from edge.recordings.recording import Recording
+    from services.store.imports.import_job import ImportJob
+
+__all__ = ["register"]
+
+EXAMPLE = "Example: hothouse import recordings/last-year --site demo --timezone Europe/Amsterdam --dry-run"
+LOOK_S = 0.5
+PATIENCE_S = 20.0
+"""A system that runs begins within this."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("import", rich_help_panel="At the site", epilog=EXAMPLE)(import_rows)
+
+
+def import_rows(
+    ctx: typer.Context,
+    folder: Annotated[Path | None, typer.Argument(help="CSV or Parquet, one file a zone.")] = None,
+    site: Annotated[str | None, typer.Option(help="Whose history it is; else recording.toml's, or the folder.")] = None,
+    timezone: Annotated[str | None, typer.Option(help="The files' clock, as in Europe/Amsterdam; else UTC.")] = None,
+    mapping: Annotated[Path | None, typer.Option(help="What columns mean, instead of FOLDER/recording.toml.")] = None,
+    influx: Annotated[str | None, typer.Option(help="Address of an InfluxDB to read, instead of a folder.")] = None,
+    org: Annotated[str, typer.Option(help="Its organisation (2.x).")] = "-",
+    query: Annotated[
+        Path | None, typer.Option(help="File with a Flux query: _time, _value, _field, and a tag with the zone's name.")
+    ] = None,
+    zone_tag: Annotated[str, typer.Option(help="The tag that names the zone.")] = "zone",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what was understood.")] = False,
+    wait: Annotated[bool, typer.Option(help="Wait until the system has learned from it.")] = True,
+) -> None:
+    """Bring history of before into a system, which goes on meanwhile.
+
+    Rows are made where there are none; what is there stays, and each row that says something else is counted. Then what
+    the system has learned of the site is grown again, in the order of time. The same import again changes nothing, and
+    one that was stopped goes on. The token of an InfluxDB is read from HOTHOUSE_INFLUX__TOKEN or influx.token_file.
+    """
+    if (folder is None) == (influx is None):
+        raise ConfigError("history comes from a folder or from an InfluxDB", "Name a FOLDER, or give --influx URL.")
+    settings = options_of(ctx).settings()
+    with need_cluster("import"):
+        from edge.recordings.recording import RecordingError, load_recording
+        from edge.recordings.replay import RecordingSource
+        from services.cli.history.history_rows import history_rows
+        from services.cli.history.influx_tables import read_influx
+        from services.store.imports.import_job import new_job
+    with ExitStack() as stack:
+        if influx is not None:
+            if query is None or site is None:
+                raise ConfigError("InfluxDB is read by a query, for a site", "Give --query FILE and --site NAME.")
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            with errors.status("asking InfluxDB ..."):
+                read_influx(influx, org, settings.influx, query, zone_tag, folder)
+        assert folder is not None
+        try:
+            with errors.status("reading ..."):
+                recording = load_recording(folder, mapping, site=site, timezone=timezone)
+        except RecordingError as error:
+            raise HothouseError(str(error), "hothouse import --help says what a folder holds.") from error
+        source = RecordingSource(folder, mapping, site, timezone)
+        stream = settings.stream
+        primary = {one.name: one.primary for one in settings.sites}.get(recording.site) or source.primary
+        with Progress(TextColumn("making rows"), BarColumn(), console=errors, transient=True) as bar:
+            task = bar.add_task("", total=None)
+            rows = history_rows(
+                source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, primary,
+                lambda done, of: bar.update(task, completed=done, total=of),
+            )  # fmt: skip
+    if not len(rows):
+        raise HothouseError("there is no row with a zone in it", "Look at the columns' names: docs/recordings.md.")
+    _show(recording, rows["end_ms"].to_numpy(), len(rows))
+    if int(rows["end_ms"].to_numpy().max()) > time.time() * 1000:
+        raise ConfigError("some rows are of the future", "Look at --timezone, and at the clock of whoever wrote them.")
+    if dry_run:
+        return
+    job = new_job(settings.storage, recording.site, rows)
+    if wait:
+        _wait(job)
+    else:
+        console.print(f"import {job.id}: the system takes it up by itself", highlight=False)
+
+
+def _show(recording: Recording, ends_ms: object, rows: int) -> None:
+    """What was understood."""
+    for note in recording.notes:
+        errors.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=True)
+    shown = Table("zone", "metrics", "from (UTC)", "to")
+    for zone in recording.zones:
+        tables = [table for table in recording.tables if table.zone == zone and len(table.times_ms)]
+        metrics = sorted({metric for table in tables for metric in table.metrics})
+        first, last = (_time(of(int(of(table.times_ms)) for table in tables)) for of in (min, max)) if tables else "--"
+        shown.add_row(zone, ", ".join(metrics), first, last)
+    console.print(shown)
+    if recording.unmapped:
+        console.print(f"columns that no metric is known for: {', '.join(recording.unmapped)}", highlight=False)
+    console.print(f"site {recording.site}: {rows:,} rows of {len(recording.zones)} zones", highlight=False)
+
+
+def _wait(job: ImportJob) -> None:
+    from services.store.imports.import_job import progress, words
+
+    began_s, note = time.monotonic(), job.note()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True) as bar:
+        task, told = bar.add_task("waiting for the system", total=100), False
+        while note["state"] != "done":
+            pct, what = progress(note)
+            bar.update(task, completed=pct, description=what if pct else "waiting for the system")
+            absent = sorted(set(note["zones"]) - set(note["grown"]))
+            if note["state"] == "added" and note["grown_pct"] == 100 and note["grown"]:
+                break  # the others have not sent anything yet
+            if not told and not pct and time.monotonic() - began_s > PATIENCE_S:
+                told = True
+                errors.print("No system on this data folder has taken the import up yet. It will at its next start; "
+                             "Ctrl-C leaves it there.", highlight=False)  # fmt: skip
+            if note["state"] == "added" and not note["grown_pct"] and time.monotonic() - began_s > PATIENCE_S:
+                break
+            time.sleep(LOOK_S)
+            note = job.note()
+    absent = sorted(set(note["zones"]) - set(note["grown"]))
+    console.print(words(note), highlight=False)
+    if absent:
+        console.print(f"learned later, once they send: {', '.join(absent)}", highlight=False)
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,121 @@
+"""``hothouse import``: what was understood is shown, and what cannot be is refused in one sentence."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+from services.cli.history.influx_tables import read_influx, write_zones
+from services.cli.root import app
+from services.config.sections import InfluxSettings
+from services.errors import HothouseError
+from services.store.imports.import_job import open_jobs
+from services.store.rows import SiteStep
+from services.store.series import InfluxWriter
+from tests.conftest import require_env
+from tests.patience import patience_s
+
+T0 = 1_646_092_800_000
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def folder_of(path: Path, start: str = "2022-03-01 00:00", **columns: float) -> Path:
+    """An hour of a zone."""
+    path.mkdir()
+    times = pd.date_range(start, periods=12, freq="5min")
+    pd.DataFrame({"time": times, **(columns or {"air_temp_c": 20.0, "foo": 1.0})}).to_csv(
+        path / "north-1.csv", index=False
+    )
+    return path
+
+
+def test_a_dry_run_shows_what_was_understood_and_writes_nothing(tmp_path: Path) -> None:
+    """Zones, metrics, times in UTC, and columns that nothing is known of."""
+    data, folder = tmp_path / "data", folder_of(tmp_path / "old")
+    shown = run("--data-dir", str(data), "import", str(folder), "--site", "demo", "--timezone", "Europe/Amsterdam",
+                "--dry-run")  # fmt: skip
+    assert shown.exit_code == 0, shown.output
+    assert "2022-02-28 23:00" in shown.output
+    assert "site demo: 12 rows of 1 zones" in shown.output
+    assert "no metric is known for: foo" in shown.output
+    assert not (data / "storage").exists()
+
+
+def test_rows_wait_for_the_system_and_the_same_again_is_the_same_job(tmp_path: Path) -> None:
+    """Without a running system the import waits on the data folder."""
+    data, folder = tmp_path / "data", folder_of(tmp_path / "old")
+    for _ in range(2):
+        said = run("--data-dir", str(data), "import", str(folder), "--site", "demo", "--no-wait")
+        assert said.exit_code == 0, said.output
+    (job,) = open_jobs(data / "storage")
+    assert job.id in said.output
+    assert (job.note()["zones"], job.note()["rows"], job.note()["state"]) == (["north-1"], 12, "new")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "history comes from a folder or from an InfluxDB"),
+        (["--influx", "http://127.0.0.1:1"], "InfluxDB is read by a query"),
+        (["{nowhere}"], "is not a folder of recordings"),
+        (["{future}"], "some rows are of the future"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    """Each says what to do next."""
+    future = datetime.now(UTC).replace(year=datetime.now(UTC).year + 1, day=1).strftime("%Y-%m-%d")
+    named = {"nowhere": tmp_path / "none", "future": folder_of(tmp_path / "f", future)}
+    said = run("--data-dir", str(tmp_path / "data"), "import", *(one.format(**named) for one in arguments))
+    assert said.exit_code != 0
+    assert sentence in " ".join(said.output.split())
+
+
+def test_records_become_a_file_a_zone(tmp_path: Path) -> None:
+    """A column a field, a row a time; a record without the zone's tag is refused."""
+    at = datetime(2022, 3, 1, tzinfo=UTC)
+    records = [
+        {"_time": at, "_field": "air_temp_c", "_value": 20.5, "house": "a"},
+        {"_time": at, "_field": "rh_pct", "_value": 70, "house": "a"},
+        {"_time": at, "_field": "rh_pct", "_value": 60.0, "house": "b"},
+    ]
+    write_zones(records, "house", tmp_path)
+    frame = pd.read_parquet(tmp_path / "a.parquet")
+    assert (frame["air_temp_c"].tolist(), frame["rh_pct"].tolist()) == ([20.5], [70.0])
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["a", "b"]
+    with pytest.raises(HothouseError, match="no tag zone"):
+        write_zones(records, "zone", tmp_path)
+    with pytest.raises(HothouseError, match="finds nothing"):
+        write_zones([], "zone", tmp_path)
+
+
+@pytest.mark.influx
+def test_what_we_wrote_into_influxdb_comes_back(tmp_path: Path) -> None:
+    """A real InfluxDB, asked by a query: the values and times of the rows that were sent there."""
+    url, token = require_env("HOTHOUSE_TEST_INFLUXDB_URL"), require_env("HOTHOUSE_TEST_INFLUXDB_TOKEN")
+    org = os.environ.get("HOTHOUSE_TEST_INFLUXDB_ORG", "-")
+    bucket = os.environ.get("HOTHOUSE_TEST_INFLUXDB_BUCKET", "hothouse/autogen")
+    site, values = f"test-{uuid.uuid4().hex[:12]}", np.array([[20.25, 71.5]], np.float32)
+    writer = InfluxWriter(url, org, bucket, token, ("air_temp_c", "rh_pct"))
+    writer.rows([SiteStep(0, site, T0 + n * 300_000, ("z1",), values + n, values) for n in range(3)])
+    writer.close(patience_s(30))
+    query = tmp_path / "q.flux"
+    query.write_text(
+        f'from(bucket: "{bucket}") |> range(start: 2022-02-28T00:00:00Z, stop: 2022-03-02T00:00:00Z)'
+        f' |> filter(fn: (r) => r.site == "{site}")'
+    )
+    out = tmp_path / "out"
+    out.mkdir()
+    read_influx(url, org, InfluxSettings(token=token), query, "zone", out)
+    frame = pd.read_parquet(out / "z1.parquet")
+    assert frame["air_temp_c"].tolist() == [20.25, 21.25, 22.25]
+    assert [int(time.timestamp() * 1000) for time in frame["time"]] == [T0, T0 + 300_000, T0 + 600_000]

@@ -1,0 +1,198 @@
+"""History that comes late: the rows are made, what is there stays, and the learners know it as if it had come first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from edge.log import NewRecord
+from edge.log.memory import MemoryLog
+from edge.wire.topic import SITE_ZONE
+from services.forecast_spec import forecast_spec
+from services.ingest.shard import Shard
+from services.store.history import History
+from services.store.imports.import_job import ImportJob, new_job, open_jobs, words
+from tests.services.ingest.rig import Crashed, Rig, filled
+from tests.services.ingest.samples import STEP, T0, new_records, sample
+
+DAY = 288
+PAST = DAY + 30
+"""Steps that come late, of a day and a bit."""
+
+
+def stream(first: int, last: int, zones: Sequence[str] = ("z1", "z2"), seq: int = 0) -> Iterator[NewRecord]:
+    """Steps ``first`` to ``last``, of a day's course that is not the same each day."""
+    for n in range(first, last):
+        at, turn = T0 + n * STEP, 2 * math.pi * n / DAY
+        batch = [
+            sample(
+                at, seq + n, zone, air_temp_c=20 + 4 * math.sin(turn) + n % 7 / 3, rh_pct=70.0 - n % 11, co2_ppm=500.0
+            )
+            for zone in zones
+        ]
+        batch.append(sample(at, seq + n, SITE_ZONE, "ws", out_temp_c=4.0 + n % 5))
+        yield from new_records([batch])
+
+
+def rows_of(rig: Rig, until_step: int) -> pa.Table:
+    """The history's zone rows that end by then."""
+    return history(rig).read(None, T0 + until_step * STEP)
+
+
+def history(rig: Rig) -> History:
+    return History(rig.settings.storage, forecast_spec(rig.settings).channels)
+
+
+def finish(rig: Rig, shard: Shard) -> None:
+    """Let the shard work until nothing is left to do."""
+    rig.clock.tick_s = 0.05
+    for _ in range(2000):
+        busy = shard.step()
+        if not busy and all(job.note()["state"] == "done" for job in open_jobs(rig.settings.storage)):
+            break
+    shard.flush()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rig, Shard]:
+    """All steps, in their order."""
+    rig = Rig(tmp_path_factory.mktemp("whole"), filled(list(stream(0, PAST + 150))))
+    shard = rig.shard()
+    finish(rig, shard)
+    return rig, shard
+
+
+def late(folder: Path, log: MemoryLog | None = None) -> Rig:
+    """A system that began with the last steps."""
+    return Rig(folder, log or filled(list(stream(PAST, PAST + 100))))
+
+
+def test_a_system_that_began_late_becomes_one_that_had_it_first(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+    """A live sample first, then a day of history: rows are the same, and so is every later forecast."""
+    first, _ = whole
+    rig = late(tmp_path)
+    shard = rig.shard()
+    finish(rig, shard)
+    new_job(rig.settings.storage, "demo", rows_of(first, PAST + 1))
+    rig.log.append(list(stream(PAST + 100, PAST + 120)))
+    finish(rig, shard)
+    rig.log.append(list(stream(PAST + 120, PAST + 150)))
+    finish(rig, shard)
+    one, other = history(rig).read(), history(first).read()
+    for name in ("zone", "end_ms", *history(rig).channels):
+        np.testing.assert_array_equal(
+            one[name].to_numpy(zero_copy_only=False), other[name].to_numpy(zero_copy_only=False)
+        )
+    ours, theirs = (
+        {(f["zone"], f["origin_ms"]): f["forecasts"]["air_temp_c"] for f in r.live_state.published}
+        for r in (rig, first)
+    )
+    newest = sorted(ours)[-1]
+    for at in [key for key in ours if key[1] > T0 + (PAST + 121) * STEP]:
+        for point, wanted in zip(ours[at], theirs[at], strict=True):
+            assert point["p50"] == pytest.approx(wanted["p50"], abs=0.05), at
+    assert newest in theirs
+    (job,) = open_jobs(rig.settings.storage)
+    assert (job.note()["state"], job.note()["conflicts"], job.has_rows) == ("done", 0, False)
+
+
+def test_what_is_there_stays_and_each_conflict_is_counted(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+    """Rows that the system made itself win; what is newer than them is no history."""
+    first, _ = whole
+    rig = late(tmp_path)
+    shard = rig.shard()
+    finish(rig, shard)
+    before = history(rig).read()
+    wrong = rows_of(first, PAST + 150)
+    place = wrong.column_names.index("air_temp_c")
+    wrong = wrong.set_column(place, "air_temp_c", pa.array(wrong["air_temp_c"].to_numpy() + np.float32(1)))
+    job = new_job(rig.settings.storage, "demo", wrong)
+    finish(rig, shard)
+    note = job.note()
+    newest_ms = int(before["end_ms"].to_numpy().max())
+    assert note["there"] == note["conflicts"] == len(before)
+    assert note["too_new"] == int((wrong["end_ms"].to_numpy() > newest_ms).sum()) > 0
+    after = history(rig).read(int(before["end_ms"].to_numpy().min()) - 1)
+    assert after["air_temp_c"].to_pylist() == before["air_temp_c"].to_pylist()
+    assert "say something else and stay as they were" in words(note)
+
+
+def test_the_same_import_again_is_the_same_job(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+    """Running it twice adds nothing, and nothing is learned again."""
+    first, _ = whole
+    rig = late(tmp_path)
+    shard = rig.shard()
+    rows = rows_of(first, 200)
+    job = new_job(rig.settings.storage, "demo", rows)
+    finish(rig, shard)
+    before = rig.content(("zones",))
+    assert new_job(rig.settings.storage, "demo", rows).id == job.id
+    finish(rig, rig.shard())
+    assert rig.content(("zones",)) == before
+    assert len(open_jobs(rig.settings.storage)) == 1
+
+
+def test_a_zone_that_has_not_come_yet_is_learned_when_it_comes(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+    """Its rows wait in the history; its first sample makes the system learn from them."""
+    first, _ = whole
+    rig = late(tmp_path, filled(list(stream(PAST, PAST + 50, ["z1"]))))
+    shard = rig.shard()
+    finish(rig, shard)
+    job = new_job(rig.settings.storage, "demo", rows_of(first, PAST + 1))
+    for _ in range(400):
+        shard.step()
+    assert (job.note()["state"], job.note()["grown"]) == ("added", ["z1"])
+    rig.log.append(list(stream(PAST + 50, PAST + 60)))
+    finish(rig, shard)
+    assert (job.note()["state"], job.note()["grown"]) == ("done", ["z1", "z2"])
+
+
+@pytest.mark.parametrize("crash", ["flushed", "snapshot kept", "taken"])
+def test_killed_in_the_middle_and_begun_again_it_ends_the_same(
+    whole: tuple[Rig, Shard], tmp_path: Path, crash: str
+) -> None:
+    """Whatever moment it dies at: the same rows, none twice, and the import is done."""
+    first, _ = whole
+    rig = late(tmp_path)
+    shard = rig.shard()
+    finish(rig, shard)
+    new_job(rig.settings.storage, "demo", rows_of(first, PAST + 1))
+    rig.log.append(list(stream(PAST + 100, PAST + 150)))
+    for moment in range(1, 6):
+        shard = rig.shard(dying(crash, moment))
+        try:
+            finish(rig, shard)
+        except Crashed:
+            continue
+    finish(rig, rig.shard())
+    one, other = history(rig).read(), history(first).read()
+    assert one.select(["zone", "end_ms", "air_temp_c"]).equals(other.select(["zone", "end_ms", "air_temp_c"]))
+    assert [job.note()["state"] for job in open_jobs(rig.settings.storage)] == ["done"]
+
+
+def dying(name: str, times: int) -> Callable[[str], None]:
+    """Dies when the moment comes for the n-th time."""
+    left = [times]
+
+    def failpoint(moment: str) -> None:
+        if moment == name:
+            left[0] -= 1
+            if not left[0]:
+                raise Crashed
+
+    return failpoint
+
+
+def test_a_job_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    """A folder without its note is never seen."""
+    table = pa.table({"zone": ["z1"], "end_ms": pa.array([T0], pa.int64())})
+    job = new_job(tmp_path, "demo", table)
+    assert [one.id for one in open_jobs(tmp_path)] == [job.id]
+    (tmp_path / "imports" / ".half").mkdir()
+    assert [one.id for one in open_jobs(tmp_path)] == [job.id]
+    assert ImportJob(tmp_path / "imports" / job.id).note()["of_days"] == 1
