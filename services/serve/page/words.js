@@ -35,7 +35,8 @@ export const capital = (text) => (text ? text[0].toLocaleUpperCase(tongue) + tex
 
 // A sentence of the server: metrics get their names, and what the message file knows is put into its language.
 export function reason(sentence) {
-  let text = sentence.replace(/\b[a-z][a-z0-9]*(_[a-z0-9]+)+(?=:| looks)/g, (metric) => capital(metricName(metric)));
+  const named = (metric, ...more) => (has(`metric.${metric}`) ? (more.at(-2) ? metricName(metric) : capital(metricName(metric))) : metric);
+  let text = sentence.replace(/\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b/g, named);
   for (const [pattern, instead] of said.reasons ?? []) text = text.replace(new RegExp(pattern, "g"), instead);
   return text;
 }
