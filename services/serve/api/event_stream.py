@@ -58,8 +58,8 @@ class EventStream:
         """Whether this replica has as many streams as it takes."""
         return self.open >= MOST
 
-    def take(self, changes: LiveStateChanges, health: Readiness) -> None:
-        """Tell what changed; ``health`` is what the replica knows of itself after it."""
+    def take(self, changes: LiveStateChanges, health: Readiness | None) -> None:
+        """Tell what changed; ``health`` is what the replica knows of itself after it, None where nobody looked."""
         first, self._version = self._version == 0, changes["version"]
         told: list[tuple[str, Any]] = []
         if forecasts := changes.get("forecasts"):
@@ -68,7 +68,7 @@ class EventStream:
         if news or "models" in changes:
             told.append(("models", {"events": news}))
         told += [("alert", alert) for alert in cast(Mapping[str, Any], changes).get("alerts", ())]
-        if self._health is None or _outline(health) != _outline(self._health):
+        if health is not None and (self._health is None or _outline(health) != _outline(self._health)):
             self._health = health
             told.append(("health", health))
         if first:
@@ -76,8 +76,8 @@ class EventStream:
         elif told:
             self._keep(b"\n".join(_message(kind, said) for kind, said in told) + _ID % self._version)
 
-    async def stream(self, after: int | None) -> AsyncIterator[bytes]:
-        """What a client is sent: first ``hello``, then each message that comes after version ``after``.
+    async def stream(self, after: int | None, health: Readiness) -> AsyncIterator[bytes]:
+        """What a client is sent: first ``hello`` with ``health``, then each message that comes after version ``after``.
 
         ``hello`` says whether messages may be missing (``anew``): then a client asks for everything once more.
         """
@@ -87,7 +87,7 @@ class EventStream:
             end_s = self._clock_s() + self.longest_s * spread
             anew = after is None or after < self._floor
             seen = self._version if anew or after is None else after
-            hello = {"anew": anew, "health": self._health}
+            hello = {"anew": anew, "health": health}
             yield b"retry: 1000\n" + _message("hello", hello) + _ID % seen
             while not self._closed and (left_s := end_s - self._clock_s()) > 0:
                 if seen < self._floor:

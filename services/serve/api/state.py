@@ -23,6 +23,8 @@ from services.serve.view import View
 
 __all__ = ["ApiState", "Authorization", "SiteNames"]
 
+RECENT_S = 1.0
+
 Authorization = Annotated[str | None, Header(description="Bearer KEY, where a key is needed.")]
 
 
@@ -61,6 +63,7 @@ class ApiState:
         self._clock_s = clock_s
         self._heard_s = float("-inf")
         self._ready = False
+        self._recent: tuple[float, Readiness] | None = None
         self._follower: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -102,6 +105,13 @@ class ApiState:
         words = awaited(self.view.stats)
         return readiness(zones, usable, following, failing, ready=self._ready, awaited=words)
 
+    def recent_readiness(self) -> Readiness:
+        """:meth:`readiness` of a moment ago: it looks at every zone, and each open page asks."""
+        known = self._recent
+        if known is None or self._clock_s() - known[0] > RECENT_S:
+            known = self._recent = (self._clock_s(), self.readiness())
+        return known[1]
+
     @property
     def quiet_s(self) -> float:
         """Seconds since the live state last answered."""
@@ -110,4 +120,4 @@ class ApiState:
     async def _take(self, changes: LiveStateChanges) -> None:
         self._heard_s = self._clock_s()
         self.view.take(changes)
-        self.events.take(changes, self.readiness())
+        self.events.take(changes, self.recent_readiness() if self.events.open else None)

@@ -16,6 +16,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from edge.figure_fields import figures_of
+from services.config import SiteSettings
 from services.errors import ConfigError
 from services.ingest.figures import ShardFigures
 from services.learn.experts import EXPERTS
@@ -25,7 +26,7 @@ from services.serve.api.app import MAX_BODY_BYTES, create_app
 from services.serve.api.assets import PAGE
 from services.serve.api.auth import Keys
 from services.serve.api.schemas import ExpertName
-from services.serve.api.state import ApiState
+from services.serve.api.state import ApiState, SiteNames
 from services.serve.live_state import LiveState
 from tests.services.ingest.rig import Rig, day, filled
 from tests.services.serve.fakes import ORIGIN_MS, SPEC, FakeBackend, zone_forecast
@@ -562,3 +563,22 @@ def test_openapi_has_examples_and_problems(system: System) -> None:
 def test_orders_name_the_experts_that_have_models() -> None:
     """What the routes take is what the learning loop has."""
     assert set(get_args(get_args(ExpertName)[0])) == set(EXPERTS)
+
+
+def test_sites_and_zones_have_names_that_people_gave_them(system: System) -> None:
+    """``GET /zones`` says what people call site and zones, and their own names where nobody said otherwise; a zone
+    whose forecast is too old is stale.
+    """
+    names = SiteNames.of([
+        SiteSettings(name="demo", label="De Linde", zone_labels={"north-1": "Tomatoes"}), SiteSettings(name="other"),
+    ])  # fmt: skip
+    system.state.names = names
+    answer = system.client.get("/zones").json()
+    assert [(zone["zone"], zone["label"], zone["stale"]) for zone in answer["zones"]] == [
+        ("north-1", "Tomatoes", False), ("north-2", "north-2", False),
+    ]  # fmt: skip
+    (site,) = answer["sites"]
+    assert (site["site"], site["label"], site["timezone"], site["latitude"]) == ("demo", "De Linde", "UTC", None)
+    assert "other" not in names.sites
+    system.state.view._stream_ms["demo"] = ORIGIN_MS + 3_600_000
+    assert all(zone["stale"] for zone in system.client.get("/zones").json()["zones"])

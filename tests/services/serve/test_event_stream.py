@@ -38,7 +38,7 @@ class Listener:
         self.task = asyncio.create_task(self._listen(stream, after))
 
     async def _listen(self, stream: EventStream, after: int | None) -> None:
-        async for part in stream.stream(after):
+        async for part in stream.stream(after, HEALTH):
             self.text += part
 
     @property
@@ -88,6 +88,22 @@ def test_each_change_is_told_to_each_stream_once() -> None:
     asyncio.run(run())
 
 
+def test_each_alert_is_told_by_itself() -> None:
+    """An alert that is new, changed or renewed is an event of its own, as ``/alerts`` has it."""
+
+    async def run() -> None:
+        stream = started()
+        listener = Listener(stream)
+        await asyncio.sleep(0)
+        alerts = [{"id": "a", "state": "firing"}, {"id": "b", "state": "resolved"}]
+        stream.take({"version": 11, "alerts": alerts}, HEALTH)  # type: ignore[typeddict-unknown-key]
+        await listener.has(2)
+        assert [(kind, said) for kind, said, _ in listener.events] == [("alert", alerts[0]), ("alert", alerts[1])]
+        stream.close()
+
+    asyncio.run(run())
+
+
 def test_a_stream_that_was_cut_goes_on_where_it_was() -> None:
     """With the id of the last event nothing comes twice and nothing is missed; an id of long ago, or none, is told to
     begin anew.
@@ -124,7 +140,7 @@ def test_a_stream_says_that_it_is_there_and_ends_in_time(monkeypatch: pytest.Mon
     async def run() -> bytes:
         stream = started()
         stream.longest_s = 0.2
-        return b"".join([part async for part in stream.stream(None)])
+        return b"".join([part async for part in stream.stream(None, HEALTH)])
 
     assert asyncio.run(run()).count(b": beat\n\n") >= 2
 

@@ -53,7 +53,8 @@ def live_routes(state: ApiState) -> APIRouter:
         if state.events.is_full:
             raise ProblemError(503, "this replica has as many streams as it takes", {"Retry-After": "5"})
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(state.events.stream(last_event_id), media_type="text/event-stream", headers=headers)
+        stream = state.events.stream(last_event_id, state.recent_readiness())
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
     told: dict[int | str, dict[str, Any]] = {
         **described(QualityAnswer), **{status: PREDICT_ANSWERS[status] for status in (404, 503)},
