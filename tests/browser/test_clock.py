@@ -41,8 +41,8 @@ def test_the_greenhouses_clock_is_shown_over_its_change(page: Page, address: str
     at = hours.index("Sun 27 Mar, 01:00")
     assert hours[at + 1] == "Sun 27 Mar, 03:00"
     assert hours[-1] == "Sun 27 Mar, 20:00"
-    label = page.ask("document.querySelector('#chart-climate .plot').getAttribute('aria-label')")
-    assert "from Thu 24 Mar, 19:00 to Sun 27 Mar, 20:00" in label
+    label = "document.querySelector('#chart-climate .plot').getAttribute('aria-label')"
+    page.until(f"{label}.includes('from Thu 24 Mar, 19:00 to Sun 27 Mar, 20:00')")
     page.ask("document.querySelector('#chart-climate .plot').focus()")
     for _ in range(3):
         page.press("ArrowRight")

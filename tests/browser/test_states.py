@@ -189,7 +189,7 @@ class Alerts:
             self.tell(state="acknowledged")
             return {"id": name, "order": "acknowledge"}
 
-        house.app.include_router(routes)
+        house.app.router.routes[:0] = routes.routes  # before any of the API's own
 
     def tell(self, **changes: Any) -> None:
         """The alert changed; called where the API runs."""

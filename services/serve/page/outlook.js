@@ -22,7 +22,7 @@ export function outlookOf(key, origin_ms) {
 const at = (event, name, timeZone) => timeOf(Date.parse(event[name]), timeZone);
 const dayWord = (event, origin_ms, timeZone) => (sameDay(Date.parse(event.time), origin_ms, timeZone) ? "today" : "tomorrow");
 
-// One sentence: "Tonight it falls to 14.8 °C at about 03:20; four times in five to between 14.5 and 15.0 °C."
+// One sentence: "Tonight the air falls to 14.8 °C at about 03:20 (80 % likely: 14.5 to 15.0 °C)."
 export function nightSentence({ events }, timeZone) {
   const { night, night_below: below } = events;
   if (!night) return t("outlook.none");

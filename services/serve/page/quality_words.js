@@ -10,10 +10,12 @@ const HOUR_MS = 3_600_000;
 export const pastForecasts = (key, target, horizon, from, to) =>
   get(`quality?${query(key)}&target=${target}&horizon_min=${horizon}&since_ms=${Math.round(from)}&until_ms=${Math.round(to)}`);
 
+export const FEW = 12; // cases of which nothing is said: an hour of rows
+
 export function judged(past) {
   const cases = past.time_ms.map((ms, index) => ({ ms, said: past.p50[index], low: past.p10[index], high: past.p90[index], came: past.came[index] }))
     .filter((one) => one.said !== null && one.came !== null);
-  if (!cases.length) return null;
+  if (cases.length < FEW) return null;
   const inside = cases.filter((one) => one.came >= one.low && one.came <= one.high).length;
   const least = (field) => cases.reduce((found, one) => (one[field] < found[field] ? one : found));
   return {
@@ -34,7 +36,7 @@ export async function lastNightWords(key, site, before, horizon) {
   if (!night) return { words: t("night.none"), found: null };
   const { past } = await pastForecasts(key, "air_temp_c", horizon, ...night);
   const found = judged(past);
-  if (!found || found.cases < 12) return { words: t("night.few"), found: null };
+  if (!found) return { words: t("night.few"), found: null };
   const verdict = found.inside >= 0.65 ? "night.good" : found.inside >= 0.4 ? "night.fair" : "night.poor";
   const words = t("night.words", {
     ahead: duration(horizon), error: errorOf(found.error, "air_temp_c"), came: number(found.came.came, "air_temp_c"), said: number(found.said.said, "air_temp_c"), inside: percent(found.inside),
