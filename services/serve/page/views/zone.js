@@ -65,7 +65,7 @@ export function zoneView(box, key) {
     const wanted = WANTED.filter((metric) => metric === "dew_point_c" || forecast.now[metric] !== null && forecast.now[metric] !== undefined);
     const planning = get(`${base}/plan?${site}`).then((answer) => answer.plans).catch(() => []);
     showHead();
-    const isFresh = recent && withRow(recent, forecast.origin_ms, forecast.now).end_ms.at(-1) === forecast.origin_ms && forecast.origin_ms - recent.loaded < 3_600_000;
+    const isFresh = recent && withRow(recent, forecast.origin_ms, forecast.now).end_ms.at(-1) === forecast.origin_ms && forecast.origin_ms - recent.loaded < 3_600_000 && !recent.hasGap;
     if (!isFresh) {
       try {
         recent = await seriesOf(key, wanted, forecast.origin_ms - 3 * DAY_MS, forecast.origin_ms);
@@ -75,6 +75,8 @@ export function zoneView(box, key) {
         recent = { interval_s: 300, end_ms: [], values: {}, loaded: 0, problem: error.message };
       }
     }
+    // Rows between what the history had and the newest one are there with the next row.
+    recent.hasGap = recent.end_ms.length > 1 && recent.end_ms.at(-1) - recent.end_ms.at(-2) > 1500 * recent.interval_s;
     plans = await planning;
     if (closed) return;
     if (!shownAll) put(box, head, outlook, charts, night, alerts, nowBox, table);
