@@ -303,6 +303,10 @@ class SiteSettings(Section):
     """One site; a site that is not listed gets UTC and no sun position."""
 
     name: str = Field(description="As in the topic.")
+    label: str = Field("", max_length=64, description="What people call it, as on the page.")
+    zone_labels: dict[str, str] = Field(
+        default_factory=dict, description='zone = what people call it, such as `north-1 = "Tomatoes, north"`.'
+    )
     timezone: TimeZone = Field("UTC", description="IANA time zone.")
     latitude: float | None = Field(None, ge=-90, le=90, description="Degrees north.")
     longitude: float | None = Field(None, ge=-180, le=180, description="Degrees east.")

@@ -39,7 +39,7 @@ from services.ingest.rings import Rings
 from services.ingest.signal_watch import SignalWatch
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.ingest.windows.site_zones import Silent
-from services.messages import FirstRow, ZoneMixture, ZoneOutlook, ZonePlan
+from services.messages import FirstRow, ZoneMixture, ZoneOutlook, ZonePlan, ZoneQuality
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
 
@@ -326,6 +326,17 @@ class Partition:
             self.forecaster, self._spec, origin, version, network,
             [zone for zone in origin.zones if not self.has_left(origin.site, zone, origin.end_ms)],
         )]  # fmt: skip
+
+    def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        """How long each present zone is known; of the one that is asked for also how good what was issued was."""
+        found = []
+        for key in self.zones if asked is None else [asked]:
+            index = self.rings.index(*key)
+            if index < len(self.scores):  # else its first row is about to be learned
+                scores = {} if asked is None else self.scores.table(np.array([index], np.int64))
+                days = round(self.scores.rows(index) / self._spec.steps_per_day, 3)
+                found.append(ZoneQuality(site=key[0], zone=key[1], days=days, scores=scores))
+        return found
 
     def path(self, origin: ForecastOrigin, quantiles: F32) -> F32:
         """The path of an issued forecast from an origin, ``[Z, T, M, Q]`` at the times of ``paths.knots``."""

@@ -12,7 +12,16 @@ from typing import TypedDict
 from edge.wire.plan import PlanMessage
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import ZonePast
-from services.messages import F32, ChangeAsked, SiteRulesShown, ZoneMixture, ZoneOutlook, ZonePlan, ZoneWhatIf
+from services.messages import (
+    F32,
+    ChangeAsked,
+    SiteRulesShown,
+    ZoneMixture,
+    ZoneOutlook,
+    ZonePlan,
+    ZoneQuality,
+    ZoneWhatIf,
+)
 
 __all__ = ["Questions", "SilentZone"]
 
@@ -89,6 +98,14 @@ class Questions:
             return []
         with self._changing:
             return [p.alerts.rules(site) for p in self._partitions.values() for site in p.windows.sites]
+
+    def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        """How good the forecasts of one zone have been, or how long each is known; none for a zone that is not ours."""
+        with self._changing:
+            if asked is None:
+                return [one for partition in self._partitions.values() for one in partition.quality(None)]
+            partition = self._owner(*asked)
+            return [] if partition is None else partition.quality(asked)
 
     def silent(self) -> list[SilentZone]:
         """The zones, and sites as their ``_site``, that no sample came of for ``stream.retire_days`` of the stream's

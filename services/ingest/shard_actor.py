@@ -45,6 +45,7 @@ from services.messages import (
     ZoneMixture,
     ZoneOutlook,
     ZonePlan,
+    ZoneQuality,
     ZoneWhatIf,
     shard_actor,
 )  # fmt: skip
@@ -146,6 +147,11 @@ class ShardActor:
     def alert_rules_of_all(self) -> list[SiteRulesShown]:
         """See :meth:`Questions.alert_rules_of_all`."""
         return self._shard.questions.alert_rules_of_all()
+
+    @_question
+    def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        """See :meth:`Questions.quality`."""
+        return self._shard.questions.quality(asked)
 
     @_question
     def silent(self) -> list[SilentZone]:

@@ -127,6 +127,10 @@ class View:
             )
         return msgspec.json.encode({**answer.forecast, "degraded": degraded})
 
+    def is_stale(self, key: tuple[str, str]) -> bool:
+        """Whether a zone's forecast is too old to be used."""
+        return max(self._ages(key[0], self.answers[key])) > self._stale_after_s
+
     def degraded(self, key: tuple[str, str]) -> list[str]:
         """Why a zone's forecast is worth less than it should be; empty when all is well."""
         answer = self.answers[key]

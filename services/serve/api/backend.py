@@ -32,12 +32,14 @@ from services.messages import (
     ModelSubmitted,
     Moved,
     Resampled,
+    SaidAhead,
     ShownAlert,
     SiteRulesShown,
     TrainingAccepted,
     ZoneMixture,
     ZoneOutlook,
     ZonePlan,
+    ZoneQuality,
     ZoneWhatIf,
     shard_actor,
 )
@@ -102,6 +104,14 @@ class Backend(Protocol):
 
     async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
         """The newest forecast that was issued for a site for an origin up to then, no older than a day."""
+
+    async def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        """How good one zone's forecasts have been; of None, how long each zone is known; 404 as :meth:`what_if`."""
+
+    async def said_ahead(
+        self, site: str, zone: str, target: str, horizon_min: int, start_ms: int, end_ms: int
+    ) -> SaidAhead:
+        """What was said of a target so long before each time of a span; 503 where it cannot be read."""
 
     async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
         """What was kept out, counted by reason and topic, and the newest letters; 503 where they cannot be read."""
@@ -220,6 +230,32 @@ class RayBackend:
             return next(reversed(kept.read(site, at_ms - ISSUED_MS, *shape, until_ms=at_ms)), None)
 
         return await _read(newest)
+
+    async def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        """See :class:`Backend`."""
+        if asked is not None:
+            found: list[ZoneQuality] = await _within(
+                self._shard(asked[0]).quality.remote(asked), ANSWER_S, "the zone's shard"
+            )
+            if not found:
+                raise ProblemError(404, f"the shard of {asked[0]} does not know {asked[1]} yet")
+            return found
+        names = [shard_actor(index) for index in range(self._settings.stream.shards)]
+        every = [await _within(self._actor(name).quality.remote(None), ANSWER_S, name) for name in names]
+        return sorted((one for part in every for one in part), key=lambda one: (one["site"], one["zone"]))
+
+    async def said_ahead(
+        self, site: str, zone: str, target: str, horizon_min: int, start_ms: int, end_ms: int
+    ) -> SaidAhead:
+        """See :class:`Backend`."""
+
+        def read() -> SaidAhead:
+            from services.store.forecasts import IssuedForecasts
+
+            kept = IssuedForecasts(self._settings.storage, 0)
+            return kept.ahead(site, zone, target, horizon_min, start_ms, end_ms)
+
+        return await _read(read)
 
     async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
         """See :class:`Backend`."""

@@ -18,12 +18,14 @@ from services.messages import (
     ForecastReply,
     ForecastRequest,
     Resampled,
+    SaidAhead,
     ShownAlert,
     SiteRulesShown,
     ZoneForecast,
     ZoneMixture,
     ZoneOutlook,
     ZonePlan,
+    ZoneQuality,
     ZoneWhatIf,
 )
 from services.serve.api.problems import ProblemError
@@ -97,6 +99,8 @@ class FakeBackend:
         self.rules = SiteRulesShown(
             site="", version=1, changed_ms=None, changed_by="defaults", document=RulesDocument().as_dict()
         )
+        self.days = 20.0  # since each zone's first row
+        self.spec = SPEC
 
     async def changes(self, seen_version: int) -> LiveStateChanges:
         return await self.live_state.wait(seen_version, 1.0)
@@ -142,6 +146,25 @@ class FakeBackend:
 
     async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
         return self.said
+
+    async def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        if self.shard_away:
+            raise ProblemError(503, self.shard_away)
+        zones = [asked] if asked else [("demo", "north-1"), ("demo", "north-2")]
+        score = {"model": 0.5, "climatology": 0.7, "persistence": 0.9, "naive_24h": 1.0, "coverage": 0.82, "n": 288}
+        scores: Any = {
+            target: {minutes: dict(score) for minutes in self.spec.horizons_min} for target in self.spec.targets
+        }
+        return [
+            ZoneQuality(site=site, zone=zone, days=self.days, scores=scores if asked else {}) for site, zone in zones
+        ]
+
+    async def said_ahead(
+        self, site: str, zone: str, target: str, horizon_min: int, start_ms: int, end_ms: int
+    ) -> SaidAhead:
+        times = np.arange(start_ms // 300_000 + 1, end_ms // 300_000 + 1) * 300_000
+        level = np.full(len(times), 20, np.float32)
+        return SaidAhead(time_ms=times, p10=level - 1, p50=level, p90=level + 1)
 
     async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
         letters = [letter for letter in self.letters if reason in (None, letter.reason)]
