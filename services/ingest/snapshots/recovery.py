@@ -21,6 +21,9 @@ from services.store.plan_history import PlanHistory
 
 __all__ = ["Recovery"]
 
+LIVE = {"plans", "alerts"}
+"""What no history makes better: it goes on as it is when the other parts are exchanged."""
+
 BESIDE_ROUND_S = 0.2
 """What grows beside a partition holds up its samples for so long at a time."""
 
@@ -96,7 +99,7 @@ class Recovery:
 
     def begin_beside(self, number: int, why: str) -> None:
         """Begin to grow a partition again from the history, while it goes on with what it has learned."""
-        missing = dict.fromkeys(sorted(LEARNED - {"plans"}), why)
+        missing = dict.fromkeys(sorted(LEARNED - LIVE), why)
         self._beside[number] = self._regrowth(self.partitions[number], missing, BESIDE_ROUND_S)
 
     def beside(self, number: int) -> Regrowth | None:
