@@ -34,7 +34,7 @@ from services.cli.history.history_rows import history_rows
 from services.config import Settings, SiteSettings
 from services.ingest.figures import ShardFigures
 from services.ingest.shard import Executors, Outputs, Shard
-from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
+from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest, ShownAlert, ZoneForecast
 from services.store.history import History
 from services.store.imports.import_job import new_job, open_jobs, words
 from services.store.series import NullSeries
@@ -55,6 +55,9 @@ class Published:
         self.forecasts |= {(one["zone"], one["origin_ms"]): one for one in forecasts}
 
     def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
+        """Not looked at."""
+
+    def put_alerts(self, alerts: Sequence[ShownAlert]) -> None:
         """Not looked at."""
 
     def put_stats(self, stats: ShardFigures) -> None:

@@ -23,10 +23,13 @@ from edge.gateway.decoders import DecoderError, load_decoders
 from edge.log import Log, LogError
 from edge.mqtt.broker import BrokerError, LocalBroker
 from edge.mqtt.connection import MqttAddress
-from edge.mqtt.publish import PublishError, publish_once
+from edge.mqtt.publish import PublishError, publish_all, publish_once
 from edge.wire.gateway_status import GatewayStatus
+from services.alert.alert_deliveries import AlertDeliveries, DeliveryFigures
+from services.alert.rule_files import RuleFiles
+from services.alert.rules_file import load_document
 from services.config import Settings, child_environment
-from services.errors import ConfigError, StartError
+from services.errors import ConfigError, HothouseError, StartError
 from services.ingest.plans.repeater import RepeatedPlans
 from services.ingest.retirement import Retirements
 from services.log import open_settings_log
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from edge.wire.plan import PlanMessage
     from services.home_assistant.home_assistant_link import HomeAssistantLink
     from services.ingest.questions import SilentZone
+    from services.messages import SiteRulesShown
     from services.runtime.ray_runtime import RayRuntime
 
 __all__ = ["System"]
@@ -50,6 +54,8 @@ Say = Callable[[str], None]
 REPORT_S = 1.0
 RETIRE_S = 10.0
 """How often shards are asked for zones that are silent for too long."""
+RULES_S = 2.0
+"""How often files of rules are read."""
 ASK_SHARDS_S = 5.0
 GATEWAY_QUIET_S = 10.0
 SHARD_START_S = 60.0
@@ -98,6 +104,8 @@ class System:
         self._shards: list[Any] = []
         self._retirements: Retirements | None = None
         self._repeated: RepeatedPlans | None = None
+        self._rule_files: RuleFiles | None = None
+        self._deliveries: AlertDeliveries | None = None
         self._home_assistant: HomeAssistantLink | None = None
 
     def __enter__(self) -> System:
@@ -133,6 +141,8 @@ class System:
                 load_decoders(self.settings.gateway.decoders)  # else the gateway ends again and again
             except DecoderError as error:
                 raise ConfigError(str(error), "docs/decoders.md says what a decoder is.") from error
+        for path in self._rules_files:
+            load_document(path)
         # Imported here: `hothouse --help` and the edge commands must not pay for Ray.
         with deferred_interrupts():
             from services.runtime.ray_runtime import RayRuntime
@@ -153,6 +163,7 @@ class System:
         self._say("starting Ray")
         runtime = self._runtime = RayRuntime(settings)
         self._parts.enter_context(runtime)
+        self._deliveries = AlertDeliveries(settings, self._publish_retained)  # before the first alert can be made
         self._start_parts()
         self._ingress = runtime.ingress
         self._report()
@@ -162,7 +173,14 @@ class System:
             self._start_gateway()
         self._retirements = Retirements(self._silent, self._publish, time.monotonic)
         self._repeated = RepeatedPlans(self._repeated_plans, self._publish, time.monotonic)
+        self._rule_files = RuleFiles(
+            lambda site: settings.site(site).rules_file or settings.alerts.rules_file, self._alert_rules,
+            self._publish_order, time.monotonic,
+        )  # fmt: skip
+        self._parts.enter_context(self._deliveries)
         self._parts.enter_context(Repeating(self._report, REPORT_S, "report"))
+        if self._rules_files:
+            self._parts.enter_context(Repeating(self._rule_files.look, RULES_S, "rules of alerts", at_once=True))
         self._parts.enter_context(Repeating(self._retirements.look, RETIRE_S, "retirements"))
         if any(site.repeat_setpoints for site in settings.sites):
             self._parts.enter_context(Repeating(self._repeated.look, RETIRE_S, "repeated plans"))
@@ -222,11 +240,14 @@ class System:
 
     def _report(self) -> None:
         """Show on the live state, which may have been restarted, what no actor shows: the ingress and the gateway."""
-        publishers = (self._retirements, self._repeated, self._home_assistant)
+        publishers = (
+            self._retirements, self._repeated, self._rule_files, self._deliveries, self._home_assistant
+        )  # fmt: skip
         error = "; ".join(one.error for one in publishers if one is not None and one.error)
         runtime = RuntimeFigures(
-            kind=self._ingress.kind, reason=self._ingress.reason, binary=self._ingress.binary, error=error
-        )
+            kind=self._ingress.kind, reason=self._ingress.reason, binary=self._ingress.binary, error=error,
+            **(self._deliveries.figures() if self._deliveries else NO_DELIVERIES),
+        )  # fmt: skip
         self._serving.live_state.put_stats.remote("runtime", runtime)
         if self.gateway is None:
             return
@@ -241,6 +262,15 @@ class System:
     def _repeated_plans(self) -> list[PlanMessage]:
         return self._of_shards("repeated_plans")
 
+    def _alert_rules(self) -> list[SiteRulesShown]:
+        return self._of_shards("alert_rules_of_all")
+
+    @property
+    def _rules_files(self) -> list[Path]:
+        """Every file of rules that the settings name."""
+        named = [self.settings.alerts.rules_file, *(site.rules_file for site in self.settings.sites)]
+        return [path for path in named if path is not None]
+
     def _of_shards(self, question: str) -> list[Any]:
         """What all shards answer to a question."""
         import ray
@@ -253,13 +283,27 @@ class System:
         return [one for answer in answers for one in answer]
 
     def _publish(self, topic: str, payload: bytes) -> None:
+        publish_once(self._broker(), "hothouse-system", topic, payload)
+
+    def _publish_order(self, topic: str, payload: bytes) -> None:
+        try:
+            self._publish(topic, payload)
+        except PublishError as error:
+            raise HothouseError(f"rules cannot be changed: {error}") from error
+
+    def _publish_retained(self, messages: Sequence[tuple[str, bytes]]) -> None:
+        try:
+            publish_all(self._broker(), "hothouse-alerts", messages, retain=True)
+        except PublishError as error:
+            raise HothouseError(str(error)) from error
+
+    def _broker(self) -> MqttAddress:
         if not self.mqtt_host:
             raise PublishError("no broker is configured: set mqtt.host")
         try:
-            address = self._broker_address()
+            return self._broker_address()
         except OSError as error:
             raise PublishError(f"mqtt.password_file cannot be read: {error}") from error
-        publish_once(address, "hothouse-system", topic, payload)
 
     def _broker_address(self) -> MqttAddress:
         """The broker that the settings name, or ours; raises ``OSError`` where the password cannot be read."""
@@ -300,6 +344,9 @@ class System:
         self.gateway = ChildProcess("gateway", command, log_file, child_environment(settings))
         self.gateway.start()
         self._parts.callback(self.gateway.stop)
+
+
+NO_DELIVERIES = DeliveryFigures(alerts_told={}, alerts_waiting={}, alerts_lost={})
 
 
 def _start_shards(settings: Settings) -> list[Any]:

@@ -16,7 +16,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("edge", "models", "services")
 NOT_IMPORTED = {
-    "plotly": "its script is served to the page, without importing the package",
     "tzdata": "zoneinfo reads it where the system has no time zones",
 }
 """Asked for without being imported, and why."""

@@ -28,7 +28,9 @@ __all__ = [
 
 _PREFIX = "HOTHOUSE_"
 _CONFIG = "HOTHOUSE_CONFIG"
-_SYSTEM_SECTIONS = ("forecast", "learn", "influx", "weather", "home_assistant", "api", "client", "ray", "sites")
+_SYSTEM_SECTIONS = (
+    "forecast", "learn", "influx", "weather", "alerts", "home_assistant", "api", "client", "ray", "sites",
+)  # fmt: skip
 """Other sections that a file may hold: those of the whole system, which a gateway ignores."""
 
 _Settings = TypeVar("_Settings", bound="EdgeSettings")

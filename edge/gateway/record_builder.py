@@ -21,6 +21,7 @@ from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.events import site_retirement
 from edge.wire.reading import Refusal, Sample
 from edge.wire.samples import encode_samples
+from edge.wire.topic import is_alert_topic
 
 __all__ = ["MAX_SAMPLES", "Message", "RecordBuilder"]
 
@@ -83,7 +84,7 @@ class RecordBuilder:
         self._now_ms = self._clock.now_ms()
         self._tell_of_others()
         for message in messages:
-            if message.topic.startswith(OWN):
+            if message.topic.startswith(OWN) or is_alert_topic(message.topic):
                 continue
             self.messages += 1
             if message.topic == CLOCK_TOPIC and isinstance(self._clock, ReplayedClock):

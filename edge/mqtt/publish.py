@@ -1,14 +1,16 @@
-"""Step 1 of the way of a reading: publishes one message to the broker, as a device would."""
+"""Step 1 of the way of a reading: publishes messages to the broker, as a device would."""
 
 from __future__ import annotations
 
 import secrets
 import threading
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from edge.mqtt.connection import MqttAddress, new_client, open_connection
 
-__all__ = ["PublishError", "publish_once"]
+__all__ = ["PublishError", "publish_all", "publish_once"]
 
 WAIT_S = 10.0
 
@@ -21,6 +23,16 @@ def publish_once(address: MqttAddress, name: str, topic: str, payload: bytes, wa
     """Publish with QoS 1 and wait until the broker has acknowledged it; ``name`` begins the client's id.
 
     Raises :class:`PublishError` if it did not within ``wait_s``.
+    """
+    publish_all(address, name, [(topic, payload)], wait_s=wait_s)
+
+
+def publish_all(
+    address: MqttAddress, name: str, messages: Sequence[tuple[str, bytes]], *, retain: bool = False,
+    wait_s: float = WAIT_S,
+) -> None:  # fmt: skip
+    """Publish several in order over one connection, as :func:`publish_once`; ``retain``: who comes later gets them,
+    too, and an empty payload ends that. What was published before an error may be sent again.
     """
     client = new_client(address, f"{name}-{secrets.token_hex(4)}", v5=False)
     connected = threading.Event()
@@ -35,11 +47,13 @@ def publish_once(address: MqttAddress, name: str, topic: str, payload: bytes, wa
         open_connection(client, address)
         if not connected.wait(wait_s):
             raise failed
-        sent = client.publish(topic, payload, qos=1)
-        sent.wait_for_publish(wait_s)
-        if not sent.is_published():
-            raise failed
-    except OSError as error:
+        sent = [client.publish(topic, payload, qos=1, retain=retain) for topic, payload in messages]
+        end_s = time.monotonic() + wait_s
+        for one in sent:
+            one.wait_for_publish(max(end_s - time.monotonic(), 0.01))
+            if not one.is_published():
+                raise failed
+    except (OSError, RuntimeError, ValueError) as error:  # paho's words for a connection that ended meanwhile
         raise failed from error
     finally:
         client.disconnect()

@@ -6,7 +6,7 @@ import functools
 import re
 from dataclasses import dataclass
 
-__all__ = ["SITE_ZONE", "Topic", "is_name", "parse_topic", "sample_topic"]
+__all__ = ["SITE_ZONE", "Topic", "alert_topic", "is_alert_topic", "is_name", "parse_topic", "sample_topic"]
 
 SITE_ZONE = "_site"
 """The zone of site-wide devices (the weather station)."""
@@ -56,6 +56,25 @@ def _parse_topic(topic: str) -> Topic | None:
     if not (is_name(site) and (zone == SITE_ZONE or is_name(zone)) and is_name(device)):
         return None
     return Topic(site, zone, device, parts[5])
+
+
+def alert_topic(site: str, zone: str, id: str) -> str:
+    """The topic on which an alert stands, retained.
+
+    >>> alert_topic("demo", "z1", "6f0c")
+    'hothouse/v1/demo/z1/alert/6f0c'
+    """
+    return f"hothouse/v1/{site}/{zone}/alert/{id}"
+
+
+def is_alert_topic(topic: str) -> bool:
+    """Whether an alert stands there: what we publish ourselves is nobody's mistake.
+
+    >>> is_alert_topic("hothouse/v1/demo/z1/alert/6f0c"), is_alert_topic("hothouse/v1/demo/z1/alert/sample")
+    (True, False)
+    """
+    parts = topic.split("/")
+    return len(parts) == 6 and parts[:2] == ["hothouse", "v1"] and parts[4] == "alert" and parts[5] not in _KINDS
 
 
 def sample_topic(site: str, zone: str, device: str) -> str:

@@ -10,13 +10,13 @@ twice knows it by id and revision.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from models.alerts.alert_rule import AlertRule
 
-__all__ = ["Alert", "AlertBook", "RuleFinding", "State"]
+__all__ = ["STAYS", "Alert", "AlertBook", "RuleFinding", "State"]
 
 State = Literal["pending", "firing", "acknowledged", "muted", "resolved"]
 
@@ -35,12 +35,14 @@ class RuleFinding:
     from_ms: int = 0
     to_ms: int = 0
     why: str = ""
+    inputs: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
     """One alert. ``told_ms`` is when it fired first, None if it never did; ``came_ms`` when the event was seen, if so;
-    ``quiet_ms`` since when its chance is low; a mute holds until ``muted_until_ms``.
+    ``quiet_ms`` since when its chance is low; a mute holds until ``muted_until_ms``. ``why`` is a sentence, ``inputs``
+    are the names and numbers in it.
     """
 
     id: str
@@ -48,6 +50,7 @@ class Alert:
     site: str
     zone: str
     rule: str
+    kind: str
     severity: str
     state: State
     began_ms: int
@@ -57,6 +60,7 @@ class Alert:
     from_ms: int
     to_ms: int
     why: str
+    inputs: tuple[tuple[str, float], ...] = ()
     told_ms: int | None = None
     came_ms: int | None = None
     quiet_ms: int | None = None
@@ -66,6 +70,13 @@ class Alert:
     def is_over(self) -> bool:
         """Whether it is resolved."""
         return self.state == "resolved"
+
+    @property
+    def came_true(self) -> bool | None:
+        """Whether the event came; None while that is open, and where nobody was told."""
+        if self.came_ms is not None:
+            return True
+        return False if self.is_over and self.told_ms is not None else None
 
 
 class AlertBook:
@@ -111,8 +122,9 @@ class AlertBook:
                 return []
             state = self._told_state(key, at_ms) if fires else "pending"
             alert = Alert(
-                _id(key, at_ms), 0, site, zone, rule, said.severity, state, at_ms, at_ms, at_ms, finding.chance,
-                finding.from_ms, finding.to_ms, finding.why, muted_until_ms=self._muted_until(key, at_ms),
+                _id(key, at_ms), 0, site, zone, rule, said.kind, said.severity, state, at_ms, at_ms, at_ms,
+                finding.chance, finding.from_ms, finding.to_ms, finding.why, finding.inputs,
+                muted_until_ms=self._muted_until(key, at_ms),
             )  # fmt: skip
             return self._keep(key, self._with(alert, at_ms, finding, state), state)
         state = before.state
@@ -148,11 +160,59 @@ class AlertBook:
             return self._keep(key, replace(alert, muted_until_ms=None, seen_ms=max(at_ms, alert.seen_ms)), state)
         return self._keep(key, replace(alert, muted_until_ms=until_ms, seen_ms=max(at_ms, alert.seen_ms)), "muted")
 
-    def forget(self, site: str, zone: str) -> None:
-        """The zone has left: its alerts and mutes with it."""
-        for held in (self._alerts, self._seen_ms, self._mutes):
-            for key in [key for key in held if key[:2] == (site, zone)]:
-                del held[key]
+    def end(self, at_ms: int, site: str, zone: str, why: str) -> list[Alert]:
+        """The zone has left: its alerts are resolved, and its mutes gone."""
+        return self._end([key for key in self._keys() if key[:2] == (site, zone)], at_ms, why)
+
+    def hand_over(self, site: str, other: AlertBook, at_ms: int, why: str) -> list[Alert]:
+        """Give all of a site to a book with other rules. Gives the alerts that are resolved, as their rule is no more
+        there, or is of another kind.
+        """
+        mine = [key for key in self._keys() if key[0] == site]
+        kinds = {name: rule.kind for name, rule in other._rules.items()}
+        gone = [key for key in mine if kinds.get(key[2]) != self._rules[key[2]].kind]
+        ended = self._end(gone, at_ms, why)
+        for key in [key for key in mine if key not in gone]:
+            if key in self._alerts:
+                alert = self._alerts.pop(key)
+                other._alerts[key] = replace(alert, severity=other._rules[key[2]].severity)
+            for held, theirs in ((self._seen_ms, other._seen_ms), (self._mutes, other._mutes)):
+                if key in held:
+                    theirs[key] = held.pop(key)
+        return ended
+
+    def held(self) -> dict[tuple[str, str, str], Alert]:
+        """A copy of what there is, by site, zone and rule."""
+        return dict(self._alerts)
+
+    def put(self, key: tuple[str, str, str], alert: Alert | None) -> None:
+        """Let the alert of a rule in a zone be this one, whatever it was; none, or one that is over: there is none."""
+        if alert is None or alert.is_over:
+            self._alerts.pop(key, None)
+        else:
+            self._alerts[key] = alert
+
+    def of_zone(self, site: str, zone: str) -> list[Alert]:
+        """The zone's alerts that are not over."""
+        return [alert for name in self._rules if (alert := self._alerts.get((site, zone, name))) is not None]
+
+    def zones_with(self, site: str, kinds: Collection[str]) -> set[str]:
+        """The zones of a site with an alert of a rule of these kinds that is not over."""
+        return {key[1] for key, alert in self._alerts.items() if key[0] == site and alert.kind in kinds}
+
+    def _keys(self) -> list[tuple[str, str, str]]:
+        return sorted({*self._alerts, *self._seen_ms, *self._mutes})
+
+    def _end(self, keys: Sequence[tuple[str, str, str]], at_ms: int, why: str) -> list[Alert]:
+        ended = []
+        for key in keys:
+            alert = self._alerts.get(key)
+            if alert is not None:
+                at = max(at_ms, alert.seen_ms)
+                ended += self._keep(key, replace(alert, seen_ms=at, why=why, inputs=()), "resolved")
+            for held in (self._seen_ms, self._mutes):
+                held.pop(key, None)
+        return ended
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, as plain values."""
@@ -164,7 +224,7 @@ class AlertBook:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave. Alerts of rules that are no more are left out."""
-        alerts = [Alert(**each) for each in state["alerts"]]
+        alerts = [Alert(**{**each, "inputs": tuple((n, v) for n, v in each["inputs"])}) for each in state["alerts"]]
         self._alerts = {(a.site, a.zone, a.rule): a for a in alerts if a.rule in self._rules}
         self._seen_ms = {(site, zone, rule): at for site, zone, rule, at in state["seen_ms"] if rule in self._rules}
         self._mutes = {(site, zone, rule): until for site, zone, rule, until in state["mutes"] if rule in self._rules}
@@ -179,7 +239,7 @@ class AlertBook:
         came_ms = at_ms if finding.is_now and alert.came_ms is None else alert.came_ms
         return replace(
             alert, chance=finding.chance, from_ms=finding.from_ms, to_ms=finding.to_ms, why=finding.why,
-            came_ms=came_ms,
+            inputs=finding.inputs, came_ms=came_ms,
         )  # fmt: skip
 
     def _keep(self, key: tuple[str, str, str], alert: Alert, state: State) -> list[Alert]:

@@ -6,14 +6,14 @@ same rows, forecasts, facts and orders in the same order give the same alerts, b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from models.alerts.alert_book import Alert, AlertBook, RuleFinding
-from models.alerts.alert_rule import AlertRule
+from models.alerts.alert_book import STAYS, Alert, AlertBook, RuleFinding
+from models.alerts.alert_rule import STATES, AlertRule
 from models.alerts.alert_words import event_words
 from models.alerts.facts import Fact, finding_of
 from models.alerts.foreseen import STEP_MS
@@ -39,7 +39,6 @@ class AlertDesk:
     def __init__(self, rules: Sequence[AlertRule], spec: ForecastSpec, capacity: int = 16) -> None:
         self.watch, self.book = RuleWatch(rules, spec, capacity), AlertBook(rules)
         self._states = tuple(rule for rule in rules if not rule.is_course)
-        self._newest: dict[str, int] = {}  # half hour of each site
 
     def __len__(self) -> int:
         return len(self.watch)
@@ -57,12 +56,14 @@ class AlertDesk:
         self, site: str, zones: Sequence[str], indices: I64, rows: F32, ahead: SiteAhead, clock: Clock
     ) -> tuple[list[Alert], list[list[Said]]]:
         """The alerts whose state changed, and what each rule says of each zone; ``rows [Z, L, C]`` are those of the
-        day that ends now. A half hour of a site counts once: seen again, or an older one, changes nothing.
+        day that ends now. A half hour of a zone counts once: zones that have seen it, or a later one, are left out.
         """
-        if ahead.half_hour <= self._newest.get(site, -1):
+        new = np.flatnonzero(self.watch.newest(indices) < ahead.half_hour)
+        if not len(new):
             return [], []
-        self._newest[site] = ahead.half_hour
-        end_ms, changed = ahead.half_hour * STEP_MS, []
+        if len(new) < len(indices):
+            zones, indices, rows, ahead = [zones[z] for z in new.tolist()], indices[new], rows[new], ahead.of(new)
+        end_ms, changed = ahead.end_ms, []
         said = self.watch.see(indices, rows, ahead)
         for zone, index, of_zone in zip(zones, indices.tolist(), said, strict=True):
             now = self.watch.is_now(index, ahead.half_hour)
@@ -72,19 +73,23 @@ class AlertDesk:
                 changed += self.book.see(end_ms, site, zone, rule.name, finding)
         return changed, said
 
-    def hear(self, at_ms: int, site: str, zone: str, facts: Sequence[Fact]) -> list[Alert]:
-        """The alerts of rules of a state that changed, from all that is known to be wrong in the zone now."""
+    def hear(
+        self, at_ms: int, site: str, zone: str, facts: Sequence[Fact], kinds: Collection[str] = tuple(STATES)
+    ) -> list[Alert]:
+        """The alerts of rules of a state that changed, from all facts of these kinds about the zone now."""
         changed = []
         for rule in self._states:
-            changed += self.book.see(at_ms, site, zone, rule.name, finding_of(rule, facts, at_ms))
+            if rule.kind in kinds:
+                changed += self.book.see(at_ms, site, zone, rule.name, finding_of(rule, facts, at_ms))
         return changed
 
     def state_dict(self, copy: bool = True) -> dict[str, Any]:
         """Everything, with the version of its format."""
         return {
-            "version": VERSION, "watch": self.watch.state_dict(copy), "book": self.book.state_dict(),
-            "newest": dict(sorted(self._newest.items())),
-        }  # fmt: skip
+            "version": VERSION,
+            "watch": self.watch.state_dict(copy),
+            "book": self.book.state_dict(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave; an empty state is that of zones of which nothing is known yet.
@@ -97,7 +102,6 @@ class AlertDesk:
             raise ValueError(f"alerts of version {state['version']}, wanted {VERSION}")
         self.watch.load_state_dict(state["watch"])
         self.book.load_state_dict(state["book"])
-        self._newest = dict(state["newest"])
 
 
 def _finding(rule: AlertRule, said: Said, since: int, end_ms: int, clock: Clock) -> RuleFinding | None:
@@ -106,8 +110,11 @@ def _finding(rule: AlertRule, said: Said, since: int, end_ms: int, clock: Clock)
     if event is None:
         words = event_words(rule, 1.0, True, clock(began_ms), "", {})
         return RuleFinding(1.0, True, began_ms, end_ms, words) if since else None
+    if not since and said.chance < STAYS * rule.chance:
+        return RuleFinding(said.chance)  # nobody is told of it
     first, last = end_ms + (event.first - 1) * STEP_MS, end_ms + event.last * STEP_MS
     begins = began_ms if since else first
     until = clock(last) if event.last or not since else ""
     words = event_words(rule, said.chance, bool(since), clock(begins), until, event.inputs)
-    return RuleFinding(said.chance, bool(since), begins, max(last, end_ms), words)
+    inputs = tuple(event.inputs.items())
+    return RuleFinding(said.chance, bool(since), begins, max(last, end_ms), words, inputs)

@@ -112,6 +112,16 @@ class ChanceCalibration:
         said = self._weights[0] + self._weights[1] * _log_odds(share) + self._weights[2] * _log_odds(usual)
         return np.asarray(1 / (1 + np.exp(-said)), dtype=np.float32), usual
 
+    def take_over(self, other: ChanceCalibration, own: I64, theirs: I64) -> None:
+        """Take what ``other``, of the same lead, knows of its zones ``theirs``, which are ``own`` here; and what it has
+        learned of all, where nothing is known here yet.
+        """
+        for name in ("issued", "share", "usual", "hour", "came", "cases"):
+            self._zones[name][own] = other._zones[name][theirs]
+        if not self._count:
+            self._examples, self._weights = other._examples.copy(), other._weights.copy()
+            self._count, self._fitted = other._count, other._fitted
+
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
         """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
         return {
@@ -134,7 +144,7 @@ class ChanceCalibration:
         hour = s["hour"][zones, slot]
         s["came"][zones, hour] += truth - FORGET * s["came"][zones, hour]
         s["cases"][zones, hour] += 1 - FORGET * s["cases"][zones, hour]
-        turn = max(-(-len(indices) // ZONES), 1)
+        turn = max(-(-len(self._zones) // ZONES), 1)
         mine = np.isfinite(s["share"][zones, slot]) & ((origin + zones) % turn == 0)
         odds = [_log_odds(s[name][zones[mine], slot].astype(np.float32)) for name in ("share", "usual")]
         new = np.stack([*odds, truth[mine]], axis=-1)

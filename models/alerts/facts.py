@@ -12,9 +12,18 @@ import numpy.typing as npt
 from models.alerts.alert_book import RuleFinding
 from models.alerts.alert_rule import AlertRule
 
-__all__ = ["Fact", "finding_of", "unplanned"]
+__all__ = ["TOLERANCES", "Fact", "finding_of", "unplanned"]
 
 _Array = npt.NDArray[Any]
+
+
+TOLERANCES = {
+    "sp_heat_c": 1.0, "sp_vent_c": 1.0, "sp_pipe_min_c": 5.0, "sp_rh_pct": 5.0, "sp_hd_g_m3": 0.5, "sp_co2_ppm": 100.0,
+}  # fmt: skip
+"""So far from its plan a setpoint may be, in its unit, at a limit of 1; ..."""
+
+TOLERANCE_PCT = 30.0
+"""... and positions of screens, lamps and vents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +52,8 @@ def finding_of(rule: AlertRule, facts: Sequence[Fact], at_ms: int) -> RuleFindin
 def unplanned(
     rule: AlertRule, realised: Mapping[str, _Array], planned: Mapping[str, _Array], end_ms: int, step_ms: int
 ) -> list[Fact]:
-    """Setpoints that are further than the rule's limit from what was planned, since when they are; ``[N]`` each, the
-    newest row last. Where either is unknown, nothing is said.
+    """Setpoints that are further from what was planned than the rule's limit times their tolerance, since when they
+    are; ``[N]`` each, the newest row last. Where either is unknown, nothing is said.
 
     >>> rule = AlertRule(name="plan", kind="plan_not_followed", limit=0.5)
     >>> [fact] = unplanned(rule, {"sp_heat_c": np.array([18.0, 15.0, 15.0])}, {"sp_heat_c": np.full(3, 18.0)}, 900, 300)
@@ -55,7 +64,7 @@ def unplanned(
     for metric, wanted in planned.items():
         if metric not in realised:
             continue
-        off = np.abs(realised[metric] - wanted) > rule.limit
+        off = np.abs(realised[metric] - wanted) > rule.limit * TOLERANCES.get(metric, TOLERANCE_PCT)
         run = int(np.argmin(off[::-1])) if not off.all() else len(off)
         if run:
             words = f"{metric} is {realised[metric][-1]:g}, planned {wanted[-1]:g}"

@@ -65,13 +65,15 @@ def joined(past: Track, ahead: Track) -> Track:
     )  # fmt: skip
 
 
-def foresee(rule: AlertRule, past: Track, ahead: Track, goes_on: bool = False) -> ForeseenEvent | None:
+def foresee(
+    rule: AlertRule, past: Track, ahead: Track, goes_on: bool = False, whole: Track | None = None
+) -> ForeseenEvent | None:
     """What scenarios ``ahead [S, T]`` say, after the rows of the ``past [P]``, of which the last is now.
 
     None where the number is unknown both now and in every scenario. Where an event ``goes_on``, as finer rows may know,
-    its inputs are given however unlikely it is to last.
+    its inputs are given however unlikely it is to last. ``whole`` is both :func:`joined`, for who has several rules.
     """
-    whole = joined(past, ahead)
+    whole = whole or joined(past, ahead)
     beyond = np.atleast_2d(margin(rule, whole))
     start, window = len(past.minute), min(steps_of(rule.lead_h * 60), len(ahead.minute))
     if np.isnan(beyond[:, start - 1 : start + window]).all():

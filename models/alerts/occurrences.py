@@ -24,6 +24,8 @@ def occurring(margin: _Array, hysteresis: float, for_steps: int, keep_steps: int
     >>> occurring(np.array([-1.0, 2.0, -0.1, 2.0, -1.0, -1.0, 2.0, -1.0]), 0.5, 2, 1).astype(int).tolist()
     [0, 1, 1, 1, 0, 0, 0, 0]
     """
+    if not (margin > 0).any():  # as in most half hours; the work below is most of what a rule costs
+        return np.zeros(margin.shape, dtype=np.bool_)
     index = np.arange(margin.shape[-1])
     # Between the limit and the hysteresis it stays as it was before.
     decided = (margin > 0) | ~(margin >= -hysteresis)

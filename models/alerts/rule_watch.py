@@ -7,7 +7,7 @@ what it learns depends on rows and forecasts alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from models.alerts.alert_rule import AlertRule
 from models.alerts.chance_calibration import ChanceCalibration
-from models.alerts.foreseen import STEP_MS, ForeseenEvent, foresee, steps_of
+from models.alerts.foreseen import STEP_MS, ForeseenEvent, foresee, joined, steps_of
 from models.alerts.measures import Track, margin
 from models.alerts.occurrences import occurring
 from models.spec import ForecastSpec
@@ -51,6 +51,16 @@ class SiteAhead:
     scenarios: Mapping[str, F32]  # target -> [S, Z, T]
     night: tuple[Bool, Bool]  # [L], [T]
     minute: tuple[I64, I64]  # [L], [T], of the day
+    late_ms: int = 0  # how long after its half hour the newest row ends
+
+    @property
+    def end_ms(self) -> int:
+        """The end of the newest row."""
+        return self.half_hour * STEP_MS + self.late_ms
+
+    def of(self, places: I64) -> SiteAhead:
+        """The same of some of the zones."""
+        return replace(self, scenarios={name: drawn[:, places] for name, drawn in self.scenarios.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,23 @@ class RuleWatch:
             chances.add_zones(count)
         return self._zones.add(count)
 
+    def newest(self, indices: I64) -> I64:
+        """The half hour at which each zone was seen last, -1 for none."""
+        return np.asarray(self._zones["half"][indices])
+
+    def take_over(self, other: RuleWatch, own: I64, theirs: I64) -> None:
+        """Take what ``other`` has learned of its zones ``theirs``, which are ``own`` here: of each rule that watches
+        the same.
+        """
+        for r, rule in enumerate(self.rules):
+            at = next((n for n, before in enumerate(other.rules) if _watches_the_same(rule, before)), None)
+            if at is None:
+                continue
+            self._chances[r].take_over(other._chances[at], own, theirs)
+            for name in ("on", "now"):
+                self._zones[name][own, :, r] = other._zones[name][theirs, :, at]
+        self._zones["half"][own] = other._zones["half"][theirs]
+
     def calibration(self, rule: str) -> ChanceCalibration:
         """The chances of a rule."""
         return self._chances[[each.name for each in self.rules].index(rule)]
@@ -99,12 +126,13 @@ class RuleWatch:
             self._mark(int(indices[z]), track, ahead.half_hour)
         futures = [self._future(z, track, ahead) for z, track in enumerate(tracks)]
         coarse = [_every(track, self._half) for track in tracks]
+        wholes = [joined(past, future) for past, future in zip(coarse, futures, strict=True)]
         hour = int(ahead.minute[0][-1]) // 60
         found: list[list[Said]] = [[] for _ in tracks]
         now = [self.is_now(int(index), ahead.half_hour) for index in indices]
         for r, rule in enumerate(self.rules):
             events = [
-                foresee(rule, past, future, bool(now[z][r]))
+                foresee(rule, past, future, bool(now[z][r]), wholes[z])
                 for z, (past, future) in enumerate(zip(coarse, futures, strict=True))
             ]
             share = np.array([np.nan if event is None else event.chance for event in events], dtype=np.float32)
@@ -180,6 +208,11 @@ class RuleWatch:
         came = (on == 1).any(axis=1)
         known = (then == 0) & (came | ((on >= 0).mean(axis=1) >= 0.8))
         return np.where(known, came, np.nan).astype(np.float32)
+
+
+def _watches_the_same(rule: AlertRule, before: AlertRule) -> bool:
+    """Whether both have the same events, whatever they are called and from whichever chance they warn."""
+    return replace(rule, name="", severity="info", chance=0.5) == replace(before, name="", severity="info", chance=0.5)
 
 
 def _every(track: Track, half: int) -> Track:

@@ -129,6 +129,10 @@ class LiveScore:
         parts = (quantiles[..., 0], quantiles[..., 2], quantiles[..., 1], climatology)
         s["waiting"][indices[:, None], slots] = np.stack(parts, axis=-1)[:, ahead]
 
+    def rows(self, index: int) -> int:
+        """How many steps have been learned of a zone, those without a row among them."""
+        return int(self._zones["rows"][index])
+
     def table(self, indices: I64 | None = None) -> ScoreTable:
         """``{target: {horizon_min: {model, climatology, persistence, naive_24h, coverage, n}}}``, zones pooled.
 

@@ -271,10 +271,14 @@ class OnlineForecaster:
         if network is not None:
             experts = experts.copy()
             experts[..., NETWORK] = network
-        mixed = self._moved(self._median(learned.zones, experts), experts)
-        median = self._corrected(self._blended(learned.zones, mixed, experts), experts)
+        median = self._mixed(learned.zones, experts)
         self.remember(learned.zones, learned.step, median, experts[..., NETWORK])
         return self._quantiles(learned.zones, learned.day_bin, median, experts)
+
+    def quantiles(self, learned: Basis) -> F32:
+        """What :meth:`predict` gives without a network, until the next row is learned; nothing is remembered."""
+        median = self._mixed(learned.zones, learned.experts)
+        return self._quantiles(learned.zones, learned.day_bin, median, learned.experts)
 
     def path(self, zones: I64, step: int, day_bin: I64, quantiles: F32, knots: Knots) -> F32:
         """The forecast at any times up to the longest horizon: ``quantiles [Z, H, M, Q] -> [Z, T, M, Q]``.
@@ -297,6 +301,11 @@ class OnlineForecaster:
         path = np.stack([np.minimum(p10, p50), p50, np.maximum(p90, p50)], axis=-1, dtype=np.float32)
         path[:, knots.learned] = quantiles[:, knots.after[knots.learned]]
         return path
+
+    def _mixed(self, zones: I64, experts: F32) -> F32:
+        """The median of all experts, moved by plans, blended in a zone's first days, and corrected."""
+        mixed = self._moved(self._median(zones, experts), experts)
+        return self._corrected(self._blended(zones, mixed, experts), experts)
 
     def _with_earlier(self, zones: I64, step: int, day_bin: I64, knots: Knots, usual: F32, median: F32) -> F32:
         """Let the forecasts have their say that were made for the same times when these were a horizon ahead.

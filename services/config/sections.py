@@ -17,8 +17,8 @@ from edge.wire.vocabulary import VOCABULARY
 from models.families import FAMILIES
 
 __all__ = [
-    "ApiSettings", "ClientSettings", "ForecastSettings", "InfluxSettings", "LearnSettings", "RaySettings",
-    "SiteSettings", "WeatherSettings",
+    "AlertSettings", "ApiSettings", "ClientSettings", "ForecastSettings", "InfluxSettings", "LearnSettings",
+    "RaySettings", "SiteSettings", "WeatherSettings",
 ]  # fmt: skip
 
 CRON_FIELDS = 5
@@ -250,6 +250,34 @@ class WeatherSettings(Section):
         return value
 
 
+class AlertSettings(Section):
+    """Rules of alerts, and how people are told."""
+
+    rules_file: Path | None = Field(
+        None, description="Rules in TOML, of every site that has none of its own; none: those of the crop `other`."
+    )
+    mqtt: bool = Field(True, description="Each alert stands retained on a topic of its own.")
+    mqtt_clear_min: float = Field(60, ge=0, description="Minutes after which a resolved alert leaves its topic.")
+    webhook_url: str = Field(
+        "", pattern=r"^(https?://[^\s]+)?$", description="Address that changes are posted to; empty: none is."
+    )
+    webhook_secret_file: Path | None = Field(None, description="File with the secret that signs; none: unsigned.")
+    webhook_severity: Literal["info", "warning", "critical"] = Field(
+        "info", description="The least severity that is posted."
+    )
+    email_to: tuple[str, ...] = Field((), description="Addresses that alerts are mailed to; none: no mail.")
+    email_from: str = Field("hothouse@localhost", min_length=3, description="Sender of these mails.")
+    email_severity: Literal["info", "warning", "critical"] = Field(
+        "warning", description="The least severity that is mailed."
+    )
+    email_gather_s: float = Field(60, ge=0, le=3600, description="Seconds in which alerts gather for one mail.")
+    smtp_host: str = Field("localhost", min_length=1, description="Server that takes the mails.")
+    smtp_port: int = Field(587, ge=1, le=65535, description="Port of that server.")
+    smtp_security: Literal["starttls", "tls", "none"] = Field("starttls", description="How the way to it is encrypted.")
+    smtp_username: str = Field("", description="User name, if it wants one.")
+    smtp_password_file: Path | None = Field(None, description="File that holds the password.")
+
+
 class ClientSettings(Section):
     """Which running system commands ask (`hothouse status`, `predict` ...), instead of the one on the data folder."""
 
@@ -275,6 +303,10 @@ class SiteSettings(Section):
     """One site; a site that is not listed gets UTC and no sun position."""
 
     name: str = Field(description="As in the topic.")
+    label: str = Field("", max_length=64, description="What people call it, as on the page.")
+    zone_labels: dict[str, str] = Field(
+        default_factory=dict, description='zone = what people call it, such as `north-1 = "Tomatoes, north"`.'
+    )
     timezone: TimeZone = Field("UTC", description="IANA time zone.")
     latitude: float | None = Field(None, ge=-90, le=90, description="Degrees north.")
     longitude: float | None = Field(None, ge=-180, le=180, description="Degrees east.")
@@ -282,6 +314,7 @@ class SiteSettings(Section):
     repeat_setpoints: tuple[str, ...] = Field(
         (), description="Zones for which yesterday's setpoints are today's plan, where nobody plans them; `*`: all."
     )
+    rules_file: Path | None = Field(None, description="Its rules of alerts, instead of `alerts.rules_file`.")
     primary: dict[str, str] = Field(default_factory=dict, description="metric = device: its value is the zone's.")
 
     @field_validator("name")

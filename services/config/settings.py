@@ -24,6 +24,7 @@ class Settings(EdgeSettings):
     learn: sections.LearnSettings = sections.LearnSettings()
     influx: sections.InfluxSettings = sections.InfluxSettings()
     weather: sections.WeatherSettings = sections.WeatherSettings()
+    alerts: sections.AlertSettings = sections.AlertSettings()
     home_assistant: sections.HomeAssistantSettings = sections.HomeAssistantSettings()
     api: sections.ApiSettings = sections.ApiSettings()
     client: sections.ClientSettings = sections.ClientSettings()

@@ -13,10 +13,10 @@ from rich.text import Text
 from services.demo.outlook_line import outlook_line
 from services.demo.probe import ProbeResult
 from services.demo.watch import Seen
-from services.messages import ForecastPoint, ZoneForecast
+from services.messages import ForecastPoint, ShownAlert, ZoneForecast
 from services.observe.timeline import event_line
 
-__all__ = ["DemoProgress", "headless_line", "live_view", "outlook_lines"]
+__all__ = ["DemoProgress", "alert_line", "headless_line", "live_view", "outlook_lines"]
 
 SHOWN_HORIZONS_MIN = (30, 120, 1440)
 BAND_WIDTH = 16  # "1023 (1001-1045)"
@@ -41,6 +41,8 @@ def live_view(seen: Seen, progress: DemoProgress) -> RenderableType:
     parts: list[RenderableType] = [_head(seen, progress), _zones(seen)]
     if seen.outlooks:
         parts.append(Panel(Text("\n".join(outlook_lines(seen))), title="tonight and tomorrow, air temperature"))
+    if seen.alerts:
+        parts.append(Panel(Text("\n".join(map(alert_line, seen.alerts[:6]))), title="alerts", border_style="yellow"))
     events = seen.events[-6:]
     if events:
         parts.append(Panel(Group(*(Text.from_markup(event_line(event)) for event in events)), title="events"))
@@ -59,14 +61,24 @@ def headless_line(seen: Seen, progress: DemoProgress) -> str:
         point = _point(forecast, "air_temp_c", 120)
         if now is not None and point is not None:
             climate = f" | {zone} {now:.1f} °C, in 2 h {point['p50']:.1f} ({point['p10']:.1f} to {point['p90']:.1f})"
+    alerts = f" | {len(seen.alerts)} alerts: {alert_line(seen.alerts[0])}" if seen.alerts else ""
     probe = progress.probe
     return (
         f"{progress.elapsed_s:4.0f} s | {stream_time(seen)} | {progress.samples_per_s:,.0f} samples/s"
         f" | {seen.total('zone_rows'):,} rows | {seen.total('forecasts'):,} forecasts"
         f" | model {', '.join(versions) or '–'}"
         f" | /predict {probe['sent']:,} asked, {probe['failed']} failed"
-        f"{climate}"
+        f"{climate}{alerts}"
     )
+
+
+def alert_line(alert: ShownAlert) -> str:
+    """An alert that fires, in one line.
+
+    >>> alert_line({"zone": "z1", "text": "cold since 04:10; air 1.8 °C"})
+    'z1 cold since 04:10; air 1.8 °C'
+    """
+    return f"{alert['zone']} {alert['text']}"
 
 
 def outlook_lines(seen: Seen) -> list[str]:

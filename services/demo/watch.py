@@ -11,7 +11,15 @@ import httpx
 from edge.timing import Periodic
 from services.demo.outlook_line import QUESTION, TARGET, NextDay
 from services.ingest.figures import ShardFigures
-from services.messages import RETRAINER_ACTOR, GatewayFigures, LearningFigures, LiveEvent, ModelRow, ZoneForecast
+from services.messages import (
+    RETRAINER_ACTOR,
+    GatewayFigures,
+    LearningFigures,
+    LiveEvent,
+    ModelRow,
+    ShownAlert,
+    ZoneForecast,
+)
 from services.serve.api.answer_types import StatusAnswer
 from services.serve.components import Figures, retrainers_of, shards_of
 from services.serve.model_pointer import PointerAnswer
@@ -35,6 +43,7 @@ class Seen:
     pointer: PointerAnswer = field(default_factory=PointerAnswer)
     forecasts: dict[tuple[str, str], ZoneForecast] = field(default_factory=dict)
     outlooks: dict[tuple[str, str], NextDay] = field(default_factory=dict)
+    alerts: list[ShownAlert] = field(default_factory=list)  # that fire, what needs somebody first
 
     @property
     def shards(self) -> list[ShardFigures]:
@@ -80,10 +89,11 @@ class DemoWatch:
                 answer = self._client.get("/predict", params={"site": zone["site"], "zone": zone["zone"]})
                 if answer.status_code == httpx.codes.OK:
                     forecasts[zone["site"], zone["zone"]] = answer.json()
+            alerts = self._client.get("/alerts", params={"state": "firing"}).raise_for_status().json()["alerts"]
         except (httpx.HTTPError, ValueError, KeyError) as error:
             self.problem = f"{type(error).__name__}: {error}"
             return self.seen
-        self.seen = replace(self.seen, forecasts=forecasts)
+        self.seen = replace(self.seen, forecasts=forecasts, alerts=alerts)
         if self._outlooks_due.due(time.monotonic()):
             timezones = {(zone["site"], zone["zone"]): zone["timezone"] for zone in zones}
             outlooks = {key: self._outlook(key, timezones[key], forecasts[key]["origin"]) for key in forecasts}
@@ -117,6 +127,7 @@ class DemoWatch:
                 pointer=status["slot"],
                 forecasts=self.seen.forecasts,
                 outlooks=self.seen.outlooks,
+                alerts=self.seen.alerts,
             )
         except (httpx.HTTPError, ValueError, KeyError) as error:
             self.problem = f"{type(error).__name__}: {error}"

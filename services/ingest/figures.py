@@ -85,6 +85,12 @@ class PartitionFigures(TypedDict):
     sensor_faults_now: Annotated[int, gauge("hothouse_sensor_faults_now", "Sensors that are faulty now.")]
     drifts: Annotated[dict[str, int], counter("hothouse_drifts_total", "Drifts of inputs or errors.", label="kind")]
     events: list[ShownSignal]  # the newest faults and drifts, the oldest first
+    alerts: Annotated[dict[str, int], gauge("hothouse_alerts", "Alerts that are not over.", label="state")]
+    alert_changes: Annotated[int, counter("hothouse_alert_changes_total", "Changes of alerts' states.")]
+    alert_orders: Annotated[int, counter("hothouse_alert_orders_total", "Orders about alerts and rules.")]
+    alert_looks: Annotated[
+        int, counter("hothouse_alert_looks_total", "Half hours of zones at which rules of the climate looked.")
+    ]
     offsets: Annotated[
         dict[str, int],
         gauge(
@@ -185,6 +191,9 @@ def figures(partitions: Collection[Partition]) -> PartitionFigures:
         "sensor_faults_now": sum(p.faults_now() for p in partitions),
         "drifts": {kind: n for kind, n in told.items() if kind.endswith("drift")},
         "events": [_shown(event) for p in partitions for event in p.watch.events],
+        "alerts": dict(sum((p.alerts.states() for p in partitions), Counter[str]())),
+        "alert_changes": counts["alert_changes"], "alert_orders": counts["alert_orders"],
+        "alert_looks": counts["alert_looks"],
         "offsets": {str(p.number): p.offset for p in partitions},
     }  # fmt: skip
 

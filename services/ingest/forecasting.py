@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.inputs import targets_of
-from models.online.online_forecaster import Basis
+from models.online.online_forecaster import EXPERTS, Basis, OnlineForecaster
 from models.paths.steps import path_steps
 from models.spec import ForecastSpec
 from services.ingest.rings import Rings
-from services.messages import DECIMALS, ForecastPath, ForecastPoint, ForecastRequest, ZoneForecast
+from services.messages import DECIMALS, ForecastPath, ForecastPoint, ForecastRequest, ZoneForecast, ZoneMixture
 from services.observe.duration import in_words
 from services.store.rows import SiteStep
 
@@ -26,6 +26,7 @@ __all__ = [
     "build_request",
     "degraded_reasons",
     "zone_forecasts",
+    "zone_mixtures",
 ]
 
 F32 = npt.NDArray[np.float32]
@@ -113,6 +114,27 @@ def zone_forecasts(
         if path is not None:
             published[-1]["path"] = _path(spec, path[z], tuple(published[-1]["forecasts"]))
     return published
+
+
+def zone_mixtures(
+    forecaster: OnlineForecaster, spec: ForecastSpec, origin: ForecastOrigin, version: str, network: F32,
+    zones: Collection[str],
+) -> list[ZoneMixture]:  # fmt: skip
+    """What the issued forecast of an origin was mixed from, of these of its zones, without the trees' version."""
+    weights = forecaster.weights(origin.basis(spec.step_ms), network).mean(axis=2)  # [Z, H, K]
+    found = []
+    for z, zone in enumerate(origin.zones):
+        if zone not in zones:
+            continue
+        shares = {
+            expert: dict(zip(map(str, spec.horizons_min), weights[z, :, k].round(4).tolist(), strict=True))
+            for k, expert in enumerate(EXPERTS)
+            if weights[z, :, k].any()
+        }
+        found.append(ZoneMixture(
+            site=origin.site, zone=zone, origin_ms=origin.end_ms, serving={"network": version}, weights=shares
+        ))  # fmt: skip
+    return found
 
 
 def _path(spec: ForecastSpec, path: F32, targets: Sequence[str]) -> ForecastPath:

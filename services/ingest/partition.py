@@ -22,12 +22,14 @@ from models.effects.seen_changes import SeenChanges, seen_columns
 from models.evaluation.scoring import LiveScore
 from models.features.inputs import day_bins, sun_sine, targets_of
 from models.features.plans import BIN_MS
-from models.online.online_forecaster import EXPERTS, Basis, OnlineForecaster
+from models.online.online_forecaster import Basis, OnlineForecaster
 from models.paths.paths import Paths
 from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
-from services.ingest.forecasting import MAX_ORIGINS, ForecastOrigin
+from services.ingest.alerts.partition_alerts import PartitionAlerts
+from services.ingest.alerts.zone_look import Ground
+from services.ingest.forecasting import MAX_ORIGINS, ForecastOrigin, zone_mixtures
 from services.ingest.paths.outlook import night_at, zone_outlook
 from services.ingest.paths.zone_question import DAY_MS, ZoneQuestion, zone_question
 from services.ingest.plans.intake import PartitionPlans
@@ -37,7 +39,7 @@ from services.ingest.rings import Rings
 from services.ingest.signal_watch import SignalWatch
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.ingest.windows.site_zones import Silent
-from services.messages import FirstRow, ZoneMixture, ZoneOutlook, ZonePlan
+from services.messages import FirstRow, ZoneMixture, ZoneOutlook, ZonePlan, ZoneQuality
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
 
@@ -69,7 +71,7 @@ class Partition:
         self.rings, self._past = self._new_rings(), self._new_past()
         self.forecaster, self.scores = self._new_forecaster(), self._new_scores()
         self.watch, self.paths = self._new_watch(), self._new_paths()
-        self.seen_changes = self._new_seen_changes()
+        self.seen_changes, self.alerts = self._new_seen_changes(), self._new_alerts()
         self.counts: Counter[str] = Counter()  # accepted, duplicates, late, rows, zone_rows, forecasts ...
         self.rejected: Counter[str] = Counter()
         self.values_refused: Counter[str] = Counter()
@@ -112,13 +114,15 @@ class Partition:
         self.counts.update({f"{kind}_records": n for kind, n in closed.other_records.items()})
         self.counts.update(refused_plans(closed.plans_refused, closed.plan_metrics_refused))
         self.dead_letters += self.plans.feed(closed.plans)
+        self.alerts.feed(closed.marks)
         return closed.steps
 
     def learn(self, steps: list[SiteStep], origins_a_site: int) -> tuple[list[SiteStep], list[ForecastOrigin]]:
         """Take closed steps. Returns them, and the origins of each site's last ``origins_a_site`` steps."""
         left = Counter(step.site for step in steps)
         origins = []
-        for step in steps:
+        for number, step in enumerate(steps):
+            self._take_marks(number)
             self._take_plans(self.plans.before_row(step.site, step.end_ms))
             self.counts.update(rows=len(step.devices), zone_rows=len(step.zones), steps=1)
             left[step.site] -= 1
@@ -128,11 +132,25 @@ class Partition:
             if step.step_ms != self._spec.step_ms:
                 continue  # its site's settings were changed: nothing is forecast until ours follow
             self._learn(step)
+            self.alerts.row(self.latest[step.site], self.offset - 1)
             is_issued = left[step.site] and step.end_ms in kept  # the newest is shown again, as it was
             if left[step.site] < origins_a_site and step.zones and not is_issued:
                 origins.append(self.origin(step.site))
+        self._take_marks(len(steps))
         self._take_plans(self.plans.take_rest())
+        for (site, zone), left_ms in self.left_ms.items():
+            self.alerts.leave(site, zone, left_ms, self.offset - 1)
         return steps, origins
+
+    def _take_marks(self, steps: int) -> None:
+        """What came of ticks and orders before step number ``steps`` of the read."""
+        self.dead_letters += self.alerts.take(steps, self._ground)
+        self.counts.update(self.alerts.counts)
+        self.alerts.counts.clear()
+
+    @property
+    def _ground(self) -> Ground:
+        return Ground(self.forecaster, self.paths, self.rings, self.plans, self.watch, self.latest, self._bases)
 
     def _take_plans(self, letters: Sequence[DeadLetter]) -> None:
         self.dead_letters += letters
@@ -303,23 +321,21 @@ class Partition:
 
     def mixtures(self) -> list[ZoneMixture]:
         """What the newest issued forecast of each present zone was mixed from, without the trees' version."""
+        issued = ((origin, *self._networks[site]) for site, (origin, _) in self._answers.items())
+        return [one for origin, version, network in issued for one in zone_mixtures(
+            self.forecaster, self._spec, origin, version, network,
+            [zone for zone in origin.zones if not self.has_left(origin.site, zone, origin.end_ms)],
+        )]  # fmt: skip
+
+    def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        """How long each present zone is known; of the one that is asked for also how good what was issued was."""
         found = []
-        for site, (origin, _) in self._answers.items():
-            version, network = self._networks[site]
-            weights = self.forecaster.weights(origin.basis(self._spec.step_ms), network).mean(axis=2)  # [Z, H, K]
-            for z, zone in enumerate(origin.zones):
-                if self.has_left(site, zone, origin.end_ms):
-                    continue
-                shares = {
-                    expert: dict(
-                        zip(map(str, self._spec.horizons_min), weights[z, :, k].round(4).tolist(), strict=True)
-                    )
-                    for k, expert in enumerate(EXPERTS)
-                    if weights[z, :, k].any()
-                }
-                found.append(ZoneMixture(
-                    site=site, zone=zone, origin_ms=origin.end_ms, serving={"network": version}, weights=shares
-                ))  # fmt: skip
+        for key in self.zones if asked is None else [asked]:
+            index = self.rings.index(*key)
+            if index < len(self.scores):  # else its first row is about to be learned
+                scores = {} if asked is None else self.scores.table(np.array([index], np.int64))
+                days = round(self.scores.rows(index) / self._spec.steps_per_day, 3)
+                found.append(ZoneQuality(site=key[0], zone=key[1], days=days, scores=scores))
         return found
 
     def path(self, origin: ForecastOrigin, quantiles: F32) -> F32:
@@ -416,6 +432,7 @@ class Partition:
             },
             "scores": self.scores.state_dict(copy=False), "watch": self.watch.state(), "plans": self.plans.state(),
             "paths": self.paths.state_dict(copy=False), "seen_changes": self.seen_changes.state_dict(copy=False),
+            "alerts": self.alerts.state(self.offset),
         }  # fmt: skip
 
     def load(self, offset: int, parts: Mapping[str, Any]) -> dict[str, str]:
@@ -456,6 +473,7 @@ class Partition:
         self.paths = loaded("paths", self._new_paths, Paths.load_state_dict)
         self.plans = loaded("plans", PartitionPlans, PartitionPlans.load)
         self.seen_changes = loaded("seen_changes", self._new_seen_changes, SeenChanges.load_state_dict)
+        self.alerts = loaded("alerts", self._new_alerts, PartitionAlerts.load)
         self._add_zones([(site, zone) for site, zone in newest["zones"]])
         for site, basis in parts.get("bases", {}).items():
             step = self.latest[site]
@@ -488,6 +506,9 @@ class Partition:
 
     def _new_seen_changes(self) -> SeenChanges:
         return SeenChanges(_ROOM_ZONES)
+
+    def _new_alerts(self) -> PartitionAlerts:
+        return PartitionAlerts(self._spec, self._place_of)
 
     def _add_zones(self, zones: Sequence[tuple[str, str]]) -> None:
         """Let every part know these zones, by these numbers."""

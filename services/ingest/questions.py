@@ -12,7 +12,16 @@ from typing import TypedDict
 from edge.wire.plan import PlanMessage
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import ZonePast
-from services.messages import F32, ChangeAsked, ZoneMixture, ZoneOutlook, ZonePlan, ZoneWhatIf
+from services.messages import (
+    F32,
+    ChangeAsked,
+    SiteRulesShown,
+    ZoneMixture,
+    ZoneOutlook,
+    ZonePlan,
+    ZoneQuality,
+    ZoneWhatIf,
+)
 
 __all__ = ["Questions", "SilentZone"]
 
@@ -76,6 +85,27 @@ class Questions:
         for one in found:
             one["serving"]["trees"] = self._trees_version()
         return found
+
+    def alert_rules(self, site: str) -> SiteRulesShown | None:
+        """The rules of a site; None for one that is not ours."""
+        with self._changing:
+            owner = next((p for p in self._partitions.values() if site in p.windows.sites), None)
+            return None if owner is None else owner.alerts.rules(site)
+
+    def alert_rules_of_all(self) -> list[SiteRulesShown]:
+        """The rules of all sites; none while the log holds more than was read, for it may change them."""
+        if self._is_behind():
+            return []
+        with self._changing:
+            return [p.alerts.rules(site) for p in self._partitions.values() for site in p.windows.sites]
+
+    def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        """How good the forecasts of one zone have been, or how long each is known; none for a zone that is not ours."""
+        with self._changing:
+            if asked is None:
+                return [one for partition in self._partitions.values() for one in partition.quality(None)]
+            partition = self._owner(*asked)
+            return [] if partition is None else partition.quality(asked)
 
     def silent(self) -> list[SilentZone]:
         """The zones, and sites as their ``_site``, that no sample came of for ``stream.retire_days`` of the stream's

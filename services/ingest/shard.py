@@ -18,6 +18,7 @@ from edge.log import Log
 from edge.timing import Periodic
 from services.config import Settings
 from services.forecast_spec import forecast_spec
+from services.ingest.alerts.alert_output import AlertOutput
 from services.ingest.daily_merge import DailyMerge
 from services.ingest.figures import Failures, Rate, ShardFigures, figures
 from services.ingest.forecasting import ForecastOrigin, zone_forecasts
@@ -92,11 +93,12 @@ class Shard:
             settings, spec, log, snapshots, self._history, plans, self._issued, queue, self._changing, clock_s
         )
         self._partitions = self._recovery.partitions
+        self._alerts = AlertOutput(settings.storage, self._partitions, outputs.live_state)
         began_s = clock_s()
         self._checkpoint = Checkpoint(
             settings, log, self._history, plans, self._recovery,
             lambda partition: snapshot_state(settings, spec, partition, queue.state(partition.number)),
-            executors.save, self._failures, began_s, failpoint,
+            self._alerts.keep, executors.save, self._failures, began_s, failpoint,
         )  # fmt: skip
         self._daily_merge = DailyMerge(
             self._issued, self._history, plans, partitions, self._checkpoint.check, executors.merge, self._failures
@@ -131,6 +133,7 @@ class Shard:
                 self._checkpoint.must_save(number)
             busy = not self._recovery.is_over
             busy |= self._history.pending < MAX_UNFLUSHED_STEPS and self._read()
+            self._alerts.tell()
             self._failures.works("log")
             self._queue.harvest(self._issue)
             self._queue.submit({number: p.rings for number, p in self._partitions.items()}, self._reads_more)
@@ -177,7 +180,10 @@ class Shard:
     def close(self) -> None:
         """Save and release files."""
         with self._round:
-            self._checkpoint.close(self._clock_s())
+            try:
+                self._checkpoint.close(self._clock_s())
+            finally:
+                self._alerts.close()
 
     def _read(self) -> bool:
         """Read a little of each partition, and learn from the rows that close; whether there was anything."""
@@ -193,7 +199,7 @@ class Shard:
             before = partition.counts["accepted"]
             with self._changing:
                 steps = partition.feed(records)
-            if steps:
+            if steps or partition.alerts.waits:
                 self._checkpoint.wait(number)
             if not self._checkpoint.is_writing(number):
                 partition.prepare()

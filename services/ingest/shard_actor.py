@@ -38,10 +38,14 @@ from services.messages import (
     ChangeAsked,
     ForecastReply,
     ForecastRequest,
+    ShownAlert,
+    ShownAlerts,
+    SiteRulesShown,
     ZoneForecast,
     ZoneMixture,
     ZoneOutlook,
     ZonePlan,
+    ZoneQuality,
     ZoneWhatIf,
     shard_actor,
 )  # fmt: skip
@@ -133,6 +137,21 @@ class ShardActor:
     def mixtures(self) -> list[ZoneMixture]:
         """See :meth:`Questions.mixtures`."""
         return self._shard.questions.mixtures()
+
+    @_question
+    def alert_rules(self, site: str) -> SiteRulesShown | None:
+        """See :meth:`Questions.alert_rules`."""
+        return self._shard.questions.alert_rules(site)
+
+    @_question
+    def alert_rules_of_all(self) -> list[SiteRulesShown]:
+        """See :meth:`Questions.alert_rules_of_all`."""
+        return self._shard.questions.alert_rules_of_all()
+
+    @_question
+    def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        """See :meth:`Questions.quality`."""
+        return self._shard.questions.quality(asked)
 
     @_question
     def silent(self) -> list[SilentZone]:
@@ -246,6 +265,8 @@ class LiveStateLink:
         self._forecasts: list[ZoneForecast] = []
         self._newest: dict[tuple[str, str], ZoneForecast] = {}
         self._past: dict[tuple[str, str], tuple[list[int], dict[str, list[float | None]]]] = {}
+        self._alerts: dict[str, ShownAlert] = {}  # not sent yet
+        self._newest_alerts = ShownAlerts()
         self._stats: ShardFigures | None = None
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="live-state-link", daemon=True)
@@ -268,6 +289,13 @@ class LiveStateLink:
             self._past[site, zone] = (end_ms, values)
             self._changed.notify()
 
+    def put_alerts(self, alerts: Sequence[ShownAlert]) -> None:
+        """See ``services.ingest.sinks.live_state_sink``."""
+        with self._changed:
+            self._newest_alerts.take(alerts)
+            self._alerts.update({alert["id"]: alert for alert in alerts})
+            self._changed.notify()
+
     def put_stats(self, stats: ShardFigures) -> None:
         """See ``services.ingest.sinks.live_state_sink``."""
         with self._changed:
@@ -288,18 +316,22 @@ class LiveStateLink:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closing or self._forecasts or self._past or self._stats)
+                self._changed.wait_for(
+                    lambda: self._closing or self._forecasts or self._past or self._alerts or self._stats
+                )
                 if self._closing:
                     return
                 forecasts, past, stats = self._forecasts, self._past, self._stats
-                self._forecasts, self._past, self._stats = [], {}, None
+                alerts = list(self._alerts.values())
+                self._forecasts, self._past, self._alerts, self._stats = [], {}, {}, None
             try:
-                self._send(forecasts, past, stats)
+                self._send(forecasts, past, alerts, stats)
             except Exception as error:  # whatever Ray raises while the live state is away
                 _log.info("the live state does not answer: %s", error)
                 self._live_state = None
                 with self._changed:
                     self._past = {**past, **self._past}
+                    self._alerts = dict(self._newest_alerts)
                     waiting = {id(f) for f in forecasts} | {id(f) for f in self._forecasts}
                     again = [f for f in self._newest.values() if id(f) not in waiting]
                     self._forecasts = self._bounded(again + forecasts + self._forecasts)
@@ -312,8 +344,9 @@ class LiveStateLink:
         return [f for index, f in enumerate(forecasts) if index >= surplus or id(f) in newest]
 
     def _send(
-        self, forecasts: list[ZoneForecast], past: dict[tuple[str, str], Any], stats: ShardFigures | None
-    ) -> None:
+        self, forecasts: list[ZoneForecast], past: dict[tuple[str, str], Any], alerts: list[ShownAlert],
+        stats: ShardFigures | None,
+    ) -> None:  # fmt: skip
         if self._live_state is None:
             live_state = ray.get_actor(LIVE_STATE_ACTOR, namespace=self._namespace)
             self._live_state_identity = ray.get(live_state.identity.remote(), timeout=BOARD_TIMEOUT_S)
@@ -325,6 +358,8 @@ class LiveStateLink:
                 if found is not None:
                     past[site, zone] = found
         calls = [self._live_state.put_past.remote(site, zone, *content) for (site, zone), content in past.items()]
+        if alerts:
+            calls.append(self._live_state.put_alerts.remote(alerts))
         if stats is not None:
             calls.append(self._live_state.put_stats.remote(self._component, stats))
         answers = ray.get(calls, timeout=BOARD_TIMEOUT_S)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from edge.wire.topic import SITE_ZONE
 from edge.wire.vocabulary import VOCABULARY
+from models.alerts.facts import Fact
 from models.evaluation.drift import Drift
 from models.features.sensor_faults import SensorFaults
 from models.spec import ForecastSpec, Place
@@ -61,6 +62,7 @@ class SignalWatch:
         self._drift = Drift(spec.channels, spec.targets, spec.step_ms)
         self.counts: Counter[str] = Counter()  # by kind of event
         self._units: dict[str, int] = {}  # of a site, the sensors that send another unit now
+        self._now: dict[str, dict[str, list[Fact]]] = {}  # of a site's newest step: what is wrong in each zone
         # Apart, so that a sensor that fails again and again does not push out the drift that a training waits for.
         self._told = {is_drift: deque[SignalEvent](maxlen=KEPT_EVENTS) for is_drift in (False, True)}
 
@@ -86,14 +88,20 @@ class SignalWatch:
             words = fault.words(self._since(step.site, fault.since_step), VOCABULARY[fault.channel].unit)
             self._tell(SignalEvent(step.end_ms, step.site, names[fault.zone], fault.kind, words))
         faults: dict[str, list[str]] = {zone: [] for zone in step.zones}
+        now: dict[str, list[Fact]] = {zone: [] for zone in step.zones}
         for fault in self._faults.active(indices):
-            if fault.kind != "drop_out":  # its freshness says so already
-                words = fault.words(self._since(step.site, fault.since_step), VOCABULARY[fault.channel].unit)
-                faults[names[fault.zone]].append(words)
-        self._take_units(step, faults)
+            words = fault.words(self._since(step.site, fault.since_step), VOCABULARY[fault.channel].unit)
+            since_ms = fault.since_step * self._spec.step_ms
+            if fault.kind == "drop_out":  # its freshness says so already
+                now[names[fault.zone]].append(Fact("silent_metric", since_ms, words))
+                continue
+            faults[names[fault.zone]].append(words)
+            now[names[fault.zone]].append(Fact("sensor_fault", since_ms, words))
+        self._take_units(step, faults, now)
+        self._now[step.site] = {zone: facts for zone, facts in now.items() if facts}
         return replace(step, values=clean, faults=tuple(tuple(said) for said in faults.values()))
 
-    def _take_units(self, step: SiteStep, faults: Mapping[str, list[str]]) -> None:
+    def _take_units(self, step: SiteStep, faults: Mapping[str, list[str]], now: Mapping[str, list[Fact]]) -> None:
         """Sensors that send another unit, which windows have kept out; the weather station's concern every zone."""
         self._units[step.site] = len(step.units)
         for unit in step.units:
@@ -101,6 +109,7 @@ class SignalWatch:
             for zone, said in faults.items():
                 if is_site_wide or zone == unit.zone:
                     said.append(unit.words())
+                    now[zone].append(Fact("sensor_fault", unit.since_ms, unit.words()))
             if unit.since_ms == step.end_ms:
                 self._tell(
                     SignalEvent(step.end_ms, step.site, None if is_site_wide else unit.zone, "unit", unit.words())
@@ -116,6 +125,10 @@ class SignalWatch:
             words = drifted.words(self._since(step.site, drifted.since_step), zone or "", unit)
             kind = "error drift" if drifted.is_error else "input drift"
             self._tell(SignalEvent(step.end_ms, step.site, zone, kind, words))
+
+    def facts(self, site: str) -> Mapping[str, list[Fact]]:
+        """What is wrong with sensors in the newest step that :meth:`without_faults` took, by zone."""
+        return self._now.get(site, {})
 
     @property
     def events(self) -> list[SignalEvent]:

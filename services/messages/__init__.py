@@ -6,6 +6,14 @@ needs no module of ours where it is unpacked.
 
 from __future__ import annotations
 
+from services.messages.alert_messages import (
+    AlertCount,
+    AlertReason,
+    AlertState,
+    ShownAlert,
+    ShownAlerts,
+    SiteRulesShown,
+)
 from services.messages.forecast_messages import (
     ASK_AGAIN,
     DECIMALS,
@@ -26,11 +34,13 @@ from services.messages.forecast_messages import (
     ForecastRequest,
     LeftZone,
     Resampled,
+    SaidAhead,
     ServedModel,
     ZoneForecast,
     ZoneMixture,
     ZoneOutlook,
     ZonePlan,
+    ZoneQuality,
     ZoneWhatIf,
     shard_actor,
 )
@@ -61,6 +71,9 @@ __all__ = [
     "MODEL_POINTER_ACTOR",
     "ONLINE_VERSION",
     "RETRAINER_ACTOR",
+    "AlertCount",
+    "AlertReason",
+    "AlertState",
     "ChangeAsked",
     "EventDetails",
     "Extreme",
@@ -80,8 +93,12 @@ __all__ = [
     "Pruned",
     "Resampled",
     "RuntimeFigures",
+    "SaidAhead",
     "ServedModel",
     "Shadow",
+    "ShownAlert",
+    "ShownAlerts",
+    "SiteRulesShown",
     "TrainedOn",
     "TrainingAccepted",
     "TrainingRun",
@@ -89,6 +106,7 @@ __all__ = [
     "ZoneMixture",
     "ZoneOutlook",
     "ZonePlan",
+    "ZoneQuality",
     "ZoneWhatIf",
     "shard_actor",
 ]

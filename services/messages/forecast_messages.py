@@ -10,6 +10,8 @@ from typing import Literal, NotRequired, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from models.evaluation.scoring import ScoreTable
+
 __all__ = [
     "ASK_AGAIN",
     "DECIMALS",
@@ -34,6 +36,7 @@ __all__ = [
     "ZoneMixture",
     "ZoneOutlook",
     "ZonePlan",
+    "ZoneQuality",
     "ZoneWhatIf",
     "shard_actor",
 ]  # fmt: skip
@@ -113,6 +116,15 @@ class ZoneMixture(TypedDict):
     weights: dict[str, dict[str, float]]  # expert -> horizon in minutes -> share, the mean over targets
 
 
+class ZoneQuality(TypedDict):
+    """How good a zone's forecasts have been (JSON-able)."""
+
+    site: str
+    zone: str
+    days: float  # since its first row
+    scores: ScoreTable  # of what was issued, by target and horizon in minutes; empty where all zones are asked for
+
+
 class ZonePlan(TypedDict):
     """The newest plan of one source that holds for a zone (JSON-able)."""
 
@@ -166,6 +178,15 @@ class ZoneOutlook(TypedDict):
     steps: I64  # [T], ahead
     scenarios: F32  # [S, T, M]
     extremes: dict[str, Extreme]  # ``night`` and ``day``, where one ends within the path
+
+
+class SaidAhead(TypedDict):
+    """What was forecast of one target, one horizon ahead: each list is as long as ``time_ms``, the times foreseen."""
+
+    time_ms: I64
+    p10: F32
+    p50: F32
+    p90: F32
 
 
 class Resampled(TypedDict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from edge.figure_fields import counter
+from edge.figure_fields import counter, gauge
 from edge.wire.gateway_status import GatewayStatus
 
 __all__ = ["GatewayFigures", "RuntimeFigures"]
@@ -26,3 +26,18 @@ class RuntimeFigures(TypedDict):
     reason: str  # why it is not HAProxy
     binary: str
     error: str
+    alerts_told: Annotated[
+        dict[str, int],
+        counter("hothouse_alert_changes_told_total", "Changes of alerts that were delivered.", label="channel"),
+    ]
+    alerts_waiting: Annotated[
+        dict[str, int],
+        gauge("hothouse_alert_changes_waiting", "Changes of alerts that wait to be delivered.", label="channel"),
+    ]
+    alerts_lost: Annotated[
+        dict[str, int],
+        counter(
+            "hothouse_alert_changes_lost_total", "Changes of alerts that left the journal before they were delivered, "
+            "or that the receiver refused.", label="channel",
+        ),
+    ]  # fmt: skip

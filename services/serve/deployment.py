@@ -36,7 +36,8 @@ from services.runtime.ports import free_port
 from services.serve.api.app import create_app
 from services.serve.api.auth import OPERATOR_KEY_FILE, Keys
 from services.serve.api.backend import POLL_S, RayBackend
-from services.serve.api.state import ApiState
+from services.serve.api.event_stream import MOST as MOST_STREAMS
+from services.serve.api.state import ApiState, SiteNames
 from services.serve.forecaster import Forecaster, Load, LoadedModel
 from services.serve.live_state import LiveState
 from services.serve.model_pointer import ModelPointer
@@ -157,7 +158,7 @@ def build_app(settings: Settings, load: Load = load_model) -> Any:
         )
 
     forecaster = deployment(_ForecasterReplica, FORECASTER_DEPLOYMENT, settings.ray.forecaster_replicas, 64)
-    api = deployment(serve.ingress()(_ApiReplica), "Api", settings.api.replicas, 512)
+    api = deployment(serve.ingress()(_ApiReplica), "Api", settings.api.replicas, MOST_STREAMS + 512)
     return api.bind(settings, forecaster.bind(settings, load))
 
 
@@ -227,7 +228,7 @@ class _ApiReplica:
         self._state = ApiState(
             backend, keys, forecast_spec(settings), settings.forecast.stale_after_s,
             timezone=lambda site: settings.site(site).timezone,
-            place_of=partial(place_of, settings),
+            place_of=partial(place_of, settings), names=SiteNames.of(settings.sites),
         )  # fmt: skip
 
     def __serve_build_asgi_app__(self) -> Any:

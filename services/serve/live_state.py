@@ -15,7 +15,7 @@ from typing import TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from services.messages import LiveEvent, ModelRow, ZoneForecast
+from services.messages import LiveEvent, ModelRow, ShownAlert, ShownAlerts, ZoneForecast
 from services.serve.components import Figures, left_in
 
 __all__ = ["PAST_HOURS", "LiveState", "LiveStateChanges", "ZonePast"]
@@ -32,6 +32,7 @@ class LiveStateChanges(TypedDict, total=False):
     forecasts: list[ZoneForecast]
     stats: dict[str, Figures]  # component -> figures
     models: list[ModelRow]
+    alerts: list[ShownAlert]  # that are new, changed or renewed
     events: list[LiveEvent]  # all that are kept, oldest first
 
 
@@ -43,7 +44,7 @@ class ZonePast(TypedDict):
 
 
 class LiveState:
-    """Newest forecast and past of each zone, figures of each component, models, events.
+    """Newest forecast and past of each zone, alerts, figures of each component, models, events.
 
     ``first_version`` must be larger than any version of an earlier live state, so that followers notice a restart: the
     actor passes microseconds since 1970. ``clock_ms`` stamps events that carry no ``time_ms``.
@@ -58,6 +59,7 @@ class LiveState:
         self._models: tuple[int, list[ModelRow]] | None = None
         self._events: deque[LiveEvent] = deque(maxlen=MAX_EVENTS)
         self._events_version = 0
+        self._alerts, self._alert_versions = ShownAlerts(), dict[str, int]()
         self._past: dict[tuple[str, str], _Track] = {}
         self._left_ms: dict[tuple[str, str], int] = {}  # end of the last row of a zone that has left
 
@@ -114,6 +116,14 @@ class LiveState:
             self._changed.notify_all()
         return self._first_version
 
+    async def put_alerts(self, alerts: Sequence[ShownAlert]) -> None:
+        """Show alerts, each in place of what it was before, unless it is older."""
+        async with self._changed:
+            self._version += 1
+            for alert in self._alerts.take(alerts):
+                self._alert_versions[alert["id"]] = self._version
+            self._changed.notify_all()
+
     async def set_models(self, models: Sequence[ModelRow]) -> None:
         """Replace the table of registered models, newest first."""
         async with self._changed:
@@ -158,6 +168,8 @@ class LiveState:
             changes["stats"] = stats
         if self._models is not None and self._models[0] > seen:
             changes["models"] = self._models[1]
+        if alerts := [alert for id, alert in self._alerts.items() if self._alert_versions[id] > seen]:
+            changes["alerts"] = alerts
         if self._events_version > seen:
             changes["events"] = list(self._events)
         return changes

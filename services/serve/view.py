@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from services.messages import LiveEvent, ModelRow, ZoneForecast
+from services.messages import LiveEvent, ModelRow, ShownAlerts, ZoneForecast
 from services.observe.duration import in_words
 from services.serve.api.problems import ProblemError
 from services.serve.components import Figures, left_in, shards_of
@@ -49,6 +49,7 @@ class View:
         self.stats: dict[str, Figures] = {}
         self.models: list[ModelRow] = []
         self.events: list[LiveEvent] = []
+        self.alerts = ShownAlerts()
         self._by_zone: dict[str, list[tuple[str, str]]] = {}
         self._stream_ms: dict[str, int] = {}
         self._moved_s: dict[str, float] = {}
@@ -77,6 +78,7 @@ class View:
                 if figures.get("behind") or gap_ms > 1000 * self._stale_after_s:
                     self._resumed_ms[site] = self._stream_ms[site]
                 self._behind[site] = bool(figures.get("behind")) and figures.get("backlog", 0) >= MUCH_RECORDS
+        self.alerts.take(changes.get("alerts", ()))
         self.models = changes.get("models", self.models)
         self.events = changes.get("events", self.events)
 
@@ -125,6 +127,10 @@ class View:
             )
         return msgspec.json.encode({**answer.forecast, "degraded": degraded})
 
+    def is_stale(self, key: tuple[str, str]) -> bool:
+        """Whether a zone's forecast is too old to be used."""
+        return max(self._ages(key[0], self.answers[key])) > self._stale_after_s
+
     def degraded(self, key: tuple[str, str]) -> list[str]:
         """Why a zone's forecast is worth less than it should be; empty when all is well."""
         answer = self.answers[key]
@@ -133,6 +139,11 @@ class View:
     def stream_ms(self, site: str) -> int | None:
         """How far a site's stream has got; ``None`` for one of which nothing came."""
         return self._stream_ms.get(site)
+
+    @property
+    def sites(self) -> list[str]:
+        """The sites of which something came."""
+        return sorted(self._stream_ms)
 
     def behind(self, site: str) -> bool:
         """Whether the site's shard is reading what has piled up in the log, as after a start or an import."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from services.errors import HistoryError
+from services.messages import SaidAhead
 from services.store.files import always, sync_folder
 from services.store.parquet import day_of, names, read_table, write_table, write_tables
 
@@ -109,6 +110,24 @@ class IssuedForecasts:
                     found[key] = IssuedForecast(site, *key, zones, quantiles, **columns, age_steps=age_steps)
         newest_last = list(found.values())[::-1]
         return sorted(newest_last, key=lambda forecast: forecast.origin_ms)
+
+    def ahead(self, site: str, zone: str, target: str, horizon_min: int, start_ms: int, end_ms: int) -> SaidAhead:
+        """What was said of one target ``horizon_min`` before each time of ``start_ms < time <= end_ms``, by time; of
+        several that were issued for an origin the newest. Raises as :meth:`read`.
+        """
+        lead_ms = horizon_min * 60_000
+        after_ms, until_ms = start_ms - lead_ms, end_ms - lead_ms
+        wanted = (
+            (pc.field("site") == site) & (pc.field("zone") == zone) & (pc.field("target") == target)
+            & (pc.field("horizon_min") == horizon_min) & (pc.field("origin_ms") > after_ms)
+            & (pc.field("origin_ms") <= until_ms)
+        )  # fmt: skip
+        columns = ["origin_ms", "p10", "p50", "p90"]
+        rows = [table.filter(wanted).select(columns) for table in self._tables(after_ms, until_ms)]
+        found = pa.concat_tables(rows) if rows else pa.table({n: pa.array([], _SCHEMA.field(n).type) for n in columns})
+        origins, newest = np.unique(found["origin_ms"].to_numpy(), return_index=True)  # the first of equal ones
+        p10, p50, p90 = (found[name].to_numpy()[newest] for name in columns[1:])
+        return SaidAhead(time_ms=origins + lead_ms, p10=p10, p50=p50, p90=p90)
 
     def merge_days(self, before_ms: int, writers: Collection[int], check: Callable[[], None] = always) -> int:
         """Make one file of the parts of each day of ``writers`` before the day of ``before_ms``; how many parts.

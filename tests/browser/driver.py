@@ -23,7 +23,10 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
     "--no-proxy-server", "--window-size=1280,900",
 )  # fmt: skip
-KEYS = {"Enter": 13, "Tab": 9}
+KEYS = {"Enter": 13, "Tab": 9, "Escape": 27, " ": 32, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+TYPED = {"Enter": "\r", " ": " "}
+SHIFT = 8
+AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text
 ANSWER_S = 60.0
 
 
@@ -39,7 +42,24 @@ class Page:
         self._to, self._from = to_browser, from_browser
         self._ids = itertools.count(1)
         self._rest = b""
-        self._session = ""
+        self._session = self._context = ""
+        self.complaints: list[str] = []  # errors of scripts, and what the browser refused to load
+
+    def renew(self, width: int = 1280, height: int = 900, **media: str) -> None:
+        """A new window that knows nothing of the one before: no storage, no keys. ``media`` are its preferences."""
+        if self._context:
+            self._session = ""
+            self.call("Target.disposeBrowserContext", browserContextId=self._context)
+        self._context = self.call("Target.createBrowserContext")["browserContextId"]
+        target = self.call("Target.createTarget", url="about:blank", browserContextId=self._context)["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Runtime.enable", "Log.enable"):
+            self.call(domain)
+        self.complaints.clear()
+        small = width < 600
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=small)
+        features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
+        self.call("Emulation.setEmulatedMedia", features=features)
 
     def open(self, url: str) -> None:
         """Load an address."""
@@ -58,7 +78,7 @@ class Page:
         """Wait until the expression is true; while the page is not there yet it may fail."""
 
         def holds() -> Any:
-            answer = self._answer("Runtime.evaluate", {"expression": script, "returnByValue": True})
+            answer = self._answer("Runtime.evaluate", {"expression": f"Boolean({script})", "returnByValue": True})
             result = answer.get("result", {})
             return "exceptionDetails" not in result and result.get("result", {}).get("value")
 
@@ -68,11 +88,42 @@ class Page:
         """Type into whatever has the focus."""
         self.call("Input.insertText", text=text)
 
-    def press(self, key: str) -> None:
-        """Press and release one of ``KEYS``."""
-        same = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key]}
-        self.call("Input.dispatchKeyEvent", type="keyDown", text="\r" if key == "Enter" else "", **same)
+    def press(self, key: str, modifiers: int = 0) -> None:
+        """Press and release one of ``KEYS``, or a character."""
+        code = KEYS.get(key, ord(key.upper()[0]))
+        text = TYPED.get(key, key if len(key) == 1 else "")
+        same = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
+        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **same)
         self.call("Input.dispatchKeyEvent", type="keyUp", **same)
+
+    def drag(self, selector: str, right: float, down: float) -> None:
+        """Take an element at its middle with the mouse, and draw it that many pixels."""
+        where = f"""(() => {{
+            const found = document.querySelector({json.dumps(selector)});
+            found.scrollIntoView({{block: "center"}});
+            const box = found.getBoundingClientRect();
+            return [box.left + box.width / 2, box.top + box.height / 2];
+        }})()"""
+        x, y = self.ask(where)
+        button = {"button": "left", "clickCount": 1}
+        self.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, buttons=1, **button)
+        for part in (0.3, 0.7, 1.0):
+            there = {"x": x + part * right, "y": y + part * down}
+            self.call("Input.dispatchMouseEvent", type="mouseMoved", buttons=1, button="left", **there)
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", x=x + right, y=y + down, **button)
+
+    def barriers(self) -> list[str]:
+        """What axe finds wrong with the page for people who cannot see, hear or point well: WCAG 2.2 A and AA."""
+        if not self.ask("Boolean(window.axe)"):
+            self.call("Runtime.evaluate", expression=AXE())
+        found = self.ask("""(async () => {
+            const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+            const { violations } = await axe.run(document, { runOnly: rules });
+            const where = (node) => `${node.target} ${node.any[0]?.message ?? ""}`;
+            return violations.map((one) => `${one.id}: ${one.nodes.map(where).join(" | ")}`);
+        })()""")
+        assert isinstance(found, list)
+        return found
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """The result of a call of the DevTools protocol."""
@@ -91,6 +142,17 @@ class Page:
             answer = self._next()
             if answer.get("id") == number:
                 return answer
+            self._hear(answer)
+
+    def _hear(self, told: dict[str, Any]) -> None:
+        said = told.get("params", {})
+        if told.get("method") == "Runtime.exceptionThrown":
+            details = said["exceptionDetails"]
+            self.complaints.append(str(details.get("exception", {}).get("description", details["text"])))
+        elif told.get("method") == "Log.entryAdded" and said["entry"]["level"] == "error":
+            complaint = f"{said['entry']['text']} {said['entry'].get('url', '')}"
+            if not complaint.endswith("/alerts"):  # a system without alerts answers 404, and the page says so
+                self.complaints.append(complaint)
 
     def _next(self) -> dict[str, Any]:
         end_s = time.monotonic() + patience_s(ANSWER_S)

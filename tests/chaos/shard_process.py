@@ -16,7 +16,7 @@ from services.errors import HistoryError
 from services.ingest.shard import Executors, Outputs, Shard
 from services.ingest.sinks.series_sink import series_writer
 from services.log import open_settings_log
-from services.messages import ForecastReply, ForecastRequest, ZoneForecast
+from services.messages import ForecastReply, ForecastRequest, ShownAlert, ZoneForecast
 
 __all__ = ["NoBoard", "baseline_forecast"]
 
@@ -36,6 +36,9 @@ class NoBoard:
         """Nothing."""
 
     def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
+        """Nothing."""
+
+    def put_alerts(self, alerts: list[ShownAlert]) -> None:
         """Nothing."""
 
     def put_stats(self, stats: dict[str, object]) -> None:

@@ -28,7 +28,7 @@ from services.app import System
 from services.config import Settings, load_settings
 from services.demo.watch import DemoWatch
 from services.ingest.shard import Executors, Outputs, Shard
-from services.messages import ForecastReply, ForecastRequest, ZoneForecast
+from services.messages import ForecastReply, ForecastRequest, ShownAlert, ZoneForecast
 from services.store.history import History
 from services.store.series import NullSeries
 from tests.ci.record import balance
@@ -237,6 +237,9 @@ class NoBoard:
         """Nothing."""
 
     def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
+        """Nothing."""
+
+    def put_alerts(self, alerts: list[ShownAlert]) -> None:
         """Nothing."""
 
     def put_stats(self, stats: dict[str, Any]) -> None:

@@ -24,13 +24,16 @@ from edge.gateway.record_builder import Message, RecordBuilder
 from edge.log import Log, LogFullError
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
+from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule, encode_order, order_topic
 from edge.wire.events import Alias, Calibration, Change, SettingsChange, encode_change
 from edge.wire.plan import plan_topic
 from edge.wire.reading import Sample, encode_message
 from edge.wire.topic import sample_topic
 from services.config import ForecastSettings, Settings, StreamSettings
+from services.ingest.alerts.alert_journal import journals, read_journal
 from services.ingest.shard import Executors, Outputs, Shard
 from services.ingest.snapshots import snapshot
+from services.messages import ShownAlert, ShownAlerts
 from services.store import parquet
 from services.store.deadletters import DeadLetters
 from services.store.files import always, write_atomically
@@ -43,6 +46,8 @@ from tests.services.ingest.rig import Clock, Crashed, FakeBoard, FakeForecaster,
 START_MS = 1_646_092_800_000
 STEP_MS, LATENESS_MS, IDLE_MS = 300_000, 30_000, 0  # as by default: an idle time of 0 follows the step
 PARTITIONS = 3
+SILENT_MIN = range(6, 17)  # a zone of each site sends nothing
+AT_ONCE = ChangeRules({"changes": {name: {"for_min": 0, "keep_min": 0} for name in ("stale_zone", "silent_metric")}})
 METRICS = {"air_temp_c": (18, 26), "rh_pct": (55, 101.5), "wind_dir_deg": (0, 360), "irrigation_l_m2": (0, 50)}
 
 
@@ -62,6 +67,7 @@ class World:
         self.calm = False
         self.builder = self._gateway()
         self.shards: list[Shard] = []
+        self.shown = ShownAlerts()
         self.gateway_away_until_ms = 0
         self.devices = [
             (f"site-{s}", zone, f"device-{d}", f"boot-{self.rng.getrandbits(40):010x}")
@@ -73,6 +79,7 @@ class World:
         end_ms = START_MS + minutes * 60_000
         while self.now_ms < end_ms:
             self._publish()
+            self._give_orders()
             self._pass(10_000)
         self.calm, self.gateway_away_until_ms = True, 0
         while self.network or self.broker:
@@ -94,6 +101,8 @@ class World:
     def _publish(self) -> None:
         for site, zone, device, boot in self.devices:
             self.published += 1
+            if zone == "z2" and (self.now_ms - START_MS) // 60_000 in SILENT_MIN:
+                continue
             values = {m: round(self.rng.uniform(*r), 2) for m, r in METRICS.items() if self.rng.random() < 0.8}
             topic, chance = sample_topic(site, zone, device), self.rng.random()
             sample = Sample(site, zone, device, boot, self.published, self.now_ms, values or {"rh_pct": 50.0})
@@ -114,6 +123,21 @@ class World:
             for copy in range(copies):
                 at_ms = self.now_ms + delay_ms + copy * self.rng.randrange(20_000)
                 heapq.heappush(self.network, (at_ms, self.published * 2 + copy, Message(topic, payload)))
+
+    def _give_orders(self) -> None:
+        """Rules at first; then now and then something about an alert that somebody sees, twice as often as not."""
+        orders = [(site, "_site", AT_ONCE) for site in ("site-0", "site-1")] if self.now_ms == START_MS else []
+        if self.shown and self.rng.random() < 0.2:
+            alert = self.rng.choice(sorted(self.shown.values(), key=lambda alert: alert["id"]))
+            until_ms = self.now_ms + self.rng.choice([-1, 120_000, 600_000])
+            order = self.rng.choice([AcknowledgeAlert(alert["id"]), MuteRule(alert["rule"], until_ms)])
+            orders.append((alert["site"], alert["zone"], order))
+        for site, zone, order in orders:
+            message = Message(order_topic(site, zone), encode_order(order))
+            for _ in range(1 + (self.rng.random() < 0.5)):
+                heapq.heappush(
+                    self.network, (self.now_ms + self.rng.randrange(20_000), self.rng.getrandbits(40), message)
+                )
 
     def _change(self, site: str, zone: str, device: str) -> tuple[str, bytes]:
         """An event that changes how rows are made, sometimes overtaken by a newer one."""
@@ -189,13 +213,18 @@ class World:
         self.shards = [
             Shard(
                 self.settings, range(PARTITIONS)[index::number], self.log, FakeForecaster(),
-                Outputs(NullSeries(), FakeBoard()), Executors(Inline(), Inline(), Inline()), Clock(0.2),
+                Outputs(NullSeries(), self._board()), Executors(Inline(), Inline(), Inline()), Clock(0.2),
                 lambda _: self.maybe_crash(0.004),
             )
             for index in range(number)
         ]  # fmt: skip
         for shard in self.shards:
             assert shard.stats()["repaired"] == ""  # a crash alone damages no snapshot
+
+    def _board(self) -> FakeBoard:
+        board = FakeBoard()
+        board.alerts = self.shown
+        return board
 
     def maybe_crash(self, chance: float) -> None:
         """Die here, perhaps."""
@@ -240,6 +269,23 @@ class World:
             for site in history.sites() for one in history.read(site, 0, 2**62)
         }  # fmt: skip
 
+    def alerts(self) -> list[list[ShownAlert]]:
+        """Every change of an alert that was kept, by partition."""
+        paths = journals(self.settings.storage)
+        return [[entry.alert for entry in read_journal(path, 0, 100_000)[0]] for path in paths]
+
+    def undisturbed(self, folder: Path) -> list[list[ShownAlert]]:
+        """The same of a shard that read the whole log and never died."""
+        settings = self.settings.model_copy(update={"data_dir": folder})
+        shard = Shard(
+            settings, range(PARTITIONS), self.log, FakeForecaster(), Outputs(NullSeries(), FakeBoard()),
+            Executors(Inline(), Inline(), Inline()), Clock(0.2),
+        )  # fmt: skip
+        while shard.step():
+            pass
+        shard.close()
+        return [[e.alert for e in read_journal(path, 0, 100_000)[0]] for path in journals(settings.storage)]
+
     def dead_letters(self) -> Counter[tuple[str, str]]:
         """Every dead letter by reason and topic."""
         found: Counter[tuple[str, str]] = Counter()
@@ -277,6 +323,7 @@ def simulate(seed: int, folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch,
         figures: dict[str, Any] = shard.stats()
         stats.update({name: figures[name] for name in ("accepted", "duplicates", "late", "plans", "plans_repeated")})
         stats["plans_refused"] += sum(figures["plans_refused"].values())
+    assert world.alerts() == world.undisturbed(folder / "undisturbed"), f"seed {seed}"
     judge = world.judge
     assert (stats["accepted"], stats["duplicates"]) == (judge.accepted, judge.duplicates), f"seed {seed}"
     assert world.plans() == judge.plans, f"seed {seed}"
@@ -303,10 +350,24 @@ def test_whatever_dies_rows_and_dead_letters_are_those_of_the_judge(
             seeds=1, crashes=world.crashes, published=world.published, rows=len(world.judge.rows),
             accepted=world.judge.accepted, duplicates=world.judge.duplicates,
             dead_letters=world.judge.dead_letters.total(), plans=len(world.judge.plans),
+            alert_changes=sum(map(len, world.alerts())),
         )  # fmt: skip
     assert total["crashes"] > len(SEEDS)
     assert total["plans"] > 5 * len(SEEDS)
     print("; ".join(f"{name} {count}" for name, count in total.items()))
+
+
+@pytest.mark.timeout(3600)
+def test_whatever_dies_no_alert_is_lost_or_told_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silent zones, orders and crashes for half an hour: every change is that of a shard which never died, and once."""
+    changes: list[ShownAlert] = []
+    for seed in SEEDS:
+        world = simulate(seed, tmp_path / str(seed), MemoryLog(PARTITIONS), monkeypatch, minutes=25)
+        assert world.crashes
+        changes += [alert for of in world.alerts() for alert in of]
+        newest = {alert["id"]: alert["change"] for of in world.alerts() for alert in of}
+        assert {alert["id"]: alert["change"] for alert in world.shown.values()} == newest
+    assert {"firing", "resolved"} < {alert["state"] for alert in changes}
 
 
 def test_the_same_on_the_log_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

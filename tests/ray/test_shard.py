@@ -61,6 +61,7 @@ class RecordingBoard:
         self.newest: dict[tuple[str, str], ZoneForecast] = {}
         self.past: dict[tuple[str, str], int] = {}
         self.figures: dict[str, Any] = {}
+        self.alerts: dict[str, dict[str, Any]] = {}
         self.first_version = time.time_ns()
 
     def publish(self, forecasts: Sequence[ZoneForecast]) -> list[tuple[str, str]]:
@@ -73,12 +74,16 @@ class RecordingBoard:
     def identity(self) -> int:
         return self.first_version
 
+    def put_alerts(self, alerts: list[dict[str, Any]]) -> None:
+        self.alerts.update({alert["id"]: alert for alert in alerts})
+
     def put_stats(self, component: str, stats: dict[str, Any]) -> int:
         self.figures[component] = stats
         return self.first_version
 
     def seen(self) -> dict[str, Any]:
-        return {"newest": self.newest, "past": self.past, "figures": self.figures, "board": self.first_version}
+        return {"newest": self.newest, "past": self.past, "figures": self.figures, "board": self.first_version,
+                "alerts": self.alerts}  # fmt: skip
 
 
 class BaselineForecaster:

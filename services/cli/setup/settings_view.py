@@ -19,6 +19,7 @@ from services.config import Settings, SiteSettings, environment
 
 __all__ = ["SettingView", "commented_toml", "list_settings", "markdown_table", "unknown_variables"]
 
+PATH = '"path"'
 MASKED = "********"
 _SITE_EXAMPLE = {"name": '"demo"', "timezone": '"Europe/Amsterdam"', "latitude": "51.98", "longitude": "4.53"}
 _BOUNDS = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than"))
@@ -91,7 +92,11 @@ def commented_toml() -> str:
         lines += ["", *_explained(view)]
     lines += ["", "# One block a site; a site that is not listed gets UTC and no sun position.", "#[[sites]]"]
     for name, field in SiteSettings.model_fields.items():
-        lines += ["", f"# {field.description}", f"#{name} = {_SITE_EXAMPLE.get(name) or _toml(_default(field))}"]
+        lines += [
+            "",
+            f"# {field.description}",
+            f"#{name} = {_SITE_EXAMPLE.get(name) or _toml(_default(field)) or PATH}",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -149,7 +154,7 @@ def _explained(view: SettingView) -> list[str]:
     if view.name == "influx.token":
         return [text, "# (never here: a file is copied, mailed and committed)"]
     name = view.name.rpartition(".")[2]
-    return [text, f"#{name} = {view.default}" if view.default else f'#{name} = "path"']
+    return [text, f"#{name} = {view.default}" if view.default else f"#{name} = {PATH}"]
 
 
 def _toml(value: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from services.ingest.figures import ShardFigures
-from services.messages import ZoneForecast
+from services.messages import ShownAlert, ZoneForecast
 from services.store.rows import SiteStep
 
 __all__ = ["LiveStatePublisher", "LiveStateSink", "ZonePast"]
@@ -23,6 +23,9 @@ class LiveStatePublisher(Protocol):
 
     def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
         """Replace a zone's past, because steps were left out."""
+
+    def put_alerts(self, alerts: Sequence[ShownAlert]) -> None:
+        """Show alerts, each in place of what it was before; they are durable."""
 
     def put_stats(self, stats: ShardFigures) -> None:
         """Show the shard's figures."""

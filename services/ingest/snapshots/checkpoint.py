@@ -1,8 +1,8 @@
 """Step 4 of the way of a reading: what a shard has read and learned becomes durable.
 
-The order makes a crash at any moment harmless: history first, rows and plans, then dead letters, then the snapshot that
-names the offset; what a replay writes again is the same. Snapshots are written in another thread. Only behind one that
-is durable the offset is committed and old records leave the log.
+The order makes a crash at any moment harmless: history first, rows and plans, then dead letters and changes of alerts,
+then the snapshot that names the offset; what a replay writes again is the same. Snapshots are written in another
+thread. Only behind one that is durable the offset is committed and old records leave the log.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ __all__ = ["Checkpoint"]
 
 
 class _PartitionSaver:
-    """Saves one partition; ``offset`` and ``revision`` are those of its newest durable snapshot."""
+    """Saves one partition; ``offset``, ``revision`` and ``alert_changes`` are those of its newest durable snapshot."""
 
     def __init__(self, partition: Partition, snapshots: Snapshots, dead_letters: DeadLetters) -> None:
         self.partition, self.snapshots, self.dead_letters = partition, snapshots, dead_letters
-        self.offset, self.revision = partition.offset, -1
+        self.offset, self.revision, self.alert_changes = partition.offset, -1, -1
         self.must_save = False  # it has changed otherwise than by reading on
         self.cost: Saved | None = None  # of the newest
         self.writing: Future[Saved] | None = None
-        self._begun = (0, 0)  # offset and revision of what is being written
+        self._begun = (0, 0, 0)  # the same of what is being written
 
     @property
     def is_saved(self) -> bool:
@@ -55,9 +55,11 @@ class _PartitionSaver:
     def begin(self, parts: Mapping[str, Any], executor: Executor) -> None:
         """Have a snapshot written; until :meth:`wait` has returned nothing may be learned or issued."""
         partition = self.partition
-        unchanged = LEARNED if self.revision == partition.revision else ()
+        # Ticks change alerts between rows: then nothing that is learned need be looked through.
+        unchanged = LEARNED - {"alerts"} if self.revision == partition.revision else frozenset[str]()
+        unchanged |= {"alerts"} if self.alert_changes == partition.alerts.changes else frozenset()
         write = self.snapshots.begin(partition.offset, parts, not_copied=LEARNED, unchanged=unchanged)
-        self._begun = (partition.offset, partition.revision)
+        self._begun = partition.offset, partition.revision, partition.alerts.changes
         self.writing = executor.submit(write)
 
     def wait(self) -> None:
@@ -70,7 +72,7 @@ class _PartitionSaver:
             return False
         written, self.writing = self.writing, None
         self.cost = written.result()
-        self.offset, self.revision = self._begun
+        self.offset, self.revision, self.alert_changes = self._begun
         self.must_save = False
         return True
 
@@ -84,11 +86,12 @@ class Checkpoint:
 
     def __init__(
         self, settings: Settings, log: Log, history: History, plans: PlanHistory, recovery: Recovery,
-        parts: Callable[[Partition], dict[str, Any]], executor: Executor, failures: Failures, now_s: float,
-        failpoint: Callable[[str], None],
+        parts: Callable[[Partition], dict[str, Any]], keep_alerts: Callable[[Partition], None], executor: Executor,
+        failures: Failures, now_s: float, failpoint: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._log, self._history, self._plans, self._recovery, self._parts = log, history, plans, recovery, parts
         self._executor, self._failures, self._failpoint = executor, failures, failpoint
+        self._keep_alerts = keep_alerts
         self._retention = Retention(log, settings.log.keep_days if settings.log.kind == "sqlite" else 0)
         self._pace = SnapshotPace(settings.stream.snapshot_s, now_s)
         self._savers = {
@@ -116,7 +119,8 @@ class Checkpoint:
             saver.snapshots.check()
 
     def begin(self, now_s: float) -> None:
-        """Write rows, plans and dead letters, and begin to write a snapshot of each partition that has read on.
+        """Write rows, plans, dead letters and changes of alerts, and begin to write a snapshot of each partition that
+        has read on.
 
         Raises what the history, the disk and :meth:`finish` raise; calling it again is safe.
         """
@@ -131,6 +135,8 @@ class Checkpoint:
             self._failpoint("plans kept")
             saver.keep_dead_letters()
             self._failpoint("letters kept")
+            self._keep_alerts(saver.partition)
+            self._failpoint("alerts kept")
             saver.begin(self._parts(saver.partition), self._executor)
             self.finish()
         if not any(map(self.is_writing, self._savers)):

@@ -102,6 +102,7 @@ class Parts(TypedDict):
     paths: dict[str, Any]  # see models.paths.paths; empty where nothing was learned yet
     plans: dict[str, Any]  # see services.ingest.plans.intake
     seen_changes: dict[str, _Array]  # see models.effects.seen_changes; empty where nothing was seen yet
+    alerts: dict[str, Any]  # see services.ingest.alerts.partition_alerts; empty where none was ever known
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +118,13 @@ class Form:
 
 PARTS: dict[str, Form] = {name: Form() for name in Parts.__annotations__}
 PARTS["plans"] = Form(missing=lambda: {"sites": {}})
-PARTS["paths"] = PARTS["seen_changes"] = Form(missing=dict)
+PARTS["paths"] = PARTS["seen_changes"] = PARTS["alerts"] = Form(missing=dict)
 
-LEARNED = frozenset({"rings", "past", "forecaster", "bases", "scores", "watch", "plans", "paths", "seen_changes"})
-"""The parts that can be grown again from the history and the issued forecasts. They change only when rows close,
-forecasts are issued and plans are taken.
+LEARNED = frozenset(
+    {"rings", "past", "forecaster", "bases", "scores", "watch", "plans", "paths", "seen_changes", "alerts"}
+)
+"""The parts that can be grown again from the history and the issued forecasts; alerts begin anew. They change only when
+rows close, forecasts are issued, plans are taken and rules have looked.
 """
 
 ESSENTIAL = frozenset({"made_by", "windows", "figures", "newest"})

@@ -104,12 +104,14 @@ def restore(
     _refuse_other_rows(made_by["rows_by"], _rows_by(settings, sites), in_force)
     if made_by["learned_by"] != _learned_by(settings, spec, sites):
         _log.warning("what is forecast, or a site's clock, has changed: partition %d is replayed from the log", number)
+        alerts = parts.get("alerts", {})
         if begin > 0:
             # The first rows of what is left of the log may lack samples; the history has them whole.
             partition.kept_ms = {s["site"]: s["end_ms"] for s in parts["newest"]["latest"]}
             _begin_at(partition, begin)
         else:
             partition = _empty(settings, spec, number, initial)
+        partition.alerts.load(alerts)  # what was told is not told again
         return Restored(partition)
     if begin > found.offset:
         raise SnapshotError(
@@ -119,10 +121,13 @@ def restore(
         )
     missing = partition.load(found.offset, parts)
     missing |= {name: why for name, why in found.unreadable.items() if name in LEARNED}
+    damage = found.damage
+    if "alerts" in missing:  # no history has them
+        damage += (f"the alerts of partition {number} begin anew ({missing.pop('alerts')})",)
     if not missing:
         for forecasts in issued_lately(partition, spec, issued):
             partition.expect(forecasts)
-    return Restored(partition, parts.get("waiting", []), missing, found.damage)
+    return Restored(partition, parts.get("waiting", []), missing, damage)
 
 
 def issued_lately(partition: Partition, spec: ForecastSpec, issued: IssuedForecasts) -> list[list[IssuedForecast]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from edge.wire.reading import Refusal
 from edge.wire.topic import parse_topic
 from services.store.rows import DeadLetter, SiteStep
 
-__all__ = ["CamePlan", "Closed", "Feed", "Place"]
+__all__ = ["CamePlan", "Closed", "Feed", "Mark", "Place"]
 
 Place = tuple[int, Record]
 """A record and its place among those that were fed with it."""
@@ -27,6 +28,13 @@ class CamePlan(NamedTuple):
 
     record: Record
     closed_ms: int | None
+
+
+class Mark(NamedTuple):
+    """A tick or an event, and how many steps of this feed had closed when it was taken."""
+
+    record: Record
+    steps: int
 
 
 @dataclass(slots=True)
@@ -47,6 +55,7 @@ class Closed:
     other_records: dict[str, int] = field(default_factory=dict)  # plan and event records, and copies of records
     dead_letters: list[DeadLetter] = field(default_factory=list)
     plans: list[CamePlan] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
 
 
 class Feed:
@@ -57,6 +66,7 @@ class Feed:
         self._steps: list[tuple[int, SiteStep]] = []
         self._dead_letters: list[tuple[int, DeadLetter]] = []
         self._plans: list[tuple[int, CamePlan]] = []
+        self._marks: list[Place] = []
 
     def step(self, at: int, step: SiteStep) -> None:
         """A step that the record at place ``at`` closed."""
@@ -99,6 +109,10 @@ class Feed:
         """A plan that came when its site's rows had closed up to ``closed_ms``."""
         self._plans.append((place[0], CamePlan(place[1], closed_ms)))
 
+    def mark(self, place: Place) -> None:
+        """A tick or an event, after it was taken."""
+        self._marks.append(place)
+
     def other(self, kind: str, count: int = 1) -> None:
         """Records that are counted by their kind."""
         if count:
@@ -109,4 +123,7 @@ class Feed:
         self.closed.steps = [step for _, step in sorted(self._steps, key=itemgetter(0))]
         self.closed.dead_letters = [letter for _, letter in sorted(self._dead_letters, key=itemgetter(0))]
         self.closed.plans = [plan for _, plan in sorted(self._plans, key=itemgetter(0))]
+        ends = sorted(at for at, _ in self._steps)
+        marks = sorted(self._marks, key=itemgetter(0))
+        self.closed.marks = [Mark(record, bisect_right(ends, at)) for at, record in marks]
         return self.closed

@@ -115,8 +115,10 @@ class PartitionWindows:
                 feed.plan(part[0], site.closed_ms)
             elif part[0][1].kind == "tick":
                 site.tick(part[0], feed)
+                feed.mark(part[0])
             else:
                 site.event(part[0], feed)
+                feed.mark(part[0])
             if site.begun and site.name not in self._sites:
                 self._sites[site.name] = site
                 begun.append((part[0][0], site.name))

@@ -21,7 +21,9 @@ from services.messages import (
     TrainingAccepted,
     ZoneMixture,
     ZonePlan,
+    ZoneQuality,
 )
+from services.serve.api.alert_answers import AlertDetails, AlertsAnswer, OrderPublished, RulesAnswer
 from services.serve.components import COMPONENTS, Figures
 from services.serve.health import Readiness
 from services.serve.model_pointer import PointerAnswer
@@ -34,9 +36,12 @@ __all__ = [
     "KeptOut",
     "KeptOutLetter",
     "ModelsAnswer",
+    "PastForecasts",
     "PlanPublished",
+    "QualityAnswer",
     "ReadyAnswer",
     "SeriesAnswer",
+    "SiteShown",
     "StatusAnswer",
     "WhatIfAnswer",
     "ZoneNow",
@@ -86,18 +91,31 @@ class ZoneNow(TypedDict):
 
     site: str
     zone: str
+    label: Annotated[str, Meta(description="What people call it; the zone's name where nobody said otherwise.")]
     timezone: Annotated[str, Meta(description="IANA time zone of the site, in which people are told times.")]
     origin: str
     origin_ms: int
     model_version: str
+    stale: Annotated[bool, Meta(description="Its forecast is too old to be used: /predict answers 503.")]
     degraded: list[str]
     now: dict[str, float | None]
+
+
+class SiteShown(TypedDict):
+    """A site as people know it; without coordinates the sun is not known."""
+
+    site: str
+    label: str
+    timezone: str
+    latitude: float | None
+    longitude: float | None
 
 
 class ZonesAnswer(TypedDict):
     """All zones, with the unit and label of every metric."""
 
     zones: list[ZoneNow]
+    sites: list[SiteShown]
     units: dict[str, str]
     labels: dict[str, str]
 
@@ -172,6 +190,25 @@ class ZonePlans(TypedDict):
     plans: list[ZonePlan]
 
 
+class PastForecasts(TypedDict):
+    """What was said of a target, one horizon ahead, beside what came; each list is as long as ``time_ms``."""
+
+    target: str
+    horizon_min: int
+    time_ms: Annotated[list[int], Meta(description="The times foreseen, not those at which it was said.")]
+    p10: list[float | None]
+    p50: list[float | None]
+    p90: list[float | None]
+    came: Annotated[list[float | None], Meta(description="null where no row came.")]
+
+
+class QualityAnswer(TypedDict):
+    """How good forecasts have been: of one zone, or how long each is known."""
+
+    zones: list[ZoneQuality]
+    past: Annotated[PastForecasts | None, Meta(description="Where a target and a horizon are asked for.")]
+
+
 class PlanPublished(TypedDict):
     """A plan that the broker has."""
 
@@ -214,6 +251,8 @@ class WhatIfAnswer(TypedDict):
 _ANSWERS = (
     ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, SeriesAnswer, IssuedAnswer, Moved,
     TrainingAccepted, DeadLettersAnswer, ModelSubmitted, ZonePlans, PlanPublished, WhatIfAnswer,
+    AlertsAnswer, AlertDetails, OrderPublished, RulesAnswer,
+    QualityAnswer,
 )  # fmt: skip
 
 

@@ -8,14 +8,18 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.serve.api.answer_types import answer_schemas
-from services.serve.api.assets import page_routes
+from services.serve.api.assets import PageFiles, page_routes
 from services.serve.api.problems import install, problem
+from services.serve.api.routes.alert_routes import alert_routes
+from services.serve.api.routes.live_routes import live_routes
 from services.serve.api.routes.operate import operate_routes
 from services.serve.api.routes.plan_routes import plan_routes
 from services.serve.api.routes.predict import predict_routes
+from services.serve.api.routes.rule_routes import rule_routes
 from services.serve.api.routes.zone_past import series_routes
 from services.serve.api.state import ApiState
 
@@ -41,15 +45,19 @@ def create_app(state: ApiState) -> FastAPI:
         summary="Probabilistic climate forecasts for greenhouses, from models that keep learning.",
         description="Errors are problem details (RFC 9457, application/problem+json).",
         lifespan=follow_the_live_state,
-        docs_url=None,  # FastAPI's pages load scripts from elsewhere; /openapi.json is there for any viewer
+        docs_url=None,  # FastAPI's pages load scripts from elsewhere; assets.py has one of our own
         redoc_url=None,
     )
     install(app)
     app.include_router(predict_routes(state))
     app.include_router(plan_routes(state))
     app.include_router(series_routes(state))
+    app.include_router(alert_routes(state))
+    app.include_router(rule_routes(state))
+    app.include_router(live_routes(state))
     app.include_router(operate_routes(state))
     app.include_router(page_routes())
+    app.mount("/page", GZipMiddleware(PageFiles(), compresslevel=6), name="page")
     app.add_middleware(_BodyLimit)
     return app
 

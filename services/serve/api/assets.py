@@ -1,54 +1,50 @@
-"""``/`` and its files: the page, its script and style, and the plotly.js that the plotly package ships."""
+"""``/`` and ``/page/``: the page, its modules, words and chart library; and ``/docs``, which reads /openapi.json."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import FileResponse
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
 
-__all__ = ["page_routes", "plotly_js"]
+__all__ = ["PAGE", "PageFiles", "page_routes"]
 
 PAGE = Path(__file__).parents[1] / "page"
-SCRIPTS = ("app.js", "chart.js", "clock.js", "intake.js", "key.js", "outlook.js")
 HEADERS = {
-    # plotly.js sets styles on its elements, hence style-src; nothing may come from elsewhere.
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
 
 
-def plotly_js() -> Path:
-    """The charting script inside the installed plotly package; found without importing the package (0.3 s, 60 MB)."""
-    spec = find_spec("plotly")
-    if spec is None or not spec.submodule_search_locations:
-        raise FileNotFoundError("the package plotly is not installed")
-    return Path(spec.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
-
-
 def page_routes() -> APIRouter:
-    """The page at ``/`` and its files, revalidated by ETag; plotly.js is kept by browsers for a day."""
+    """The documents; what they name is answered by :class:`PageFiles`."""
     routes = APIRouter(include_in_schema=False)
-    script = plotly_js()
 
-    def add(path: str, file: Path, media_type: str, headers: dict[str, str]) -> None:
+    def add(path: str, file: Path) -> None:
         async def answer() -> FileResponse:
-            return FileResponse(file, media_type=media_type, headers=headers)
+            return FileResponse(file, media_type="text/html; charset=utf-8", headers=HEADERS)
 
         routes.add_api_route(path, answer, methods=["GET", "HEAD"])
 
-    add("/", PAGE / "index.html", "text/html; charset=utf-8", HEADERS)
-    for name in SCRIPTS:
-        add(f"/page/{name}", PAGE / name, "text/javascript; charset=utf-8", HEADERS)
-    add("/page/style.css", PAGE / "style.css", "text/css; charset=utf-8", HEADERS)
-    add(
-        "/page/plotly.js",
-        script,
-        "text/javascript; charset=utf-8",
-        HEADERS | {"Cache-Control": "public, max-age=86400"},
-    )
+    add("/", PAGE / "index.html")
+    add("/docs", PAGE / "docs.html")
     return routes
+
+
+class PageFiles(StaticFiles):
+    """Every file of the page's folder, revalidated by ETag; nothing is asked of another address."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=PAGE)
+
+    def file_response(self, *arguments: Any, **more: Any) -> Response:
+        """A file, with the headers of the page."""
+        answer = super().file_response(*arguments, **more)
+        answer.headers.update(HEADERS)
+        return answer

@@ -18,6 +18,7 @@ from edge.log import partition_of
 from services.config import Settings
 from services.errors import HistoryError, HothouseError
 from services.forecast_spec import forecast_spec
+from services.ingest.alerts.alert_journal import changes_of
 from services.installation import namespace_of
 from services.message_broker import publish
 from services.messages import (
@@ -31,10 +32,14 @@ from services.messages import (
     ModelSubmitted,
     Moved,
     Resampled,
+    SaidAhead,
+    ShownAlert,
+    SiteRulesShown,
     TrainingAccepted,
     ZoneMixture,
     ZoneOutlook,
     ZonePlan,
+    ZoneQuality,
     ZoneWhatIf,
     shard_actor,
 )
@@ -100,11 +105,25 @@ class Backend(Protocol):
     async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
         """The newest forecast that was issued for a site for an origin up to then, no older than a day."""
 
+    async def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        """How good one zone's forecasts have been; of None, how long each zone is known; 404 as :meth:`what_if`."""
+
+    async def said_ahead(
+        self, site: str, zone: str, target: str, horizon_min: int, start_ms: int, end_ms: int
+    ) -> SaidAhead:
+        """What was said of a target so long before each time of a span; 503 where it cannot be read."""
+
     async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
         """What was kept out, counted by reason and topic, and the newest letters; 503 where they cannot be read."""
 
     async def publish(self, topic: str, payload: bytes) -> None:
         """Publish a message to the broker, as devices do; raises a 503 problem where it does not take it."""
+
+    async def alert_changes(self, id: str) -> list[ShownAlert]:
+        """The changes of an alert, oldest first, none for an unknown one; 503 where they cannot be read."""
+
+    async def alert_rules(self, site: str) -> SiteRulesShown:
+        """The rules of a site; 404 where its shard does not know it."""
 
     async def mixtures(self) -> list[ZoneMixture]:
         """What each zone's newest forecast was mixed from."""
@@ -212,6 +231,32 @@ class RayBackend:
 
         return await _read(newest)
 
+    async def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        """See :class:`Backend`."""
+        if asked is not None:
+            found: list[ZoneQuality] = await _within(
+                self._shard(asked[0]).quality.remote(asked), ANSWER_S, "the zone's shard"
+            )
+            if not found:
+                raise ProblemError(404, f"the shard of {asked[0]} does not know {asked[1]} yet")
+            return found
+        names = [shard_actor(index) for index in range(self._settings.stream.shards)]
+        every = [await _within(self._actor(name).quality.remote(None), ANSWER_S, name) for name in names]
+        return sorted((one for part in every for one in part), key=lambda one: (one["site"], one["zone"]))
+
+    async def said_ahead(
+        self, site: str, zone: str, target: str, horizon_min: int, start_ms: int, end_ms: int
+    ) -> SaidAhead:
+        """See :class:`Backend`."""
+
+        def read() -> SaidAhead:
+            from services.store.forecasts import IssuedForecasts
+
+            kept = IssuedForecasts(self._settings.storage, 0)
+            return kept.ahead(site, zone, target, horizon_min, start_ms, end_ms)
+
+        return await _read(read)
+
     async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
         """See :class:`Backend`."""
         root = self._settings.storage
@@ -230,6 +275,21 @@ class RayBackend:
             await asyncio.to_thread(publish, self._settings, "hothouse-api", topic, payload)
         except HothouseError as error:
             raise ProblemError(503, f"it was not published: {error.message}", {"Retry-After": "5"}) from error
+
+    async def alert_changes(self, id: str) -> list[ShownAlert]:
+        """See :class:`Backend`."""
+        try:
+            return await asyncio.to_thread(changes_of, self._settings.storage, id)
+        except sqlite3.Error as error:
+            raise ProblemError(503, f"the alerts' changes cannot be read: {error}", {"Retry-After": "5"}) from error
+
+    async def alert_rules(self, site: str) -> SiteRulesShown:
+        """See :class:`Backend`."""
+        call = self._shard(site).alert_rules.remote(site)
+        found: SiteRulesShown | None = await _within(call, ANSWER_S, "the site's shard")
+        if found is None:
+            raise ProblemError(404, f"its shard does not know {site} yet")
+        return found
 
     async def mixtures(self) -> list[ZoneMixture]:
         """See :class:`Backend`."""

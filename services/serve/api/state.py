@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Header
 
 from models.spec import ForecastSpec, Place
+from services.config import SiteSettings
 from services.serve.api.auth import Keys
 from services.serve.api.backend import POLL_S, Backend
+from services.serve.api.event_stream import EventStream
 from services.serve.api.problems import ProblemError
 from services.serve.follow import follow
 from services.serve.health import Readiness, awaited, component_errors, readiness
 from services.serve.live_state import LiveStateChanges
 from services.serve.view import View
 
-__all__ = ["ApiState", "Authorization"]
+__all__ = ["ApiState", "Authorization", "SiteNames"]
+
+RECENT_S = 1.0
 
 Authorization = Annotated[str | None, Header(description="Bearer KEY, where a key is needed.")]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteNames:
+    """What people call sites and zones, where they are called otherwise than in topics."""
+
+    sites: Mapping[str, str] = field(default_factory=dict)
+    zones: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sites: Iterable[SiteSettings]) -> SiteNames:
+        """As the settings of sites have them."""
+        listed = list(sites)
+        zones = {(site.name, zone): label for site in listed for zone, label in site.zone_labels.items()}
+        return cls({site.name: site.label for site in listed if site.label}, zones)
 
 
 class ApiState:
@@ -30,16 +50,20 @@ class ApiState:
         self, backend: Backend, keys: Keys, spec: ForecastSpec, stale_after_s: float,
         clock_s: Callable[[], float] = time.monotonic, timezone: Callable[[str], str] = lambda site: "UTC",
         place_of: Callable[[str], Place] = lambda site: Place(),
+        names: SiteNames = SiteNames(),
     ) -> None:  # fmt: skip
         self.timezone = timezone  # of a site
         self.backend = backend
         self.place_of = place_of
+        self.names = names
         self.keys = keys
         self.spec = spec
+        self.events = EventStream(clock_s)
         self.view = View(stale_after_s, 2 * spec.step_ms / 1000 + 60, clock_s)
         self._clock_s = clock_s
         self._heard_s = float("-inf")
         self._ready = False
+        self._recent: tuple[float, Readiness] | None = None
         self._follower: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -49,7 +73,8 @@ class ApiState:
         )
 
     async def stop(self) -> None:
-        """Stop following."""
+        """Stop following, and end the streams of events."""
+        self.events.close()
         if self._follower is not None:
             self._follower.cancel()
 
@@ -80,6 +105,13 @@ class ApiState:
         words = awaited(self.view.stats)
         return readiness(zones, usable, following, failing, ready=self._ready, awaited=words)
 
+    def recent_readiness(self) -> Readiness:
+        """:meth:`readiness` of a moment ago: it looks at every zone, and each open page asks."""
+        known = self._recent
+        if known is None or self._clock_s() - known[0] > RECENT_S:
+            known = self._recent = (self._clock_s(), self.readiness())
+        return known[1]
+
     @property
     def quiet_s(self) -> float:
         """Seconds since the live state last answered."""
@@ -88,3 +120,4 @@ class ApiState:
     async def _take(self, changes: LiveStateChanges) -> None:
         self._heard_s = self._clock_s()
         self.view.take(changes)
+        self.events.take(changes, self.recent_readiness() if self.events.open else None)

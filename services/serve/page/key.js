@@ -1,59 +1,102 @@
-// The key, where reading needs one: asked for when the API says so, and kept in this variable only. No storage, cookie
-// or address ever has it; it is gone with the page.
-let key = "";
-let onKey = () => {};
-const byId = (id) => document.getElementById(id);
+// Keys, where reading or an order needs one: asked for when the API says so, and kept in these variables only. No storage,
+// cookie or address ever has them; they are gone with the page.
+import { byId } from "./dom.js";
+import { t } from "./words.js";
 
-// Fetches with the key that is there. Throws where the API wants another one, and shows the question for it.
-export async function fetchWithKey(path) {
-  const sent = key;
-  const headers = { Accept: "application/json", ...(sent && { Authorization: `Bearer ${sent}` }) };
-  const answer = await fetch(path, { headers });
-  const isWanted = answer.status === 401 || answer.status === 403;
-  if (sent === key) isWanted ? want(sent) : accept(); // else an answer to a key of before: it says nothing of this one
-  if (isWanted) throw new Error("a key is needed");
-  return answer;
+const keys = { read: "", operate: "" };
+let waiting = []; // who waits for a key to read with
+let asking = null; // {resolve} of who waits for an operator's key
+
+export const keyFor = (scope) => (scope === "operate" ? keys.operate || keys.read : keys.read || keys.operate);
+let noticed = () => {};
+
+// `call` is told when the question comes or goes.
+export const onLock = (call) => {
+  noticed = call;
+};
+export const isLocked = () => !byId("key-form").hidden;
+
+// Shows the question for a reading key instead of everything else; resolves once one is given.
+export function wantKey(refused) {
+  keys.read = "";
+  if (refused === keys.operate) keys.operate = "";
+  const isNew = lock(true);
+  if (refused) {
+    byId("key").value = "";
+    say("key-said", t("key.refused"));
+  }
+  if (refused || isNew) byId("key").focus();
+  return new Promise((resolve) => waiting.push(resolve));
 }
 
-// `then` is called each time a key was given.
-export function useKeys(then) {
-  onKey = then;
+// The API took what was sent.
+export function keyHolds() {
+  if (!lock(false)) return;
+  byId("key").value = "";
+  say("key-said", "");
+  byId("view").focus();
+}
+
+// Asks for an operator's key in a dialog; resolves to whether one was given.
+export function wantOperatorKey(refused, what) {
+  keys.operate = "";
+  const dialog = byId("order-key");
+  byId("order-key-why").textContent = what;
+  say("order-key-said", refused ? t("key.refused.order") : "");
+  byId("operator-key").value = "";
+  if (!dialog.open) dialog.showModal();
+  byId("operator-key").focus();
+  return new Promise((resolve) => {
+    asking = { resolve };
+  });
+}
+
+export function listenForKeys() {
   byId("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
     const given = byId("key").value.trim();
     if (!given) return;
-    key = given;
-    if (/^[\x20-\x7e]+$/.test(given)) onKey();
-    else want(given); // no header can carry it
+    if (!/^[\x20-\x7e]+$/.test(given)) {
+      wantKey(given); // no header can carry it
+      return;
+    }
+    keys.read = given;
+    const resolved = waiting;
+    waiting = [];
+    for (const go of resolved) go();
   });
-  byId("key").addEventListener("input", () => say(""));
+  byId("key").addEventListener("input", () => say("key-said", ""));
+  const dialog = byId("order-key");
+  byId("order-key-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const given = byId("operator-key").value.trim();
+    if (!/^[\x20-\x7e]+$/.test(given)) {
+      say("order-key-said", t("key.refused.order"));
+      return;
+    }
+    keys.operate = given;
+    answer(true);
+  });
+  byId("order-key-cancel").addEventListener("click", () => answer(false));
+  dialog.addEventListener("cancel", () => answer(false));
 }
 
-function want(refused) {
-  key = "";
-  const isNew = lock(true);
-  if (refused) {
-    byId("key").value = "";
-    say("This key is not accepted.");
-  }
-  if (refused || isNew) byId("key").focus();
+function answer(given) {
+  byId("order-key").close();
+  byId("operator-key").value = "";
+  asking?.resolve(given);
+  asking = null;
 }
 
-function accept() {
-  if (!lock(false)) return;
-  byId("key").value = "";
-  say("");
-  document.querySelector("main").focus();
-}
-
-// Shows the question instead of everything else, or the other way round; false where that is so already.
-function lock(isLocked) {
-  if (byId("key-form").hidden !== isLocked) return false;
-  byId("key-form").hidden = !isLocked;
-  for (const part of document.querySelectorAll("main, footer")) part.hidden = isLocked;
+// False where that is so already.
+function lock(wanted) {
+  if (byId("key-form").hidden !== wanted) return false;
+  byId("key-form").hidden = !wanted;
+  for (const part of document.querySelectorAll("#view, .views, footer")) part.hidden = wanted;
+  noticed();
   return true;
 }
 
-function say(text) {
-  byId("key-said").textContent = text;
+function say(id, text) {
+  byId(id).textContent = text;
 }

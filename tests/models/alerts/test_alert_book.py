@@ -100,14 +100,48 @@ def test_the_past_changes_nothing() -> None:
 
 
 def test_a_zone_that_leaves_takes_its_alerts_along() -> None:
-    """Those of other zones stay."""
+    """They are resolved, and whoever was told of them is told that, too; those of other zones stay."""
     book = AlertBook(RULES)
     for zone in ("north", "south"):
         book.see(0, "site", zone, "cold", RuleFinding(0.9))
         book.mute(0, "site", zone, "wet", HALF_MS)
-    book.forget("site", "north")
+    [over] = book.end(HALF_MS, "site", "north", "the zone has left")
+    assert (over.state, over.zone, over.why, over.changed_ms) == ("resolved", "north", "the zone has left", HALF_MS)
     assert [alert.zone for alert in book] == ["south"]
     assert "north" not in json.dumps(book.state_dict())
+
+
+def test_a_site_moves_to_other_rules_with_its_alerts() -> None:
+    """Ids, changes and mutes go along; what the new rules do not have, or have of another kind, is resolved."""
+    book, other = AlertBook(RULES), AlertBook([AlertRule(name="cold", kind="frost", severity="critical")])
+    [cold] = see(book, 0, 0.9)
+    [_] = book.see(0, "site", "north", "wet", RuleFinding(0.9))
+    book.see(0, "elsewhere", "north", "wet", RuleFinding(0.9))
+    book.mute(0, "site", "south", "cold", 9 * HALF_MS)
+    [over] = book.hand_over("site", other, HALF_MS, "its rule was taken away")
+    assert (over.rule, over.state, over.revision) == ("wet", "resolved", 2)
+    [moved] = list(other)
+    assert (moved.id, moved.revision, moved.severity) == (cold.id, cold.revision, "critical")
+    assert [alert.site for alert in book] == ["elsewhere"]
+    assert states(other.see(HALF_MS, "site", "south", "cold", RuleFinding(0.9))) == ["muted"]
+
+
+def test_it_is_known_afterwards_whether_it_came_true() -> None:
+    """An event that came makes it true at once; one that never came false when it is over; pending ones say nothing."""
+    book = AlertBook(RULES)
+    [fired] = see(book, 0, 0.9)
+    assert fired.came_true is None
+    see(book, 1, 0.0)
+    [over] = see(book, 3, 0.0)
+    assert over.came_true is False
+    [fired] = see(book, 4, 1.0, True)
+    assert fired.came_true is True
+    see(book, 5, 0.0)
+    see(book, 7, 0.0)
+    see(book, 8, 0.4)
+    see(book, 9, 0.0)
+    [over] = see(book, 11, 0.0)
+    assert (over.told_ms, over.came_true) == (None, None)
 
 
 def test_alerts_of_a_rule_that_is_gone_are_gone() -> None:

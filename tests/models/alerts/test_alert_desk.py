@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -106,3 +107,28 @@ def test_an_empty_state_begins_and_another_version_is_refused() -> None:
         desk.load_state_dict(desk.state_dict() | {"version": 9})
     with pytest.raises(ValueError, match="other rules"):
         AlertDesk(RULES[:1], SPEC).load_state_dict(desk.state_dict())
+
+
+def test_each_zone_sees_a_half_hour_when_its_turn_comes() -> None:
+    """Zones that are looked at one after another have the same alerts as together; who has seen it is left out."""
+    world, together, apart = World(2), desk_of(), desk_of()
+    rows, ahead = world.rows[:, :DAY], world.ahead(DAY - 1)
+    together.see("site", ZONES, np.arange(2), rows, ahead, clock)
+    for z, zone in enumerate(ZONES):
+        apart.see("site", [zone], np.array([z]), rows[z : z + 1], ahead.of(np.array([z])), clock)
+    assert apart.book.state_dict() == together.book.state_dict()
+    before = flat(apart.state_dict())
+    assert apart.see("site", ZONES, np.arange(2), rows, ahead, clock) == ([], [])
+    assert flat(apart.state_dict()) == before
+
+
+def test_a_look_that_comes_late_speaks_of_its_own_time() -> None:
+    """Rows that end some minutes after the half hour: the alert begins then."""
+    world, desk = World(3), desk_of()
+    t = next(
+        t for t in range(DAY - 1, 4 * DAY, 3)
+        if any(a.state == "firing" for a in see(desk, world, t))
+    )  # fmt: skip
+    late = replace(world.ahead(t), late_ms=600_000)
+    told, _ = desk_of().see("site", ZONES, np.arange(2), world.rows[:, t + 1 - DAY : t + 1], late, clock)
+    assert {alert.began_ms % STEP_MS for alert in told} == {600_000}

@@ -4,17 +4,40 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from models.alerts.alert_rule import COURSES, STATES
 from models.alerts.crop_rules import CROPS, rules_for
-from services.alert.rules_file import OPTIONS, parse_rules
+from models.alerts.rules_document import OPTIONS
+from services.alert.rules_file import parse_rules
+from services.alert.webhook import signature
+from services.config import load_settings
 
 PAGE = (Path(__file__).parents[3] / "docs/alerts.md").read_text()
+
+EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
+
+
+def test_the_settings_that_are_shown_are_settings(tmp_path: Path) -> None:
+    """The ways to tell people, as the page sets them up."""
+    (tmp_path / "hothouse.toml").write_text(EXAMPLES[1])
+    said = load_settings(tmp_path / "hothouse.toml").alerts
+    assert (said.webhook_url, said.email_to) == ("https://example.org/hothouse", ("grower@example.org",))
+
+
+def test_the_check_of_a_signature_that_is_shown_finds_ours() -> None:
+    """And no other."""
+    [program] = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    shown: dict[str, Any] = {}
+    exec(program, shown)
+    headers = {"webhook-id": "a1-2", "webhook-timestamp": "7", "webhook-signature": signature(b"key", "a1-2", 7, b"{}")}
+    assert shown["is_ours"](b"key", headers, b"{}")
+    assert not shown["is_ours"](b"other", headers, b"{}")
 
 
 def test_the_example_is_read() -> None:
     """What the page shows can be copied."""
-    [example] = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
+    example = EXAMPLES[0]
     rules = {rule.name: rule for rule in parse_rules(example)}
     assert rules["frost"].limit == 9.0
     assert rules["condensation"].hours == (120, 600)

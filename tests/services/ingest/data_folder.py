@@ -28,7 +28,7 @@ from edge.wire.reading import Sample
 from edge.wire.samples import encode_samples
 from services.config import Settings, load_settings
 from services.ingest.shard import Executors, Outputs, Shard
-from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
+from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest, ShownAlert, ZoneForecast
 from services.store.series import NullSeries
 
 __all__ = ["CONFIG", "AtOnce", "Kept", "after", "open_shard", "settings_of"]
@@ -83,6 +83,9 @@ class Kept:
         self.forecasts += forecasts
 
     def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
+        pass
+
+    def put_alerts(self, alerts: Sequence[ShownAlert]) -> None:
         pass
 
     def put_stats(self, stats: dict[str, Any]) -> None:

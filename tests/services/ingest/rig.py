@@ -17,7 +17,15 @@ from edge.wire.topic import SITE_ZONE
 from services.config import Settings, SiteSettings, StreamSettings
 from services.ingest.shard import Executors, Outputs, Shard
 from services.ingest.sinks.sink import Sink
-from services.messages import ASK_AGAIN, ONLINE_VERSION, ForecastReply, ForecastRequest, ZoneForecast
+from services.messages import (
+    ASK_AGAIN,
+    ONLINE_VERSION,
+    ForecastReply,
+    ForecastRequest,
+    ShownAlert,
+    ShownAlerts,
+    ZoneForecast,
+)
 from services.store.deadletters import DeadLetters
 from services.store.series import NullSeries
 from tests.services.ingest.samples import STEP, T0, new_records, sample
@@ -37,7 +45,9 @@ __all__ = [
 ]
 
 ZONES = ("z1", "z2")
-MOMENTS = ("taken", "forecast kept", "before flush", "flushed", "plans kept", "letters kept", "snapshot kept")
+MOMENTS = (
+    "taken", "forecast kept", "before flush", "flushed", "plans kept", "letters kept", "alerts kept", "snapshot kept",
+)  # fmt: skip
 
 
 class Crashed(BaseException):
@@ -97,6 +107,7 @@ class FakeBoard:
         self.published: list[ZoneForecast] = []
         self.past: list[tuple[str, str]] = []
         self.figures: list[dict[str, Any]] = []
+        self.alerts = ShownAlerts()
 
     def publish(self, forecasts: Sequence[ZoneForecast]) -> None:
         self.published += forecasts
@@ -104,6 +115,9 @@ class FakeBoard:
     def put_past(self, site: str, zone: str, end_ms: list[int], values: dict[str, list[float | None]]) -> None:
         assert len(end_ms) == len(values["air_temp_c"])
         self.past.append((site, zone))
+
+    def put_alerts(self, alerts: Sequence[ShownAlert]) -> None:
+        self.alerts.take(alerts)
 
     def put_stats(self, stats: dict[str, Any]) -> None:
         self.figures.append(stats)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from models.alerts.rules_document import RulesDocument
 from models.spec import ForecastSpec
 from services.messages import (
     F32,
@@ -17,10 +18,14 @@ from services.messages import (
     ForecastReply,
     ForecastRequest,
     Resampled,
+    SaidAhead,
+    ShownAlert,
+    SiteRulesShown,
     ZoneForecast,
     ZoneMixture,
     ZoneOutlook,
     ZonePlan,
+    ZoneQuality,
     ZoneWhatIf,
 )
 from services.serve.api.problems import ProblemError
@@ -90,6 +95,12 @@ class FakeBackend:
         self.past_nights: F32 = np.full((6, 3), 9.5, np.float32)
         self.extremes: dict[str, Extreme] | None = None  # else a night at about 10 degrees
         self.shard_away = ""
+        self.alert_log: dict[str, list[ShownAlert]] = {}
+        self.rules = SiteRulesShown(
+            site="", version=1, changed_ms=None, changed_by="defaults", document=RulesDocument().as_dict()
+        )
+        self.days = 20.0  # since each zone's first row
+        self.spec = SPEC
 
     async def changes(self, seen_version: int) -> LiveStateChanges:
         return await self.live_state.wait(seen_version, 1.0)
@@ -136,6 +147,25 @@ class FakeBackend:
     async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
         return self.said
 
+    async def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
+        if self.shard_away:
+            raise ProblemError(503, self.shard_away)
+        zones = [asked] if asked else [("demo", "north-1"), ("demo", "north-2")]
+        score = {"model": 0.5, "climatology": 0.7, "persistence": 0.9, "naive_24h": 1.0, "coverage": 0.82, "n": 288}
+        scores: Any = {
+            target: {minutes: dict(score) for minutes in self.spec.horizons_min} for target in self.spec.targets
+        }
+        return [
+            ZoneQuality(site=site, zone=zone, days=self.days, scores=scores if asked else {}) for site, zone in zones
+        ]
+
+    async def said_ahead(
+        self, site: str, zone: str, target: str, horizon_min: int, start_ms: int, end_ms: int
+    ) -> SaidAhead:
+        times = np.arange(start_ms // 300_000 + 1, end_ms // 300_000 + 1) * 300_000
+        level = np.full(len(times), 20, np.float32)
+        return SaidAhead(time_ms=times, p10=level - 1, p50=level, p90=level + 1)
+
     async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
         letters = [letter for letter in self.letters if reason in (None, letter.reason)]
         counts = [
@@ -152,6 +182,12 @@ class FakeBackend:
         if self.refusal:
             raise ProblemError(503, self.refusal)
         self.published.append((topic, payload))
+
+    async def alert_changes(self, id: str) -> list[ShownAlert]:
+        return self.alert_log.get(id, [])
+
+    async def alert_rules(self, site: str) -> SiteRulesShown:
+        return self.rules | SiteRulesShown(site=site)
 
     async def mixtures(self) -> list[ZoneMixture]:
         serving = {"network": "v1", "trees": "trees-v2"}

@@ -11,7 +11,14 @@ from fastapi.responses import JSONResponse
 from edge.wire.vocabulary import VOCABULARY
 from models.features.inputs import targets_of
 from services.messages import ZoneForecast
-from services.serve.api.answer_types import HistoryAnswer, WhatIfAnswer, ZoneNow, ZonesAnswer, described
+from services.serve.api.answer_types import (
+    HistoryAnswer,
+    SiteShown,
+    WhatIfAnswer,
+    ZoneNow,
+    ZonesAnswer,
+    described,
+)
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.predict_parameters import Asked, answer_of
 from services.serve.api.problems import ProblemError
@@ -27,8 +34,10 @@ from services.serve.api.what_if import (
 
 __all__ = ["predict_routes"]
 
-UNITS = {name: metric.unit for name, metric in VOCABULARY.items()} | {"vpd_kpa": "kPa"}
-LABELS = {name: metric.label for name, metric in VOCABULARY.items()} | {"vpd_kpa": "vapour pressure deficit"}
+UNITS = {name: metric.unit for name, metric in VOCABULARY.items()} | {"vpd_kpa": "kPa", "dew_point_c": "°C"}
+LABELS = {name: metric.label for name, metric in VOCABULARY.items()} | {
+    "vpd_kpa": "vapour pressure deficit", "dew_point_c": "dew point",
+}  # fmt: skip
 
 Zone = Annotated[str, Query(min_length=1, max_length=130, description="Zone, or site/zone.", examples=["north-1"])]
 Site = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
@@ -101,12 +110,14 @@ def predict_routes(state: ApiState) -> APIRouter:
             forecast = view.answers[key].forecast
             listed.append(
                 ZoneNow(
-                    site=key[0], zone=key[1], timezone=state.timezone(key[0]),
+                    site=key[0], zone=key[1], label=state.names.zones.get(key, key[1]), timezone=state.timezone(key[0]),
                     origin=forecast["origin"], origin_ms=forecast["origin_ms"],
-                    model_version=forecast["model_version"], degraded=view.degraded(key), now=forecast["now"],
+                    model_version=forecast["model_version"], stale=view.is_stale(key),
+                    degraded=view.degraded(key), now=forecast["now"],
                 )
             )  # fmt: skip
-        return ZonesAnswer(zones=listed, units=UNITS, labels=LABELS)
+        sites = [_site(state, site) for site in dict.fromkeys(zone["site"] for zone in listed)]
+        return ZonesAnswer(zones=listed, sites=sites, units=UNITS, labels=LABELS)
 
     known_past = {**described(HistoryAnswer), 404: PREDICT_ANSWERS[404], 503: PREDICT_ANSWERS[503]}
 
@@ -121,3 +132,11 @@ def predict_routes(state: ApiState) -> APIRouter:
         return HistoryAnswer(site=key[0], zone=key[1], **past)
 
     return routes
+
+
+def _site(state: ApiState, site: str) -> SiteShown:
+    place = state.place_of(site)
+    return SiteShown(
+        site=site, label=state.names.sites.get(site, site), timezone=state.timezone(site), latitude=place.latitude,
+        longitude=place.longitude,
+    )  # fmt: skip

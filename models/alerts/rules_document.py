@@ -1,0 +1,189 @@
+"""Step 9 of the way of a reading: rules as people write them, in a file or over the API, and the rules that they mean.
+
+A document names the crop and its stage, and then, by rule, only the options that are different. ``off`` takes a rule
+away, a ``kind`` adds one. Each mistake is one sentence that names its rule.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from models.alerts.alert_rule import AlertRule
+from models.alerts.crop_rules import rules_for
+
+__all__ = ["OPTIONS", "DocumentError", "RulesDocument", "clock_time"]
+
+NUMBERS = (
+    "limit", "night_limit", "hysteresis", "for_min", "keep_min", "lead_h", "chance", "fruit_mm", "wet_rh_pct", "base_c",
+    "per_100_j_cm2",
+)  # fmt: skip
+OPTIONS = (*NUMBERS, "kind", "severity", "hours", "band_c", "off")
+MOST_RULES, LONGEST_NAME = 100, 64
+_TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class DocumentError(ValueError):
+    """What is wrong with a document: ``mistakes`` are (rule or member, sentence)."""
+
+    def __init__(self, mistakes: list[tuple[str, str]]) -> None:
+        super().__init__("; ".join(sentence for _, sentence in mistakes))
+        self.mistakes = mistakes
+
+
+@dataclass(frozen=True, slots=True)
+class RulesDocument:
+    """Made by :meth:`of`; ``rules`` are what it means, ``changes`` the options of each rule that were written.
+
+    >>> document = RulesDocument.of({"crop": "lettuce", "changes": {"frost": {"limit": 4}, "heat": {"off": True}}})
+    >>> document.rules[0].limit, [rule.name for rule in document.rules][:2]
+    (4.0, ['frost', 'condensation'])
+    """
+
+    crop: str = "other"
+    stage: str = "growing"
+    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    rules: tuple[AlertRule, ...] = rules_for()
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> RulesDocument:
+        """From ``crop``, ``stage`` and ``changes``, each of which may be missing; raises :class:`DocumentError`."""
+        wrong = [(name, f"{name!r} is not one of crop, stage, changes") for name in said if name not in _MEMBERS]
+        words = {name: said.get(name, usual) for name, usual in (("crop", "other"), ("stage", "growing"))}
+        wrong += [(n, f"{n} must be a word in quotes") for n, word in words.items() if not isinstance(word, str)]
+        changes = said.get("changes", {})
+        if not isinstance(changes, Mapping):
+            wrong.append(("changes", "rules must be tables, such as [rules.frost]"))
+        elif len(changes) > MOST_RULES:
+            wrong.append(("changes", f"{len(changes)} rules are named; {MOST_RULES} is the most"))
+        if wrong:
+            raise DocumentError(wrong)
+        try:
+            usual = rules_for(**words)
+        except ValueError as error:
+            raise DocumentError([(str(error).split(" ", 1)[0], str(error))]) from error
+        rules = {rule.name: rule for rule in usual}
+        for name, table in changes.items():
+            try:
+                _change(rules, name, table)
+            except DocumentError as error:
+                wrong += error.mistakes
+        if wrong:
+            raise DocumentError(wrong)
+        return cls(**words, changes={name: dict(table) for name, table in changes.items()}, rules=tuple(rules.values()))
+
+    def merged(self, patch: Mapping[str, Any]) -> RulesDocument:
+        """With what ``patch`` says; ``None`` takes back an option, or all that was changed of a rule.
+
+        >>> RulesDocument.of({"changes": {"frost": {"limit": 9}}}).merged({"changes": {"frost": None}}).changes
+        {}
+        """
+        changes = {name: dict(table) for name, table in self.changes.items()}
+        given = patch.get("changes", {})
+        if not isinstance(given, Mapping):
+            raise DocumentError([("changes", "rules must be tables, such as [rules.frost]")])
+        for name, table in given.items():
+            if table is None:
+                changes.pop(name, None)
+            elif isinstance(table, Mapping):
+                kept = {**changes.get(name, {}), **table}
+                changes[name] = {option: value for option, value in kept.items() if value is not None}
+                if not changes[name]:
+                    del changes[name]
+            else:
+                changes[name] = table
+        return RulesDocument.of({"crop": self.crop, "stage": self.stage, **patch, "changes": changes})
+
+    def as_dict(self) -> dict[str, Any]:
+        """What :meth:`of` takes."""
+        return {"crop": self.crop, "stage": self.stage, "changes": {n: dict(t) for n, t in self.changes.items()}}
+
+    def as_toml(self) -> str:
+        """The same as a file of rules."""
+        lines = [f"crop = {json.dumps(self.crop)}", f"stage = {json.dumps(self.stage)}"]
+        for name, table in self.changes.items():
+            lines += ["", f"[rules.{name if _BARE.fullmatch(name) else json.dumps(name)}]"]
+            lines += [f"{option} = {json.dumps(value)}" for option, value in table.items()]  # JSON's values are TOML's
+        return "\n".join(lines) + "\n"
+
+
+_MEMBERS = ("crop", "stage", "changes")
+
+
+def clock_time(minute: int) -> str:
+    """A minute of the day as options write it.
+
+    >>> clock_time(450)
+    '07:30'
+    """
+    return f"{minute // 60:02d}:{minute % 60:02d}"
+
+
+def _change(rules: dict[str, AlertRule], name: str, table: object) -> None:
+    if not isinstance(table, Mapping):
+        raise DocumentError([(name, f"rules.{name} must be a table, such as [rules.{name}]")])
+    if not 0 < len(name) <= LONGEST_NAME:
+        raise DocumentError([(name[:LONGEST_NAME], f"the name of a rule has 1 to {LONGEST_NAME} characters")])
+    found, sentences = _options(name, table)
+    if sentences:
+        raise DocumentError([(name, sentence) for sentence in sentences])
+    if table.get("off"):
+        rules.pop(name, None)
+        return
+    before = rules.get(name)
+    if before is None and "kind" not in found:
+        sentence = f'{name}: a rule that the crop has not needs a kind, such as kind = "frost"'
+        raise DocumentError([(name, sentence)])
+    try:
+        start = before if before and found.get("kind", before.kind) == before.kind else None
+        rules[name] = replace(start, **found) if start else AlertRule(name=name, **found)
+    except ValueError as error:
+        raise DocumentError([(name, str(error))]) from error
+
+
+def _options(name: str, table: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What a table says, as fields of a rule, and what is wrong with it."""
+    found: dict[str, Any] = {}
+    wrong = []
+    for option, value in table.items():
+        if option not in OPTIONS:
+            wrong.append(f"{name}: {option!r} is not one of {', '.join(OPTIONS)}")
+        elif option in NUMBERS:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                wrong.append(f"{name}: {option} is {value!r}; it must be a number")
+            else:
+                found[option] = float(value)
+        elif option == "off":
+            if not isinstance(value, bool):
+                wrong.append(f"{name}: off is {value!r}; it must be true or false")
+        elif option == "hours":
+            times = [_minutes(each) for each in value] if isinstance(value, list) else []
+            if len(times) != 2 or None in times:
+                wrong.append(f'{name}: hours is {value!r}; write two times of a day, such as ["18:00", "07:00"]')
+            else:
+                found[option] = tuple(times)
+        elif option == "band_c":
+            if not isinstance(value, list) or len(value) != 2 or not all(_is_number(each) for each in value):
+                wrong.append(f"{name}: band_c is {value!r}; write two temperatures, such as [15, 25]")
+            else:
+                found[option] = (float(value[0]), float(value[1]))
+        elif not isinstance(value, str):
+            wrong.append(f"{name}: {option} is {value!r}; it must be a word in quotes")
+        else:
+            found[option] = value
+    return found, wrong
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _minutes(value: object) -> int | None:
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    return 24 * 60 if match[1] is None else int(match[1]) * 60 + int(match[2])

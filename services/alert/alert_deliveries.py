@@ -1,0 +1,97 @@
+"""Step 9 of the way of a reading: the ways by which people are told of alerts, as the settings name them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import TypedDict
+
+from services.alert.alert_mail import AlertMail, MailServer
+from services.alert.delivery import Channel, Deliverer
+from services.alert.retained_alerts import Message, RetainedAlerts
+from services.alert.webhook import Webhook
+from services.config import Settings
+from services.errors import ConfigError
+from services.runtime.repeating import Repeating
+
+__all__ = ["AlertDeliveries", "DeliveryFigures"]
+
+LOOK_S = 0.5
+
+
+class DeliveryFigures(TypedDict):
+    """By channel."""
+
+    alerts_told: dict[str, int]
+    alerts_waiting: dict[str, int]
+    alerts_lost: dict[str, int]
+
+
+class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
+    """Each way has a thread of its own, so that none waits for another. ``publish`` sends retained messages.
+
+    Raises :class:`ConfigError` where a secret cannot be read.
+    """
+
+    def __init__(self, settings: Settings, publish: Callable[[Sequence[Message]], None]) -> None:
+        self._channels = list(_channels(settings, publish))
+        self._deliverers = {
+            channel.name: Deliverer(settings.storage, channel, time.monotonic) for channel in self._channels
+        }
+        self._threads = ExitStack()
+
+    def __enter__(self) -> AlertDeliveries:
+        for name, deliverer in self._deliverers.items():
+            self._threads.callback(deliverer.close)
+            self._threads.enter_context(Repeating(deliverer.look, LOOK_S, f"alerts by {name}", at_once=True))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.close()
+        for channel in self._channels:
+            if isinstance(channel, RetainedAlerts):
+                channel.close()
+
+    @property
+    def error(self) -> str:
+        """What fails now."""
+        return "; ".join(one.error for one in self._deliverers.values() if one.error)
+
+    def figures(self) -> DeliveryFigures:
+        """How many changes were told, wait, and were lost or refused."""
+        refused = {one.name: one.refused for one in self._channels if isinstance(one, Webhook)}
+        each = self._deliverers.items()
+        return DeliveryFigures(
+            alerts_told={name: one.delivered - refused.get(name, 0) for name, one in each},
+            alerts_waiting={name: one.waiting for name, one in each},
+            alerts_lost={name: one.lost + refused.get(name, 0) for name, one in each},
+        )  # fmt: skip
+
+
+def _channels(settings: Settings, publish: Callable[[Sequence[Message]], None]) -> Iterator[Channel]:
+    said = settings.alerts
+    if said.mqtt:
+        yield RetainedAlerts(settings.storage, publish, 60 * said.mqtt_clear_min, time.time)
+    if said.webhook_url:
+        secret = _secret(said.webhook_secret_file, "alerts.webhook_secret_file")
+        yield Webhook(said.webhook_url, secret, said.webhook_severity, time.monotonic, time.time)
+    if said.email_to:
+        server = MailServer(
+            host=said.smtp_host, port=said.smtp_port, security=said.smtp_security, username=said.smtp_username,
+            password=_secret(said.smtp_password_file, "alerts.smtp_password_file"),
+        )  # fmt: skip
+        yield AlertMail(
+            server, said.email_from, said.email_to, said.email_severity, said.email_gather_s, time.monotonic,
+            time.time,
+        )  # fmt: skip
+
+
+def _secret(path: Path | None, setting: str) -> str:
+    try:
+        return "" if path is None else path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{setting}: {path} cannot be read: {error}", "Set it to a file that holds the secret."
+        ) from error

@@ -1,0 +1,168 @@
+"""Step 9 of the way of a reading: changes of alerts as CloudEvents, posted to an address.
+
+The body is a CloudEvent (CNCF CloudEvents 1.0, structured JSON). It is signed as Standard Webhooks 1.0 says: HMAC with
+SHA-256 over id, time and body, in ``webhook-signature``. ``webhook-id`` and ``Idempotency-Key`` name the change: who
+gets one twice has had it already.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ssl
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from http import HTTPStatus
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import msgspec
+
+from services.alert.delivery import DeliveryError, is_at_least, key_of
+from services.messages import ShownAlert
+
+__all__ = ["Webhook", "cloud_event", "signature"]
+
+LIMIT_S = 10.0
+GIVE_UP_S = 24 * 3600.0
+"""A change that could not be told for so long is left out, so that those behind it are told."""
+
+AGAIN = {
+    HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS,
+}  # fmt: skip
+"""Of the answers that blame the request, these may be others the next time."""
+
+PREFIX = "whsec_"
+
+
+class Webhook:
+    """Posts changes of alerts that are as severe as ``severity`` or more; see :class:`services.alert.delivery.Channel`.
+
+    ``secret`` signs; empty: nothing is signed. ``clock_s`` is monotonic, ``wall_s`` is for the signature's time.
+    ``refused`` counts changes that the receiver does not want, or that were given up.
+    """
+
+    name = "webhook"
+
+    def __init__(
+        self, url: str, secret: str, severity: str, clock_s: Callable[[], float], wall_s: Callable[[], float],
+        limit_s: float = LIMIT_S,
+    ) -> None:  # fmt: skip
+        self._url, self._secret, self._severity, self._limit_s = url, _key(secret), severity, limit_s
+        self._clock_s, self._wall_s = clock_s, wall_s
+        self._failing: tuple[str, float] = "", 0.0  # key, since when
+        self.refused = 0
+
+    def begin(self) -> None:
+        """Nothing to do."""
+
+    def deliver(self, alerts: Sequence[ShownAlert]) -> int:
+        """See :class:`services.alert.delivery.Channel`."""
+        for done, alert in enumerate(alerts):
+            if not is_at_least(alert, self._severity):
+                continue
+            try:
+                self._post(alert)
+            except DeliveryError as error:
+                key, now_s = key_of(alert), self._clock_s()
+                if self._failing[0] != key:
+                    self._failing = key, now_s
+                if now_s - self._failing[1] < GIVE_UP_S:
+                    raise DeliveryError(str(error), done) from error
+                self.refused += 1
+        return len(alerts)
+
+    def _post(self, alert: ShownAlert) -> None:
+        key, body = key_of(alert), msgspec.json.encode(cloud_event(alert))
+        headers = {
+            "Content-Type": "application/cloudevents+json; charset=utf-8", "Idempotency-Key": key, "webhook-id": key,
+            "User-Agent": "hothouse",
+        }  # fmt: skip
+        if self._secret:
+            second = int(self._wall_s())
+            headers |= {
+                "webhook-timestamp": str(second),
+                "webhook-signature": signature(self._secret, key, second, body),
+            }
+        status = _answer(self._url, headers, body, self._limit_s)
+        if 200 <= status < 300:
+            return
+        if 400 <= status < 500 and status not in AGAIN:
+            self.refused += 1
+            return
+        raise DeliveryError(f"{self._url} answered {status}")
+
+
+def cloud_event(alert: ShownAlert) -> dict[str, Any]:
+    """The event of a change.
+
+    >>> event = cloud_event({"id": "6f0c", "change": 2, "site": "demo", "zone": "z1", "rule": "frost",
+    ...     "state": "firing", "changed_ms": 0})
+    >>> event["id"], event["type"], event["source"], event["subject"], event["time"]
+    ('6f0c-2', 'hothouse.alert.firing', '/hothouse/demo', 'z1/frost', '1970-01-01T00:00:00Z')
+    """
+    time = datetime.fromtimestamp(alert["changed_ms"] / 1000, UTC).isoformat(timespec="seconds")
+    return {
+        "specversion": "1.0", "id": key_of(alert), "source": f"/hothouse/{alert['site']}",
+        "type": f"hothouse.alert.{alert['state']}", "subject": f"{alert['zone']}/{alert['rule']}",
+        "time": time.replace("+00:00", "Z"), "datacontenttype": "application/json", "data": alert,
+    }  # fmt: skip
+
+
+def signature(secret: bytes, id: str, second: int, body: bytes) -> str:
+    """The header ``webhook-signature``.
+
+    >>> signature(b"secret", "a-1", 1674087231, b"{}")[:10]
+    'v1,6kwqXnM'
+    """
+    signed = f"{id}.{second}.".encode() + body
+    return "v1," + base64.b64encode(hmac.new(secret, signed, hashlib.sha256).digest()).decode()
+
+
+def _key(secret: str) -> bytes:
+    """The bytes of a secret; one that begins with ``whsec_`` is base64, as Standard Webhooks has them."""
+    if not secret.startswith(PREFIX):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        return secret.encode()
+
+
+def _answer(url: str, headers: Mapping[str, str], body: bytes, limit_s: float) -> int:
+    """The status of a POST that ends within its time: a server that sends a byte now and then keeps each read short of
+    its time-out; so the request runs in a thread, which is given up.
+    """
+    import httpx  # `hothouse --help` must not pay for it
+
+    # No redirect: the address is the one that was named, and a signed body goes nowhere else.
+    client = httpx.Client(timeout=limit_s, follow_redirects=False, verify=_certificates())
+    done: SimpleQueue[int | Exception] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            with client.stream("POST", url, headers=dict(headers), content=body) as answer:
+                done.put(answer.status_code)
+        except Exception as error:
+            done.put(error)
+
+    threading.Thread(target=work, name="webhook-request", daemon=True).start()
+    try:
+        found = done.get(timeout=limit_s)
+    except Empty:
+        raise DeliveryError(f"{url} did not answer within {limit_s:g} s") from None
+    finally:
+        client.close()
+    if isinstance(found, Exception):
+        raise DeliveryError(f"{url} cannot be reached: {type(found).__name__}: {found}") from found
+    return found
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """The system's, where a CA of the house is installed."""
+    return ssl.create_default_context()

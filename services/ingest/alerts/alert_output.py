@@ -1,0 +1,46 @@
+"""Step 9 of the way of a reading: changes of alerts become durable, then whoever looks is told.
+
+A change is in the journal before a snapshot knows of it, and before anybody is told. So after a crash it is either in
+both, or the log makes it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from services.ingest.alerts.alert_journal import AlertJournal
+from services.ingest.alerts.journaled import Journaled
+from services.ingest.partition import Partition
+from services.ingest.sinks.live_state_sink import LiveStatePublisher
+
+__all__ = ["AlertOutput"]
+
+
+class AlertOutput:
+    """Of the partitions of a shard; one thread calls its methods."""
+
+    def __init__(self, root: Path, partitions: Mapping[int, Partition], live_state: LiveStatePublisher) -> None:
+        self._partitions, self._live_state = partitions, live_state
+        self._journals = {number: AlertJournal(root, number) for number in partitions}
+        for number, partition in partitions.items():
+            partition.alerts.expect(Journaled(self._journals[number].since(partition.offset)))
+
+    def keep(self, partition: Partition) -> None:
+        """Make a partition's changes durable; raises ``sqlite3.Error``, and calling it again is safe."""
+        if partition.alerts.told:
+            self._journals[partition.number].put(partition.alerts.told)
+            partition.alerts.told = []
+
+    def tell(self) -> None:
+        """Keep what is new, and show it; raises as :meth:`keep`."""
+        for partition in self._partitions.values():
+            self.keep(partition)
+            renewed, partition.alerts.renewed = partition.alerts.renewed, {}
+            if renewed:
+                self._live_state.put_alerts(list(renewed.values()))
+
+    def close(self) -> None:
+        """Release files."""
+        for journal in self._journals.values():
+            journal.close()

@@ -1,0 +1,251 @@
+"""Step 9 of the way of a reading: the alerts of a partition's zones, as a function of its log.
+
+Rules look when ticks come: at facts of the newest rows, and at zones whose turn it is. What is imported has no ticks,
+so nobody is warned of the past. Orders are taken where they stand in the log. All that is a function of the records and
+of the forecasts that were kept. So a shard that reads its log again from a snapshot makes the same changes, with the
+same ids and numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from edge.wire.alert_orders import AcknowledgeAlert, AlertOrder, ChangeRules, MuteRule, decode_order
+from edge.wire.topic import SITE_ZONE, Topic, parse_topic
+from models.alerts.alert_book import Alert
+from models.spec import ForecastSpec, Place
+from services.ingest.alerts.journaled import SAME, Journaled, Key, alert_of
+from services.ingest.alerts.rule_groups import RuleGroups
+from services.ingest.alerts.shown_alert import shown_alert
+from services.ingest.alerts.site_documents import SiteDocuments
+from services.ingest.alerts.turns import Turns
+from services.ingest.alerts.zone_facts import OF_PLANS, OF_ROWS, facts_of_row, unplanned_now
+from services.ingest.alerts.zone_look import Ground, can_foresee, clock_of, known_share, look_at
+from services.ingest.windows.closed import Mark
+from services.messages import ShownAlert, SiteRulesShown
+from services.store.rows import DeadLetter, DeviceRows, SiteStep
+
+__all__ = ["KEPT_RESOLVED", "PartitionAlerts"]
+
+KEPT_RESOLVED = 200
+"""So many alerts that are over are still shown."""
+
+LEARNED_SHARE = 0.5
+"""Rules of the climate look at a zone from when this share of its last day is known."""
+
+LEFT = "the zone has left"
+
+
+class PartitionAlerts:
+    """Takes marks of the log (:meth:`feed`), then rows (:meth:`row`), and turns and orders between them (:meth:`take`).
+
+    ``told`` are changes that are not durable yet, each with the offset of the record that it came with; ``renewed``
+    are alerts to be shown again, by id. ``counts`` are since somebody looked.
+    """
+
+    def __init__(self, spec: ForecastSpec, place_of: Callable[[str], Place]) -> None:
+        self._spec, self._place_of = spec, place_of
+        self._foresees = can_foresee(spec)
+        self._groups, self._documents, self._turns = RuleGroups(spec), SiteDocuments(), Turns(spec)
+        self._heard_ms: dict[str, dict[str, int]] = {}  # site -> zone -> end of its newest row with a sample
+        self._facts_ms: dict[str, int] = {}  # site -> end of the row of which facts were taken
+        self._over: deque[ShownAlert] = deque(maxlen=KEPT_RESOLVED)
+        self._marks: deque[Mark] = deque()
+        self._journaled = Journaled([])
+        self._from_offset = 0  # marks before it are in the state already
+        self.told: list[tuple[int, ShownAlert]] = []
+        self.renewed: dict[str, ShownAlert] = {}
+        self.counts: Counter[str] = Counter()
+        self.changes = 0  # rises with each change of the state
+
+    @property
+    def waits(self) -> bool:
+        """Whether ticks or orders wait to be taken, which changes the state."""
+        return bool(self._marks)
+
+    def __len__(self) -> int:
+        return sum(len(group.desk.book) for group in self._groups)
+
+    def feed(self, marks: Sequence[Mark]) -> None:
+        """Ticks and events of a read, to be taken between its rows."""
+        self._marks += (mark for mark in marks if mark.record.offset >= self._from_offset)
+
+    def take(self, steps: int, ground: Ground) -> list[DeadLetter]:
+        """Give turns and take orders that came before step number ``steps`` of the read closed; letters of orders that
+        cannot be taken.
+        """
+        letters = []
+        while self._marks and self._marks[0].steps <= steps:
+            record = self._marks.popleft().record
+            self.changes += 1
+            before = self._held() if self._journaled.knows(record.offset) else None
+            if record.kind == "tick":
+                self._turn(record.offset, record.receive_ms, ground)
+                self._settle(record.offset, before)
+                continue
+            where = parse_topic(record.topic)
+            try:
+                order = None if where is None else decode_order(record.payload)
+                if where is not None and order is not None:
+                    self._order(where, order, record.offset, record.receive_ms)
+            except (ValueError, RecursionError) as error:
+                letters.append(DeadLetter(
+                    record.partition, record.offset, 0, record.receive_ms, record.topic, "alert_order", str(error),
+                    record.payload[:1024],
+                ))  # fmt: skip
+            self._settle(record.offset, before)
+        return letters
+
+    def expect(self, journaled: Journaled) -> None:
+        """What was told before a crash: where the log is read again it holds, whatever comes out now."""
+        self._journaled = journaled
+
+    def row(self, step: SiteStep, offset: int) -> None:
+        """Take a site's newest step, which is learned; ``offset`` is that of the read's last record."""
+        if offset < self._from_offset:
+            return
+        heard = self._heard_ms.setdefault(step.site, {})
+        heard |= dict.fromkeys(DeviceRows.of(step.devices).zone.tolist(), step.end_ms)
+        for zone in step.zones:
+            heard.setdefault(zone, step.end_ms)
+        for zone in sorted(set(heard) - set(step.zones) - {SITE_ZONE}):
+            self.leave(step.site, zone, step.end_ms, offset)
+        self.changes += 1
+
+    def leave(self, site: str, zone: str, at_ms: int, offset: int) -> None:
+        """The zone has left: its alerts are over. Once more changes nothing."""
+        if self._heard_ms.get(site, {}).pop(zone, None) is not None:
+            self._turns.forget(site, zone)
+            self._tell(offset, self._groups.of(site).desk.book.end(at_ms, site, zone, LEFT))
+            self.changes += 1
+
+    def shown(self) -> list[ShownAlert]:
+        """All that are not over, and the newest that are."""
+        return [*self._over, *(shown_alert(alert) for group in self._groups for alert in group.desk.book)]
+
+    def states(self) -> Counter[str]:
+        """How many that are not over are in each state."""
+        return Counter(alert.state for group in self._groups for alert in group.desk.book)
+
+    def rules(self, site: str) -> SiteRulesShown:
+        """The rules of a site."""
+        return self._documents.shown(site)
+
+    def state(self, offset: int) -> dict[str, Any]:
+        """For a snapshot before the record at ``offset``; its arrays are good until the next record."""
+        return {
+            "offset": offset, "groups": self._groups.state(), "documents": self._documents.state(),
+            "turns": self._turns.state(), "heard_ms": {site: dict(of) for site, of in self._heard_ms.items()},
+            "facts_ms": dict(self._facts_ms), "over": list(self._over),
+        }  # fmt: skip
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state`, whatever is read again: what it knows of is not taken twice. An empty state is
+        that of a partition of which no alert is known. Raises as :meth:`RuleGroups.load`.
+        """
+        if not state:
+            return
+        self._groups.load(state["groups"])
+        self._documents.load(state["documents"])
+        self._turns.load(state["turns"])
+        self._heard_ms = {site: dict(of) for site, of in state["heard_ms"].items()}
+        self._facts_ms = dict(state["facts_ms"])
+        self._over = deque(state["over"], maxlen=KEPT_RESOLVED)
+        self._from_offset = state["offset"]
+        self.renewed = {alert["id"]: alert for alert in self.shown()}
+
+    def _turn(self, offset: int, tick_ms: int, ground: Ground) -> None:
+        there = {site: step for site, step in ground.latest.items() if site in self._heard_ms}
+        for site, step in there.items():
+            if step.end_ms > self._facts_ms.get(site, -1):
+                self._facts_ms[site] = step.end_ms
+                self._hear(offset, step, ground)
+        for site, zones in self._turns.due(tick_ms, there).items():
+            self._look(offset, site, zones, ground)
+
+    def _held(self) -> dict[Key, Alert]:
+        return {key: alert for group in self._groups for key, alert in group.desk.book.held().items()}
+
+    def _settle(self, offset: int, before: Mapping[Key, Alert] | None) -> None:
+        """Let what came of a mark be what was told of it, if it was told before a crash."""
+        if before is None:
+            return
+        mine = {(alert["site"], alert["zone"], alert["rule"]): alert for at, alert in self.told if at == offset}
+        theirs = self._journaled.told(offset)
+        for key in sorted({*mine, *theirs}):
+            own, said = mine.get(key), theirs.get(key)
+            if own is not None and said is not None and all(own[name] == said[name] for name in SAME):  # type: ignore[literal-required]
+                continue
+            book = self._groups.of(key[0]).desk.book
+            book.put(key, before.get(key) if said is None else alert_of(said))
+            if own is not None:
+                self.told = [(at, one) for at, one in self.told if one["id"] != own["id"] or at != offset]
+                self.renewed.pop(own["id"], None)
+                self._over = deque((one for one in self._over if one["id"] != own["id"]), KEPT_RESOLVED)
+            if said is not None:
+                self.renewed[said["id"]] = said
+                if said["state"] == "resolved":
+                    self._over.append(said)
+            self._renew(*key[:2])
+
+    def _hear(self, offset: int, step: SiteStep, ground: Ground) -> None:
+        """Take the facts of a site's newest step."""
+        site, desk = step.site, self._groups.of(step.site).desk
+        facts = facts_of_row(step, ground, self._heard_ms[site], clock_of(self._place_of(site)))
+        for zone in sorted({*facts, *desk.book.zones_with(site, OF_ROWS)}):
+            self._tell(offset, desk.hear(step.end_ms, site, zone, facts.get(zone, ()), OF_ROWS))
+            self._renew(site, zone)
+
+    def _look(self, offset: int, site: str, zones: Sequence[str], ground: Ground) -> None:
+        place, group, step = self._place_of(site), self._groups.of(site), ground.latest[site]
+        found = look_at(ground, self._spec, place, site, zones) if self._foresees else None
+        if found is None:
+            return
+        rows, ahead = found
+        for z, zone in enumerate(zones):
+            facts = unplanned_now(group.rules, ground, self._spec, step, zone, rows[z])
+            if facts is not None or zone in group.desk.book.zones_with(site, OF_PLANS):
+                self._tell(offset, group.desk.hear(step.end_ms, site, zone, facts or (), OF_PLANS))
+        old = np.flatnonzero(known_share(rows, self._spec) >= LEARNED_SHARE)
+        if len(old):
+            names = [zones[z] for z in old.tolist()]
+            indices = group.indices(site, names)
+            changed, _ = group.desk.see(site, names, indices, rows[old], ahead.of(old), clock_of(place))
+            self._tell(offset, changed)
+        self.counts["alert_looks"] += len(old)
+        for zone in zones:
+            self._renew(site, zone)
+
+    def _renew(self, site: str, zone: str) -> None:
+        for alert in self._groups.of(site).desk.book.of_zone(site, zone):
+            self.renewed[alert.id] = shown_alert(alert)
+
+    def _order(self, where: Topic, order: AlertOrder, offset: int, at_ms: int) -> None:
+        self.counts["alert_orders"] += 1
+        group = self._groups.of(where.site)
+        match order:
+            case AcknowledgeAlert(id=id):
+                self._tell(offset, group.desk.book.acknowledge(at_ms, id))
+            case MuteRule(rule=rule, until_ms=until_ms):
+                if any(one.name == rule for one in group.rules):
+                    self._tell(offset, group.desk.book.mute(at_ms, where.site, where.zone, rule, until_ms))
+                    self._renew(where.site, where.zone)
+            case ChangeRules():
+                document = self._documents.take(where.site, order, at_ms)
+                if document is not None:
+                    self._tell(offset, self._groups.give(where.site, document.rules, at_ms))
+                    for zone in self._heard_ms.get(where.site, ()):
+                        self._renew(where.site, zone)
+
+    def _tell(self, offset: int, changed: Sequence[Alert]) -> None:
+        for alert in changed:
+            shown = shown_alert(alert)
+            self.told.append((offset, shown))
+            self.renewed[alert.id] = shown
+            self.counts["alert_changes"] += 1
+            if alert.is_over:
+                self._over.append(shown)

@@ -1,0 +1,40 @@
+"""Step 9 of the way of a reading: an alert as it is stored, delivered and shown."""
+
+from __future__ import annotations
+
+from models.alerts.alert_book import Alert
+from models.alerts.alert_rule import COURSES
+from models.alerts.alert_words import INPUTS, NAMES
+from services.messages import AlertReason, ShownAlert
+
+__all__ = ["shown_alert"]
+
+DECIMALS = 4
+
+
+def shown_alert(alert: Alert) -> ShownAlert:
+    """What everybody is told of it."""
+    return ShownAlert(
+        id=alert.id, change=alert.revision, site=alert.site, zone=alert.zone, rule=alert.rule, kind=alert.kind,
+        severity=alert.severity, state=alert.state, chance=round(alert.chance, DECIMALS), from_ms=alert.from_ms,
+        until_ms=alert.to_ms, began_ms=alert.began_ms, changed_ms=alert.changed_ms, seen_ms=alert.seen_ms,
+        fired_ms=alert.told_ms, came_ms=alert.came_ms, came_true=alert.came_true,
+        muted_until_ms=alert.muted_until_ms, text=_text(alert), why=_reasons(alert),
+    )  # fmt: skip
+
+
+def _text(alert: Alert) -> str:
+    """One sentence; the facts of a rule of a state begin with what they are about."""
+    return alert.why if alert.kind in COURSES or not alert.why else f"{NAMES[alert.kind]}: {alert.why}"
+
+
+def _reasons(alert: Alert) -> list[AlertReason]:
+    if alert.inputs:
+        known = ((name, value, *INPUTS[name]) for name, value in alert.inputs)
+        return [
+            AlertReason(name=name, label=label, value=round(value, DECIMALS), unit=unit)
+            for name, value, label, unit, _ in known
+        ]
+    if alert.kind in COURSES or not alert.why:
+        return []
+    return [AlertReason(name="fact", label=words, value=None, unit="") for words in alert.why.split("; ")]

@@ -1,0 +1,68 @@
+"""Step 9 of the way of a reading: whose turn it is to be looked at by rules.
+
+To foresee takes some milliseconds a zone: more than a step has room for where zones are many. So each tick of the log
+gives some of them a turn, those first that were looked at longest ago. Ticks stand in the log, some sixty in a half
+hour; whoever reads it again gives the same zones their turn at the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from models.alerts.foreseen import STEP_MS
+from models.spec import ForecastSpec
+from services.store.rows import SiteStep
+
+__all__ = ["Turns"]
+
+TICKS_A_STEP = 10
+"""As many ticks has a step of rows (``edge.gateway.record_builder``)."""
+
+ROOM = 0.8
+"""All zones have their turn within this part of a half hour, as ticks may be late."""
+
+LEAST = 4
+"""Zones a tick, where they are few."""
+
+_Zone = tuple[str, str]
+
+
+class Turns:
+    """When each zone was looked at, and when the newest tick was."""
+
+    def __init__(self, spec: ForecastSpec) -> None:
+        self._ticks = max(round(ROOM * TICKS_A_STEP * STEP_MS / spec.step_ms), 1)
+        self._looked: dict[_Zone, int] = {}  # the half hour
+        self._tick_ms = -1
+
+    def due(self, tick_ms: int, latest: Mapping[str, SiteStep]) -> dict[str, list[str]]:
+        """The zones that a tick gives a turn, by site, of those of the sites' newest steps; each once a half hour.
+
+        Sites have ticks of their own: those of one time count as one.
+        """
+        if tick_ms <= self._tick_ms:
+            return {}
+        self._tick_ms = tick_ms
+        there = [(step.site, zone) for step in latest.values() for zone in step.zones]
+        halves = {site: step.end_ms // STEP_MS for site, step in latest.items()}
+        due = [zone for zone in there if self._looked.get(zone, -1) < halves[zone[0]]]
+        due.sort(key=lambda zone: self._looked.get(zone, -1))  # stable: else in their order
+        chosen: dict[str, list[str]] = {}
+        for site, zone in due[: max(LEAST, -(-len(there) // self._ticks))]:
+            self._looked[site, zone] = halves[site]
+            chosen.setdefault(site, []).append(zone)
+        return chosen
+
+    def forget(self, site: str, zone: str) -> None:
+        """The zone has left."""
+        self._looked.pop((site, zone), None)
+
+    def state(self) -> dict[str, Any]:
+        """For a snapshot."""
+        return {"looked": [[*zone, half] for zone, half in self._looked.items()], "tick_ms": self._tick_ms}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state`."""
+        self._looked = {(site, zone): half for site, zone, half in state["looked"]}
+        self._tick_ms = state["tick_ms"]

@@ -1,0 +1,91 @@
+"""Step 9 of the way of a reading: what rules are told of a site's zones: the day before, and scenarios of what comes.
+
+What is foreseen here is what the learners say from the newest rows, without a network: so it is a function of rows and
+of forecasts that were kept, and a shard that reads its log again sees the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from models.alerts.alert_desk import Clock
+from models.alerts.foreseen import STEP_MS
+from models.alerts.rule_watch import SiteAhead
+from models.features.inputs import day_bins
+from models.online.online_forecaster import Basis, OnlineForecaster
+from models.paths.paths import Paths
+from models.spec import ForecastSpec, Place
+from services.ingest.paths.outlook import night_at
+from services.ingest.plans.intake import PartitionPlans
+from services.ingest.rings import Rings
+from services.ingest.signal_watch import SignalWatch
+from services.messages import F32
+from services.store.rows import SiteStep
+
+__all__ = ["Ground", "can_foresee", "clock_of", "known_share", "look_at"]
+
+AIR = "air_temp_c"
+
+
+class Ground(NamedTuple):
+    """What rules read of a partition; none of it is changed."""
+
+    forecaster: OnlineForecaster
+    paths: Paths
+    rings: Rings
+    plans: PartitionPlans
+    watch: SignalWatch
+    latest: Mapping[str, SiteStep]
+    bases: Mapping[str, Basis]
+
+
+def can_foresee(spec: ForecastSpec) -> bool:
+    """Whether rules of the climate can be watched: they need air and humidity, and rows that fill half hours."""
+    return {AIR, "rh_pct"} <= set(spec.targets) and STEP_MS % spec.step_ms == 0
+
+
+def look_at(
+    ground: Ground, spec: ForecastSpec, place: Place, site: str, zones: Sequence[str]
+) -> tuple[F32, SiteAhead] | None:
+    """The rows of the day ``[Z, L, C]`` of these zones of a site's newest step, and what comes.
+
+    None while nothing was learned of the site since that was lost.
+    """
+    step, basis = ground.latest[site], ground.bases.get(site)
+    if basis is None or basis.step != step.end_ms // spec.step_ms:
+        return None
+    where = {zone: z for z, zone in enumerate(step.zones)}
+    at = np.array([where[zone] for zone in zones])
+    mine = Basis(basis.step, basis.zones[at], basis.day_bin[at], basis.experts[at])
+    knots = ground.paths.knots
+    path = ground.forecaster.path(mine.zones, mine.step, mine.day_bin, ground.forecaster.quantiles(mine), knots)
+    drawn = ground.paths.scenarios(mine.zones, mine.step, int(mine.day_bin[0]), path, site, zones)
+    times = np.flatnonzero(knots.steps % (STEP_MS // spec.step_ms) == 0)
+    back, ahead = np.arange(1 - spec.steps_per_day, 1), knots.steps[times]
+    is_night, minute_ms = night_at(place, step.end_ms, spec), spec.step_ms / 60_000
+    minutes = [
+        (day_bins(place, step.end_ms + steps * spec.step_ms, spec) * minute_ms).astype(np.int64)
+        for steps in (back, ahead)
+    ]
+    rows = ground.rings.window(mine.zones, np.full(len(at), step.end_ms, np.int64), spec.steps_per_day)
+    half_hour, late_ms = divmod(step.end_ms, STEP_MS)
+    return rows, SiteAhead(
+        half_hour, {target: drawn[:, :, times, m] for m, target in enumerate(spec.targets)},
+        (is_night(back), is_night(ahead)), (minutes[0], minutes[1]), late_ms,
+    )  # fmt: skip
+
+
+def known_share(rows: F32, spec: ForecastSpec) -> F32:
+    """The share of the day of which each zone's air is known, ``[Z]``."""
+    return np.asarray(np.isfinite(rows[:, :, spec.channels.index(AIR)]).mean(axis=1))
+
+
+def clock_of(place: Place) -> Clock:
+    """Times as people at the site write them."""
+    zone = ZoneInfo(place.timezone)
+    return lambda ms: datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone).strftime("%H:%M")

@@ -1,0 +1,187 @@
+"""What the routes about alerts and rules answer, and what they are asked with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, TypedDict, cast, get_args
+
+from msgspec import Meta
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from models.alerts.alert_rule import COURSES, SEVERITIES, STATES, AlertRule
+from models.alerts.crop_rules import CROPS, STAGES, rules_for
+from models.alerts.rules_document import RulesDocument, clock_time
+from services.messages import AlertCount, AlertState, ShownAlert, SiteRulesShown
+
+__all__ = [
+    "AlertChange", "AlertDetails", "AlertsAnswer", "MuteIn", "OrderPublished", "RuleShown", "RulesAnswer", "RulesIn",
+    "RulesPatch", "counted", "in_order", "rules_answer",
+]  # fmt: skip
+
+STATES_SHOWN: tuple[AlertState, ...] = ("firing", "acknowledged", "muted", "pending", "resolved")
+HOUR_MS = 3_600_000
+
+
+class AlertsAnswer(TypedDict):
+    """Alerts, what needs somebody first."""
+
+    alerts: list[ShownAlert]
+    counts: Annotated[AlertCount, Meta(description="Of all that fit site, zone and rule, in whatever state.")]
+
+
+class AlertChange(TypedDict):
+    """One change of an alert's state."""
+
+    change: int
+    state: AlertState
+    changed_ms: int
+    chance: float
+    text: str
+
+
+class AlertDetails(ShownAlert):
+    """An alert, and how it came to be so."""
+
+    changes: Annotated[list[AlertChange], Meta(description="Oldest first.")]
+
+
+class OrderPublished(TypedDict):
+    """An order that the broker has; it takes effect at its place in the log."""
+
+    id: str
+    order: Literal["acknowledge", "mute", "unmute"]
+    site: str
+    zone: str
+    rule: str
+
+
+class RuleShown(TypedDict):
+    """A rule, with all its options."""
+
+    name: str
+    kind: str
+    off: bool
+    is_own: Annotated[bool, Meta(description="Added by somebody; the crop has none of this name.")]
+    changed: Annotated[list[str], Meta(description="The options that differ from the crop's.")]
+    watches: str
+    unit: str
+    sign: Annotated[int, Meta(description="1: too much is bad, -1: too little is, 0: a rule of a state.")]
+    limit: float
+    night_limit: float | None
+    hysteresis: float
+    for_min: float
+    keep_min: float
+    hours: list[str] | None
+    severity: str
+    lead_h: float
+    chance: float
+    fruit_mm: float | None
+    band_c: list[float]
+    wet_rh_pct: float
+    base_c: float
+    per_100_j_cm2: float
+
+
+class RulesAnswer(TypedDict):
+    """The rules of a site."""
+
+    site: str
+    version: Annotated[int, Meta(description="Counts the changes of the site's rules, from 1.")]
+    changed_ms: int | None
+    changed_by: Literal["defaults", "file", "api"]
+    crop: str
+    stage: str
+    changes: Annotated[dict[str, dict[str, Any]], Meta(description="What differs from the crop's rules, as written.")]
+    rules: Annotated[list[RuleShown], Meta(description="Those in force, and those that are off.")]
+    crops: list[str]
+    stages: list[str]
+    toml: Annotated[str, Meta(description="The same as a file of rules.")]
+
+
+class MuteIn(BaseModel):
+    """How long a rule says nothing in a zone: one of both."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    hours: Annotated[float | None, Field(ge=0.5, le=720, description="From now on, by the stream's clock.")] = None
+    until_ms: Annotated[int | None, Field(ge=0, le=2**47, description="Unix time in ms, UTC.")] = None
+
+    @model_validator(mode="after")
+    def _says_one(self) -> MuteIn:
+        if (self.hours is None) == (self.until_ms is None):
+            raise ValueError("give hours or until_ms, and not both")
+        return self
+
+    def end_ms(self, now_ms: int) -> int:
+        """When it is over."""
+        return self.until_ms if self.until_ms is not None else now_ms + round((self.hours or 0) * HOUR_MS)
+
+
+class RulesIn(BaseModel):
+    """All that a site's rules are to be."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    crop: Annotated[str, Field(max_length=64)] = "other"
+    stage: Annotated[str, Field(max_length=64)] = "growing"
+    changes: Annotated[
+        dict[str, dict[str, Any]], Field(description="rule: {option: value}, as a file of rules has them.")
+    ] = {}
+
+
+class RulesPatch(BaseModel):
+    """What is to be changed of a site's rules; null takes back an option, or all that was changed of a rule."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    crop: Annotated[str | None, Field(max_length=64)] = None
+    stage: Annotated[str | None, Field(max_length=64)] = None
+    changes: dict[str, dict[str, Any] | None] = {}
+
+
+def in_order(alerts: Iterable[ShownAlert]) -> list[ShownAlert]:
+    """What needs somebody first: by state, then by severity, then the newest."""
+    urgency = {severity: -rank for rank, severity in enumerate(SEVERITIES)}
+    return sorted(
+        alerts, key=lambda a: (STATES_SHOWN.index(a["state"]), urgency[a["severity"]], -a["changed_ms"], a["id"])
+    )
+
+
+def counted(alerts: Iterable[ShownAlert]) -> AlertCount:
+    """How many are in each state."""
+    states = [alert["state"] for alert in alerts]
+    return cast(AlertCount, {state: states.count(state) for state in get_args(AlertState)})
+
+
+def rules_answer(shown: SiteRulesShown, document: RulesDocument, version: int) -> RulesAnswer:
+    """The rules that a document means; ``shown`` says whose they are."""
+    usual = {rule.name: rule for rule in rules_for(document.crop, document.stage)}
+    inside = {rule.name: rule for rule in document.rules}
+    named = [*inside.values(), *(rule for name, rule in usual.items() if name not in inside)]
+    return RulesAnswer(
+        site=shown["site"], version=version, changed_ms=shown["changed_ms"], changed_by=shown["changed_by"],
+        crop=document.crop, stage=document.stage, changes=document.as_dict()["changes"],
+        rules=[_rule(rule, usual, off=rule.name not in inside) for rule in named],
+        crops=list(CROPS), stages=list(STAGES), toml=document.as_toml(),
+    )  # fmt: skip
+
+
+_SAME = (
+    "limit", "night_limit", "hysteresis", "for_min", "keep_min", "severity", "lead_h", "chance", "fruit_mm",
+    "wet_rh_pct", "base_c", "per_100_j_cm2",
+)  # fmt: skip
+
+
+def _rule(rule: AlertRule, usual: Mapping[str, AlertRule], *, off: bool) -> RuleShown:
+    course, before = COURSES.get(rule.kind), usual.get(rule.name)
+    changed = [
+        name for name in (*_SAME, "hours", "band_c", "kind") if getattr(before or rule, name) != getattr(rule, name)
+    ]
+    shown = {
+        "name": rule.name, "kind": rule.kind, "off": off, "is_own": before is None, "changed": changed,
+        "watches": course.what if course else STATES[rule.kind], "unit": course.unit if course else "",
+        "sign": course.sign if course else 0, **{name: getattr(rule, name) for name in _SAME},
+        "hours": None if rule.hours is None else [clock_time(minute) for minute in rule.hours],
+        "band_c": list(rule.band_c),
+    }  # fmt: skip
+    return cast(RuleShown, shown)

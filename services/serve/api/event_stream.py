@@ -1,0 +1,165 @@
+"""Step 9 of the way of a reading: what changes is told to every open page, as server-sent events.
+
+Each message is made once a replica, whoever listens. Streams wait for the next one, and are woken a few at a time, so
+that a request that comes meanwhile does not wait for two thousand of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from services.messages import LiveEvent, ZoneForecast
+from services.serve.health import Readiness
+from services.serve.live_state import LiveStateChanges
+
+__all__ = ["BEAT_S", "MOST", "EventStream"]
+
+KEPT = 256
+"""Messages that a stream which was cut can still be given; a stream of before begins again."""
+BEAT_S = 15.0
+"""After so long without a message a stream carries a comment: a silent connection is then a broken one."""
+LONGEST_S = 50.0
+"""Requests end after a minute, streams a little earlier; clients ask again with ``Last-Event-ID``."""
+MOST = 3000
+"""Streams of one replica."""
+WOKEN = 16
+"""Streams that are woken at once; others of the event loop come between."""
+PAUSE_S = 0.002
+_ID = b"id: %d\n\n"
+
+
+class EventStream:
+    """Takes what the live state says (:meth:`take`) and tells it to any number of streams (:meth:`stream`).
+
+    Messages are numbered by the live state's version, which is the same in all replicas, so a stream that was cut may
+    go on in another one. ``clock_s`` is monotonic.
+    """
+
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        self.longest_s = LONGEST_S
+        self._clock_s = clock_s
+        self._version = self._floor = 0  # newest version; the one from which on everything is kept
+        self._kept: deque[tuple[int, bytes]] = deque()
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._waking: set[asyncio.Task[None]] = set()
+        self._events: list[LiveEvent] = []
+        self._health: Readiness | None = None
+        self._closed = False
+        self.open = 0  # streams
+
+    @property
+    def is_full(self) -> bool:
+        """Whether this replica has as many streams as it takes."""
+        return self.open >= MOST
+
+    def take(self, changes: LiveStateChanges, health: Readiness | None) -> None:
+        """Tell what changed; ``health`` is what the replica knows of itself after it, None where nobody looked."""
+        first, self._version = self._version == 0, changes["version"]
+        told: list[tuple[str, Any]] = []
+        if forecasts := changes.get("forecasts"):
+            told.append(("forecasts", {"zones": [_short(forecast) for forecast in forecasts]}))
+        news = self._news(changes.get("events"))
+        if news or "models" in changes:
+            told.append(("models", {"events": news}))
+        told += [("alert", alert) for alert in cast(Mapping[str, Any], changes).get("alerts", ())]
+        if health is not None and (self._health is None or _outline(health) != _outline(self._health)):
+            self._health = health
+            told.append(("health", health))
+        if first:
+            self._floor = self._version
+        elif told:
+            self._keep(b"\n".join(_message(kind, said) for kind, said in told) + _ID % self._version)
+
+    async def stream(self, after: int | None, health: Readiness) -> AsyncIterator[bytes]:
+        """What a client is sent: first ``hello`` with ``health``, then each message that comes after version ``after``.
+
+        ``hello`` says whether messages may be missing (``anew``): then a client asks for everything once more.
+        """
+        self.open += 1
+        try:
+            spread = random.uniform(0.9, 1)  # noqa: S311 - so that not all come back at once
+            end_s = self._clock_s() + self.longest_s * spread
+            anew = after is None or after < self._floor
+            seen = self._version if anew or after is None else after
+            hello = {"anew": anew, "health": health}
+            yield b"retry: 1000\n" + _message("hello", hello) + _ID % seen
+            while not self._closed and (left_s := end_s - self._clock_s()) > 0:
+                if seen < self._floor:
+                    return  # too slow: what it has missed is kept no more, and its client begins again
+                found = [text for version, text in self._kept if version > seen]
+                if found:
+                    seen = self._version
+                    yield b"".join(found)
+                elif not await self._wait(min(left_s, BEAT_S)):
+                    yield b": beat\n\n"
+        finally:
+            self.open -= 1
+
+    def close(self) -> None:
+        """End all streams: clients ask another replica."""
+        self._closed = True
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _wait(self, limit_s: float) -> bool:
+        """Until there is a message, or the time is over."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiter)
+        try:
+            async with asyncio.timeout(limit_s):
+                await waiter
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting.discard(waiter)
+        return True
+
+    def _keep(self, text: bytes) -> None:
+        self._kept.append((self._version, text))
+        if len(self._kept) > KEPT:
+            self._floor = self._kept.popleft()[0]
+        woken, self._waiting = self._waiting, set()
+        task = asyncio.create_task(_wake(list(woken)), name="tell the open pages")
+        self._waking.add(task)
+        task.add_done_callback(self._waking.discard)
+
+    def _news(self, events: list[LiveEvent] | None) -> list[LiveEvent]:
+        """Those that are new; the live state gives all it keeps, oldest first."""
+        if events is None:
+            return []
+        before, self._events = self._events, events
+        known = events.index(before[-1]) + 1 if before and before[-1] in events else 0
+        return events[known:]
+
+
+async def _wake(waiting: Sequence[asyncio.Future[None]]) -> None:
+    for begin in range(0, len(waiting), WOKEN):
+        for waiter in waiting[begin : begin + WOKEN]:
+            if not waiter.done():
+                waiter.set_result(None)
+        await asyncio.sleep(PAUSE_S)
+
+
+def _short(forecast: ZoneForecast) -> dict[str, Any]:
+    """What a list of zones shows; the whole forecast is asked for by who shows it."""
+    return {
+        "site": forecast["site"], "zone": forecast["zone"], "origin_ms": forecast["origin_ms"],
+        "model_version": forecast["model_version"], "degraded": len(forecast["degraded"]),
+        "now": {target: forecast["now"].get(target) for target in forecast["forecasts"]},
+    }  # fmt: skip
+
+
+def _outline(health: Readiness) -> tuple[object, ...]:
+    """What of it is news: the words count minutes, and change all the time."""
+    return health["ready"], health["zones"], health["zones_usable"], len(health["reasons"]), tuple(health["degraded"])
+
+
+def _message(kind: str, said: Any) -> bytes:
+    return b"event: %s\ndata: %s\n" % (kind.encode(), msgspec.json.encode(said))

@@ -1,0 +1,130 @@
+"""``/alerts``: what needs somebody, and what operators say about it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+
+from fastapi import APIRouter, Body, Path, Query
+
+from edge.wire.alert_orders import AcknowledgeAlert, AlertOrder, MuteRule, encode_order, order_topic
+from services.messages import AlertState, ShownAlert
+from services.serve.api.alert_answers import (
+    AlertChange,
+    AlertDetails,
+    AlertsAnswer,
+    MuteIn,
+    OrderPublished,
+    counted,
+    in_order,
+)
+from services.serve.api.answer_types import described
+from services.serve.api.parameters import StrictRoute
+from services.serve.api.problems import ProblemError
+from services.serve.api.schemas import KEYED, ORDERED, PREDICT_ANSWERS
+from services.serve.api.state import ApiState, Authorization
+
+__all__ = ["alert_routes"]
+
+Id = Annotated[str, Path(min_length=1, max_length=64, examples=["6f0c1d2e3a4b5c6d"])]
+Zone = Annotated[str | None, Query(max_length=130, description="Only those of one zone, or site/zone.")]
+Site = Annotated[str | None, Query(max_length=64, description="Only those of one site.")]
+Rule = Annotated[str | None, Query(max_length=64, description="Only those of one rule.")]
+State = Annotated[
+    str | None,
+    Query(
+        max_length=100,
+        examples=["firing"],
+        description="pending, firing, acknowledged, muted, resolved; several with commas.",
+    ),
+]
+
+
+def alert_routes(state: ApiState) -> APIRouter:
+    """The routes about alerts."""
+    routes = APIRouter(tags=["alerts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422], **KEYED})
+    view, backend = state.view, state.backend
+
+    @routes.get("/alerts", response_model=None, responses=described(AlertsAnswer))
+    async def alerts(
+        site: Site = None, zone: Zone = None, rule: Rule = None, state_: Annotated[State, Query(alias="state")] = None,
+        authorization: Authorization = None,
+    ) -> AlertsAnswer:  # fmt: skip
+        """Alerts, what needs somebody first: firing, acknowledged, muted, pending, then the newest resolved ones."""
+        state.keys.require_reader(authorization)
+        of_site, _, of_zone = zone.rpartition("/") if zone else ("", "", "")
+        wanted = {"site": site or of_site, "zone": of_zone, "rule": rule or ""}
+        found = [a for a in view.alerts.values() if all(a[name] == said for name, said in wanted.items() if said)]  # type: ignore[literal-required]
+        states = _states(state_)
+        return AlertsAnswer(alerts=in_order(a for a in found if a["state"] in states), counts=counted(found))
+
+    problems: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (404, 503)}
+
+    @routes.get("/alerts/{id}", response_model=None, responses={**described(AlertDetails), **problems})
+    async def alert(id: Id, authorization: Authorization = None) -> AlertDetails:
+        """An alert with its changes, oldest first; also one that has been over for long, as far as they are kept."""
+        state.keys.require_reader(authorization)
+        changes, newest = await backend.alert_changes(id), view.alerts.get(id)
+        if newest is None and not changes:
+            raise ProblemError(404, f"there is no alert {id}")
+        return AlertDetails(
+            **(newest or changes[-1]),
+            changes=[
+                AlertChange(
+                    change=one["change"], state=one["state"], changed_ms=one["changed_ms"], chance=one["chance"],
+                    text=one["text"],
+                )
+                for one in changes
+            ],
+        )  # fmt: skip
+
+    ordered = {**described(OrderPublished, 202), **ORDERED, 404: PREDICT_ANSWERS[404]}
+
+    @routes.post("/alerts/{id}/acknowledge", status_code=202, response_model=None, responses=ordered)
+    async def acknowledge(id: Id, authorization: Authorization = None) -> OrderPublished:
+        """Say that somebody has seen it; needs the operator's key. It goes through broker and log."""
+        state.keys.require_operator(authorization)
+        return await _order("acknowledge", _known(id, "firing", "muted"), AcknowledgeAlert(id))
+
+    @routes.post("/alerts/{id}/mute", status_code=202, response_model=None, responses=ordered)
+    async def mute(
+        id: Id, given: Annotated[MuteIn, Body(examples=[{"hours": 8}])], authorization: Authorization = None
+    ) -> OrderPublished:
+        """Let its rule say nothing in its zone for a time; needs the operator's key."""
+        state.keys.require_operator(authorization)
+        found = _known(id, "firing", "acknowledged", "muted")
+        until_ms = given.end_ms(view.stream_ms(found["site"]) or found["seen_ms"])
+        return await _order("mute", found, MuteRule(found["rule"], until_ms))
+
+    @routes.post("/alerts/{id}/unmute", status_code=202, response_model=None, responses=ordered)
+    async def unmute(id: Id, authorization: Authorization = None) -> OrderPublished:
+        """End a mute; needs the operator's key."""
+        state.keys.require_operator(authorization)
+        found = _known(id, "muted")
+        return await _order("unmute", found, MuteRule(found["rule"], 0))
+
+    def _known(id: str, *states: AlertState) -> ShownAlert:
+        found = view.alerts.get(id)
+        if found is None:
+            raise ProblemError(404, f"there is no alert {id}")
+        if found["state"] not in states:
+            raise ProblemError(409, f"the alert is {found['state']}; it must be {' or '.join(states)}")
+        return found
+
+    async def _order(
+        what: Literal["acknowledge", "mute", "unmute"], found: ShownAlert, order: AlertOrder
+    ) -> OrderPublished:
+        await backend.publish(order_topic(found["site"], found["zone"]), encode_order(order))
+        return OrderPublished(
+            id=found["id"], order=what, site=found["site"], zone=found["zone"], rule=found["rule"]
+        )  # fmt: skip
+
+    return routes
+
+
+def _states(said: str | None) -> tuple[str, ...]:
+    known = get_args(AlertState)
+    names = known if said is None else tuple(part.strip() for part in said.split(","))
+    for name in names:
+        if name not in known:
+            raise ProblemError(422, f"query.state: there is no state {name[:64]!r}; known are {', '.join(known)}")
+    return names

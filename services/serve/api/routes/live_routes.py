@@ -1,0 +1,111 @@
+"""``/events`` and ``/quality``: what changes, as it changes, and how good forecasts have been."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import StreamingResponse
+
+from models.psychrometrics import DERIVED
+from services.messages import SaidAhead
+from services.serve.api.answer_types import PastForecasts, QualityAnswer, described
+from services.serve.api.parameters import StrictRoute
+from services.serve.api.problems import ProblemError
+from services.serve.api.schemas import KEYED, PREDICT_ANSWERS
+from services.serve.api.state import ApiState, Authorization
+
+__all__ = ["live_routes"]
+
+SPAN_MS = 48 * 3_600_000
+LONGEST_MS = 31 * 86_400_000
+
+Seen = Annotated[
+    int | None, Header(alias="Last-Event-ID", ge=0, le=2**62, description="The id of the last event that came.")
+]
+Zone = Annotated[str | None, Query(min_length=1, max_length=130, description="Zone, or site/zone.")]
+Site = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
+Target = Annotated[str | None, Query(max_length=64, description="Adds what was said of it.", examples=["air_temp_c"])]
+HorizonMin = Annotated[int | None, Query(ge=1, le=10_080, description="So long before, in minutes.", examples=[360])]
+Since = Annotated[int | None, Query(ge=0, le=2**47, description="Unix time in ms, UTC; left out: 48 h before until.")]
+Until = Annotated[int | None, Query(ge=0, le=2**47, description="Unix time in ms, UTC; left out: the newest row.")]
+
+STREAMED: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Events, until the stream ends after most of a minute.", "content": {"text/event-stream": {}}},
+    **KEYED, 503: PREDICT_ANSWERS[503],
+}  # fmt: skip
+
+
+def live_routes(state: ApiState) -> APIRouter:
+    """What a page needs to show what happens now, and how good forecasts have been."""
+    routes = APIRouter(route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422], **KEYED})
+    view, backend, spec = state.view, state.backend, state.spec
+
+    @routes.get("/events", tags=["operation"], response_class=StreamingResponse, responses=STREAMED)
+    async def events(last_event_id: Seen = None, authorization: Authorization = None) -> StreamingResponse:
+        """Server-sent events: `hello` at first, then `forecasts`, `models`, `alerts` and `health` as they change.
+
+        A stream ends after most of a minute. Ask again with the id of the last event as `Last-Event-ID`; nothing is
+        missed then, unless `hello` says `anew`.
+        """
+        state.keys.require_reader(authorization)
+        if state.events.is_full:
+            raise ProblemError(503, "this replica has as many streams as it takes", {"Retry-After": "5"})
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        stream = state.events.stream(last_event_id, state.recent_readiness())
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+    told: dict[int | str, dict[str, Any]] = {
+        **described(QualityAnswer), **{status: PREDICT_ANSWERS[status] for status in (404, 503)},
+    }  # fmt: skip
+
+    @routes.get("/quality", tags=["forecasts"], response_model=None, responses=told)
+    async def quality(
+        zone: Zone = None, site: Site = None, target: Target = None, horizon_min: HorizonMin = None,
+        since_ms: Since = None, until_ms: Until = None, authorization: Authorization = None,
+    ) -> QualityAnswer:  # fmt: skip
+        """How good a zone's forecasts have been since it came: errors beside those of simple rules, and how often what
+        came lay within the band. Without a zone: how long each zone is known.
+
+        With a target and a horizon also what was said so long before, beside what came.
+        """
+        state.keys.require_reader(authorization)
+        if zone is None:
+            if target is not None or horizon_min is not None:
+                raise ProblemError(422, "query.zone: past forecasts are those of a zone; name one")
+            return QualityAnswer(zones=await backend.quality(None), past=None)
+        key = view.find(zone, site)
+        if (target is None) != (horizon_min is None):
+            raise ProblemError(422, "query.target: past forecasts need both a target and horizon_min")
+        found = await backend.quality(key)
+        if target is None or horizon_min is None:
+            return QualityAnswer(zones=found, past=None)
+        if target not in spec.targets:
+            raise ProblemError(422, f"query.target: {target!r} is not forecast; known are {', '.join(spec.targets)}")
+        if horizon_min not in spec.horizons_min:
+            known = ", ".join(map(str, spec.horizons_min))
+            raise ProblemError(422, f"query.horizon_min: {horizon_min} is no learned horizon; known are {known}")
+        until = until_ms if until_ms is not None else (view.stream_ms(key[0]) or 0)
+        since = since_ms if since_ms is not None else max(until - SPAN_MS, 0)
+        if not since <= until <= since + LONGEST_MS:
+            raise ProblemError(422, "query.since_ms: the span must be 31 days at most, and end after it begins")
+        said = await backend.said_ahead(*key, target, horizon_min, since, until)
+        channels = [name for name in (target,) if name in (*spec.channels, *DERIVED)]
+        came = await backend.series(*key, channels, since, until, spec.step_ms)
+        past = _past(target, horizon_min, said, dict(zip(came["end_ms"].tolist(), came["mean"][target], strict=True)))
+        return QualityAnswer(zones=found, past=past)
+
+    return routes
+
+
+def _past(target: str, horizon_min: int, said: SaidAhead, came: dict[int, np.float32]) -> PastForecasts:
+    times = said["time_ms"].tolist()
+    return PastForecasts(
+        target=target, horizon_min=horizon_min, time_ms=times, p10=_listed(said["p10"]), p50=_listed(said["p50"]),
+        p90=_listed(said["p90"]), came=_listed([came.get(at, np.nan) for at in times]),
+    )  # fmt: skip
+
+
+def _listed(values: Any) -> list[float | None]:
+    return [round(float(value), 3) if np.isfinite(value) else None for value in values]

@@ -1,0 +1,70 @@
+// Asks the API. What it refuses is a Problem with the API's own sentence; no answer at all is Offline.
+import { keyFor, keyHolds, wantKey, wantOperatorKey } from "./key.js";
+import { t } from "./words.js";
+
+export class Problem extends Error {
+  constructor(status, body) {
+    super(body.detail ?? String(status));
+    this.status = status;
+    this.body = body;
+  }
+}
+
+export class Offline extends Error {}
+
+export const headers = (scope) => {
+  const key = keyFor(scope);
+  return { Accept: "application/json", ...(key && { Authorization: `Bearer ${key}` }) };
+};
+
+async function reach(path, options) {
+  try {
+    return await fetch(path, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Offline(t("offline"));
+  }
+}
+
+async function contentOf(answer) {
+  const body = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Problem(answer.status, body);
+  return body;
+}
+
+// Reads; where that needs another key, waits for the person who has it.
+export async function get(path, options = {}) {
+  for (;;) {
+    const sent = keyFor("read");
+    const answer = await reach(path, { headers: headers("read"), ...options });
+    if (answer.status !== 401 && answer.status !== 403) {
+      if (sent === keyFor("read")) keyHolds();
+      return contentOf(answer);
+    }
+    if (sent === keyFor("read")) await wantKey(sent); // else the answer to a key of before: it says nothing of this one
+  }
+}
+
+// Asks something with a body that readers may ask.
+export async function ask(path, body, options = {}) {
+  const answer = await reach(path, {
+    method: "POST", headers: { ...headers("read"), "Content-Type": "application/json" }, body: JSON.stringify(body), ...options,
+  });
+  return contentOf(answer);
+}
+
+// Gives an order; asks for the operator's key where it is needed. Null where the person thought better of it.
+export async function order(method, path, what, body) {
+  let refused = false;
+  for (;;) {
+    const sent = keyFor("operate");
+    const answer = await reach(path, {
+      method, headers: { ...headers("operate"), ...(body !== undefined && { "Content-Type": "application/json" }) },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    if (answer.status !== 401 && answer.status !== 403) return contentOf(answer);
+    refused = Boolean(sent) && refused;
+    if (!(await wantOperatorKey(refused, what))) return null;
+    refused = true;
+  }
+}

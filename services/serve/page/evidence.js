@@ -1,0 +1,40 @@
+// What the gate or the watch said of a model, as figures: "0.990 (0.985 to 0.994) of v2" is a share of another's error.
+import { count } from "./units.js";
+import { has, reason, t } from "./words.js";
+
+const RATIO = /([\d.]+) \(([\d.]+) to ([\d.]+)\) of (?:the )?([\w-]+(?: naive)?)/g;
+
+export const evidenceIn = (text) => [...(text ?? "").matchAll(RATIO)].map(([, ratio, low, high, against]) => ({ against, ratio: Number(ratio), low: Number(low), high: Number(high) }));
+
+const share = (ratio) => {
+  const value = Math.abs(100 * (1 - ratio));
+  return `${count(value, value < 10 ? 1 : 0)}\u00a0%`;
+};
+const rival = (against) => (has(`against.${against}`) ? t(`against.${against}`) : against);
+
+// "errs 1.0 % less than v2 (0.6 to 1.5 %)"
+export function evidenceWords({ against, ratio, low, high }) {
+  return t(ratio <= 1 ? "errs.less" : "errs.more", { share: share(ratio), than: rival(against), low: share(Math.max(low, high)), high: share(Math.min(low, high)) });
+}
+
+// Of a swap: how much less than what it replaced the new one errs; null where it is not said.
+export function gain(text, before) {
+  const found = evidenceIn(text);
+  return found.find((one) => one.against === before) ?? (before === "online" ? found.find((one) => one.against === "climatology") : null) ?? null;
+}
+
+// An event of the learning loop as people would say it; `time` is when it was.
+export function eventWords(event, time) {
+  const version = event.version ?? "";
+  const what = version.startsWith("trees-") ? t("expert.trees") : t("expert.network");
+  const values = { time, version, before: event.before === "online" ? t("model.none") : event.before ?? "", what };
+  if (event.kind === "swap") {
+    if (version === "online") return t("event.out", values);
+    const better = gain(event.reason, event.before);
+    if (!better) return t(event.before === "online" ? "event.first" : "event.swap", values);
+    return t(event.before === "online" ? "event.first.gain" : better.ratio <= 1 ? "event.swap.less" : "event.swap.more", { ...values, share: share(better.ratio) });
+  }
+  const key = `event.${event.kind}`;
+  if (!has(key)) return `${time}: ${event.kind} ${version} ${reason(event.message ?? event.reason ?? "")}`.trim();
+  return t(key, { ...values, seconds: count(Math.round(event.seconds ?? 0)), why: reason(event.trigger ?? event.message ?? event.reason ?? "") });
+}

@@ -1,0 +1,19 @@
+// What is read off a forecast as /predict answers it.
+import { t } from "./words.js";
+
+export const modelWords = (version) => (version === "online" ? t("model.online") : t("model.version", { version }));
+
+// The learned horizon nearest to one that is wanted.
+export function pickHorizon(forecast, wanted) {
+  const known = Object.values(forecast.forecasts)[0]?.map((point) => point.horizon_min) ?? [];
+  return known.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best), known[0] ?? wanted);
+}
+
+// The forecast's points: those of its path or, where a target has none, of the learned horizons.
+export function pointsOf(forecast, target) {
+  const path = forecast.path?.targets[target];
+  if (!path?.p50.length) return forecast.forecasts[target] ?? [];
+  return forecast.path.horizon_min.map((minutes, index) => ({
+    horizon_min: minutes, time_ms: forecast.origin_ms + minutes * 60e3, p10: path.p10[index], p50: path.p50[index], p90: path.p90[index],
+  }));
+}

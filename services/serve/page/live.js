@@ -1,0 +1,79 @@
+// Follows /events: server-sent events, read with fetch because an EventSource carries no key. A stream that ends is asked
+// for again with the id of its last event; one that breaks, or is silent for too long, is told as a lost connection.
+import { headers } from "./api.js";
+import { keyFor, wantKey } from "./key.js";
+
+const SILENT_MS = 40_000; // the server says something every 15 s
+const LONGEST_WAIT_MS = 10_000;
+
+const pause = (ms, woken) => new Promise((resolve) => {
+  const timer = setTimeout(resolve, ms);
+  woken.now = () => {
+    clearTimeout(timer);
+    resolve();
+  };
+});
+
+// Calls `tell(kind, data)` for each event and `state(isLive)` when the connection comes or goes.
+export async function follow(tell, state) {
+  const woken = { now: () => {} };
+  for (const name of ["online", "pageshow"]) addEventListener(name, () => woken.now());
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && woken.now());
+  let last = "";
+  let failed = 0;
+  for (;;) {
+    const sent = keyFor("read");
+    try {
+      const answer = await open(last);
+      if (answer.status === 401 || answer.status === 403) {
+        if (sent === keyFor("read")) await wantKey(sent);
+        continue;
+      }
+      if (!answer.ok) throw new Error(String(answer.status));
+      await read(answer, (kind, data, id) => {
+        if (id) last = id;
+        if (failed || kind === "hello") state(true);
+        failed = 0;
+        tell(kind, data);
+      });
+      await pause(200 + Math.random() * 800, woken); // streams end after a while by themselves
+    } catch {
+      failed += 1;
+      if (failed > 1 || !last) state(false); // once may be a server that begins again
+      await pause(Math.min(LONGEST_WAIT_MS, 500 * 2 ** Math.min(failed, 5)) * (0.7 + 0.6 * Math.random()), woken);
+    }
+  }
+}
+
+async function open(last) {
+  const cut = new AbortController();
+  const timer = setTimeout(() => cut.abort(), SILENT_MS);
+  const asked = { ...headers("read"), Accept: "text/event-stream", ...(last && { "Last-Event-ID": last }) };
+  const answer = await fetch("events", { headers: asked, cache: "no-store", signal: cut.signal });
+  clearTimeout(timer);
+  answer.cut = cut;
+  return answer;
+}
+
+async function read(answer, take) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const timer = setTimeout(() => answer.cut.abort(), SILENT_MS);
+    const { done, value } = await reader.read().finally(() => clearTimeout(timer));
+    if (done) return;
+    const messages = (rest + value).split("\n\n");
+    rest = messages.pop();
+    for (const message of messages) one(message, take);
+  }
+}
+
+function one(message, take) {
+  const fields = { event: "", data: [], id: "" };
+  for (const line of message.split("\n")) {
+    const [, name, value] = /^([a-z]+): ?(.*)$/.exec(line) ?? [];
+    if (name === "data") fields.data.push(value);
+    else if (name in fields) fields[name] = value;
+  }
+  if (fields.event) take(fields.event, JSON.parse(fields.data.join("\n")), fields.id);
+}

@@ -1,0 +1,100 @@
+// A zone's past from /series, and sums and means of it.
+import { get } from "./api.js";
+import { midnightOf } from "./clock.js";
+import { path } from "./store.js";
+
+const HOUR_MS = 3_600_000;
+
+export async function seriesOf(key, metrics, from, to, options) {
+  const { base, site } = path(key);
+  const found = { interval_s: 300, end_ms: [], values: Object.fromEntries(metrics.map((metric) => [metric, { mean: [], min: [], max: [] }])) };
+  let cursor = null;
+  do {
+    const more = cursor === null ? "" : `&cursor=${cursor}`;
+    const answer = await get(`${base}/series?${site}&metrics=${metrics.join(",")}&since_ms=${Math.max(0, Math.round(from))}&until_ms=${Math.round(to)}${more}`, options);
+    found.interval_s = answer.interval_s;
+    found.end_ms.push(...answer.end_ms);
+    for (const metric of metrics) for (const part of ["mean", "min", "max"]) found.values[metric][part].push(...answer.values[metric][part]);
+    cursor = answer.cursor;
+  } while (cursor !== null);
+  return found;
+}
+
+// After Tetens, as FAO's paper 56 has it; null where air or humidity is not known.
+export function dewPoint(air, humidity) {
+  if (air === null || air === undefined || humidity === null || humidity === undefined) return null;
+  const x = Math.log(Math.max(humidity, 0.1) / 100) + (17.27 * air) / (air + 237.3);
+  return (237.3 * x) / (17.27 - x);
+}
+
+// Adds the newest row, which the history has some seconds later, or has already.
+export function withRow(series, end_ms, now) {
+  if (series.interval_s > 900 || (series.end_ms.at(-1) ?? 0) >= end_ms) return series;
+  const row = { ...now, dew_point_c: dewPoint(now.air_temp_c, now.rh_pct) };
+  series.end_ms.push(end_ms);
+  for (const [metric, parts] of Object.entries(series.values)) for (const part of ["mean", "min", "max"]) parts[part].push(row[metric] ?? null);
+  return series;
+}
+
+// Times and values as a chart takes them: where intervals are missing there is a gap.
+export function lineOf(series, metric, part = "mean") {
+  const [time, values] = [[], []];
+  const longest = 2.5 * series.interval_s * 1000;
+  series.end_ms.forEach((ms, index) => {
+    if (index && ms - series.end_ms[index - 1] > longest) {
+      time.push(series.end_ms[index - 1] + 1000);
+      values.push(null);
+    }
+    time.push(ms - (series.interval_s > 300 ? (series.interval_s * 1000) / 2 : 0));
+    values.push(series.values[metric]?.[part][index] ?? null);
+  });
+  return { time, values };
+}
+
+function inside(series, metric, from, to) {
+  const found = [];
+  series.end_ms.forEach((ms, index) => {
+    const value = series.values[metric]?.mean[index];
+    if (ms > from && ms <= to && value !== null && value !== undefined) found.push(value);
+  });
+  return found;
+}
+
+export function meanOf(series, metric, from, to) {
+  const values = inside(series, metric, from, to);
+  return values.length * series.interval_s * 1000 >= 0.5 * (to - from) ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+}
+
+// Radiation since midnight in J/cm² (W/m² times seconds, a cm² being a ten thousandth of a m²); null without values.
+export function lightSum(series, to, timeZone) {
+  const values = inside(series, "out_radiation_w_m2", midnightOf(to, timeZone), to);
+  return values.length ? values.reduce((sum, value) => sum + Math.max(0, value), 0) * series.interval_s * 1e-4 : null;
+}
+
+// The same of PAR in mol/m².
+export function parSum(series, to, timeZone) {
+  const values = inside(series, "par_umol_m2_s", midnightOf(to, timeZone), to);
+  return values.length ? values.reduce((sum, value) => sum + Math.max(0, value), 0) * series.interval_s * 1e-6 : null;
+}
+
+// What is foreseen of a metric after a moment, by the newest plan that says so: {time, values}.
+export function planned(plans, metric, after) {
+  const found = plans.filter((plan) => plan.values[metric]?.length).sort((a, b) => Number(a.zone === "_site") - Number(b.zone === "_site") || b.issued_ms - a.issued_ms)[0];
+  const points = (found?.values[metric] ?? []).filter(([ms]) => ms >= after - HOUR_MS);
+  return { time: points.map(([ms]) => ms), values: points.map(([, value]) => value) };
+}
+
+// What is left of today's radiation by a weather forecast, in J/cm².
+export function lightAhead(line, after, timeZone) {
+  const end = midnightOf(after, timeZone, 1);
+  let sum = 0;
+  let known = false;
+  for (let index = 1; index < line.time.length; index += 1) {
+    const [from, to] = [Math.max(after, line.time[index - 1]), Math.min(end, line.time[index])];
+    if (to > from) {
+      known = true;
+      sum += (Math.max(0, (line.values[index - 1] + line.values[index]) / 2) * (to - from)) / 1000 / 1e4;
+    }
+  }
+  return known ? sum : null;
+}

@@ -1,0 +1,148 @@
+// What the page knows of the system now, kept up to date by /events; views listen to what changes.
+import { get, Offline, Problem } from "./api.js";
+import { follow } from "./live.js";
+import { learnUnits } from "./units.js";
+
+const AGAIN_MS = 60_000; // /zones says what becomes stale with time
+const LEARNING_DAYS = 14;
+
+export const store = {
+  zones: [], // as of /zones, with `key`
+  sites: {}, // by name
+  labels: {},
+  days: {}, // since when each zone is known, by key
+  alerts: null, // by id; null: this system evaluates none
+  health: null,
+  loaded: false,
+  live: null, // null: not known yet
+  lostAt: 0,
+  problem: null, // why nothing can be shown
+};
+
+const listeners = new Set();
+export function listen(call) {
+  listeners.add(call);
+  return () => listeners.delete(call);
+}
+
+// Kinds: zones, zone (its key), alerts, models, state.
+function emit(kind, what) {
+  for (const call of [...listeners]) call(kind, what);
+}
+
+export const keyOf = ({ site, zone }) => `${site}/${zone}`;
+export const zoneOf = (key) => store.zones.find((zone) => zone.key === key);
+export const siteOf = (zone) => store.sites[zone.site] ?? { site: zone.site, label: zone.site, timezone: zone.timezone, latitude: null };
+export const query = (key) => `zone=${encodeURIComponent(key)}`;
+export const path = (key) => {
+  const at = key.indexOf("/");
+  return { base: `zones/${encodeURIComponent(key.slice(at + 1))}`, site: `site=${encodeURIComponent(key.slice(0, at))}` };
+};
+
+// Which day of its first fourteen a zone is in; 0 afterwards.
+export function learningDay(key) {
+  const days = store.days[key];
+  return days === undefined || days >= LEARNING_DAYS ? 0 : Math.floor(days) + 1;
+}
+
+export const alertsOf = (key) => (store.alerts ? Object.values(store.alerts).filter((one) => keyOf(one) === key && one.state !== "resolved") : []);
+
+export async function loadZones() {
+  const answer = await get("zones");
+  learnUnits(answer.units);
+  store.labels = answer.labels;
+  store.sites = Object.fromEntries(answer.sites.map((site) => [site.site, site]));
+  store.zones = answer.zones.map((zone) => ({ ...zone, key: keyOf(zone) }));
+  store.loaded = true;
+  emit("zones");
+}
+
+async function loadAlerts() {
+  try {
+    const { alerts } = await get("alerts");
+    store.alerts = Object.fromEntries(alerts.map((alert) => [alert.id, alert]));
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    if (error.status === 404) store.alerts = null;
+  }
+  emit("alerts");
+}
+
+async function loadDays() {
+  try {
+    const { zones } = await get("quality");
+    store.days = Object.fromEntries(zones.map((zone) => [keyOf(zone), zone.days]));
+    emit("zones");
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error; // a shard that does not answer: how old zones are can wait
+  }
+}
+
+let loading = null;
+export function loadAll() {
+  loading ??= everything().finally(() => {
+    loading = null;
+  });
+  return loading;
+}
+
+async function everything() {
+  try {
+    await loadZones();
+    store.problem = null;
+    await Promise.all([loadAlerts(), loadDays()]);
+    emit("state");
+  } catch (error) {
+    if (!(error instanceof Offline)) store.problem = error.message;
+    emit("state");
+  }
+}
+
+function takeForecasts(told) {
+  let isNew = false;
+  for (const one of told.zones) {
+    const known = zoneOf(keyOf(one));
+    if (!known) {
+      isNew = true;
+      continue;
+    }
+    Object.assign(known, { origin_ms: one.origin_ms, model_version: one.model_version, stale: false, now: { ...known.now, ...one.now } });
+    if (Boolean(one.degraded) !== Boolean(known.degraded.length)) isNew = true;
+  }
+  if (isNew) loadZones().catch(() => {});
+  else emit("zones");
+  for (const one of told.zones) emit("zone", keyOf(one));
+}
+
+function take(kind, said) {
+  if (kind === "hello") {
+    if (said.health) store.health = said.health;
+    if (said.anew || !store.loaded) loadAll();
+    else emit("state");
+  } else if (kind === "forecasts") takeForecasts(said);
+  else if (kind === "alert") {
+    store.alerts = { ...store.alerts, [said.id]: said };
+    emit("alerts");
+  } else if (kind === "models") emit("models", said.events);
+  else if (kind === "health") {
+    store.health = said;
+    loadZones().catch(() => {});
+    emit("state");
+  }
+}
+
+function connection(isLive) {
+  if (store.live === isLive) return;
+  if (store.live && !isLive) store.lostAt = Date.now();
+  if (!store.live && !isLive) store.lostAt ||= Date.now();
+  const isBack = isLive && store.live === false;
+  store.live = isLive;
+  if (isBack) loadAll();
+  emit("state");
+}
+
+export function begin() {
+  loadAll();
+  setInterval(() => store.live && loadZones().catch(() => {}), AGAIN_MS);
+  return follow(take, connection);
+}

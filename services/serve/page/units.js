@@ -1,0 +1,67 @@
+// Numbers with their units, in the language of the page; temperatures as the person likes them.
+import { fahrenheit } from "./prefs.js";
+import { spoken, t } from "./words.js";
+
+const formats = new Map();
+
+function digits(value, count) {
+  const key = `${spoken()} ${count}`;
+  if (!formats.has(key)) formats.set(key, new Intl.NumberFormat(spoken(), { minimumFractionDigits: count, maximumFractionDigits: count, signDisplay: "negative" }));
+  return formats.get(key).format(value);
+}
+
+const known = {};
+export const learnUnits = (units) => Object.assign(known, units);
+
+const isWarmth = (metric) => known[metric] === "°C";
+const isState = (metric) => known[metric] === "0/1";
+
+export const unitOf = (metric) => (isWarmth(metric) && fahrenheit() ? "°F" : isState(metric) ? "" : known[metric] ?? "");
+
+// As it is drawn; `isDifference` for a change of temperature.
+export function shown(value, metric, isDifference = false) {
+  if (value === null || value === undefined || !isWarmth(metric) || !fahrenheit()) return value;
+  return value * 1.8 + (isDifference ? 0 : 32);
+}
+
+// Back to what the API takes.
+export const meant = (value, metric, isDifference = false) => (isWarmth(metric) && fahrenheit() ? (value - (isDifference ? 0 : 32)) / 1.8 : value);
+
+const places = (value, metric) => (unitOf(metric) === "kPa" ? 2 : Math.abs(value) >= 100 || ["%", "ppm", "W/m²"].includes(unitOf(metric)) ? 0 : 1);
+
+export function plain(value, metric, isDifference = false) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  const number = shown(value, metric, isDifference);
+  return digits(number, unitOf(metric) === "%" && Math.abs(number) < 10 && isDifference ? 1 : places(number, metric));
+}
+
+export function number(value, metric, isDifference = false) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (isState(metric)) return t(value >= 0.5 ? "yes" : "no");
+  return `${plain(value, metric, isDifference)}\u00a0${unitOf(metric)}`.trim();
+}
+
+// An error: two digits that say something, where there are any.
+export function errorOf(value, metric) {
+  if (value === null || value === undefined) return "–";
+  const size = shown(value, metric, true);
+  return `${digits(size, size < 0.095 ? 3 : size < 9.95 ? 2 : 0)}\u00a0${unitOf(metric)}`;
+}
+
+export const count = (value, places = 0) => digits(value, places);
+export const span = (low, high, metric) => t("span", { low: plain(low, metric), high: number(high, metric) });
+
+export function percent(share) {
+  if (share === null || share === undefined) return "–";
+  if (share < 0.01) return t("percent.under", { n_: count(1) });
+  if (share > 0.99) return t("percent.over", { n_: count(99) });
+  return `${count(Math.round(100 * share))}\u00a0%`;
+}
+
+// "2 h 30 min"
+export function duration(minutes) {
+  const rounded = Math.round(minutes);
+  if (rounded < 60) return t("minutes", { count: rounded });
+  if (rounded < 48 * 60) return rounded % 60 ? t("hours.and", { hours: Math.floor(rounded / 60), count: rounded % 60 }) : t("hours", { count: rounded / 60 });
+  return t("days", { count: Math.round(rounded / 1440) });
+}

@@ -1,0 +1,89 @@
+// Models: which one forecasts, which would, why, and what happened; operators promote, go back, and train.
+import { get, order } from "../api.js";
+import { dayAndTime, whenOf } from "../clock.js";
+import { h, put } from "../dom.js";
+import { eventWords, evidenceIn, evidenceWords } from "../evidence.js";
+import { store } from "../store.js";
+import { count } from "../units.js";
+import { capital, reason, t } from "../words.js";
+import { loading, sure } from "./parts.js";
+
+const WAITING = ["shadow", "challenger"];
+const NOISE = ["serving", "retrain"]; // told with the swap or the verdict
+
+export function modelsView(box) {
+  let [status, closed, said, showAll] = [null, false, "", false];
+  const timeZone = () => store.zones[0]?.timezone ?? "UTC";
+
+  async function load() {
+    status = await get("status");
+    if (!closed) show();
+  }
+
+  async function give(path, question, what) {
+    if (!(await sure(question))) return;
+    try {
+      const done = await order("POST", path, what);
+      said = done ? t("order.done") : "";
+    } catch (error) {
+      said = reason(error.message);
+    }
+    await load().catch(() => {});
+  }
+
+  function show() {
+    const experts = [...new Set(["network", "trees", ...status.models.map((one) => one.expert)])];
+    const errors = status.errors.filter((one) => one.startsWith("retrainer"));
+    put(box, h("section", {}, h("h2", {}, t("models.title")), h("p", {}, t("models.words")), h("p", { role: "status", id: "order-said", class: "small" }, said), errors.length ? h("ul", { class: "note bad" }, errors.map((one) => h("li", {}, reason(one)))) : null),
+      experts.map((expert) => expertSection(expert, status.models.filter((one) => one.expert === expert), status.components[expert === "network" ? "retrainer" : `retrainer-${expert}`])),
+      timeline());
+  }
+
+  function expertSection(expert, models, figures) {
+    const champion = models.find((one) => one.stage === "champion");
+    const previous = models.find((one) => one.stage === "previous");
+    const rest = models.filter((one) => one !== champion && !WAITING.includes(one.stage));
+    const label = t(`expert.${expert}`);
+    return h("section", { "data-expert": expert },
+      h("h2", {}, capital(label)),
+      champion ? modelCard(champion, expert) : h("p", { class: "note" }, t(`models.none.${expert}`)),
+      models.filter((one) => WAITING.includes(one.stage)).map((one) => modelCard(one, expert)),
+      h("p", { class: "small soft" }, figures?.running ? t("models.running", { why: reason(figures.running.reason ?? "") }) : figures?.next_training ? t("models.next", { when: figures.next_training }) : ""),
+      h("p", { class: "buttons" },
+        previous ? h("button", { type: "button", onclick: () => give(`models/rollback?expert=${expert}`, t("sure.back", { version: previous.version }), t("order.back")) }, t("models.back", { version: previous.version })) : null,
+        h("button", { type: "button", disabled: Boolean(figures?.running), onclick: () => give(`models/retrain?expert=${expert}`, t("sure.train"), t("order.train")) }, t("models.train"))),
+      rest.length ? h("details", {}, h("summary", {}, t("models.older", { n: rest.length })), rest.slice(0, 30).map((one) => modelCard(one, expert))) : null);
+  }
+
+  function modelCard(model, expert) {
+    const evidence = evidenceIn(model.reason);
+    const tone = { champion: "good", refused: "warn", withdrawn: "bad" }[model.stage] ?? "";
+    const span = model.trained_on?.from_ms ? t("models.trained", { days: count((model.trained_on.to_ms - model.trained_on.from_ms) / 86_400_000, 1), until: dayAndTime(model.trained_on.to_ms, timeZone()) }) : "";
+    const comparison = model.shadow ?? model.watch;
+    return h("div", { class: "card model", "data-version": model.version },
+      h("div", { class: "row" }, h("h3", {}, `${t("model.name", { version: model.version })} `, h("span", { class: `badge ${tone}` }, t(`stage.${model.stage}`))),
+        model.stage !== "champion" && !model.pruned ? h("button", { type: "button", "data-key": `promote ${model.version}`, onclick: () => give(`models/${encodeURIComponent(model.version)}/promote?expert=${expert}`, t("sure.promote", { version: model.version }), t("order.promote", { version: model.version })) }, t("models.promote")) : null),
+      evidence.length ? h("ul", {}, evidence.map((one) => h("li", {}, capital(evidenceWords(one))))) : model.reason ? h("p", { lang: "en" }, model.reason) : null,
+      comparison ? h("p", { class: "note small" }, t(model.shadow ? "models.shadow" : "models.watch", { against: comparison.against === "online" ? t("model.none") : comparison.against, until: dayAndTime(comparison.until_ms, timeZone()) })) : null,
+      h("p", { class: "small soft" }, [t("models.made", { time: dayAndTime(model.created_ms, timeZone()) }), span, model.forced ? t("models.forced") : "", model.pruned ? t("models.pruned") : ""].filter(Boolean).join(" · ")),
+      evidence.length && model.reason ? h("details", { class: "small" }, h("summary", {}, t("models.gate")), h("p", { lang: "en" }, model.reason)) : null);
+  }
+
+  function timeline() {
+    const events = status.events.filter((one) => showAll || !NOISE.includes(one.kind)).toReversed();
+    return h("section", {}, h("div", { class: "row" }, h("h2", {}, t("timeline")), h("label", { class: "small" }, h("input", { type: "checkbox", checked: showAll, onchange: (event) => {
+      showAll = event.target.checked;
+      show();
+    } }), ` ${t("timeline.all")}`)), events.length ? h("ol", { class: "timeline", id: "timeline" }, events.slice(0, 60).map((one) => h("li", { class: one.kind === "swap" ? "swap" : ["error", "rollback"].includes(one.kind) ? "bad" : "" },
+      h("span", {}, eventWords(one, whenOf(one.time_ms, Date.now(), timeZone())))))) : h("p", {}, t("timeline.none")));
+  }
+
+  put(box, loading());
+  load().catch((error) => !closed && put(box, h("p", { class: "note warn" }, reason(error.message))));
+  return {
+    update: (kind) => (kind === "models" || (kind === "state" && store.live)) && load().catch(() => {}),
+    close: () => {
+      closed = true;
+    },
+  };
+}

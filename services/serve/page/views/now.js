@@ -1,0 +1,113 @@
+// What needs me now: alerts, zones by risk, sensors.
+import { addressOf } from "../address.js";
+import { dayAndTime, timeOf } from "../clock.js";
+import { h, put } from "../dom.js";
+import { nightBrief, outlookOf } from "../outlook.js";
+import { alertsOf, siteOf, store } from "../store.js";
+import { number } from "../units.js";
+import { capital, reason, t } from "../words.js";
+import { alertItem, badges, byRisk, loading, waiting } from "./parts.js";
+
+const SHOWN = ["firing", "acknowledged", "muted"];
+
+export function nowView(box) {
+  const headline = h("section", {});
+  const alerts = h("section", {});
+  const sensors = h("section", {});
+  const zones = h("div", { class: "grid", id: "zones" });
+  const seen = new IntersectionObserver((entries) => entries.filter((one) => one.isIntersecting).forEach(({ target }) => tellNight(target)));
+  const cards = new Map();
+  let shape = "";
+
+  async function tellNight(card) {
+    const zone = store.zones.find((one) => one.key === card.dataset.key);
+    if (!zone || zone.stale) return;
+    const words = card.querySelector(".night");
+    try {
+      words.textContent = nightBrief(await outlookOf(zone.key, zone.origin_ms), zone.timezone);
+    } catch (error) {
+      words.textContent = t("outlook.unknown", { why: reason(error.message) });
+    }
+  }
+
+  function card(zone) {
+    const tone = zone.stale || alertsOf(zone.key).some((one) => one.state === "firing" && one.severity === "critical") ? "bad" : zone.degraded.length || alertsOf(zone.key).some((one) => one.state === "firing") ? "warn" : "";
+    const made = cards.get(zone.key) ?? h("a", { class: "card zone", href: addressOf("zone", zone.key), "data-key": zone.key });
+    const night = made.querySelector(".night") ?? h("p", { class: "night small" }, zone.stale ? "" : "…");
+    made.className = `card zone ${tone}`;
+    const firing = alertsOf(zone.key).filter((one) => one.state === "firing").length;
+    put(made,
+      h("h3", {}, h("span", {}, zone.label), h("span", {}, firing ? h("span", { class: "badge bad" }, t("alerts.count", { n: firing })) : null, " ", badges(zone))),
+      Object.keys(store.sites).length > 1 ? h("p", { class: "small soft" }, siteOf(zone).label) : null,
+      zone.stale ? h("p", { class: "small" }, capital(reason(zone.degraded.at(-1) ?? ""))) : h("p", { class: "now" }, h("b", {}, number(zone.now.air_temp_c, "air_temp_c")), h("span", {}, number(zone.now.rh_pct, "rh_pct")), h("span", { class: "soft" }, number(zone.now.co2_ppm, "co2_ppm"))),
+      zone.stale ? null : night,
+      h("p", { class: "small soft" }, t(zone.stale ? "zone.last" : "zone.row", { time: zone.stale ? dayAndTime(zone.origin_ms, zone.timezone) : timeOf(zone.origin_ms, zone.timezone) })),
+    );
+    if (!cards.has(zone.key)) {
+      cards.set(zone.key, made);
+      seen.observe(made);
+    } else if (made.dataset.origin !== String(zone.origin_ms) && visible(made)) tellNight(made);
+    made.dataset.origin = zone.origin_ms;
+    return made;
+  }
+
+  function showHeadline() {
+    const firing = store.alerts ? Object.values(store.alerts).filter((one) => one.state === "firing").length : 0;
+    const stale = store.zones.filter((zone) => zone.stale).length;
+    const weak = store.zones.filter((zone) => !zone.stale && zone.degraded.length).length;
+    const facts = [
+      ...(firing ? [t("alerts.fire", { n: firing })] : []), ...(stale ? [t("now.stale", { n: stale })] : []), ...(weak ? [t("now.weak", { n: weak })] : []),
+    ];
+    put(headline, h("h2", {}, t("view.now.title")), h("p", { class: "lead" }, facts.length ? facts.join(" ") : t(store.alerts ? "now.quiet" : "now.quiet.noalerts", { n: store.zones.length })));
+  }
+
+  function showAlerts() {
+    const title = h("h2", {}, t("alerts"));
+    if (store.alerts === null) {
+      put(alerts, title, h("p", { class: "soft" }, t("alerts.none")));
+      return;
+    }
+    const order = { firing: 0, acknowledged: 1, muted: 2 };
+    const shown = Object.values(store.alerts).filter((one) => SHOWN.includes(one.state)).sort((a, b) => order[a.state] - order[b.state] || b.changed_ms - a.changed_ms);
+    const pending = Object.values(store.alerts).filter((one) => one.state === "pending");
+    const over = Object.values(store.alerts).filter((one) => one.state === "resolved").sort((a, b) => b.changed_ms - a.changed_ms).slice(0, 10);
+    put(alerts, title, shown.length ? h("ul", {}, shown.map((one) => alertItem(one))) : h("p", {}, t("alerts.quiet")),
+      pending.length ? h("details", { open: alerts.querySelector("#pending")?.open, id: "pending" }, h("summary", {}, t("alerts.pending", { n: pending.length })), h("ul", {}, pending.map((one) => alertItem(one)))) : null,
+      over.length ? h("details", { open: alerts.querySelector("#over")?.open, id: "over" }, h("summary", {}, t("alerts.over")), h("ul", {}, over.map((one) => alertItem(one)))) : null);
+  }
+
+  function showSensors() {
+    const found = new Map(); // sentence -> zones
+    for (const zone of store.zones) for (const one of zone.degraded) found.set(one, [...(found.get(one) ?? []), zone]);
+    const rows = [...found].map(([sentence, where]) => h("li", {}, h("strong", {}, where.length > 3 ? t("zones.count", { n: where.length }) : where.map((zone) => zone.label).join(", ")), ` – ${reason(sentence)}`));
+    put(sensors, h("h2", {}, t("sensors")), rows.length ? h("ul", { class: "note warn" }, rows) : h("p", {}, t("sensors.well")));
+  }
+
+  function showAll() {
+    if (!store.loaded || !store.zones.length) {
+      put(box, store.loaded ? waiting() : loading());
+      shape = "";
+      return;
+    }
+    showHeadline();
+    showAlerts();
+    showSensors();
+    const sorted = byRisk(store.zones);
+    const made = sorted.map(card);
+    const wanted = sorted.map((zone) => zone.key).join();
+    if (wanted !== shape) put(zones, made);
+    if (!shape) put(box, headline, alerts, h("h2", { class: "sr" }, t("zones")), zones, sensors);
+    shape = wanted;
+  }
+
+  showAll();
+  return {
+    update: (kind) => ["zones", "alerts", "state"].includes(kind) && showAll(),
+    close: () => seen.disconnect(),
+  };
+}
+
+function visible(element) {
+  const { top, bottom } = element.getBoundingClientRect();
+  return bottom > 0 && top < innerHeight;
+}

@@ -1,0 +1,118 @@
+// Pieces that several views show.
+import { order } from "../api.js";
+import { byId, h } from "../dom.js";
+import { addressOf } from "../address.js";
+import { timeOf, whenOf } from "../clock.js";
+import { alertsOf, learningDay, siteOf, store } from "../store.js";
+import { number, percent } from "../units.js";
+import { capital, metricName, reason, t } from "../words.js";
+
+export const name = (metric) => capital(metricName(metric, store.labels[metric]));
+
+export const loading = () => h("p", { class: "loading" }, t("loading"));
+
+export const figures = (items) => h("dl", { class: "figures" }, items.map(({ title, figure, words, wide }) => h("div", { class: wide ? "wide" : null },
+  h("dt", {}, title), h("dd", { class: "figure" }, figure), words ? h("dd", {}, words) : null)));
+
+export function badges(zone) {
+  const found = [];
+  if (zone.stale) found.push(h("span", { class: "badge bad" }, t("zone.stale")));
+  else if (zone.degraded.length) found.push(h("span", { class: "badge warn" }, t("zone.degraded")));
+  const day = learningDay(zone.key);
+  if (day) found.push(h("span", { class: "badge" }, t("zone.learning", { day })));
+  return found;
+}
+
+export const reasons = (sentences) => (sentences.length ? h("ul", { class: "note warn" }, sentences.map((one) => h("li", {}, reason(one)))) : null);
+
+// Which zone, for the views of one zone.
+export function zonePicker(view, key) {
+  const bySite = Object.groupBy ? Object.groupBy(store.zones, (zone) => zone.site) : { "": store.zones };
+  const option = (zone) => h("option", { value: zone.key, selected: zone.key === key }, zone.label);
+  const groups = Object.entries(bySite).map(([site, zones]) => (Object.keys(bySite).length > 1 ? h("optgroup", { label: store.sites[site]?.label ?? site }, zones.map(option)) : zones.map(option)));
+  return h("label", { class: "field", for: "zone-choice" }, t("zone.choose"),
+    h("select", { id: "zone-choice", onchange: (event) => { location.hash = addressOf(view, event.target.value); } }, groups));
+}
+
+// What is shown where the address names no zone that there is; null where it does.
+export function noZone(zone) {
+  if (zone) return null;
+  if (!store.loaded) return loading();
+  if (!store.zones.length) return waiting();
+  return h("section", {}, h("h2", {}, t("zone.unknown")), h("p", {}, t("zone.unknown.words")), h("ul", {}, store.zones.slice(0, 20).map((one) => h("li", {}, h("a", { href: addressOf("zone", one.key) }, one.label)))));
+}
+
+// Before the first forecast.
+export function waiting() {
+  const why = store.health?.reasons?.at(-1) ?? "";
+  return h("section", {}, h("h2", {}, t("empty")), h("p", { class: "lead" }, t("empty.words")), why ? h("p", { class: "note" }, capital(reason(why))) : null,
+    h("p", { class: "small soft" }, t("empty.hint")));
+}
+
+// An alert: what, how sure, when, why, and what can be done about it.
+export function alertItem(alert, { withZone = true } = {}) {
+  const zone = store.zones.find((one) => one.site === alert.site && one.zone === alert.zone);
+  const timeZone = zone?.timezone ?? "UTC";
+  const now = zone?.origin_ms ?? alert.seen_ms;
+  const act = (verb, body) => async (event) => {
+    event.target.disabled = true;
+    try {
+      await order("POST", `alerts/${encodeURIComponent(alert.id)}/${verb}`, t(`alert.${verb}.what`), body);
+    } catch (error) {
+      said.textContent = error.message;
+    }
+    event.target.disabled = false;
+  };
+  const said = h("p", { class: "small", role: "status" });
+  const can = { firing: ["acknowledge", "mute"], muted: ["acknowledge", "unmute"], acknowledged: ["mute"] }[alert.state] ?? [];
+  return h("li", { class: `alert ${alert.state === "resolved" ? "" : alert.severity}`, "data-alert": alert.id, "data-state": alert.state },
+    h("div", { class: "row" }, h("strong", {}, alertWords(alert, timeZone, now)), h("span", { class: `badge ${alert.state === "firing" ? (alert.severity === "critical" ? "bad" : "warn") : ""}` }, t(`alert.state.${alert.state}`))),
+    h("p", { class: "small soft" }, [
+      withZone && zone ? [h("a", { href: addressOf("zone", zone.key) }, zone.label), " · "] : null,
+      alert.muted_until_ms && alert.state === "muted" ? `${t("alert.until", { time: whenOf(alert.muted_until_ms, now, timeZone) })} · ` : null,
+      whyWords(alert), whyWords(alert) ? " · " : null, t("alert.since", { time: whenOf(alert.changed_ms, now, timeZone) }),
+      alert.state === "resolved" && alert.came_true !== null ? ` · ${t(alert.came_true ? "alert.came" : "alert.false")}` : null,
+    ]),
+    can.length ? h("p", { class: "row left" }, can.map((verb) => h("button", { type: "button", "data-key": `${alert.id} ${verb}`, onclick: act(verb, verb === "mute" ? { hours: 8 } : undefined) }, t(`alert.${verb}`)))) : null, said);
+}
+
+const OF_STATE = ["sensor_fault", "silent_metric", "stale_zone", "drift", "plan_not_followed"];
+
+export function alertWords(alert, timeZone, now) {
+  const kind = capital(alert.rule === alert.kind ? t(`alert.kind.${alert.kind}`) : alert.rule);
+  if (OF_STATE.includes(alert.kind)) return kind;
+  if (alert.from_ms <= alert.seen_ms && alert.chance === 1) return t("alert.now", { kind });
+  const times = alert.until_ms > alert.from_ms ? t("alert.between", { from: timeOf(alert.from_ms, timeZone), to: timeOf(alert.until_ms, timeZone) }) : t("alert.at", { time: timeOf(alert.from_ms, timeZone) });
+  return `${kind}: ${percent(alert.chance)} ${times}`;
+}
+
+function whyWords(alert) {
+  const METRIC = { air: "air_temp_c", fruit: "leaf_temp_c", leaf: "leaf_temp_c", dew_point: "dew_point_c", humidity: "rh_pct", vpd: "vpd_kpa", co2: "co2_ppm" };
+  return alert.why.map((one) => (one.name === "fact" ? reason(one.label)
+    : `${t(`why.${one.name}`)} ${METRIC[one.name] ? number(one.value, METRIC[one.name]) : `${one.value} ${one.unit}`}`)).join(", ");
+}
+
+// Zones in the order in which somebody should look at them: alerts, then no readings, then weak ones, then by name.
+export function byRisk(zones) {
+  const rank = { critical: 0, warning: 1, info: 2 };
+  const score = (zone) => {
+    const firing = alertsOf(zone.key).filter((one) => one.state === "firing");
+    const worst = Math.min(9, ...firing.map((one) => rank[one.severity] ?? 3));
+    const chance = Math.max(0, ...alertsOf(zone.key).map((one) => one.chance ?? 0));
+    return [worst, zone.stale ? 0 : zone.degraded.length ? 1 : 2, -chance];
+  };
+  const scored = zones.map((zone) => [score(zone), zone]);
+  scored.sort(([a, one], [b, other]) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2] || one.label.localeCompare(other.label, undefined, { numeric: true }));
+  return scored.map(([, zone]) => zone);
+}
+
+// Asks before something that others notice; resolves to whether to do it.
+export function sure(what) {
+  const dialog = byId("sure");
+  byId("sure-what").textContent = what;
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
+}
+
+export const zoneTime = (zone) => siteOf(zone).timezone;

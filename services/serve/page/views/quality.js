@@ -1,0 +1,158 @@
+// How good: what was said beside what came, errors beside those of simple rules, and what each part weighs.
+import { get } from "../api.js";
+import { TimeChart } from "../chart.js";
+import { timeOf, dayAndTime } from "../clock.js";
+import { h, put } from "../dom.js";
+import { judged, lastNightWords, pastForecasts } from "../quality_words.js";
+import { keyOf, learningDay, query, siteOf, zoneOf } from "../store.js";
+import { nights } from "../sun.js";
+import { count, duration, errorOf, percent, shown, unitOf } from "../units.js";
+import { has, reason, t } from "../words.js";
+import { figures, name, noZone, zonePicker } from "./parts.js";
+
+const DAY_MS = 86_400_000;
+const TONES = ["main", "vent", "sun", "screen", "heat", "leaf", "dew", "other", "lamp", "co2", "black", "rain"];
+
+export function qualityView(box, key) {
+  let [quality, mixture, origin, closed] = [null, null, 0, false];
+  let [target, horizon, days, weightAt] = ["air_temp_c", 720, 2, 720];
+  let chart = null;
+  const night = h("p", { class: "lead", id: "last-night" }, "…");
+  const chartBox = h("div", {});
+  const chartWords = h("p", { id: "past-words", "aria-live": "polite" });
+  const controls = h("div", { class: "row" });
+  const tableBox = h("section", {});
+  const parts = h("section", {});
+  const zone = () => zoneOf(key);
+
+  async function load() {
+    origin = zone().origin_ms;
+    [quality, mixture] = await Promise.all([
+      get(`quality?${query(key)}`).then((answer) => answer.zones[0]), get("models/zones").then((answer) => answer.zones.find((one) => keyOf(one) === key) ?? null).catch(() => null),
+    ]);
+    if (closed) return;
+    const horizons = Object.keys(Object.values(quality.scores)[0] ?? {}).map(Number);
+    if (horizons.length && !horizons.includes(horizon)) horizon = horizons.at(-1);
+    if (!chart) {
+      const day = learningDay(key);
+      put(box,
+        h("section", {}, h("div", { class: "row" }, h("h2", {}, t("quality.title", { zone: zone().label })), zonePicker("quality", key)), night,
+          day ? h("p", { class: "note" }, t("quality.learning", { day })) : null),
+        h("section", {}, h("h3", {}, t("quality.past")), controls, chartWords, chartBox), tableBox, parts);
+      chart = new TimeChart(chartBox, { label: t("quality.past"), timeZone: zone().timezone, height: 280 });
+    }
+    showControls(horizons);
+    showTable(horizons);
+    showParts();
+    await Promise.all([showPast(), showNight()]);
+  }
+
+  function showControls(horizons) {
+    const group = (label, options, now, take) => h("div", { class: "tabs", role: "group", "aria-label": label }, options.map(([value, text]) => h("button", {
+      type: "button", "aria-pressed": String(value === now), "data-key": `${label} ${value}`, onclick: () => {
+        take(value);
+        showControls(horizons);
+        showTable(horizons);
+        showPast();
+      },
+    }, text)));
+    put(controls,
+      group(t("chart.target"), Object.keys(quality.scores).map((one) => [one, name(one)]), target, (value) => { target = value; }),
+      h("label", { class: "field", for: "ahead" }, t("quality.ahead"), h("select", { id: "ahead", onchange: (event) => {
+        horizon = Number(event.target.value);
+        showPast();
+      } }, horizons.map((one) => h("option", { value: one, selected: one === horizon }, t("quality.before", { time: duration(one) }))))),
+      group(t("chart.span"), [[2, t("span.two")], [7, t("span.week")], [30, t("span.month")]], days, (value) => { days = value; }));
+  }
+
+  async function showPast() {
+    const [from, to] = [origin - days * DAY_MS, origin];
+    try {
+      const { past } = await pastForecasts(key, target, horizon, from, to);
+      if (closed) return;
+      const found = judged(past);
+      chartWords.textContent = found ? t("quality.words", { inside: percent(found.inside), error: errorOf(found.error, target), from: dayAndTime(found.from, zone().timezone), n: found.cases }) : t("quality.few", { time: duration(horizon) });
+      const of = (values) => values.map((value) => (value === null ? null : shown(value, target)));
+      chart.options.unit = unitOf(target);
+      chart.options.places = unitOf(target) === "kPa" ? 2 : ["%", "ppm"].includes(unitOf(target)) ? 0 : 1;
+      chart.options.minSpan = unitOf(target) === "kPa" ? 0.2 : 2;
+      chart.describe(`${t("quality.past")}: ${name(target)}, ${t("quality.before", { time: duration(horizon) })}. ${chartWords.textContent}`);
+      chart.show([
+        { id: "said", name: t("quality.said", { time: duration(horizon) }), colour: "main", width: 1.8, time: past.time_ms, values: of(past.p50), low: of(past.p10), high: of(past.p90) },
+        { id: "came", name: t("quality.came"), colour: "past", width: 2, time: past.time_ms, values: of(past.came) },
+      ], { from: found ? Math.max(from, past.time_ms[0]) : from, to, nights: nights(from, to, siteOf(zone())) });
+    } catch (error) {
+      chartWords.textContent = reason(error.message);
+    }
+  }
+
+  async function showNight() {
+    try {
+      night.textContent = (await lastNightWords(key, siteOf(zone()), origin, horizonFor(720))).words;
+    } catch (error) {
+      night.textContent = reason(error.message);
+    }
+  }
+
+  const horizonFor = (wanted) => {
+    const known = Object.keys(Object.values(quality.scores)[0] ?? {}).map(Number);
+    return known.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best), known[0] ?? wanted);
+  };
+
+  function showTable(horizons) {
+    const rows = horizons.map((one) => [one, quality.scores[target]?.[one]]).filter(([, score]) => score?.n);
+    const better = (score) => (score.naive_24h ? `${count(Math.round(100 * (1 - score.model / score.naive_24h)))}\u00a0%` : "–");
+    const honest = ({ coverage, n }) => (n < 50 ? "" : coverage >= 0.7 && coverage <= 0.92 ? "good" : coverage < 0.6 ? "bad" : "");
+    const title = t("quality.table", { metric: name(target) });
+    const heads = [["quality.lead", "text"], ["quality.error"], ["quality.now"], ["quality.yesterday"], ["quality.less"], ["quality.inside"], ["quality.cases"]];
+    put(tableBox, h("h3", {}, title), rows.length ? [h("p", { class: "soft small" }, t("quality.table.words")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, h("table", { id: "scores" },
+      h("thead", {}, h("tr", {}, heads.map(([one, look]) => h("th", { scope: "col", class: look }, t(one))))),
+      h("tbody", {}, rows.map(([minutes, score]) => h("tr", {}, h("th", { scope: "row" }, duration(minutes)), h("td", {}, errorOf(score.model, target)), h("td", {}, errorOf(score.persistence, target)),
+        h("td", {}, errorOf(score.naive_24h, target)), h("td", {}, better(score)), h("td", { class: honest(score) }, percent(score.coverage)), h("td", {}, count(score.n)))))))]
+      : h("p", {}, t("quality.none")));
+  }
+
+  // Of the parts that weigh something at a horizon, how much each does.
+  function showParts() {
+    if (!mixture) {
+      put(parts, h("h3", {}, t("parts.title")), h("p", { class: "soft" }, t("parts.none")));
+      return;
+    }
+    const horizons = [...new Set(Object.values(mixture.weights).flatMap((one) => Object.keys(one).map(Number)))].sort((a, b) => a - b);
+    if (!horizons.includes(weightAt)) weightAt = horizons.at(-1);
+    const found = Object.entries(mixture.weights).map(([part, weights]) => [part, weights[weightAt] ?? 0]).filter(([, weight]) => weight >= 0.005).sort((a, b) => b[1] - a[1]);
+    put(parts, h("h3", {}, t("parts.title")), h("p", { class: "soft small" }, t("parts.words")),
+      h("div", { class: "tabs", role: "group", "aria-label": t("quality.lead") }, horizons.map((one) => h("button", { type: "button", "aria-pressed": String(one === weightAt), "data-key": `weight ${one}`, onclick: () => {
+        weightAt = one;
+        showParts();
+      } }, duration(one)))),
+      h("ul", { class: "parts-list" }, found.map(([part, weight], index) => {
+        const bar = h("i", {});
+        bar.style.width = `${100 * weight}%`;
+        bar.style.setProperty("--tone", `var(--${TONES[index % TONES.length]})`);
+        return h("li", { class: "parts" }, h("span", {}, partName(part)), h("span", { class: "bar" }, bar), h("span", { class: "num" }, percent(weight)));
+      })));
+  }
+
+  function start() {
+    const instead = noZone(zoneOf(key));
+    if (instead) put(box, instead);
+    else load().catch((error) => !closed && put(box, h("section", {}, h("div", { class: "row" }, h("h2", {}, t("quality.title", { zone: zone().label })), zonePicker("quality", key)), h("p", { class: "note warn" }, reason(error.message)))));
+  }
+
+  start();
+  return {
+    update: (kind) => (kind === "zones" || kind === "state") && !quality && start(),
+    close: () => {
+      closed = true;
+      chart?.close();
+    },
+  };
+}
+
+// "pooled ridge 2.5 d" -> its name, with the days that it remembers.
+export function partName(part) {
+  const [, base, days] = /^(.*?)(?: ([\d.]+) d)?$/.exec(part);
+  const words = has(`part.${base}`) ? t(`part.${base}`) : base;
+  return days ? t("part.days", { part: words, days: count(Number(days), Number.isInteger(Number(days)) ? 0 : 1) }) : words;
+}

@@ -1,0 +1,93 @@
+// System: what comes in and how fast, how far behind, what was kept out and what to do, stores and gateways.
+import { get } from "../api.js";
+import { dayAndTime } from "../clock.js";
+import { h, put } from "../dom.js";
+import { store } from "../store.js";
+import { count, duration } from "../units.js";
+import { capital, has, reason, t } from "../words.js";
+import { figures, loading } from "./parts.js";
+
+const EVERY_MS = 5000;
+
+export function systemView(box) {
+  let [status, letters, closed, timer, round] = [null, null, false, 0, 0];
+  const timeZone = () => store.zones[0]?.timezone ?? "UTC";
+  const sum = (parts, field) => parts.reduce((total, one) => total + (one[field] ?? 0), 0);
+  const named = (prefix) => Object.entries(status.components).filter(([name]) => name === prefix || name.startsWith(`${prefix}-`));
+
+  async function load() {
+    status = await get("status");
+    if (round % 3 === 0) letters = await get("deadletters?newest=10").catch((error) => ({ problem: error.message }));
+    round += 1;
+    if (!closed) show();
+  }
+
+  function show() {
+    const shards = named("shard").map(([, found]) => found);
+    const rejected = shards.reduce((total, one) => total + Object.values(one.rejected ?? {}).reduce((a, b) => a + b, 0), 0);
+    const newest = Math.max(0, ...shards.flatMap((one) => Object.values(one.watermark_ms ?? {})));
+    const stream = Math.max(0, ...shards.flatMap((one) => Object.values(one.stream_ms ?? {})));
+    const open = [...box.querySelectorAll("details[open]")].map((one) => one.id);
+    const { health } = status;
+    put(box,
+      h("section", {}, h("h2", {}, t("system.title")), h("p", { class: `note ${health.ready && !status.errors.length ? "good" : "warn"}`, id: "ready" }, health.ready ? t(status.errors.length ? "system.weak" : "system.well") : `${t("system.waiting")} ${reason(health.reasons.at(-1) ?? "")}`),
+        status.errors.length ? h("ul", { class: "note bad" }, status.errors.map((one) => h("li", { lang: "en" }, one))) : null),
+      h("section", {}, h("h3", {}, t("system.intake")), figures([
+        { title: t("system.rate"), figure: t("system.persecond", { value: count(sum(shards, "samples_per_s"), 1) }), words: t("system.taken", { n: count(sum(shards, "accepted")) }) },
+        { title: t("system.lag"), figure: count(sum(shards, "backlog")), words: t(sum(shards, "backlog") > 1000 ? "system.lag.behind" : "system.lag.none") },
+        { title: t("system.row"), figure: newest ? dayAndTime(newest, timeZone()) : "–", words: stream > newest && newest ? t("system.row.words", { time: duration((stream - newest) / 60e3) }) : "" },
+        { title: t("system.twice"), figure: count(sum(shards, "duplicates")), words: t("system.twice.words") }, { title: t("system.late"), figure: count(sum(shards, "late")), words: t("system.late.words") },
+        { title: t("system.refused"), figure: count(rejected), words: t("system.refused.words") },
+      ])),
+      lettersSection(),
+      h("section", {}, h("h3", {}, t("system.parts")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("system.parts") }, h("table", { id: "parts" }, h("thead", {}, h("tr", {}, ["system.part", "system.state", "system.does"].map((one) => h("th", { scope: "col", class: "text" }, t(one))))), h("tbody", {}, partRows())))),
+      h("section", {}, h("details", { id: "raw", open: open.includes("raw") }, h("summary", {}, t("system.all")), h("p", { class: "row left" }, h("a", { href: "status" }, "/status"), h("a", { href: "metrics" }, "/metrics"), h("a", { href: "docs" }, "/docs")))));
+    for (const id of open) box.querySelector(`#${id}`)?.setAttribute("open", "");
+  }
+
+  function partRows() {
+    const row = (name, error, does) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "text" }, error ? h("span", { class: "badge bad" }, t("part.fails")) : h("span", { class: "badge good" }, t("part.works"))), h("td", { class: "text" }, does, error ? h("div", { class: "small", lang: "en" }, error) : null));
+    const rows = [];
+    for (const [name, found] of named("gateway")) {
+      const waits = found.buffered_records ? ` ${t("gateway.waits", { n: count(found.buffered_records) })}` : "";
+      rows.push(row(t("part.gateway"), found.error || found.last_error || (found.connected === false ? t("gateway.away") : ""), t("gateway.words", { messages: count(found.messages ?? 0), queued: count(found.queued ?? 0), refused: count(found.refused ?? 0) }) + waits));
+    }
+    for (const [name, found] of named("shard")) {
+      rows.push(row(t("part.shard", { name }), found.last_error, t("shard.words", { zones: count(found.zones?.length ?? 0), rows: count(found.zone_rows ?? 0), forecasts: count(found.forecasts ?? 0) }) + (found.repaired ? ` ${found.repaired}` : "")));
+      const series = found.series;
+      if (series && (series.sent || series.queued || series.last_error)) rows.push(row(t("part.series"), series.last_error, t("series.words", { sent: count(series.sent), queued: count(series.queued), dropped: count(series.dropped) })));
+    }
+    rows.push(row(t("part.history"), "", t("history.words")));
+    for (const [id, report] of Object.entries(status.slot.replicas ?? {})) rows.push(row(t("part.replica", { id }), report.error, t("replica.words", { version: report.version === "online" ? t("model.none") : report.version })));
+    for (const [name, found] of named("retrainer")) rows.push(row(t(name === "retrainer" ? "part.retrainer" : "part.retrainer.trees"), found.last_error || found.registry_error, found.running ? t("retrainer.runs") : t("models.next", { when: found.next_training ?? "–" })));
+    for (const [, found] of named("runtime")) rows.push(row("HTTP", found.error, found.kind === "haproxy" ? "HAProxy" : `Ray Serve${found.reason ? ` (${found.reason})` : ""}`));
+    return rows;
+  }
+
+  // What was kept out, and what a person can do about each reason.
+  function lettersSection() {
+    if (!letters) return null;
+    const title = h("h3", {}, t("letters"));
+    if (letters.problem) return h("section", {}, title, h("p", { class: "note warn" }, reason(letters.problem)));
+    if (!letters.kept_out.length) return h("section", {}, title, h("p", {}, t("letters.none")));
+    return h("section", {}, title, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("letters") }, h("table", { id: "letters" },
+      h("thead", {}, h("tr", {}, [["letters.why", "text"], ["letters.topic", "text"], ["letters.count"], ["letters.newest", "text"], ["letters.do", "text"]].map(([one, look]) => h("th", { scope: "col", class: look }, t(one))))),
+      h("tbody", {}, letters.kept_out.slice(0, 50).map((one) => h("tr", {}, h("th", { scope: "row" }, has(`letter.${one.reason}`) ? t(`letter.${one.reason}`) : capital(one.reason.replaceAll("_", " "))),
+        h("td", { class: "text" }, h("code", {}, one.topic)), h("td", {}, count(one.count)), h("td", { class: "text" }, dayAndTime(one.newest_ms, timeZone()), h("div", { class: "small soft", lang: "en" }, one.detail)),
+        h("td", { class: "text" }, t(has(`letter.do.${one.reason}`) ? `letter.do.${one.reason}` : "letter.do"))))))));
+  }
+
+  function again() {
+    timer = setTimeout(() => load().catch(() => {}).finally(() => !closed && again()), EVERY_MS);
+  }
+
+  put(box, loading());
+  load().catch((error) => !closed && put(box, h("p", { class: "note warn" }, reason(error.message)))).finally(() => !closed && again());
+  return {
+    update: (kind) => kind === "state" && store.live && load().catch(() => {}),
+    close: () => {
+      closed = true;
+      clearTimeout(timer);
+    },
+  };
+}

@@ -1,0 +1,257 @@
+// What if: a change of tonight's plan, drawn or typed; both paths, and what is known about it.
+import { ask, get } from "../api.js";
+import { CHANGES, QUESTIONS } from "../changes.js";
+import { TimeChart } from "../chart.js";
+import { momentOf, timeOf, wallParts, dayAndTime } from "../clock.js";
+import { debounced, h, put } from "../dom.js";
+import { DragLayer } from "../drag.js";
+import { planned, seriesOf } from "../past.js";
+import { path, query, siteOf, zoneOf } from "../store.js";
+import { nights } from "../sun.js";
+import { meant, number, plain, shown, span, unitOf } from "../units.js";
+import { capital, reason, t } from "../words.js";
+import { figures, name, noZone, zonePicker } from "./parts.js";
+
+const DAY_MS = 86_400_000;
+const pad = (value) => String(value).padStart(2, "0");
+
+export function whatIfView(box, key) {
+  let [forecast, plans, before, closed, asked] = [null, [], null, false, 0];
+  const change = { metric: "sp_heat_c", value: CHANGES.sp_heat_c.usual, from: 0, to: 0 };
+  let [target, answer] = ["air_temp_c", null];
+  let [planChart, layer, pathChart] = [null, null, null];
+  const result = h("div", { "aria-live": "polite", class: "fields" });
+  const planBox = h("div", {});
+  const pathBox = h("div", {});
+  const tabs = h("div", { class: "tabs", role: "group", "aria-label": t("chart.target") });
+  const fields = h("div", { class: "fields" });
+  const kind = () => CHANGES[change.metric];
+  const zone = () => zoneOf(key);
+  const isRelative = () => kind().way === "add";
+
+  async function load() {
+    forecast = await get(`predict?${query(key)}`);
+    const { base, site } = path(key);
+    plans = await get(`${base}/plan?${site}`).then((found) => found.plans).catch(() => []);
+    const known = Object.keys(CHANGES).filter((metric) => forecast.now[metric] !== null && forecast.now[metric] !== undefined);
+    before = await seriesOf(key, [...new Set([...known, "air_temp_c"])], forecast.origin_ms - DAY_MS, forecast.origin_ms).catch(() => null);
+    if (closed) return;
+    if (!change.from) tonight();
+    show();
+    question();
+  }
+
+  // From sunset, or from now where most of the night is to come, to sunrise; else the next night.
+  function tonight() {
+    const now = forecast.origin_ms;
+    const night = nights(now, now + 1.5 * DAY_MS, siteOf(zone())).find(([, rise]) => rise > now + 4 * 3_600_000) ?? [now, now + 8 * 3_600_000];
+    change.from = Math.max(now, quarter(night[0]));
+    change.to = Math.min(now + DAY_MS, quarter(night[1]));
+  }
+
+  const quarter = (ms) => Math.round(ms / 900_000) * 900_000;
+
+  function show() {
+    const available = Object.keys(CHANGES).filter((metric) => metric in (before?.values ?? {}) || planned(plans, metric, forecast.origin_ms).time.length || !metric.startsWith("sp_"));
+    if (!planChart) {
+      put(box,
+        h("section", {}, h("div", { class: "row" }, h("h2", {}, t("whatif.title", { zone: zone().label })), zonePicker("whatif", key)), h("p", {}, t("whatif.words")),
+          h("div", { class: "tabs", role: "group", "aria-label": t("whatif.questions") }, Object.entries(QUESTIONS).filter(([, [metric]]) => available.includes(metric)).map(([id, [metric, value]]) => h("button", {
+            type: "button", "data-question": id, onclick: () => {
+              tonight();
+              take({ metric, value });
+            },
+          }, t(`question.${id}`))))),
+        h("div", { class: "two" }, h("section", {}, h("h3", {}, t("whatif.change")), fields),
+          h("section", {}, h("h3", { id: "plan-title" }), planBox, h("p", { class: "small soft" }, t("whatif.drag")))),
+        h("section", {}, h("h3", {}, t("whatif.answer")), result, tabs, pathBox));
+      const options = { timeZone: zone().timezone };
+      planChart = new TimeChart(planBox, { ...options, label: t("whatif.plan"), height: 190, sync: `what if ${key}`, onDraw: () => place() });
+      pathChart = new TimeChart(pathBox, { ...options, label: t("whatif.answer"), height: 260, sync: `what if ${key}` });
+      layer = new DragLayer(planChart, (drawn) => {
+        if ("value" in drawn) take({ value: drawnValue(drawn.value) });
+        else if ("from" in drawn) take({ from: Math.max(forecast.origin_ms, Math.min(drawn.from, change.to - 1_800_000)) });
+        else take({ to: Math.min(forecast.origin_ms + DAY_MS, Math.max(drawn.to, change.from + 1_800_000)) });
+      });
+    }
+    showFields(available);
+    showPlan();
+  }
+
+  // What is planned for the next day: the plan, else what was set a day before at that time.
+  function plan() {
+    const said = planned(plans, change.metric, forecast.origin_ms);
+    if (said.time.length > 1) return said;
+    const past = before?.values[change.metric]?.mean ?? [];
+    return { time: (before?.end_ms ?? []).map((ms) => ms + DAY_MS), values: past };
+  }
+
+  function planAt(ms) {
+    const line = plan();
+    let found = line.values.find((value) => value !== null) ?? null;
+    line.time.forEach((time, index) => {
+      if (time <= ms && line.values[index] !== null) found = line.values[index];
+    });
+    return found ?? forecast.now[change.metric] ?? 0;
+  }
+
+  const changedAt = (value) => (isRelative() ? value + change.value : kind().way === "at_least" ? Math.max(value, change.value) : change.value);
+  const level = () => (isRelative() ? planAt((change.from + change.to) / 2) + change.value : change.value);
+
+  function drawnValue(y) {
+    const value = meant(y, change.metric);
+    return bounded(isRelative() ? value - planAt((change.from + change.to) / 2) : value);
+  }
+
+  const bounded = (value) => Math.min(kind().high, Math.max(kind().low, Math.round(value / kind().step) * kind().step));
+
+  function take(changes) {
+    if (changes.metric && changes.metric !== change.metric && changes.value === undefined) changes.value = CHANGES[changes.metric].usual;
+    Object.assign(change, changes);
+    show();
+    question();
+  }
+
+  function showFields(available) {
+    const { low, high, step } = kind();
+    const unit = unitOf(change.metric);
+    const amount = h("output", { class: "num", for: "amount" }, isRelative() ? signed(change.value) : number(change.value, change.metric));
+    const clock = (id, ms) => {
+      const { hour, minute } = wallParts(ms, zone().timezone);
+      return h("input", { type: "time", id, value: `${pad(hour)}:${pad(minute)}`, step: 900, onchange: (event) => event.target.value && take({ [id]: moment(event.target.value, id) }) });
+    };
+    put(fields,
+      h("label", { class: "field", for: "metric" }, t("whatif.metric"), h("select", { id: "metric", onchange: (event) => take({ metric: event.target.value }) }, available.map((metric) => h("option", { value: metric, selected: metric === change.metric }, name(metric))))),
+      h("label", { class: "field", for: "amount" }, h("span", { class: "row" }, t(`whatif.${kind().way}`), amount),
+        h("input", { type: "range", id: "amount", min: low, max: high, step, value: change.value, "aria-valuetext": isRelative() ? signed(change.value) : `${plain(change.value, change.metric)} ${unit}`, oninput: (event) => take({ value: Number(event.target.value) }) })),
+      h("div", { class: "row left" }, h("label", { class: "field", for: "from" }, t("whatif.from"), clock("from", change.from)), h("label", { class: "field", for: "to" }, t("whatif.to"), clock("to", change.to))),
+      h("p", { class: "small soft" }, t("whatif.span", { from: dayAndTime(change.from, zone().timezone), to: dayAndTime(change.to, zone().timezone) })));
+  }
+
+  const signed = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value), change.metric, true)}`;
+
+  // The next time at which the greenhouse's clock shows this.
+  function moment(text, id) {
+    const [hour, minute] = text.split(":").map(Number);
+    const after = id === "from" ? forecast.origin_ms : change.from;
+    const { year, month, day } = wallParts(after, zone().timezone);
+    const today = momentOf(year, month, day, hour, minute, zone().timezone);
+    const found = today > after ? today : momentOf(year, month, day + 1, hour, minute, zone().timezone);
+    if (id === "from" && found >= change.to) change.to = Math.min(found + 3_600_000, forecast.origin_ms + DAY_MS);
+    return Math.min(found, forecast.origin_ms + DAY_MS);
+  }
+
+  function showPlan() {
+    box.querySelector("#plan-title").textContent = t("whatif.plan.of", { metric: name(change.metric), unit: unitOf(change.metric) });
+    const [from, to] = [forecast.origin_ms, forecast.origin_ms + DAY_MS];
+    const line = plan();
+    const times = [...new Set([from, ...line.time.filter((ms) => ms > from && ms < to), change.from - 1, change.from, change.to - 1, change.to, to])].sort((a, b) => a - b);
+    const value = (one) => shown(one, change.metric);
+    const base = times.map((ms) => planAt(ms));
+    planChart.options.unit = unitOf(change.metric);
+    planChart.options.places = ["%", "ppm", "W/m²"].includes(unitOf(change.metric)) ? 0 : 1;
+    planChart.options.minSpan = { "°C": 6, "°F": 12, "%": 40, ppm: 400, "W/m²": 200 }[unitOf(change.metric)] ?? 8;
+    planChart.show([
+      { id: "plan", name: t("whatif.planned"), colour: "past", step: true, time: times, values: base.map(value) },
+      { id: "changed", name: t("whatif.changed"), colour: "changed", step: true, width: 2.4, time: times, values: base.map((one, index) => value(times[index] >= change.from && times[index] < change.to ? changedAt(one) : one)) },
+    ], { from, to, nights: nights(from, to, siteOf(zone())) });
+  }
+
+  const place = () => layer?.place({ from: change.from, to: change.to, value: shown(level(), change.metric) });
+
+  const question = debounced(async () => {
+    const number_ = (asked += 1);
+    result.setAttribute("aria-busy", "true");
+    try {
+      const said = await ask("predict", { zone: zone().zone, site: zone().site, changes: [{ metric: change.metric, [kind().way]: change.value, from: change.from, to: change.to }] });
+      if (number_ !== asked || closed) return;
+      answer = said;
+      showAnswer();
+    } catch (error) {
+      if (number_ !== asked || closed) return;
+      answer = null;
+      put(result, h("p", { class: "note warn" }, reason(error.message)));
+    }
+    result.removeAttribute("aria-busy");
+  }, 250);
+
+  function showAnswer() {
+    const { support, effect } = answer;
+    const zoneName = zone().timezone;
+    if (support === "none") {
+      put(result, h("p", { class: "note warn" }, h("strong", {}, t("support.none")), ` ${t("support.none.words")}`), h("ul", { class: "small" }, answer.reasons.map((one) => h("li", { lang: "en" }, capital(reason(one))))));
+    } else {
+      const told = Object.keys(effect.targets).map((metric) => ({ metric, ...largest(effect, metric) })).filter(({ value }) => value !== null);
+      const air = told.find((one) => one.metric === "air_temp_c");
+      const sentence = air ? t(Math.abs(air.value) < 0.05 ? "effect.none" : air.value < 0 ? "effect.colder" : "effect.warmer", {
+        value: number(Math.abs(air.value), "air_temp_c", true), time: timeOf(air.at, zoneName), span: difference(air),
+      }) : "";
+      put(result, h("p", { class: "lead", id: "effect" }, sentence), figures([...coldest(), ...told.filter((one) => one !== air).map((one) => ({
+        title: t("effect.most", { metric: name(one.metric) }), figure: signedOf(one.value, one.metric), words: t("effect.when", { time: timeOf(one.at, zoneName), span: difference(one) }),
+      }))]), h("p", { class: `note ${support === "here" ? "good" : ""}`, id: "support" }, t(`support.${support}`)));
+    }
+    showPaths();
+  }
+
+  const signedOf = (value, metric) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value), metric, true)}`;
+  const difference = ({ low, high, metric }) => t("span", { low: signedOf(low, metric), high: signedOf(high, metric) });
+
+  function largest(effect, metric) {
+    const { p10, p50, p90 } = effect.targets[metric];
+    const index = p50.reduce((best, value, at) => (Math.abs(value) > Math.abs(p50[best]) ? at : best), 0);
+    return { value: p50[index] ?? null, low: p10[index], high: p90[index], at: answer.origin_ms + effect.horizon_min[index] * 60e3 };
+  }
+
+  // The coldest moment of the change's time, as it is and as it would be.
+  function coldest() {
+    const of = (found) => {
+      const air = found.targets.air_temp_c;
+      if (!air) return null;
+      let best = null;
+      found.horizon_min.forEach((minutes, index) => {
+        const at = answer.origin_ms + minutes * 60e3;
+        if (at >= change.from && at <= change.to + 3_600_000 && (best === null || air.p50[index] < air.p50[best])) best = index;
+      });
+      return best === null ? null : { p10: air.p10[best], p50: air.p50[best], p90: air.p90[best] };
+    };
+    const [now, then] = [of(answer.base), of(answer.changed)];
+    if (!now || !then) return [];
+    return [{ title: t("effect.coldest"), figure: number(then.p50, "air_temp_c"), words: t("effect.instead", { value: number(now.p50, "air_temp_c"), span: span(then.p10, then.p90, "air_temp_c") }) }];
+  }
+
+  function showPaths() {
+    const targets = Object.keys(answer.base.targets);
+    if (!targets.includes(target)) target = targets[0];
+    put(tabs, targets.map((one) => h("button", { type: "button", "aria-pressed": String(one === target), "data-key": one, onclick: () => {
+      target = one;
+      showPaths();
+    } }, name(one))));
+    const time = (found) => found.horizon_min.map((minutes) => answer.origin_ms + minutes * 60e3);
+    const line = (found, id, colour, words) => {
+      const of = (part) => found.targets[target][part].map((value) => shown(value, target));
+      return { id, name: words, colour, width: 2.2, faint: 16, time: time(found), values: of("p50"), low: of("p10"), high: of("p90") };
+    };
+    pathChart.options.unit = unitOf(target);
+    pathChart.options.places = unitOf(target) === "kPa" ? 2 : ["%", "ppm"].includes(unitOf(target)) ? 0 : 1;
+    pathChart.options.minSpan = unitOf(target) === "kPa" ? 0.2 : 2;
+    const [from, to] = [answer.origin_ms, answer.origin_ms + DAY_MS];
+    pathChart.show([line(answer.base, "base", "main", t("whatif.base")), ...(answer.changed?.targets[target] ? [line(answer.changed, "changed", "changed", t("whatif.with"))] : [])],
+      { from, to, nights: nights(from, to, siteOf(zone())), marks: [[change.from, "changed", ""], [change.to, "changed", ""]] });
+  }
+
+  function start() {
+    const instead = noZone(zoneOf(key));
+    if (instead) put(box, instead);
+    else load().catch((error) => !closed && put(box, h("section", {}, h("div", { class: "row" }, h("h2", {}, t("whatif.title", { zone: zone().label })), zonePicker("whatif", key)), h("p", { class: "note warn" }, reason(error.message)))));
+  }
+
+  start();
+  return {
+    update: (what) => (what === "zones" || what === "state") && !forecast && start(),
+    close: () => {
+      closed = true;
+      planChart?.close();
+      pathChart?.close();
+    },
+  };
+}

@@ -1,0 +1,243 @@
+// This zone: tonight and tomorrow, the past and the path ahead with everything that moves them on one time axis.
+import { get } from "../api.js";
+import { dayAndTime, midnightOf, timeOf } from "../clock.js";
+import { debounced, h, put } from "../dom.js";
+import { modelWords, pickHorizon, pointsOf } from "../forecast.js";
+import { nightSentence, outlookItems, outlookOf } from "../outlook.js";
+import { dewPoint, lightAhead, lightSum, meanOf, parSum, planned, seriesOf, withRow } from "../past.js";
+import { lastNightWords } from "../quality_words.js";
+import { alertsOf, path, query, siteOf, store, zoneOf } from "../store.js";
+import { sunOfDay } from "../sun.js";
+import { count, duration, number, percent } from "../units.js";
+import { reason, t } from "../words.js";
+import { addressOf } from "../address.js";
+import { alertItem, badges, figures, name, noZone, reasons, zonePicker } from "./parts.js";
+import { WANTED, ZoneCharts } from "./zone_charts.js";
+
+const DAY_MS = 86_400_000;
+const RANGES = { day: 0.5, two: 2, week: 7, month: 30, season: 120, year: 365 };
+const GROUPS = {
+  climate: ["air_temp_c", "rh_pct", "vpd_kpa", "hd_g_m3", "co2_ppm", "par_umol_m2_s", "leaf_temp_c", "dew_point_c"],
+  setpoints: ["sp_heat_c", "sp_vent_c", "sp_rh_pct", "sp_hd_g_m3", "sp_co2_ppm", "sp_pipe_min_c", "sp_screen_energy_pct", "sp_screen_black_pct", "sp_lamp_pct"],
+  equipment: ["vent_lee_pct", "vent_wind_pct", "lamp_pct", "screen_energy_pct", "screen_black_pct", "co2_dosing_pct", "fog_pct", "fan_pct", "heat_pipe_low_c", "heat_pipe_grow_c"],
+  soil: ["soil_vwc_pct", "soil_temp_c", "soil_ec_us_cm", "irrigation_l_m2"],
+  outside: ["out_temp_c", "out_rh_pct", "out_radiation_w_m2", "out_longwave_net_w_m2", "wind_m_s", "wind_dir_deg", "rain", "out_rad_sum_j_cm2"],
+};
+
+export function zoneView(box, key) {
+  let [forecast, recent, plans, stale, closed, shownAll] = [null, null, [], "", false, false];
+  let [target, days, custom] = ["air_temp_c", 2, null];
+  const head = h("section", {});
+  const outlook = h("section", { "aria-label": t("outlook.title") });
+  const charts = h("section", { class: "charts" });
+  const night = h("section", {});
+  const alerts = h("section", {});
+  const nowBox = h("section", {});
+  const table = h("section", {});
+  const holder = h("div", {});
+  const drawn = new ZoneCharts(holder, key, (from, to) => {
+    custom = clipped(from, to);
+    draw();
+  });
+
+  function clipped(from, to) {
+    const last = (forecast?.origin_ms ?? to) + DAY_MS;
+    const length = Math.min(Math.max(to - from, 2 * 3_600_000), 366 * DAY_MS);
+    const end = Math.min(to, last);
+    return { from: end - length, to: end };
+  }
+
+  const range = () => custom ?? { from: forecast.origin_ms - days * DAY_MS, to: forecast.origin_ms + Math.min(1, days) * DAY_MS };
+
+  async function load() {
+    const zone = zoneOf(key);
+    if (!zone) return;
+    try {
+      forecast = await get(`predict?${query(key)}`);
+      stale = "";
+    } catch (error) {
+      if (error.status !== 503) throw error;
+      stale = error.message;
+      forecast = { ...zone, forecasts: { air_temp_c: [] }, path: null, freshness_s: {} };
+    }
+    if (closed) return;
+    const { base, site } = path(key);
+    const wanted = WANTED.filter((metric) => metric === "dew_point_c" || forecast.now[metric] !== null && forecast.now[metric] !== undefined);
+    const planning = get(`${base}/plan?${site}`).then((answer) => answer.plans).catch(() => []);
+    showHead();
+    const isFresh = recent && withRow(recent, forecast.origin_ms, forecast.now).end_ms.at(-1) === forecast.origin_ms && forecast.origin_ms - recent.loaded < 3_600_000 && !recent.hasGap;
+    if (!isFresh) {
+      try {
+        recent = await seriesOf(key, wanted, forecast.origin_ms - 3 * DAY_MS, forecast.origin_ms);
+        recent.loaded = forecast.origin_ms;
+        withRow(recent, forecast.origin_ms, forecast.now);
+      } catch (error) {
+        recent = { interval_s: 300, end_ms: [], values: {}, loaded: 0, problem: error.message };
+      }
+    }
+    // Rows between what the history had and the newest one are there with the next row.
+    recent.hasGap = recent.end_ms.length > 1 && recent.end_ms.at(-1) - recent.end_ms.at(-2) > 1500 * recent.interval_s;
+    plans = await planning;
+    if (closed) return;
+    if (!shownAll) put(box, head, outlook, charts, night, alerts, nowBox, table);
+    shownAll = true;
+    showCharts();
+    showNow();
+    showTable();
+    showAlerts();
+    showOutlook();
+    showNight();
+  }
+
+  function showHead() {
+    const zone = zoneOf(key);
+    put(head,
+      h("div", { class: "row" }, h("h2", { id: "zone-name" }, zone.label, " ", badges(zone)), zonePicker("zone", key)),
+      h("p", { class: "soft small" }, t("zone.about", { site: siteOf(zone).label, time: dayAndTime(forecast.origin_ms, zone.timezone), zone: zone.timezone, model: modelWords(forecast.model_version) })),
+      stale ? h("p", { class: "note bad" }, t("zone.stale.words", { why: reason(stale) })) : reasons(forecast.degraded));
+    if (!shownAll) put(box, head);
+  }
+
+  async function showOutlook() {
+    const zone = zoneOf(key);
+    const site = siteOf(zone);
+    if (stale) {
+      put(outlook, h("h3", {}, t("outlook.title")), h("p", {}, t("outlook.stale")));
+      return;
+    }
+    const origin = forecast.origin_ms;
+    try {
+      const said = await outlookOf(key, origin);
+      if (closed || origin !== forecast.origin_ms) return;
+      const items = outlookItems(said, zone.timezone);
+      put(outlook, h("h3", {}, t("outlook.title")), h("p", { class: "lead", id: "tonight" }, nightSentence(said, zone.timezone)),
+        figures([...items.map((item) => (item.id === "mean" ? { ...item, words: meanWords(item.words) } : item)), ...light(site), ...sunItems(site), ...dew()]));
+    } catch (error) {
+      put(outlook, h("h3", {}, t("outlook.title")), h("p", { class: "note warn" }, t("outlook.unknown", { why: reason(error.message) })), figures([...light(site), ...sunItems(site), ...dew()]));
+    }
+  }
+
+  function meanWords(words) {
+    const past = meanOf(recent, "air_temp_c", forecast.origin_ms - DAY_MS, forecast.origin_ms);
+    return past === null ? words : `${words} ${t("outlook.mean.past", { value: number(past, "air_temp_c") })}`;
+  }
+
+  function light(site) {
+    const sum = lightSum(recent, forecast.origin_ms, site.timezone);
+    if (sum === null) return [];
+    const ahead = lightAhead(planned(plans, "out_radiation_w_m2", forecast.origin_ms), forecast.origin_ms, site.timezone);
+    const par = parSum(recent, forecast.origin_ms, site.timezone);
+    return [{
+      title: t("light"), figure: `${count(sum)}\u00a0J/cm²`,
+      words: [ahead === null ? "" : t("light.ahead", { sum: count(sum + ahead) }), par === null ? "" : t("light.par", { sum: count(par, 1) })].join(" ") || t("light.words"),
+    }];
+  }
+
+  function sunItems(site) {
+    if (site.latitude === null) return [];
+    const sun = sunOfDay(midnightOf(forecast.origin_ms, site.timezone), site.latitude, site.longitude);
+    if (!sun) return [];
+    return [{ title: t("sun"), figure: `${timeOf(sun.rise, site.timezone)} – ${timeOf(sun.set, site.timezone)}`, words: t("sun.words", { length: duration((sun.set - sun.rise) / 60e3) }) }];
+  }
+
+  function dew() {
+    const point = dewPoint(forecast.now.air_temp_c, forecast.now.rh_pct);
+    if (point === null) return [];
+    const leaf = forecast.now.leaf_temp_c ?? null;
+    const surface = leaf ?? forecast.now.air_temp_c;
+    if (surface === null || surface === undefined) return [];
+    return [{
+      title: t(leaf === null ? "dew.air" : "dew.leaf"), figure: number(surface - point, "air_temp_c", true),
+      words: t(leaf === null ? "dew.words.air" : "dew.words.leaf", { surface: number(surface, "air_temp_c"), dew: number(point, "air_temp_c") }),
+    }];
+  }
+
+  function showCharts() {
+    const targets = Object.keys(forecast.forecasts);
+    if (!targets.includes(target)) target = targets[0];
+    const tab = (text, pressed, act, id) => h("button", { type: "button", "aria-pressed": String(pressed), "data-key": id, onclick: act }, text);
+    const pick = (change) => () => {
+      change();
+      showCharts();
+    };
+    put(charts,
+      h("div", { class: "row" },
+        h("div", { class: "tabs", role: "group", "aria-label": t("chart.target") }, targets.map((one) => tab(name(one), one === target, pick(() => { target = one; }), `target-${one}`))),
+        h("div", { class: "tabs", role: "group", "aria-label": t("chart.span") }, Object.entries(RANGES).map(([id, length]) => tab(t(`span.${id}`), !custom && days === length, pick(() => { days = length; custom = null; }), `span-${id}`)))),
+      holder,
+      h("p", { class: "small soft" }, t("chart.hint", { zone: zoneOf(key).timezone })), recent.problem ? h("p", { class: "note warn" }, reason(recent.problem)) : null);
+    draw();
+  }
+
+  const draw = debounced(async () => {
+    if (closed || !forecast) return;
+    const zone = zoneOf(key);
+    await drawn.show({ forecast, recent, plans, target, site: siteOf(zone), zone, range: range() });
+  }, 10);
+
+  async function showNight() {
+    if (stale) {
+      put(night);
+      night.hidden = true;
+      return;
+    }
+    const zone = zoneOf(key);
+    const horizon = pickHorizon(forecast, 720);
+    try {
+      const { words } = await lastNightWords(key, siteOf(zone), forecast.origin_ms, horizon);
+      if (!closed) put(night, h("h3", {}, t("night.title")), h("p", { id: "last-night" }, words, " ", h("a", { href: addressOf("quality", key) }, t("night.more"))));
+    } catch (error) {
+      put(night, h("h3", {}, t("night.title")), h("p", { class: "soft" }, reason(error.message)));
+    }
+  }
+
+  function showAlerts() {
+    const found = alertsOf(key).filter((one) => one.state !== "pending");
+    put(alerts, h("h3", {}, t("alerts")), store.alerts === null ? h("p", { class: "soft" }, t("alerts.none")) : found.length ? h("ul", {}, found.map((one) => alertItem(one, { withZone: false }))) : h("p", {}, t("alerts.quiet.zone")));
+  }
+
+  function showNow() {
+    const now = { ...forecast.now, dew_point_c: dewPoint(forecast.now.air_temp_c, forecast.now.rh_pct) };
+    const group = (id, metrics) => {
+      const known = metrics.filter((metric) => now[metric] !== null && now[metric] !== undefined);
+      return known.length ? h("div", {}, h("h3", {}, t(`group.${id}`)), h("dl", {}, known.map((metric) => [h("dt", {}, name(metric)), h("dd", { "data-metric": metric }, number(now[metric], metric))]))) : null;
+    };
+    put(nowBox, h("h3", {}, t("zone.now", { time: timeOf(forecast.origin_ms, zoneOf(key).timezone) })), h("div", { class: "groups" }, Object.entries(GROUPS).map(([id, metrics]) => group(id, metrics))));
+  }
+
+  function showTable() {
+    const ahead = pointsOf(forecast, target).filter(({ horizon_min: minutes }) => minutes <= 60 ? minutes % 15 === 0 : minutes % 60 === 0);
+    if (!ahead.length) {
+      put(table);
+      table.hidden = true;
+      return;
+    }
+    table.hidden = false;
+    const open = table.querySelector("details")?.open;
+    put(table, h("details", { open }, h("summary", {}, t("table.title", { metric: name(target) })), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("table.title", { metric: name(target) }) },
+      h("table", {}, h("caption", {}, t("table.caption")), h("thead", {}, h("tr", {}, ["table.at", "table.in", "table.low", "table.middle", "table.high"].map((one) => h("th", { scope: "col" }, t(one))))),
+        h("tbody", {}, ahead.map((point) => h("tr", {}, h("th", { scope: "row" }, dayAndTime(point.time_ms, zoneOf(key).timezone)), h("td", {}, duration(point.horizon_min)), ["p10", "p50", "p90"].map((one) => h("td", {}, number(point[one], target))))))))));
+  }
+
+  function start() {
+    const instead = noZone(zoneOf(key));
+    if (instead) put(box, instead);
+    else load().catch((error) => !closed && put(box, h("p", { class: "note warn" }, reason(error.message))));
+  }
+
+  start();
+  return {
+    update: (kind, what) => {
+      if (kind === "zone" && what === key) load().catch(() => {});
+      else if (kind === "zones" && !forecast) start();
+      else if (kind === "zones" && shownAll && Boolean(stale) !== Boolean(zoneOf(key)?.stale)) load().catch(() => {});
+      else if (kind === "zones" && shownAll && zoneOf(key)) showHead();
+      else if (kind === "state" && !forecast) start();
+      else if (kind === "alerts" && shownAll) showAlerts();
+    },
+    close: () => {
+      closed = true;
+      drawn.close();
+    },
+  };
+}

@@ -1,0 +1,151 @@
+"""Times are the greenhouse's, also over a change of its clock and far away from it; the page's pure parts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from sunposition import sunpos
+
+from tests.browser.driver import Page
+from tests.browser.serving import House, opened
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+VIEW = "document.getElementById('view').innerText.replace(/\\s+/g, ' ')"
+SPRING_MS = int(datetime(2022, 3, 26, 18, tzinfo=UTC).timestamp() * 1000)  # 19:00 in Amsterdam; at 2:00 it is 3:00
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A house in Amsterdam on the evening before its clock goes forward."""
+    house = House(tmp_path_factory.mktemp("house"), origin_ms=SPRING_MS)
+    house.fill()
+    with opened(house) as found:
+        yield found
+
+
+def test_the_greenhouses_clock_is_shown_over_its_change(page: Page, address: str) -> None:
+    """With a browser in New York: the hour that the greenhouse's clock leaves out is in no table and on no axis."""
+    page.call("Emulation.setTimezoneOverride", timezoneId="America/New_York")
+    page.open(f"{address}/#/zone/demo/north-1")
+    page.until(f"{VIEW}.includes('Measured, row of 19:00')")
+    page.until("document.querySelector('#view section:last-child summary')")
+    page.ask("document.querySelector('#view section:last-child summary').click()")
+    hours = page.ask("[...document.querySelectorAll('#view tbody th')].map((one) => one.textContent)")
+    at = hours.index("Sun 27 Mar, 01:00")
+    assert hours[at + 1] == "Sun 27 Mar, 03:00"
+    assert hours[-1] == "Sun 27 Mar, 20:00"
+    label = "document.querySelector('#chart-climate .plot').getAttribute('aria-label')"
+    page.until(f"{label}.includes('from Thu 24 Mar, 19:00 to Sun 27 Mar, 20:00')")
+    page.ask("document.querySelector('#chart-climate .plot').focus()")
+    for _ in range(3):
+        page.press("ArrowRight")
+    assert page.ask("document.querySelector('#chart-climate .at').textContent").startswith("Sun 27 Mar, 0")
+    page.ask("location.hash = '#/whatif/demo/north-1'")
+    page.until(f"{VIEW}.includes('Sat 26 Mar, 19:00 to Sun 27 Mar, 07:30')")
+
+
+def ask(page: Page, module: str, expression: str) -> Any:
+    """What an expression says with a module of the page as ``m``; words are loaded."""
+    return page.ask(f"""(async () => {{
+        const words = await import('/page/words.js');
+        await words.speak('en');
+        const m = await import('/page/{module}.js');
+        return {expression};
+    }})()""")
+
+
+@pytest.mark.parametrize("zone", ["Europe/Amsterdam", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"])
+def test_moments_and_walls_fit_each_other(page: Page, address: str, zone: str) -> None:
+    """Over a year, around each change of the clock and beside it: offset, midnight and the moment of a wall time are
+    what Python says.
+    """
+    page.open(address)
+    place = ZoneInfo(zone)
+    begin = datetime(2022, 1, 1, tzinfo=UTC)
+    hours = [begin + timedelta(hours=7 * n) for n in range(1250)]
+    said = ask(page, "clock", f"{json.dumps([int(one.timestamp() * 1000) for one in hours])}.map((ms) => "
+               f"[m.offsetMs(ms, '{zone}'), m.midnightOf(ms, '{zone}'), m.timeOf(ms, '{zone}')])")  # fmt: skip
+    for moment, (offset, midnight, clock) in zip(hours, said, strict=True):
+        local = moment.astimezone(place)
+        assert offset == (local.utcoffset() or timedelta()).total_seconds() * 1000, moment
+        start = local.replace(hour=0, minute=0)
+        assert midnight == start.timestamp() * 1000, moment
+        assert clock == f"{local:%H:%M}", moment
+
+
+@pytest.mark.parametrize(
+    ("latitude", "longitude", "zone"),
+    [(51.98, 4.53, "Europe/Amsterdam"), (-36.85, 174.76, "Pacific/Auckland"), (36.8, -2.5, "Europe/Madrid")],
+)
+def test_the_sun_rises_when_it_is_on_the_horizon(
+    page: Page, address: str, latitude: float, longitude: float, zone: str
+) -> None:
+    """At sunrise and sunset the sun of the forecaster's own features stands where it is called so, all year."""
+    page.open(address)
+    days = [int(datetime(2022, 1, 1, 12, tzinfo=UTC).timestamp() * 1000) + n * 9 * 86_400_000 for n in range(40)]
+    said = ask(page, "clock", f"import('/page/sun.js').then((sun) => {json.dumps(days)}.map((ms) => "
+               f"sun.sunOfDay(m.midnightOf(ms, '{zone}'), {latitude}, {longitude})))")  # fmt: skip
+    place = ZoneInfo(zone)
+    for day, sun in zip(days, said, strict=True):
+        local = datetime.fromtimestamp(day / 1000, UTC).astimezone(place).date()
+        for name in ("rise", "set"):
+            moment = datetime.fromtimestamp(sun[name] / 1000, UTC).astimezone(place)
+            assert moment.date() == local, (moment, local)
+            assert (moment.hour < 12) == (name == "rise")
+        moments = np.array([sun["rise"], sun["set"]]) / 1000
+        height = 90 - np.asarray(sunpos(moments, latitude, longitude, 0, jit=False)[1]).ravel()
+        assert np.abs(height + 0.27).max() < 0.2, (local, height)  # as seen, with refraction: its upper edge
+
+
+def test_sums_of_light_and_dew_points(page: Page, address: str) -> None:
+    """Radiation becomes J/cm² from midnight on, of what is foreseen only what is left of today; the dew point is that
+    of FAO's paper 56.
+    """
+    page.open(address)
+    noon = int(datetime(2022, 6, 1, 10, tzinfo=UTC).timestamp() * 1000)  # 12:00 in Amsterdam
+    series = f"""{{interval_s: 300, end_ms: Array.from({{length: 200}}, (_, n) => {noon} - (199 - n) * 300000),
+        values: {{out_radiation_w_m2: {{mean: Array(200).fill(100)}}}}}}"""
+    # 12 h of 100 W/m² are 4.32 MJ/m², 432 J/cm²; a foreseen 200 W/m² for the other 12 h are 864.
+    assert ask(page, "past", f"m.lightSum({series}, {noon}, 'Europe/Amsterdam')") == pytest.approx(432)
+    ahead = f"{{time: [{noon}, {noon} + 86400000], values: [200, 200]}}"
+    assert ask(page, "past", f"m.lightAhead({ahead}, {noon}, 'Europe/Amsterdam')") == pytest.approx(864)
+    assert ask(page, "past", "m.dewPoint(20, 50)") == pytest.approx(9.27, abs=0.01)
+    assert ask(page, "past", "m.dewPoint(20, null)") is None
+
+
+def test_what_the_gate_says_becomes_shares(page: Page, address: str) -> None:
+    """Ratios of errors are told as how much less or more it errs, and a swap by what it replaced."""
+    page.open(address)
+    reason = (
+        "In shadow: The challenger's error is 0.741 (0.709 to 0.778) of persistence, 0.563 (0.551 to 0.578) of "
+        "the 24-hour naive, 1.020 (1.010 to 1.030) of v2, over 6,474 rows in 8 blocks of 12 h."
+    )
+    said = ask(page, "evidence", f"m.evidenceIn({json.dumps(reason)}).map(m.evidenceWords)")
+    assert said == [
+        "errs 26\u00a0% less than “it stays as it is” (22\u00a0% to 29\u00a0%)",
+        "errs 44\u00a0% less than “as yesterday” (42\u00a0% to 45\u00a0%)",
+        "errs 2.0\u00a0% more than v2 (3.0\u00a0% to 1.0\u00a0%)",
+    ]
+    better = reason.replace("1.020 (1.010 to 1.030)", "0.960 (0.95 to 0.97)")
+    swap = {"kind": "swap", "version": "v3", "before": "v2", "reason": better}
+    assert ask(page, "evidence", f"m.eventWords({json.dumps(swap)}, '14:05')") == (
+        "14:05: the model was replaced by one that errs 4.0\u00a0% less (v3 instead of v2)."
+    )
+
+
+def test_sentences_of_the_api_name_metrics_as_people_do(page: Page, address: str) -> None:
+    """Names of metrics become words, at a sentence's beginning with a capital; a site's name, which may look like one,
+    stays.
+    """
+    page.open(address)
+    said = "input drift at my_site_2022: heat_pipe_low_c is 19 °C above the two weeks before"
+    assert ask(page, "words", f"m.reason({json.dumps(said)})") == said.replace("heat_pipe_low_c", "heating pipe")
+    assert ask(page, "words", "m.reason('co2_ppm: no reading yet')") == "CO₂: no reading yet"
+    assert ask(page, "words", "m.reason('out_temp_c: spikes')") == "Outside temperature: spikes"

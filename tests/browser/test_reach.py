@@ -1,0 +1,148 @@
+"""For everybody, everywhere: phone, dark, keyboard alone, other languages and units, and nothing that axe finds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from services.serve.api.assets import PAGE
+from tests.browser.driver import Page
+from tests.browser.serving import House, opened
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+VIEW = "document.getElementById('view').innerText.replace(/\\s+/g, ' ')"
+READY = {
+    "now": "Tonight 14.0 °C", "zone/demo/north-1": "Made 12 h before", "whatif/demo/north-1": "colder (",
+    "quality/demo/north-1": "What each part weighs", "models": "What happened", "system": "12.5 a second",
+}  # fmt: skip
+"""Address of each view -> what it says once everything is there."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A house with two zones, the second of them weak."""
+    house = House(tmp_path_factory.mktemp("house"))
+    house.fill()
+    house.do(house.live_state.publish([house.forecast("north-2", degraded=["co2_ppm: no reading yet"])]))
+    event = {"kind": "swap", "version": "v2", "before": "v1", "reason": ""}
+    house.do(house.live_state.put_event(event))  # type: ignore[arg-type]
+    with opened(house) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")],
+    ids=["desktop", "dark", "phone", "dark phone"],
+)  # fmt: skip
+def test_every_view_can_be_used_by_everybody(browser: Page, address: str, width: int, scheme: str) -> None:
+    """Axe finds nothing in any view; on a phone nothing is wider than the screen; no script complains."""
+    browser.renew(width, 780, prefers_color_scheme=scheme)
+    browser.open(address)
+    for view, words in READY.items():
+        browser.ask(f"location.hash = '#/{view}'")
+        browser.until(f"{VIEW}.includes({words!r})")
+        assert browser.barriers() == [], view
+        assert browser.ask("document.documentElement.scrollWidth") <= width, view
+        ground = browser.ask("getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", ground))) < 150) == (scheme == "dark")
+    assert browser.complaints == []
+
+
+def test_the_keyboard_is_enough(page: Page, address: str) -> None:
+    """From the first Tab: past the navigation to the content, into a zone, along its chart, and to a what-if question,
+    with a focus that can be seen at each step.
+    """
+    page.open(address)
+    page.until(f"{VIEW}.includes('Tonight 14.0 °C')")
+    focused = "document.activeElement.innerText?.trim() || document.activeElement.id"
+    page.press("Tab")
+    assert page.ask(focused) == "Skip to the content"
+    page.press("Enter")
+
+    def go_to(condition: str) -> None:
+        for _ in range(60):
+            page.press("Tab")
+            outline = page.ask("getComputedStyle(document.activeElement).outlineStyle")
+            assert outline != "none", page.ask(focused)
+            if page.ask(condition):
+                return
+        pytest.fail(f"no Tab reached {condition}")
+
+    go_to("document.activeElement.matches('.zone')")
+    page.press("Enter")
+    page.until(f"{VIEW}.includes('Tonight the air falls')")
+    page.until("document.querySelectorAll('.uplot canvas').length === 3")
+    go_to("document.activeElement.matches('#chart-climate .plot')")
+    page.press("ArrowLeft")
+    page.until("/\\d/.test(document.querySelector('#chart-climate .sr').textContent)")
+    page.ask("document.querySelector('#views a').focus()")
+    go_to("document.activeElement.textContent === 'What if'")
+    page.press("Enter")
+    page.until(f"{VIEW}.includes('colder (')")
+    go_to("document.activeElement.id === 'amount'")
+    page.press("ArrowRight")
+    page.until("document.querySelector('output').textContent.includes('1.0')")
+    assert page.ask("document.activeElement.id") == "amount"
+
+
+@pytest.mark.parametrize(
+    ("language", "words", "number"),
+    [("nl", "Vannacht daalt de lucht tot", "14,0 °C"), ("es", "Esta noche el aire baja a", "14,0 °C")],
+)
+def test_other_languages(page: Page, address: str, language: str, words: str, number: str) -> None:
+    """Chosen in the settings, the whole page changes, numbers as well; the choice is kept."""
+    page.open(f"{address}/#/zone/demo/north-1")
+    page.until(f"{VIEW}.includes('Tonight the air falls')")
+    page.ask(f"""{{ const one = document.getElementById('language'); one.value = '{language}';
+        one.dispatchEvent(new Event('change', {{bubbles: true}})) }}""")
+    page.until(f"{VIEW}.replaceAll('\\u00a0', ' ').includes('{words} {number}')")
+    assert page.ask("document.documentElement.lang") == language
+    page.call("Page.reload")
+    page.until(f"document.readyState === 'complete' && {VIEW}.includes('{words}')")
+    for view in ("now", "whatif/demo/north-1", "quality/demo/north-1", "models", "system"):
+        page.ask(f"location.hash = '#/{view}'")
+        page.until(f"!{VIEW}.includes('…') && {VIEW}.length > 100")
+        left = re.findall(r"\b[a-z]+\.[a-z_]+(?:\.[a-z_]+)*\b", page.ask(VIEW))
+        assert [one for one in left if one.count(".") >= 1 and not one.startswith("hothouse.")] == [], view
+    assert page.complaints == []
+
+
+def test_fahrenheit(page: Page, address: str) -> None:
+    """Every temperature follows the choice, a difference as one; humidity stays."""
+    page.open(f"{address}/#/zone/demo/north-1")
+    page.until(f"{VIEW}.includes('Tonight the air falls')")
+    page.ask("""{ const one = document.getElementById('warmth'); one.value = 'f';
+        one.dispatchEvent(new Event('change', {bubbles: true})) }""")
+    page.until(f"{VIEW}.replaceAll('\\u00a0', ' ').includes('Tonight the air falls to 57.2 °F')")
+    said = page.ask(f"{VIEW}.replaceAll('\\u00a0', ' ')")
+    assert "Leaf above the dew point 1.5 °F" in said
+    assert "Heating setpoint 60.8 °F" in said
+    assert "90 %" in said
+    assert "°C" not in said.replace("Times:", "")
+
+
+def test_translations_say_what_the_english_says() -> None:
+    """Each message is in every language, with the same values in it; none is left over."""
+    import json
+
+    english, *others = (json.loads((PAGE / "words" / f"{one}.json").read_text()) for one in ("en", "nl", "es"))
+    for other in others:
+        other.pop("reasons")
+        assert other.keys() == english.keys()
+        for key, text in english.items():
+            assert set(re.findall(r"\{\w+\}", other[key])) == set(re.findall(r"\{\w+\}", text)), key
+
+
+def test_every_message_that_is_asked_for_is_there() -> None:
+    """What modules ask for by its full name is in the message file."""
+    import json
+
+    english = json.loads((PAGE / "words" / "en.json").read_text())
+    known = english.keys() | {re.sub(r"\.(one|other)$", "", key) for key in english}
+    files = [file for file in PAGE.rglob("*.js") if file.parent.name != "vendor"]
+    asked = {key for file in files for key in re.findall(r'\bt\(\s*"([^"]+)"', file.read_text())}
+    assert len(asked) > 100
+    assert asked - known == set()

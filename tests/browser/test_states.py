@@ -1,0 +1,240 @@
+"""What the page shows when all is not well: no server, no key, no readings, nothing yet, a new zone; and alerts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import APIRouter, Header
+from starlette.responses import JSONResponse
+
+from services.serve.api.auth import Keys
+from tests.browser.driver import Page
+from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
+from tests.patience import until
+from tests.services.serve.fakes import ORIGIN_MS
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+VIEW = "document.getElementById('view').innerText.replace(/\\s+/g, ' ')"
+STATE = "document.getElementById('state').textContent"
+BANNER = "document.getElementById('banner').innerText"
+ASKED = "document.getElementById('key-form').checkVisibility()"
+SAID = "document.getElementById('key-said').textContent"
+KEPT = """(async () => [localStorage.length, sessionStorage.length, document.cookie, location.hash,
+    (await indexedDB.databases()).length, (await caches.keys()).length, document.getElementById('key').value])()"""
+
+
+def test_the_server_stops_and_comes_back(page: Page, tmp_path: Path) -> None:
+    """The page says since when there is no connection, and keeps what it shows; when the server is back it shows what
+    is new, without being loaded again.
+    """
+    house = House(tmp_path)
+    house.fill()
+    page.open(house.open())
+    page.until(f"{STATE} === 'live'")
+    page.ask("window.loaded = 'once'")
+    house.close()
+    page.until(f"{STATE} === 'no connection'")
+    assert "No connection to Hothouse since" in page.ask(BANNER)
+    assert "Row of 01:00" in page.ask(VIEW)
+    house.do(house.live_state.publish([house.forecast("north-1", ORIGIN_MS + STEP_MS)]))
+    house.open()
+    page.until(f"{STATE} === 'live' && {BANNER} === ''")
+    page.until(f"{VIEW}.includes('Row of 01:05')")
+    assert page.ask("window.loaded") == "once"
+    house.close()
+
+
+def test_a_server_that_was_never_there_is_told(page: Page, tmp_path: Path) -> None:
+    """Where only the page came, and nothing after it, it says so and shows all once somebody answers."""
+    house = House(tmp_path)
+    house.fill()
+    address = house.open()
+    page.open(address)
+    page.until(f"{STATE} === 'live'")
+    house.close()
+    page.ask("location.hash = '#/system'")
+    page.until(f"{STATE} === 'no connection'")
+    house.open()
+    page.until(f"{VIEW}.includes('12.5 a second')")
+    house.close()
+
+
+def test_a_key_is_asked_for_and_forgotten(page: Page, tmp_path: Path) -> None:
+    """Where reading needs a key the page asks for it, refuses a wrong one in words, and shows all with the right one,
+    by the keyboard alone. The key is in no storage, cookie or address; a reload forgets it.
+    """
+    house = House(tmp_path, keys=Keys("op-key", "read-key"))
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/zone/demo/north-2")
+        page.until(ASKED)
+        page.until("document.activeElement.id === 'key'")
+        page.until(f"{STATE} === 'a key is needed'")
+        assert "north" not in page.ask("document.body.innerText")
+        page.ask("window.loaded = 'once'")
+        for wrong in ("not-it", "Schlüssel €"):
+            page.type(wrong)
+            page.press("Enter")
+            page.until(f"{SAID} === 'This key is not accepted.'")
+            page.until("document.getElementById('key').value === ''")
+            assert page.ask("document.activeElement.id") == "key"
+            page.type("x")
+            page.until(f"{SAID} === ''")
+            page.ask("document.getElementById('key').value = ''")
+        assert page.barriers() == []
+        page.type("read-key")
+        page.press("Enter")
+        page.until(f"!{ASKED}")
+        page.until(f"{VIEW}.includes('Tonight the air falls')")
+        page.until(f"{STATE} === 'live'")
+        assert page.ask("window.loaded") == "once"
+        assert page.ask(KEPT) == [0, 0, "", "#/zone/demo/north-2", 0, 0, ""]
+        house.state.keys._reader = "another"
+        page.ask("location.hash = '#/system'")
+        page.until(f"{ASKED} && {SAID} === 'This key is not accepted.'")
+        assert "Tonight" not in page.ask("document.body.innerText")
+        page.call("Page.reload")
+        page.until(f"window.loaded === undefined && {ASKED}")
+
+
+def test_a_stale_zone_says_so_and_shows_what_came_before(page: Page, tmp_path: Path) -> None:
+    """While the stream goes on without readings of a zone, it is not shown as if it were live: no forecast and no
+    "tonight", but its past, and since when nothing came.
+    """
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(address)
+        page.until(f"{VIEW}.includes('Row of 01:00')")
+        house.do(house.live_state.publish([house.forecast("north-2", ORIGIN_MS + HOUR_MS)]))
+        page.until(f"{VIEW}.includes('1 zone has no fresh readings.')")
+        first = page.ask("document.querySelector('.zone').innerText.replace(/\\s+/g, ' ')")
+        assert first.startswith("Tomatoes, north no fresh readings The newest reading is 1 h old")
+        assert "Last readings: Tue 1 Mar, 01:00" in first
+        page.ask("location.hash = '#/zone/demo/north-1'")
+        page.until(f"{VIEW}.includes('This zone has no forecast now')")
+        page.until(f"{VIEW}.includes('Without fresh readings nothing can be said of tonight.')")
+        page.until("document.querySelectorAll('.uplot canvas').length === 3")
+        assert "forecast, band" not in page.ask("document.querySelector('#chart-climate .legend').innerText")
+        assert page.barriers() == []
+        page.ask("location.hash = '#/whatif/demo/north-1'")
+        page.until(f"{VIEW}.includes('is too old to be used')")
+
+
+def test_nothing_yet_and_the_first_forecast(page: Page, tmp_path: Path) -> None:
+    """Before the first forecast the page says what is waited for; the first one appears by itself, as a zone that is
+    learning. An address without a zone, and one of a zone that is not there, say so.
+    """
+    house = House(tmp_path)
+    house.backend.days = 2.4
+    with opened(house) as address:
+        page.open(f"{address}/#/now")
+        page.until(f"{VIEW}.includes('No zone has a forecast yet')")
+        page.until(f"{VIEW}.includes('No zone has a forecast yet: the shards have not reported yet')")
+        assert page.barriers() == []
+        house.fill()
+        page.until(f"{VIEW}.includes('Tomatoes, north')")
+        page.until(f"{VIEW}.includes('learning, day 3 of 14')")
+        page.ask("location.hash = '#/quality'")
+        page.until(f"{VIEW}.includes('This zone is new: learning, day 3 of 14.')")
+        page.ask("location.hash = '#/zone/demo/attic'")
+        page.until(f"{VIEW}.includes('There is no such zone')")
+        page.ask("location.hash = '#demo%2Fnorth-2'")  # an address as pages of before had it
+        page.until(f"{VIEW}.startsWith('north-2')")
+
+
+def test_a_shard_that_is_away_costs_no_more_than_it_must(page: Page, tmp_path: Path) -> None:
+    """What a shard alone knows is missing with a sentence; the forecast and the charts are there."""
+    house = House(tmp_path)
+    house.fill()
+    house.backend.shard_away = "the zone's shard does not answer"
+    with opened(house) as address:
+        page.open(f"{address}/#/zone/demo/north-1")
+        page.until(f"{VIEW}.includes('Tonight and tomorrow cannot be said now')")
+        page.until("document.querySelectorAll('.uplot canvas').length === 3")
+        page.until(f"{VIEW}.includes('Light today so far')")
+
+
+ALERT: dict[str, Any] = {
+    "id": "6f0c1d2e3a4b5c6d", "change": 2, "site": "demo", "zone": "north-1", "rule": "condensation",
+    "kind": "condensation", "severity": "critical", "state": "firing", "chance": 0.72,
+    "from_ms": ORIGIN_MS + 3 * HOUR_MS, "until_ms": ORIGIN_MS + 5 * HOUR_MS, "began_ms": ORIGIN_MS,
+    "changed_ms": ORIGIN_MS, "seen_ms": ORIGIN_MS, "fired_ms": ORIGIN_MS, "came_ms": None, "came_true": None,
+    "muted_until_ms": None, "text": "condensation 72 %",
+    "why": [{"name": "air", "label": "air", "value": 11.8, "unit": "°C"},
+            {"name": "dew_point", "label": "dew point", "value": 11.2, "unit": "°C"}],
+}  # fmt: skip
+
+
+class Alerts:
+    """The alerts of a house, answered and told as an evaluating system does."""
+
+    def __init__(self, house: House) -> None:
+        self.house, self.alert, self.orders, self.version = house, dict(ALERT), 0, 10**6
+        routes = APIRouter()
+
+        @routes.get("/alerts")
+        async def alerts() -> dict[str, Any]:
+            return {"alerts": [self.alert] if self.alert["state"] != "none" else [], "counts": {}}
+
+        @routes.post("/alerts/{name}/acknowledge", status_code=202)
+        async def acknowledge(name: str, authorization: str | None = Header(None)) -> Any:
+            if authorization != "Bearer op-key":
+                return JSONResponse({"detail": "needs a key"}, 401)
+            self.orders += 1
+            self.tell(state="acknowledged")
+            return {"id": name, "order": "acknowledge"}
+
+        house.app.router.routes[:0] = routes.routes  # before any of the API's own
+
+    def tell(self, **changes: Any) -> None:
+        """The alert changed; called where the API runs."""
+        self.alert = {**self.alert, **changes, "change": self.alert["change"] + 1}
+        events = self.house.state.events
+        health = self.house.state.readiness()
+        self.version += 1
+        events.take({"version": self.version, "alerts": [self.alert]}, health)  # type: ignore[typeddict-unknown-key]
+
+
+def test_an_alert_fires_is_seen_and_is_over(page: Page, tmp_path: Path) -> None:
+    """It appears at once with what, how sure, when and why, and its zone comes first; the operator acknowledges it;
+    what is over is kept apart.
+    """
+    house = House(tmp_path)
+    house.fill()
+    alerts = Alerts(house)
+    alerts.alert["state"] = "none"
+
+    async def tell(**changes: Any) -> None:
+        await asyncio.sleep(0)
+        alerts.tell(**changes)
+
+    with opened(house) as address:
+        page.open(address)
+        page.until(f"{VIEW}.includes('No alert.')")
+        house.do(tell(state="firing"))
+        page.until(f"{VIEW}.includes('Condensation: 72 % between 04:00 and 06:00')")
+        said = page.ask(VIEW)
+        assert "air 11.8 °C, dew point 11.2 °C" in said
+        assert "1 alert." in said
+        assert page.ask("document.querySelector('.zone').innerText").startswith("Tomatoes, north")
+        assert page.barriers() == []
+        page.ask("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Seen').click()")
+        page.until("document.getElementById('order-key').open")
+        assert page.barriers() == []
+        page.type("op-key")
+        page.press("Enter")
+        page.until("document.querySelector('[data-alert]').dataset.state === 'acknowledged'")
+        until(lambda: alerts.orders == 1, "it was acknowledged once")
+        page.ask("location.hash = '#/zone/demo/north-1'")
+        page.until(f"{VIEW}.includes('Condensation: 72 % between 04:00 and 06:00')")
+        house.do(tell(state="resolved", came_true=True))
+        page.until(f"{VIEW}.includes('No alert in this zone.')")
+        page.ask("location.hash = '#/now'")
+        page.until("document.querySelector('#over')")
+        page.ask("document.querySelector('#over summary').click()")
+        page.until(f"{VIEW}.includes('it came')")

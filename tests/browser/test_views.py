@@ -1,0 +1,251 @@
+"""Each view of the page in a real browser, over the API with live data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from services.messages import ModelRow
+from tests.browser.driver import SHIFT, Page
+from tests.browser.serving import HOUR_MS, STEP_MS, House, climate, opened
+from tests.patience import until
+from tests.services.serve.fakes import ORIGIN_MS
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+TEXT = "document.getElementById('view').innerText"
+SOON_S = 2.0
+EVIDENCE = "The challenger's error is 0.741 (0.709 to 0.778) of persistence, 0.960 (0.940 to 0.980) of v1."
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> House:
+    """Two zones of a house near Delft; the second has a sensor that fails."""
+    made = House(tmp_path_factory.mktemp("house"))
+    made.fill()
+    made.do(
+        made.live_state.publish([made.forecast("north-2", degraded=["co2_ppm: stuck at 400 <b>ppm</b> since 09:00"])])
+    )
+    return made
+
+
+@pytest.fixture(scope="module")
+def address(house: House) -> Iterator[str]:
+    """Where it is served."""
+    with opened(house) as found:
+        yield found
+
+
+def text(page: Page) -> str:
+    """What the view says, with single spaces."""
+    return " ".join(page.ask(TEXT).split())
+
+
+def shows(page: Page, words: str) -> None:
+    """Wait until the view says this."""
+    page.until(f"{TEXT}.replace(/\\s+/g, ' ').includes({words!r})")
+
+
+def test_now_tells_what_needs_somebody(page: Page, address: str) -> None:
+    """The zone with a failing sensor comes first, named as people call it; each zone says what its night brings. What a
+    reason contains is text, never markup.
+    """
+    page.open(address)
+    shows(page, "Tonight 14.0 °C at 11:00 (13.2 to 14.8 °C). Below 12.2 °C: 3 %.")
+    said = text(page)
+    assert "The forecast of 1 zone is weaker than it should be." in said
+    assert "This system evaluates no alerts." in said
+    assert "CO₂: stuck at 400 <b>ppm</b> since 09:00" in said
+    zones = "[...document.querySelectorAll('.zone h3 > span:first-child')].map((one) => one.textContent)"
+    assert page.ask(zones) == ["north-2", "Tomatoes, north"]
+    assert page.ask("document.getElementById('place').textContent") == "Demo house"
+    page.until("document.getElementById('state').textContent === 'live'")
+    assert page.complaints == []
+
+
+def test_a_zone_answers_in_words_figures_and_charts(page: Page, address: str) -> None:
+    """Tonight with time and chance, tomorrow, the 24-hour mean, light, sun and dew point; three charts on one axis
+    whose values can be read; what is measured, and the forecast as a table.
+    """
+    page.open(f"{address}/#/zone/demo/north-1")
+    shows(page, "Was the forecast good last night?")
+    for words in (
+        "Tonight the air falls to 14.0 °C at about 11:00 (80 % likely: 13.2 to 14.8 °C).",
+        "Chance of a night below 12.2 °C 3 % One in ten of its 21 nights so far was colder.",
+        "maximum 22.0 °C At about 21:00. Between 20:00 and 21:00. 80 % likely: 21.2 to 22.8 °C.",
+        "Mean of the next 24 hours", "Past 24 hours: 18.0 °C.", "Light today so far", "Sunrise and sunset 07:",
+        "Leaf above the dew point 0.8 °C", "Made 12 h before, it was 0.40 °C off in the mean.", "Yes.",
+        "Heating setpoint 16.0 °C", "Energy screen", "Outside temperature", "VPD",
+    ):  # fmt: skip
+        shows(page, words)
+    page.until("document.querySelectorAll('.uplot canvas').length === 3")
+    plot = "document.querySelector('#chart-climate .plot')"
+    page.ask(f"{plot}.focus()")
+    page.press("ArrowLeft")
+    legend = "document.querySelector('#chart-climate .legend').innerText"
+    page.until(f"{legend}.includes('°C')")
+    assert "Heating setpoint" in page.ask(legend)
+    assert "Tue 1 Mar" in page.ask("document.querySelector('#chart-climate .at').textContent")
+    assert "measured" in page.ask("document.querySelector('#chart-climate .sr').textContent")
+    page.ask("document.querySelector('#view section:last-child summary').click()")
+    shows(page, "Tue 1 Mar, 02:00 1 h")
+    assert page.complaints == []
+
+
+def test_the_chart_goes_from_hours_to_a_year(page: Page, address: str) -> None:
+    """Buttons, the wheel's keys and the pointer change how far back it goes, and all charts go together."""
+    page.open(f"{address}/#/zone/demo/north-1")
+    label = "document.querySelector('#chart-climate .plot')?.getAttribute('aria-label') ?? ''"
+    page.until(f"({label}).includes('from Sun 27 Feb, 01:00 to Wed 2 Mar, 01:00')")
+    page.ask("document.querySelector('[data-key=span-year]').click()")
+    page.until(f"({label}).includes('from Mon 1 Mar, 01:00')")
+    assert page.ask("document.querySelector('[data-key=span-year]').getAttribute('aria-pressed')") == "true"
+    page.ask("document.querySelector('[data-key=span-two]').click()")
+    page.until(f"({label}).includes('from Sun 27 Feb, 01:00')")
+    page.ask("document.querySelector('#chart-climate .plot').focus()")
+    page.press("+")
+    page.until(f"({label}).includes('from Sun 27 Feb, 19:00 to Tue 1 Mar, 07:00')")
+    page.press("ArrowLeft", SHIFT)
+    page.until(f"({label}).includes('from Sun 27 Feb, 10:00')")
+    page.drag("#chart-weather .u-over", 120, 0)
+    page.until(f"!({label}).includes('from Sun 27 Feb, 10:00')")
+    page.ask("document.querySelector('[data-key=target-vpd_kpa]').click()")
+    page.until("document.querySelector('#view .charts h3').textContent === 'VPD, kPa'")
+    assert page.complaints == []
+
+
+def test_what_if_shows_both_paths_or_says_that_nobody_knows(page: Page, house: House, address: str) -> None:
+    """A ready-made question, a value that is drawn with the mouse, another metric; without evidence it says so."""
+    page.open(f"{address}/#/whatif/demo/north-1")
+    shows(page, "the air would be 0.8 °C colder (−1.1 °C to −0.5 °C).")
+    assert "Such changes were seen in simulated houses only, not in this zone" in text(page)
+    assert "Coldest, with the change" in text(page)
+    page.ask("document.querySelector('[data-question=screen_open]').click()")
+    page.until("document.querySelector('#metric').value === 'sp_screen_energy_pct'")
+    until(lambda: house.backend.asked[-1][0]["metric"] == "sp_screen_energy_pct", "the question is asked")
+    asked = house.backend.asked[-1][0]
+    assert (asked["how"], asked["value"]) == ("set", 0)
+    page.ask("document.querySelector('[data-question=cooler]').click()")
+    before = page.ask("document.querySelector('output').textContent")
+    page.drag(".handle.level", 0, 25)
+    page.until(f"document.querySelector('output').textContent !== {before!r}")
+    assert page.ask("document.querySelector('output').textContent").startswith("−")
+    start = page.ask("document.querySelector('#from').value")
+    page.drag(".handle.edge", 60, 0)
+    page.until(f"document.querySelector('#from').value !== {start!r}")
+    page.ask("""{ const metric = document.querySelector('#metric'); metric.value = 'wind_m_s';
+        metric.dispatchEvent(new Event('change', {bubbles: true})) }""")
+    shows(page, "Not enough evidence. Nobody knows what this would do here:")
+    shows(page, "No house was tried with")
+    assert page.complaints == []
+
+
+def test_how_good_lays_forecasts_over_what_came(page: Page, address: str) -> None:
+    """Past forecasts at a horizon, errors beside simple rules, coverage, and what each part weighs."""
+    page.open(f"{address}/#/quality/demo/north-1")
+    shows(page, "of what came lay inside the band (80 % should), and the middle was 0.40 °C off in the mean.")
+    shows(page, "What each part weighs")
+    shows(page, "Made 12 h before, it was 0.40 °C off in the mean.")
+    row = "[...document.querySelectorAll('#scores tbody tr')].map((one) => one.innerText.replace(/\\s+/g, ' '))"
+    assert "1 h 0.50 °C 0.90 °C 1.00 °C 50 % 82 % 288" in page.ask(row)
+    page.ask("document.querySelector('[data-key=\"weight 5\"]').click()")
+    shows(page, "Usual day 70 % Trees 30 %")
+    page.ask("""{ const ahead = document.querySelector('#ahead'); ahead.value = '60';
+        ahead.dispatchEvent(new Event('change', {bubbles: true})) }""")
+    page.until("document.querySelector('.legend').innerText.includes('said 1 h before')")
+    assert page.complaints == []
+
+
+def model(version: str, stage: str, reason: str = "") -> ModelRow:
+    """A network in the table of models."""
+    return ModelRow(
+        version=version, expert="network", kind="network", stage=stage, aliases=[], created_ms=ORIGIN_MS - HOUR_MS,
+        weights_sha256="", trained_on={"from_ms": ORIGIN_MS - 72 * HOUR_MS, "to_ms": ORIGIN_MS - 2 * HOUR_MS},
+        held_back_mae={}, passed=True, reason=reason, forced=False, folder="", judged_against="v1", shadow=None,
+        watch=None, pruned=None,
+    )  # fmt: skip
+
+
+def test_a_swap_is_seen_at_once_and_told_in_plain_words(page: Page, house: House, address: str) -> None:
+    """A new champion is on the page within two seconds, with what the gate said as shares; the operator goes back with
+    a key that the page asks for.
+    """
+    house.do(house.live_state.set_models([model("v1", "champion")]))
+    page.open(f"{address}/#/models")
+    shows(page, "Model v1 forecasts now")
+    page.until("document.getElementById('state').textContent === 'live'")
+    house.do(house.live_state.set_models([model("v2", "champion", EVIDENCE), model("v1", "previous")]))
+    house.do(house.live_state.put_event({"kind": "swap", "version": "v2", "before": "v1", "reason": EVIDENCE}))
+    began_s = time.monotonic()
+    shows(page, "01:00: the model was replaced by one that errs 4.0 % less (v2 instead of v1).")
+    took_s = time.monotonic() - began_s
+    assert took_s < SOON_S, f"the swap was seen after {took_s:.1f} s"
+    assert "Errs 4.0 % less than v1 (2.0 % to 6.0 %)" in text(page)
+    page.ask("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Go back to v1').click()")
+    page.until("document.getElementById('sure').open")
+    page.ask("document.getElementById('sure-yes').click()")
+    page.until("document.getElementById('order-key').open")
+    page.type("wrong")
+    page.press("Enter")
+    page.until("document.getElementById('order-key-said').textContent === 'This key does not allow that.'")
+    page.type("op-key")
+    page.press("Enter")
+    shows(page, "Done.")
+    assert house.backend.orders[-1] == ("rollback", "network")
+    assert page.ask("localStorage.length + sessionStorage.length") == 0
+
+
+def test_a_new_row_is_seen_at_once(page: Page, house: House, address: str) -> None:
+    """The row and its forecast are on the page within two seconds, in the list and in the zone."""
+    newer_ms = ORIGIN_MS + STEP_MS
+    page.open(f"{address}/#/zone/demo/north-1")
+    shows(page, "Measured, row of 01:00")
+    row = {**climate(newer_ms), "air_temp_c": 31.4}
+    made = house.forecast("north-1", newer_ms)
+    made["now"] = row
+    house.do(house.live_state.publish([made]))
+    began_s = time.monotonic()
+    shows(page, "Measured, row of 01:05")
+    shows(page, "31.4 °C")
+    took_s = time.monotonic() - began_s
+    assert took_s < SOON_S, f"the row was seen after {took_s:.1f} s"
+    page.ask("location.hash = '#/now'")
+    shows(page, "Row of 01:05")
+    assert page.complaints == []
+
+
+def test_system_says_what_comes_in_and_what_to_do(page: Page, house: House, address: str) -> None:
+    """Rates, what was kept out with what to do about it, and each part with its state."""
+    house.backend.letters = [letter(reason) for reason in ("malformed", "future_ts")]
+    page.open(f"{address}/#/system")
+    shows(page, "12.5 a second 1,200 taken so far.")
+    said = text(page)
+    assert "Too late 2 Their row had closed." in said
+    assert "Time in the future" in said
+    assert "Set the device's clock, and send Unix time in milliseconds." in said
+    assert "Learners (shard-0) works" in said
+    house.do(house.live_state.put_stats("shard-0", {**house.figures(), "last_error": "the disk is full"}))  # type: ignore[typeddict-item]
+    shows(page, "the disk is full")
+    house.do(house.live_state.put_stats("shard-0", house.figures()))  # type: ignore[arg-type]
+
+
+def letter(reason: str) -> object:
+    """Something that was kept out."""
+    from services.store.rows import DeadLetter
+
+    return DeadLetter(0, 7, 0, ORIGIN_MS, "hothouse/v1/demo/north-1/a/sample", reason, f"{reason} it is", b"{}")
+
+
+def test_the_description_of_the_api_works_without_another_address(page: Page, address: str) -> None:
+    """Every call of /openapi.json is described at /docs, with its parameters and structures."""
+    page.open(f"{address}/docs")
+    shows(page, "GET /zones/{zone}/series")
+    found = page.ask("document.querySelectorAll('section[id^=get-], section[id^=post-]').length")
+    assert found > 15
+    assert "server-sent events" in text(page).lower()
+    loaded = page.ask("performance.getEntriesByType('resource').map((one) => one.name)")
+    assert all(one.startswith(address) for one in loaded)
+    assert page.barriers() == []
+    assert page.complaints == []

@@ -1,0 +1,96 @@
+"""Alerts as retained messages: what stands on which topic, and for how long."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from services.alert.delivery import Deliverer
+from services.alert.retained_alerts import Message, RetainedAlerts
+from services.errors import HothouseError
+from tests.services.alert.told import Clock, change, journal
+
+
+class Broker:
+    """Keeps retained messages."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, bytes] = {}
+        self.away = False
+
+    def publish(self, messages: Sequence[Message]) -> None:
+        if self.away:
+            raise HothouseError("the broker did not take it")
+        for topic, payload in messages:
+            self.held.pop(topic, None)
+            if payload:
+                self.held[topic] = payload
+
+    def states(self) -> dict[str, str]:
+        return {topic.rpartition("/")[2]: json.loads(payload)["state"] for topic, payload in self.held.items()}
+
+
+@pytest.fixture
+def broker() -> Broker:
+    """One that is there."""
+    return Broker()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Of both: the wall, and what pauses go by."""
+    return Clock()
+
+
+@pytest.fixture
+def deliverer(tmp_path: Path, broker: Broker, clock: Clock) -> Iterator[Deliverer]:
+    """Topics are cleared an hour after."""
+    channel = RetainedAlerts(tmp_path, broker.publish, 3600, clock)
+    made = Deliverer(tmp_path, channel, clock)
+    yield made
+    made.close()
+    channel.close()
+
+
+def test_an_alert_stands_on_its_topic_until_an_hour_after_it_was_resolved(
+    tmp_path: Path, broker: Broker, clock: Clock, deliverer: Deliverer
+) -> None:
+    """Pending ones, too; the newest change is what stands there."""
+    journal(tmp_path, change("a1", 1, "pending"), change("a1", 2), change("a2", 1))
+    deliverer.look()
+    assert broker.states() == {"a1": "firing", "a2": "firing"}
+    assert json.loads(broker.held["hothouse/v1/demo/z1/alert/a1"]) == change("a1", 2)
+    journal(tmp_path, change("a1", 3, "resolved"))
+    deliverer.look()
+    assert broker.states() == {"a2": "firing", "a1": "resolved"}
+    clock.now_s += 3599
+    deliverer.look()
+    assert "a1" in broker.states()
+    clock.now_s += 2
+    deliverer.look()
+    assert broker.states() == {"a2": "firing"}
+
+
+def test_a_broker_that_lost_its_messages_gets_them_again(
+    tmp_path: Path, broker: Broker, clock: Clock, deliverer: Deliverer
+) -> None:
+    """After a failure, and when we start; what came meanwhile waits."""
+    journal(tmp_path, change("a1", 1))
+    deliverer.look()
+    broker.away = True
+    journal(tmp_path, change("a2", 1))
+    deliverer.look()
+    assert "did not take it" in deliverer.error
+    broker.held.clear()
+    broker.away = False
+    clock.now_s += 10
+    deliverer.look()
+    assert broker.states() == {"a1": "firing", "a2": "firing"}
+    broker.held.clear()
+    again = RetainedAlerts(tmp_path, broker.publish, 3600, clock)
+    again.begin()
+    again.close()
+    assert broker.states() == {"a1": "firing", "a2": "firing"}

@@ -1,0 +1,146 @@
+"""Changes of alerts posted to a real server that fails, hangs, answers 500 and is killed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.alert.delivery import Deliverer, DeliveryError
+from services.alert.webhook import GIVE_UP_S, Webhook
+from tests.patience import patience_s
+from tests.services.alert.receiver import Receiver
+from tests.services.alert.told import Clock, change, journal
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A server that takes everything until it is told otherwise."""
+    made = Receiver()
+    yield made
+    made.kill()
+
+
+def webhook(receiver: Receiver, secret: str = "", severity: str = "info", limit_s: float | None = None) -> Webhook:
+    """A webhook whose wall clock stands."""
+    return Webhook(
+        receiver.url, secret, severity, Clock(), lambda: 1_700_000_000.4, patience_s(10) if limit_s is None else limit_s
+    )
+
+
+def test_a_change_is_a_cloud_event(receiver: Receiver) -> None:
+    """In structured JSON, with the alert as its data; its id is the idempotency key."""
+    assert webhook(receiver).deliver([change("a1", 2)]) == 1
+    [(headers, body)] = receiver.got
+    assert headers["content-type"] == "application/cloudevents+json; charset=utf-8"
+    assert headers["idempotency-key"] == headers["webhook-id"] == "a1-2"
+    assert "webhook-signature" not in headers
+    event = json.loads(body)
+    assert {name: event[name] for name in ("specversion", "id", "type", "source", "subject", "time")} == {
+        "specversion": "1.0", "id": "a1-2", "type": "hothouse.alert.firing", "source": "/hothouse/demo",
+        "subject": "z1/frost", "time": "1970-01-01T00:00:00Z",
+    }  # fmt: skip
+    assert event["data"] == change("a1", 2)
+
+
+@pytest.mark.parametrize("secret", ["a secret", "whsec_" + base64.b64encode(b"a secret").decode()])
+def test_who_knows_the_secret_knows_that_it_is_ours(receiver: Receiver, secret: str) -> None:
+    """The signature is over id, time and body, as Standard Webhooks has it."""
+    webhook(receiver, secret).deliver([change()])
+    [(headers, body)] = receiver.got
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    wanted = base64.b64encode(hmac.new(b"a secret", signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-timestamp"] == "1700000000"
+    assert headers["webhook-signature"] == f"v1,{wanted}"
+
+
+def test_only_what_was_told_and_is_severe_enough_is_posted(receiver: Receiver) -> None:
+    """Nobody is told of what is merely near, nor that it is over."""
+    hook = webhook(receiver, severity="warning")
+    pending = change("a1", 1, "pending", fired_ms=None)
+    over = change("a1", 2, "resolved", fired_ms=None)
+    assert hook.deliver([pending, over, change("a2", severity="info"), change("a3", severity="warning")]) == 4
+    assert receiver.keys == ["a3-1"]
+
+
+@pytest.mark.parametrize("answer", [500, 502, 503, 429, 408, 301, "cut"])
+def test_a_server_that_fails_is_asked_again_with_the_same_key(tmp_path: Path, receiver: Receiver, answer: int) -> None:
+    """Nothing behind the change goes first, and nothing is told twice that was taken."""
+    clock = Clock()
+    deliverer = Deliverer(tmp_path, webhook(receiver), clock)
+    journal(tmp_path, change("a1", 1), change("a1", 2))
+    receiver.answers = [204, answer, answer, 204]
+    for _ in range(4):
+        deliverer.look()
+        clock.now_s += 1000
+    assert receiver.keys == ["a1-1", "a1-2", "a1-2", "a1-2"]
+    assert (deliverer.delivered, deliverer.waiting, deliverer.error) == (2, 0, "")
+
+
+@pytest.mark.parametrize("answer", ["hang", "drip"])
+def test_a_server_that_hangs_holds_nobody_up_for_ever(receiver: Receiver, answer: str) -> None:
+    """Also one that sends a byte now and then."""
+    receiver.answers = [answer]
+    with pytest.raises(DeliveryError, match=r"did not answer within 0.3 s"):
+        webhook(receiver, limit_s=0.3).deliver([change()])
+    assert receiver.keys == ["a1-1"]
+
+
+def test_a_server_that_is_killed_and_comes_back_gets_everything(tmp_path: Path, receiver: Receiver) -> None:
+    """In order, and so does one that was down when we were started again."""
+    clock = Clock()
+    first = Deliverer(tmp_path, webhook(receiver), clock)
+    journal(tmp_path, change("a1", 1))
+    first.look()
+    receiver.kill()
+    journal(tmp_path, change("a1", 2))
+    first.look()
+    assert "cannot be reached" in first.error
+    first.close()
+    again = Deliverer(tmp_path, webhook(receiver), clock)
+    journal(tmp_path, change("a1", 3))
+    again.look()
+    assert (again.waiting, again.delivered) == (2, 0)
+    back = Receiver(receiver.port)
+    clock.now_s += 1000
+    again.look()
+    assert back.keys == ["a1-2", "a1-3"]
+    back.kill()
+
+
+def test_a_receiver_that_took_a_change_and_died_knows_it_by_its_key(tmp_path: Path, receiver: Receiver) -> None:
+    """Whoever got it and could not say so gets it again under the same id, with the same body."""
+    clock = Clock()
+    deliverer = Deliverer(tmp_path, webhook(receiver), clock)
+    journal(tmp_path, change("a1", 1))
+    receiver.answers = ["cut", 204]
+    deliverer.look()
+    clock.now_s += 1000
+    deliverer.look()
+    assert receiver.keys == ["a1-1", "a1-1"]
+    assert receiver.got[0][1] == receiver.got[1][1]
+
+
+def test_a_change_that_is_refused_holds_up_no_other(receiver: Receiver) -> None:
+    """It is counted."""
+    hook = webhook(receiver)
+    receiver.answers = [400, 204]
+    assert hook.deliver([change("a1", 1), change("a1", 2)]) == 2
+    assert hook.refused == 1
+
+
+def test_a_change_that_fails_for_a_day_is_given_up(receiver: Receiver) -> None:
+    """It is counted, and those behind it are told."""
+    clock = Clock()
+    hook = Webhook(receiver.url, "", "info", clock, lambda: 0.0, patience_s(10))
+    receiver.answers = [500, 500, 204]
+    with pytest.raises(DeliveryError):
+        hook.deliver([change("a1", 1), change("a1", 2)])
+    clock.now_s += GIVE_UP_S
+    assert hook.deliver([change("a1", 1), change("a1", 2)]) == 2
+    assert (receiver.keys, hook.refused) == (["a1-1", "a1-1", "a1-2"], 1)

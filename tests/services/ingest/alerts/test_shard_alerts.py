@@ -1,0 +1,277 @@
+"""Alerts of a shard: what fires, that orders take effect at their place, and that a crash loses and repeats nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edge.log import NewRecord
+from edge.log.memory import MemoryLog
+from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule
+from models.alerts.chance_calibration import ChanceCalibration
+from services.config.sections import ForecastSettings
+from services.ingest.alerts.alert_journal import read_journal
+from services.messages import ShownAlert
+from tests.services.ingest.alerts.greenhouse import NIGHT_RULES, order, records
+from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Rig, filled
+from tests.services.ingest.samples import STEP, T0
+
+HOUR = 12
+RULES = order(ChangeRules(NIGHT_RULES))
+
+
+def small(folder: Path, log: MemoryLog, **stream: float) -> Rig:
+    """A rig that forecasts little: learning is most of what a step costs."""
+    rig = Rig(folder, log, **stream)
+    little = ForecastSettings(horizons_min=(30, 360, 1440), targets=("air_temp_c", "rh_pct"))
+    rig.settings = rig.settings.model_copy(update={"forecast": little})
+    return rig
+
+
+def told(rig: Rig) -> list[ShownAlert]:
+    """Every change, as it was made durable."""
+    found, lost = read_journal(rig.settings.storage / "alerts-p0.sqlite", 0, 10_000)
+    assert lost == 0
+    return [entry.alert for entry in found]
+
+
+def in_pieces(log: Sequence[NewRecord], size: int) -> Iterator[list[NewRecord]]:
+    """The log, some records at a time."""
+    yield from (list(log[at : at + size]) for at in range(0, len(log), size))
+
+
+@pytest.fixture(scope="module")
+def night() -> list[NewRecord]:
+    """A day, an evening and an order; z2 is silent for two hours."""
+    day = list(records(25 * HOUR, silent=range(15 * HOUR, 17 * HOUR)))
+    at = T0 + 22 * HOUR * STEP
+    first, rest = day[: 22 * HOUR * 11], day[22 * HOUR * 11 :]
+    return [RULES, *first, order(MuteRule("frost", at + 2 * HOUR * STEP), "z1", at), *rest]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(night: list[NewRecord], tmp_path_factory: pytest.TempPathFactory) -> Rig:
+    """What a run without any crash leaves behind."""
+    rig = small(tmp_path_factory.mktemp("undisturbed"), filled(night))
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    return rig
+
+
+def test_a_cold_night_and_a_silent_zone_are_told(undisturbed: Rig) -> None:
+    """Each alert says what, when and why, its changes are numbered, and what is shown is as durable."""
+    found = told(undisturbed)
+    kinds = {alert["kind"] for alert in found}
+    assert {"frost", "stale_zone"} <= kinds
+    stale = [alert for alert in found if alert["kind"] == "stale_zone"]
+    assert [(a["zone"], a["state"], a["change"]) for a in stale] == [("z2", "firing", 1), ("z2", "resolved", 2)]
+    assert stale[0]["text"].startswith("zone is silent: no sample since ")
+    assert stale[0]["changed_ms"] - stale[0]["from_ms"] >= 15 * 60_000
+    cold = [
+        alert for alert in found if alert["kind"] == "frost" and alert["zone"] == "z1" and alert["state"] != "pending"
+    ]
+    assert cold[0]["text"].startswith("cold ")
+    assert cold[0]["why"][0]["name"] == "air"
+    assert {alert["state"] for alert in found} >= {"pending", "firing", "muted", "resolved"}
+    by_id: dict[str, list[int]] = {}
+    for alert in found:
+        by_id.setdefault(alert["id"], []).append(alert["change"])
+    assert all(changes == list(range(1, len(changes) + 1)) for changes in by_id.values())
+    shown = undisturbed.live_state.alerts
+    assert {alert["id"]: alert["change"] for alert in shown.values()} == {id: max(of) for id, of in by_id.items()}
+
+
+def test_a_mute_holds_for_its_rule_and_zone_alone(undisturbed: Rig) -> None:
+    """It ends by the stream's time."""
+    muted = [alert for alert in told(undisturbed) if alert["state"] == "muted"]
+    assert {(alert["rule"], alert["zone"]) for alert in muted} == {("frost", "z1")}
+    after = [a for a in told(undisturbed) if a["id"] == muted[0]["id"] and a["change"] > muted[0]["change"]]
+    assert all(alert["changed_ms"] >= T0 + 24 * HOUR * STEP for alert in after if alert["state"] == "firing")
+
+
+@pytest.mark.parametrize("size", [97, 1000])
+def test_how_the_log_is_cut_changes_no_alert(
+    tmp_path: Path, night: list[NewRecord], undisturbed: Rig, size: int
+) -> None:
+    """Turns and orders have their place in the log, not in a round."""
+    rig = small(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    for piece in in_pieces(night, size):
+        rig.log.append(piece)
+        rig.drain(shard)
+    shard.close()
+    assert told(rig) == told(undisturbed)
+
+
+@pytest.mark.parametrize(("moment", "nth"), [(moment, 1 + 4 * (n % 3)) for n, moment in enumerate(MOMENTS)])
+def test_a_kill_at_any_durable_moment_loses_and_repeats_no_alert(
+    tmp_path: Path, night: list[NewRecord], undisturbed: Rig, moment: str, nth: int
+) -> None:
+    """The next shard goes on as if nothing had been: the journal is the same, change by change."""
+    rig = small(tmp_path, MemoryLog(1), snapshot_s=0.5)
+    rig.clock, seen = Clock(tick_s=2.0), 0
+
+    def crash(name: str) -> None:
+        nonlocal seen
+        seen += name == moment
+        if name == moment and seen == nth:
+            raise Crashed
+
+    shard, crashes = rig.shard(crash), 0
+    for piece in in_pieces(night, 400):
+        rig.log.append(piece)
+        for _ in range(2):
+            try:
+                shard.step()
+            except Crashed:
+                crashes += 1
+                shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    assert crashes == 1
+    assert told(rig) == told(undisturbed)
+    assert dict(rig.live_state.alerts) == dict(undisturbed.live_state.alerts)
+
+
+def test_an_acknowledged_alert_stays_so(tmp_path: Path) -> None:
+    """Whoever has seen it is not told again while it lasts; the same order twice changes nothing."""
+    rig = small(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    rig.log.append([RULES, *records(2 * HOUR, silent=range(HOUR, 9 * HOUR))])
+    rig.drain(shard)
+    [stale] = [alert for alert in rig.live_state.alerts.values() if alert["kind"] == "stale_zone"]
+    assert stale["state"] == "firing"
+    again = order(AcknowledgeAlert(stale["id"]), "z2", T0 + 2 * HOUR * STEP)
+    rig.log.append([again, again, *records(HOUR, 2 * HOUR, silent=range(HOUR, 9 * HOUR))])
+    rig.drain(shard)
+    assert rig.live_state.alerts[stale["id"]]["state"] == "acknowledged"
+    assert [alert["state"] for alert in told(rig)] == ["firing", "acknowledged"]
+    shard.close()
+
+
+def test_rules_change_at_their_place_and_stay(tmp_path: Path) -> None:
+    """An alert of a rule that is taken away is resolved; the rules are those of the newest change, after a restart,
+    too.
+    """
+    rig = small(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    rig.log.append([*records(2 * HOUR, silent=range(HOUR, 9 * HOUR))])
+    rig.drain(shard)
+    off = ChangeRules({"changes": {"stale_zone": {"off": True}}}, merge=True)
+    rig.log.append([order(off, receive_ms=T0 + 2 * HOUR * STEP), *records(2, 2 * HOUR, silent=range(HOUR, 9 * HOUR))])
+    rig.drain(shard)
+    [over] = [alert for alert in told(rig) if alert["state"] == "resolved"]
+    assert (over["kind"], over["text"]) == ("stale_zone", "zone is silent: its rule was changed")
+    shard.close()
+    shard = rig.shard()
+    rules = shard.questions.alert_rules("demo")
+    assert rules is not None
+    assert (rules["version"], rules["changed_by"]) == (2, "api")
+    assert rules["document"]["changes"] == {"stale_zone": {"off": True}}
+    assert shard.questions.alert_rules("nowhere") is None
+    shard.close()
+
+
+def test_the_newest_change_of_rules_wins(tmp_path: Path) -> None:
+    """The same state of a file counts once, however often it is published; a later order changes it further."""
+    rig = small(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    file = order(ChangeRules({"crop": "lettuce"}, file="a1"))
+    rig.log.append([*records(2), file, order(ChangeRules({"changes": {"frost": {"limit": 5.0}}}, merge=True)), file])
+    rig.drain(shard)
+    rules = shard.questions.alert_rules("demo")
+    assert rules is not None
+    assert rules["document"] == {"crop": "lettuce", "stage": "growing", "changes": {"frost": {"limit": 5.0}}}
+    assert (rules["version"], rules["changed_by"]) == (3, "api")
+    shard.close()
+
+
+def test_an_order_that_cannot_be_taken_is_a_dead_letter(tmp_path: Path) -> None:
+    """It says why, and changes nothing."""
+    rig = small(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    wrong = order(ChangeRules({"changes": {"frost": {"chance": 20}}}))
+    torn = NewRecord("demo", "event", T0, b'{"type":"alert_mute"}', "hothouse/v1/demo/z1/operator/event")
+    rig.log.append([*records(2), wrong, torn])
+    rig.drain(shard)
+    shard.close()
+    details = [letter.detail for letter in rig.dead_letters()]
+    assert any("chance is 20; it must be between 0.01 and 0.99" in detail for detail in details)
+    assert any("`rule`" in detail for detail in details)
+
+
+def test_alerts_are_shown_again_after_a_restart(tmp_path: Path) -> None:
+    """A live state that has lost all knows them from the shard's first round on."""
+    rig = small(tmp_path, filled([RULES, *records(2 * HOUR, silent=range(HOUR, 9 * HOUR))]))
+    shard = rig.shard()
+    rig.drain(shard)
+    shard.close()
+    before = dict(rig.live_state.alerts)
+    rig.live_state.alerts.clear()
+    shard = rig.shard()
+    shard.step()
+    assert dict(rig.live_state.alerts) == before
+    shard.close()
+
+
+def test_numbers_of_alerts_rise_one_by_one_in_time(undisturbed: Rig) -> None:
+    """Changes of one alert never go back in time."""
+    by_id: dict[str, list[ShownAlert]] = {}
+    for alert in told(undisturbed):
+        by_id.setdefault(alert["id"], []).append(alert)
+    assert all(a["changed_ms"] <= b["changed_ms"] for of in by_id.values() for a, b in pairwise(of))
+
+
+def test_nobody_is_warned_of_what_is_imported(tmp_path: Path) -> None:
+    """An import has no ticks but one at its end: a silence of days ago is no news, one that lasts is."""
+    imported = [
+        record
+        for record in records(4 * HOUR, silent=range(HOUR, 2 * HOUR))
+        if record.kind != "tick"
+    ]  # fmt: skip
+    rig = small(tmp_path, filled([*imported, NewRecord("demo", "tick", T0 + 4 * HOUR * STEP, b"")]))
+    shard = rig.shard()
+    rig.drain(shard)
+    assert told(rig) == []
+    rig.log.append(list(records(HOUR, 4 * HOUR, silent=range(4 * HOUR, 9 * HOUR))))
+    rig.drain(shard)
+    assert [alert["kind"] for alert in told(rig)] == ["stale_zone"]
+    shard.close()
+
+
+@pytest.mark.parametrize("more", [-0.06, 0.06])
+def test_what_was_told_holds_although_chances_come_out_otherwise(
+    tmp_path: Path, night: list[NewRecord], undisturbed: Rig, monkeypatch: pytest.MonkeyPatch, more: float
+) -> None:
+    """A chance may move when the log is read again; nobody is told of another alert in place of one that was told, and
+    its later changes go on from there.
+    """
+    rig = small(tmp_path, filled(night))
+    rig.drain(rig.shard())  # killed: no snapshot was made
+    before = told(rig)
+    assert before == told(undisturbed)
+    step = ChanceCalibration.step
+
+    def moved(*arguments: Any) -> Any:
+        chance, usual = step(*arguments)
+        return np.clip(chance + np.float32(more), 0, 1), usual
+
+    monkeypatch.setattr(ChanceCalibration, "step", moved)
+    again = rig.shard()
+    rig.drain(again)
+    assert told(rig) == before
+    shown = {alert["id"]: (alert["change"], alert["state"]) for alert in again._partitions[0].alerts.shown()}
+    assert shown == {alert["id"]: (alert["change"], alert["state"]) for alert in before}
+    rig.log.append(list(records(3 * HOUR, 25 * HOUR)))
+    rig.drain(again)
+    by_id: dict[str, list[int]] = {}
+    for alert in told(rig):
+        by_id.setdefault(alert["id"], []).append(alert["change"])
+    assert all(changes == list(range(1, len(changes) + 1)) for changes in by_id.values())
+    again.close()

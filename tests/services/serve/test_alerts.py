@@ -1,0 +1,204 @@
+"""``/alerts`` and ``/rules``: what needs somebody, orders about it, and what a site is warned of."""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule, decode_order
+from services.messages import ShownAlert
+from services.serve.api.auth import Keys
+from services.serve.live_state import LiveState
+from services.serve.view import View
+from tests.services.serve.fakes import ORIGIN_MS
+from tests.services.serve.test_api import OPERATOR, System, assert_problem
+
+HOUR_MS = 3_600_000
+
+
+def alert(id: str = "a1", state: str = "firing", **more: Any) -> ShownAlert:
+    """An alert about a cold night."""
+    return {
+        "id": id, "change": 2, "site": "demo", "zone": "north-1", "rule": "frost", "kind": "frost",
+        "severity": "critical", "state": state, "chance": 0.72, "from_ms": ORIGIN_MS + HOUR_MS,
+        "until_ms": ORIGIN_MS + 3 * HOUR_MS, "began_ms": ORIGIN_MS - HOUR_MS, "changed_ms": ORIGIN_MS,
+        "seen_ms": ORIGIN_MS, "fired_ms": ORIGIN_MS, "came_ms": None, "came_true": None, "muted_until_ms": None,
+        "text": "cold 72 % between 04:00 and 06:30; air 1.8 °C",
+        "why": [{"name": "air", "label": "air", "value": 1.8, "unit": "°C"}], **more,
+    }  # type: ignore[return-value]  # fmt: skip
+
+
+@pytest.fixture
+def system() -> Iterator[System]:
+    """Two zones, some alerts, reading open."""
+    made = System(Keys("op-key"))
+    shown = [
+        alert("a1"), alert("a2", "pending", severity="warning", rule="heat"),
+        alert("a3", severity="info", changed_ms=ORIGIN_MS + 1), alert("a4", "resolved", zone="north-2"),
+        alert("a5", "muted", muted_until_ms=ORIGIN_MS + HOUR_MS), alert("a6", "acknowledged"),
+    ]  # fmt: skip
+    asyncio.run(made.live_state.put_alerts(shown))
+    made.state.view.take(asyncio.run(made.live_state.wait(made.state.view.version, 0)))
+    yield made
+    made.client.close()
+
+
+def test_what_needs_somebody_comes_first(system: System) -> None:
+    """By state, then by severity; the counts are of all."""
+    answer = system.client.get("/alerts").json()
+    assert [one["id"] for one in answer["alerts"]] == ["a1", "a3", "a6", "a5", "a2", "a4"]
+    assert answer["counts"] == {"pending": 1, "firing": 2, "acknowledged": 1, "muted": 1, "resolved": 1}
+    assert answer["alerts"][0] == alert("a1")
+
+
+def test_alerts_are_asked_for_by_zone_rule_and_state(system: System) -> None:
+    """An unknown zone has none; an unknown state is told."""
+    ids = lambda query: [one["id"] for one in system.client.get(f"/alerts?{query}").json()["alerts"]]  # noqa: E731
+    assert ids("zone=north-2") == ids("zone=demo/north-2") == ids("site=demo&zone=north-2") == ["a4"]
+    assert ids("state=muted,pending") == ["a5", "a2"]
+    assert ids("rule=heat") == ["a2"]
+    assert ids("zone=attic") == ids("site=attic") == []
+    assert system.client.get("/alerts?state=muted").json()["counts"]["firing"] == 2
+    assert_problem(system.client.get("/alerts?state=loud"), 422, "query.state: there is no state 'loud'; known are")
+
+
+def test_an_alert_says_how_it_came_to_be_so(system: System) -> None:
+    """Also one that is over for long; an unknown one is a 404."""
+    system.backend.alert_log["a1"] = [alert("a1", "pending", change=1), alert("a1")]
+    answer = system.client.get("/alerts/a1").json()
+    assert {name: answer[name] for name in alert()} == alert("a1")
+    assert [(one["change"], one["state"]) for one in answer["changes"]] == [(1, "pending"), (2, "firing")]
+    system.backend.alert_log["old"] = [alert("old", "resolved")]
+    assert system.client.get("/alerts/old").json()["state"] == "resolved"
+    assert_problem(system.client.get("/alerts/none"), 404, "there is no alert none")
+
+
+def test_orders_go_to_the_broker_as_events_of_their_zone(system: System) -> None:
+    """Acknowledge, mute for hours of the stream's time or until one, unmute."""
+    for path, body, order in (
+        ("a1/acknowledge", None, AcknowledgeAlert("a1")),
+        ("a1/mute", {"hours": 8}, MuteRule("frost", ORIGIN_MS + 8 * HOUR_MS)),
+        ("a6/mute", {"until_ms": ORIGIN_MS + 5}, MuteRule("frost", ORIGIN_MS + 5)),
+        ("a5/unmute", None, MuteRule("frost", 0)),
+    ):  # fmt: skip
+        answer = system.client.post(f"/alerts/{path}", json=body, headers=OPERATOR)
+        id, what = path.split("/")
+        assert (answer.status_code, answer.json()) == (
+            202, {"id": id, "order": what, "site": "demo", "zone": "north-1", "rule": "frost"},
+        )  # fmt: skip
+        topic, payload = system.backend.published[-1]
+        assert topic == "hothouse/v1/demo/north-1/operator/event"
+        assert decode_order(payload) == order
+
+
+def test_orders_that_make_no_sense_are_refused(system: System) -> None:
+    """In one sentence, and nothing is published; they need the operator's key."""
+    post = lambda path, body=None: system.client.post(f"/alerts/{path}", json=body, headers=OPERATOR)  # noqa: E731
+    assert_problem(post("none/acknowledge"), 404, "there is no alert none")
+    assert_problem(post("a2/acknowledge"), 409, "the alert is pending; it must be firing or muted")
+    assert_problem(post("a1/unmute"), 409, "the alert is firing; it must be muted")
+    assert_problem(post("a1/mute", {}), 422, "give hours or until_ms")
+    assert_problem(post("a1/mute", {"hours": 8, "until_ms": 5}), 422, "give hours or until_ms, and not both")
+    assert_problem(post("a1/mute", {"hours": 1e9}), 422, "body.hours")
+    assert_problem(system.client.post("/alerts/a1/acknowledge"), 401, "this order needs a key")
+    assert system.backend.published == []
+    system.backend.refusal = "it was not published: no broker"
+    assert_problem(post("a1/acknowledge"), 503, "no broker")
+
+
+def test_a_page_is_told_of_alerts_as_they_change(system: System) -> None:
+    """The live state gives what is new since; what is older than what is known changes nothing."""
+    seen = system.state.view.version
+    asyncio.run(system.live_state.put_alerts([alert("a1", "acknowledged", change=3), alert("a3", "pending", change=1)]))
+    changes = asyncio.run(system.live_state.wait(seen, 0))
+    assert changes["alerts"] == [alert("a1", "acknowledged", change=3)]
+    system.state.view.take(changes)
+    assert system.client.get("/alerts/a1").json()["state"] == "acknowledged"
+
+
+def test_a_replica_that_begins_knows_all_alerts(system: System) -> None:
+    """As it knows all forecasts."""
+    view = View(600, 600, lambda: 0.0)
+    view.take(asyncio.run(system.live_state.wait(0, 0)))
+    assert dict(view.alerts) == dict(system.state.view.alerts)
+
+
+def test_alerts_that_are_over_are_forgotten_in_the_end() -> None:
+    """Some hundred are kept, the newest."""
+    live_state = LiveState(1, lambda: 0)
+    over = [alert(f"a{n}", "resolved", changed_ms=n) for n in range(600)]
+    asyncio.run(live_state.put_alerts([alert("on"), *over]))
+    found = {one["id"] for one in asyncio.run(live_state.wait(0, 0))["alerts"]}
+    assert found == {"on", *(f"a{n}" for n in range(100, 600))}
+
+
+def test_rules_are_shown_with_what_they_watch_and_what_was_changed(system: System) -> None:
+    """Those that are off, too; and as a file."""
+    document = {"crop": "tomato", "stage": "fruiting", "changes": {
+        "frost": {"limit": 9.0, "hours": ["18:00", "07:00"]}, "heat": {"off": True},
+        "cool evening": {"kind": "frost", "limit": 15.0},
+    }}  # fmt: skip
+    system.backend.rules |= {"document": document, "version": 3, "changed_by": "api", "changed_ms": 7}
+    answer = system.client.get("/rules").json()
+    assert (answer["site"], answer["version"], answer["crop"], answer["changes"]) == (
+        "demo",
+        3,
+        "tomato",
+        document["changes"],
+    )
+    rules = {rule["name"]: rule for rule in answer["rules"]}
+    assert (rules["frost"]["limit"], rules["frost"]["changed"], rules["frost"]["hours"]) == (
+        9.0, ["limit", "hours"], ["18:00", "07:00"],
+    )  # fmt: skip
+    assert (rules["heat"]["off"], rules["cool evening"]["is_own"], rules["frost"]["is_own"]) == (True, True, False)
+    assert (rules["vpd_high"]["unit"], rules["vpd_high"]["sign"], rules["drift"]["sign"]) == ("kPa", 1, 0)
+    assert tomllib.loads(answer["toml"]) == {"crop": "tomato", "stage": "fruiting", "rules": document["changes"]}
+
+
+def test_rules_are_changed_by_an_order_and_answered_as_they_will_be(system: System) -> None:
+    """Put replaces all, patch merges, null takes back; what changes nothing keeps the version."""
+    given = {"crop": "lettuce", "changes": {"frost": {"limit": 3}}}
+    answer = system.client.put("/rules", json=given, headers=OPERATOR)
+    assert (answer.status_code, answer.json()["crop"], answer.json()["version"]) == (202, "lettuce", 2)
+    topic, payload = system.backend.published[-1]
+    assert topic == "hothouse/v1/demo/_site/operator/event"
+    assert decode_order(payload) == ChangeRules(
+        {"crop": "lettuce", "stage": "growing", "changes": {"frost": {"limit": 3}}}
+    )
+    system.backend.rules["document"] = {
+        "crop": "lettuce",
+        "stage": "growing",
+        "changes": {"frost": {"limit": 3}, "heat": {"off": True}},
+    }
+    patch = {"changes": {"frost": {"limit": None, "chance": 0.4}, "heat": None}}
+    answer = system.client.patch("/rules?site=demo", json=patch, headers=OPERATOR)
+    assert answer.json()["changes"] == {"frost": {"chance": 0.4}}
+    assert decode_order(system.backend.published[-1][1]) == ChangeRules(patch, merge=True)
+    assert system.client.patch("/rules", json={}, headers=OPERATOR).json()["version"] == 1
+
+
+def test_wrong_rules_are_refused_with_a_sentence_each(system: System) -> None:
+    """Nothing is published."""
+    given = {"changes": {"frost": {"chance": 20}, "heat": {"colour": "red"}}}
+    answer = system.client.put("/rules", json=given, headers=OPERATOR)
+    assert_problem(answer, 422, "frost: chance is 20; it must be between 0.01 and 0.99")
+    assert [error["where"] for error in answer.json()["errors"]] == ["changes.frost", "changes.heat"]
+    assert_problem(
+        system.client.patch("/rules", json={"crop": "moss"}, headers=OPERATOR), 422, "crop 'moss' is not one"
+    )
+    assert_problem(system.client.put("/rules", json={"crops": "moss"}, headers=OPERATOR), 422, "body.crops")
+    assert_problem(system.client.put("/rules", json={}), 401, "this order needs a key")
+    assert_problem(system.client.get("/rules?site=attic"), 404, "there is no site attic; known are demo")
+    assert system.backend.published == []
+
+
+def test_a_site_is_named_where_there_are_several(system: System) -> None:
+    """The answer names them."""
+    system.state.view._stream_ms["other"] = ORIGIN_MS
+    answer = system.client.get("/rules")
+    assert_problem(answer, 422, "query.site: name the site; known are demo, other")
+    assert answer.json()["sites"] == ["demo", "other"]

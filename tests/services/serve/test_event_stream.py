@@ -1,0 +1,188 @@
+"""Server-sent events: what changes reaches every stream once, also after a cut, and costs requests little."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+
+from services.messages import LiveEvent
+from services.serve.api import event_stream
+from services.serve.api.auth import Keys
+from services.serve.api.event_stream import EventStream
+from services.serve.health import Readiness
+from tests.services.serve.fakes import zone_forecast
+from tests.services.serve.test_api import OPERATOR, System, assert_problem
+
+HEALTH = Readiness(ready=True, reasons=[], degraded=[], zones=1, zones_usable=1)
+
+
+def parsed(text: bytes) -> list[tuple[str, Any, str]]:
+    """Name, data and id of each event."""
+    found = []
+    for message in text.decode().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in message.splitlines() if not line.startswith(":"))
+        if "event" in fields:
+            found.append((fields["event"], json.loads(fields["data"]), fields.get("id", "")))
+    return found
+
+
+class Listener:
+    """Collects a stream in the background."""
+
+    def __init__(self, stream: EventStream, after: int | None = None) -> None:
+        self.text = b""
+        self.task = asyncio.create_task(self._listen(stream, after))
+
+    async def _listen(self, stream: EventStream, after: int | None) -> None:
+        async for part in stream.stream(after, HEALTH):
+            self.text += part
+
+    @property
+    def events(self) -> list[tuple[str, Any, str]]:
+        """What came, without the greeting."""
+        return [one for one in parsed(self.text) if one[0] != "hello"]
+
+    async def has(self, count: int) -> None:
+        """Wait until so many events came."""
+        while len(self.events) < count:
+            await asyncio.sleep(0)
+
+
+def started() -> EventStream:
+    """A stream of a replica that has taken everything that there was at version 10."""
+    stream = EventStream(time.monotonic)
+    stream.take(
+        {"version": 10, "forecasts": [zone_forecast()], "events": [LiveEvent(kind="swap", version="v1")]}, HEALTH
+    )
+    return stream
+
+
+def test_each_change_is_told_to_each_stream_once() -> None:
+    """Forecasts in short, new events of the loop without the old ones, models and health; figures tell nothing."""
+
+    async def run() -> None:
+        stream = started()
+        listeners = [Listener(stream) for _ in range(40)]
+        await asyncio.sleep(0)
+        stream.take({"version": 11, "forecasts": [zone_forecast(degraded=["weak"])]}, HEALTH)
+        old, new = LiveEvent(kind="swap", version="v1"), LiveEvent(kind="swap", version="v2")
+        stream.take({"version": 12, "events": [old, new], "models": []}, HEALTH)
+        stream.take({"version": 13, "stats": {}}, HEALTH)
+        stream.take({"version": 14}, Readiness(**{**HEALTH, "ready": False, "reasons": ["silent"]}))
+        for listener in listeners:
+            await listener.has(3)
+            (forecasts, said, _), (models, told, _), (health, state, number) = listener.events
+            assert (forecasts, models, health, number) == ("forecasts", "models", "health", "14")
+            assert said["zones"][0]["degraded"] == 1
+            assert set(said["zones"][0]["now"]) == {"air_temp_c", "rh_pct"}
+            assert told["events"] == [new]
+            assert state["ready"] is False
+        stream.close()
+        await asyncio.gather(*(listener.task for listener in listeners))
+        assert stream.open == 0
+
+    asyncio.run(run())
+
+
+def test_each_alert_is_told_by_itself() -> None:
+    """An alert that is new, changed or renewed is an event of its own, as ``/alerts`` has it."""
+
+    async def run() -> None:
+        stream = started()
+        listener = Listener(stream)
+        await asyncio.sleep(0)
+        alerts = [{"id": "a", "state": "firing"}, {"id": "b", "state": "resolved"}]
+        stream.take({"version": 11, "alerts": alerts}, HEALTH)  # type: ignore[typeddict-unknown-key]
+        await listener.has(2)
+        assert [(kind, said) for kind, said, _ in listener.events] == [("alert", alerts[0]), ("alert", alerts[1])]
+        stream.close()
+
+    asyncio.run(run())
+
+
+def test_a_stream_that_was_cut_goes_on_where_it_was() -> None:
+    """With the id of the last event nothing comes twice and nothing is missed; an id of long ago, or none, is told to
+    begin anew.
+    """
+
+    async def run() -> None:
+        stream = started()
+        first = Listener(stream)
+        await asyncio.sleep(0)
+        stream.take({"version": 11, "forecasts": [zone_forecast()]}, HEALTH)
+        await first.has(1)
+        first.task.cancel()
+        stream.take({"version": 12, "forecasts": [zone_forecast("north-2")]}, HEALTH)
+        again = Listener(stream, int(first.events[-1][2]))
+        await again.has(1)
+        assert [one[1]["zones"][0]["zone"] for one in again.events] == ["north-2"]
+        assert parsed(again.text)[0][1]["anew"] is False
+        for version in range(13, 13 + event_stream.KEPT):
+            stream.take({"version": version, "forecasts": [zone_forecast()]}, HEALTH)
+        for after in (11, None):
+            late = Listener(stream, after)
+            await asyncio.sleep(0.01)
+            assert parsed(late.text)[0][:2] == ("hello", {"anew": True, "health": dict(HEALTH)})
+            assert late.events == []
+        stream.close()
+
+    asyncio.run(run())
+
+
+def test_a_stream_says_that_it_is_there_and_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without news a comment comes, so that a silent connection is known to be broken; after its time it ends."""
+    monkeypatch.setattr(event_stream, "BEAT_S", 0.01)
+
+    async def run() -> bytes:
+        stream = started()
+        stream.longest_s = 0.2
+        return b"".join([part async for part in stream.stream(None, HEALTH)])
+
+    assert asyncio.run(run()).count(b": beat\n\n") >= 2
+
+
+def test_two_thousand_streams_hold_nobody_up() -> None:
+    """While 2,000 streams are told of 100 zones, the event loop is never away for as long as a request may take."""
+
+    async def run() -> tuple[float, int]:
+        stream = EventStream(time.monotonic)
+        stream.take({"version": 10}, HEALTH)
+        listeners = [Listener(stream) for _ in range(2000)]
+        await asyncio.sleep(0)
+        stream.take({"version": 11, "forecasts": [zone_forecast(f"z{n}") for n in range(100)]}, HEALTH)
+        longest, before = 0.0, time.thread_time()
+        while not all(listener.text.count(b"\n") > 5 for listener in listeners[::100]):
+            await asyncio.sleep(0)
+            longest, before = max(longest, time.thread_time() - before), time.thread_time()
+        await asyncio.sleep(0.05)
+        stream.close()
+        await asyncio.gather(*(listener.task for listener in listeners))
+        return longest, sum(len(listener.events) == 1 for listener in listeners)
+
+    longest_s, told = asyncio.run(run())
+    assert told == 2000
+    assert longest_s < 0.025  # of the processor's time; with all of them woken at once it is twenty times as long
+
+
+def test_the_route_streams_and_wants_the_readers_key() -> None:
+    """``/events`` is an event stream that no cache keeps; where reading needs a key, it does, too."""
+    answer = System(Keys("op-key")).client.get("/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.headers["cache-control"] == "no-store"
+    assert parsed(answer.content)[0][0] == "hello"
+    closed = System(Keys("op-key", "read-key"))
+    assert_problem(closed.client.get("/events"), 401, "needs a key")
+    assert closed.client.get("/events", headers=OPERATOR).status_code == 200
+
+
+def test_a_full_replica_says_so() -> None:
+    """More streams than a replica takes are refused with a 503, and told when to ask again."""
+    system = System(Keys("op-key"))
+    system.state.events.open = event_stream.MOST
+    answer = system.client.get("/events")
+    assert_problem(answer, 503, "as many streams as it takes")
+    assert answer.headers["retry-after"] == "5"
