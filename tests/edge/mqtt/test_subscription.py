@@ -26,7 +26,7 @@ class Client:
         """Note."""
         self.asked += [topic for topic, _ in topics]
 
-    def publish(self, topic: str, payload: bytes, qos: int) -> SimpleNamespace:
+    def publish(self, topic: str, payload: bytes, qos: int, retain: bool = False) -> SimpleNamespace:
         """Note."""
         self.said.append((topic, payload, qos))
         return SimpleNamespace(rc=MQTTErrorCode.MQTT_ERR_SUCCESS)
