@@ -55,7 +55,7 @@ def test_what_cannot_be_sent_is_bounded_but_each_zone_keeps_its_newest(monkeypat
     link.publish([forecast("z0", 3)])
     away = True
 
-    def send(forecasts: list[ZoneForecast], past: Any, stats: Any) -> None:
+    def send(forecasts: list[ZoneForecast], past: Any, alerts: Any, stats: Any) -> None:
         nonlocal away
         if away:
             away = False
