@@ -21,8 +21,8 @@ from tests.services.ingest.rig import Crashed, Rig, filled
 from tests.services.ingest.samples import STEP, T0, new_records, sample
 
 DAY = 288
-PAST = DAY + 30
-"""Steps that come late, of a day and a bit."""
+PAST = 100
+"""Steps that come late."""
 
 
 def stream(first: int, last: int, zones: Sequence[str] = ("z1", "z2"), seq: int = 0) -> Iterator[NewRecord]:
@@ -61,7 +61,7 @@ def finish(rig: Rig, shard: Shard) -> None:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rig, Shard]:
     """All steps, in their order."""
-    rig = Rig(tmp_path_factory.mktemp("whole"), filled(list(stream(0, PAST + 150))))
+    rig = Rig(tmp_path_factory.mktemp("whole"), filled(list(stream(0, PAST + 60))))
     shard = rig.shard()
     finish(rig, shard)
     return rig, shard
@@ -69,19 +69,19 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rig, Shard]:
 
 def late(folder: Path, log: MemoryLog | None = None) -> Rig:
     """A system that began with the last steps."""
-    return Rig(folder, log or filled(list(stream(PAST, PAST + 100))))
+    return Rig(folder, log or filled(list(stream(PAST, PAST + 30))))
 
 
 def test_a_system_that_began_late_becomes_one_that_had_it_first(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
-    """A live sample first, then a day of history: rows are the same, and so is every later forecast."""
+    """A live sample first, then hours of history: rows are the same, and so is every later forecast."""
     first, _ = whole
     rig = late(tmp_path)
     shard = rig.shard()
     finish(rig, shard)
     new_job(rig.settings.storage, "demo", rows_of(first, PAST + 1))
-    rig.log.append(list(stream(PAST + 100, PAST + 120)))
+    rig.log.append(list(stream(PAST + 30, PAST + 45)))
     finish(rig, shard)
-    rig.log.append(list(stream(PAST + 120, PAST + 150)))
+    rig.log.append(list(stream(PAST + 45, PAST + 60)))
     finish(rig, shard)
     one, other = history(rig).read(), history(first).read()
     for name in ("zone", "end_ms", *history(rig).channels):
@@ -93,7 +93,7 @@ def test_a_system_that_began_late_becomes_one_that_had_it_first(whole: tuple[Rig
         for r in (rig, first)
     )
     newest = sorted(ours)[-1]
-    for at in [key for key in ours if key[1] > T0 + (PAST + 121) * STEP]:
+    for at in [key for key in ours if key[1] > T0 + (PAST + 46) * STEP]:
         for point, wanted in zip(ours[at], theirs[at], strict=True):
             assert point["p50"] == pytest.approx(wanted["p50"], abs=0.05), at
     assert newest in theirs
@@ -108,7 +108,7 @@ def test_what_is_there_stays_and_each_conflict_is_counted(whole: tuple[Rig, Shar
     shard = rig.shard()
     finish(rig, shard)
     before = history(rig).read()
-    wrong = rows_of(first, PAST + 150)
+    wrong = rows_of(first, PAST + 60)
     place = wrong.column_names.index("air_temp_c")
     wrong = wrong.set_column(place, "air_temp_c", pa.array(wrong["air_temp_c"].to_numpy() + np.float32(1)))
     job = new_job(rig.settings.storage, "demo", wrong)
@@ -127,7 +127,7 @@ def test_the_same_import_again_is_the_same_job(whole: tuple[Rig, Shard], tmp_pat
     first, _ = whole
     rig = late(tmp_path)
     shard = rig.shard()
-    rows = rows_of(first, 200)
+    rows = rows_of(first, 60)
     job = new_job(rig.settings.storage, "demo", rows)
     finish(rig, shard)
     before = rig.content(("zones",))
@@ -140,14 +140,14 @@ def test_the_same_import_again_is_the_same_job(whole: tuple[Rig, Shard], tmp_pat
 def test_a_zone_that_has_not_come_yet_is_learned_when_it_comes(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
     """Its rows wait in the history; its first sample makes the system learn from them."""
     first, _ = whole
-    rig = late(tmp_path, filled(list(stream(PAST, PAST + 50, ["z1"]))))
+    rig = late(tmp_path, filled(list(stream(PAST, PAST + 20, ["z1"]))))
     shard = rig.shard()
     finish(rig, shard)
     job = new_job(rig.settings.storage, "demo", rows_of(first, PAST + 1))
     for _ in range(400):
         shard.step()
     assert (job.note()["state"], job.note()["grown"]) == ("added", ["z1"])
-    rig.log.append(list(stream(PAST + 50, PAST + 60)))
+    rig.log.append(list(stream(PAST + 20, PAST + 30)))
     finish(rig, shard)
     assert (job.note()["state"], job.note()["grown"]) == ("done", ["z1", "z2"])
 
@@ -162,7 +162,7 @@ def test_killed_in_the_middle_and_begun_again_it_ends_the_same(
     shard = rig.shard()
     finish(rig, shard)
     new_job(rig.settings.storage, "demo", rows_of(first, PAST + 1))
-    rig.log.append(list(stream(PAST + 100, PAST + 150)))
+    rig.log.append(list(stream(PAST + 30, PAST + 60)))
     for moment in range(1, 6):
         shard = rig.shard(dying(crash, moment))
         try:
