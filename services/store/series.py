@@ -192,7 +192,7 @@ class InfluxWriter:
     def _fill_some(self) -> bool:
         """Send a piece of the oldest gap, if the history has it; whether it was sent."""
         with self._changed:
-            oldest = self._gaps.oldest()
+            oldest, added = self._gaps.oldest(), self._gaps.added
         if oldest is None or self._source is None or self._stopping:
             return False
         stream, gap = oldest
@@ -205,6 +205,8 @@ class InfluxWriter:
         if points is None or not self._deliver(points.lines):
             return False
         with self._changed:
+            if self._gaps.added != added:
+                return True  # what has left memory meanwhile may not have been read: this piece is sent again
             self._stats["dropped"] += self._gaps.fill(stream, until_ms, len(points.lines))
         self._tell({stream: points.reached_ms}, filled=True)
         return True

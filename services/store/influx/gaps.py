@@ -51,6 +51,7 @@ class Gaps:
 
     def __init__(self) -> None:
         self._gaps: dict[Stream, Gap] = {}
+        self.added = 0  # rises with each gap: what was read of the history before it may lack what it holds
 
     def __contains__(self, stream: Stream) -> bool:
         return stream in self._gaps
@@ -65,6 +66,7 @@ class Gaps:
 
     def add(self, stream: Stream, gap: Gap) -> None:
         """Widen the stream's gap by this one."""
+        self.added += 1
         held = self._gaps.get(stream)
         if held is not None:
             first, last = min(held.after_ms, gap.after_ms), max(held.until_ms, gap.until_ms)

@@ -19,7 +19,9 @@ __all__ = ["HistoryPoints", "PointSource", "Points"]
 
 
 class Points(NamedTuple):
-    """Lines of a stream, and up to which row's end, or origin, they are all that there is."""
+    """Lines of a stream, and the newest row's end, or origin, up to which they are all that there is; 0 where there is
+    none: newer ones may come.
+    """
 
     lines: list[str]
     reached_ms: int
@@ -48,7 +50,7 @@ class HistoryPoints:
             horizons, targets = self._spec.horizons_min, self._spec.targets
             found = self._issued.read(site, after_ms, len(horizons), len(targets), until_ms)
             lines = [line for forecast in found for line in issued_lines(forecast, horizons, targets)]
-            return Points(lines, max((forecast.origin_ms for forecast in found), default=after_ms))
+            return Points(lines, max((forecast.origin_ms for forecast in found), default=0))
         if self._history.newest_ms(site) < until_ms:
             return None
         table = self._history.read(after_ms, until_ms, [site])
