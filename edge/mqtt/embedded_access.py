@@ -20,6 +20,9 @@ from edge.mqtt.followed_logins import FollowedLogins
 
 __all__ = ["DevicePasswords", "DeviceRules"]
 
+OURS = "hothouse"
+"""The client ids of Hothouse's own parts begin so."""
+
 
 class _Logins:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -52,7 +55,10 @@ class DevicePasswords(FileAuthPlugin):  # type: ignore[misc]
         if login is None:
             known: bool | None = await super().authenticate(session=session)
         else:
-            known = is_password_of(login, session.password or "")
+            # amqtt asks nobody about a will, and hands a session over to whoever has its client id.
+            may_leave = not session.will_flag or login.may("write", session.will_topic or "")
+            is_ours = (session.client_id or "").startswith(OURS)
+            known = may_leave and not is_ours and is_password_of(login, session.password or "")
         if not known:
             address = getattr(session, "remote_address", None) or "?"
             self.context.logger.warning(

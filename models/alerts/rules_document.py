@@ -23,6 +23,7 @@ NUMBERS = (
 )  # fmt: skip
 OPTIONS = (*NUMBERS, "kind", "severity", "hours", "band_c", "off")
 MOST_RULES, LONGEST_NAME = 100, 64
+LARGEST = 1e9
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -153,8 +154,8 @@ def _options(name: str, table: Mapping[str, Any]) -> tuple[dict[str, Any], list[
         if option not in OPTIONS:
             wrong.append(f"{name}: {option!r} is not one of {', '.join(OPTIONS)}")
         elif option in NUMBERS:
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                wrong.append(f"{name}: {option} is {value!r}; it must be a number")
+            if not _is_number(value):
+                wrong.append(f"{name}: {option} is {_short(value)}; it must be a number")
             else:
                 found[option] = float(value)
         elif option == "off":
@@ -179,7 +180,14 @@ def _options(name: str, table: Mapping[str, Any]) -> tuple[dict[str, Any], list[
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether it is one that every format can hold: TOML and JSON know whole numbers of any length."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+
+
+def _short(value: object) -> str:
+    """A value for a sentence; a whole number of thousands of digits has no text."""
+    huge = isinstance(value, int) and abs(value) > LARGEST
+    return "too large" if huge else repr(value)[:LONGEST_NAME]
 
 
 def _minutes(value: object) -> int | None:

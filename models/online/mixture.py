@@ -58,6 +58,10 @@ class Mixture:
         """``[H, M, K]``; they sum to one."""
         return np.concatenate([1 - self._weights.sum(axis=-1, keepdims=True), self._weights], axis=-1)
 
+    def knows(self, expert: int) -> bool:
+        """Whether an expert, numbered among the others than the first, has ever answered."""
+        return bool((self._moment[..., expert, expert] > 0).any())
+
     def predict(self, deviations: F32) -> F32:
         """The mixture's deviation from the first expert: ``[Z, H, M, K - 1] -> [Z, H, M]``."""
         others = np.where(np.isnan(deviations), np.float32(0), deviations)

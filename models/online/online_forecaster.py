@@ -248,6 +248,11 @@ class OnlineForecaster:
             self.first.bind(indices, at)
         return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
 
+    @property
+    def has_trained_experts(self) -> bool:
+        """Whether trees or a network have answered: no history says what they would have said before they existed."""
+        return any(self.mixture.knows(EXPERTS.index(name) - WEIGHED) for name in ("trees", "network"))
+
     def examine(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Example:
         """The example that :meth:`learn` would give, for callers that only collect examples. No correction learns, and
         nothing can be forecast; it is half the work.

@@ -61,7 +61,7 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
 
     def figures(self) -> DeliveryFigures:
         """How many changes were told, wait, and were lost or refused."""
-        refused = {one.name: one.refused for one in self._channels if isinstance(one, Webhook)}
+        refused = {one.name: one.refused for one in self._channels if isinstance(one, Webhook | AlertMail)}
         each = self._deliverers.items()
         return DeliveryFigures(
             alerts_told={name: one.delivered - refused.get(name, 0) for name, one in each},

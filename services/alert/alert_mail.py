@@ -1,12 +1,13 @@
 """Step 9 of the way of a reading: alerts by e-mail, those of a burst in one.
 
 The first change waits a little for others; then all go out together. A mail's ``Message-ID`` follows from what is in
-it: one that is sent twice, after a crash, is the same mail.
+it: the same changes sent twice, after a crash, are the same mail.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import smtplib
 import ssl
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ from services.alert.delivery import DeliveryError, is_at_least, key_of
 from services.messages import ShownAlert
 
 __all__ = ["AlertMail", "MailServer", "digest"]
+
+_log = logging.getLogger(__name__)
 
 LIMIT_S = 30.0
 MOST_LINES = 100
@@ -66,6 +69,7 @@ class AlertMail:
         self._server, self._sender, self._to, self._severity, self._gather_s = server, sender, to, severity, gather_s
         self._clock_s, self._wall_s = clock_s, wall_s
         self._since_s: float | None = None  # the first one waits
+        self.refused = 0  # changes in mails that the server refused for good
 
     def begin(self) -> None:
         """Nothing to do."""
@@ -85,10 +89,24 @@ class AlertMail:
         message["From"], message["To"], message["Date"] = self._sender, ", ".join(self._to), formatdate(self._wall_s())
         try:
             self._server.send(message)
+        except (smtplib.SMTPRecipientsRefused, smtplib.SMTPDataError, smtplib.SMTPSenderRefused) as error:
+            if _is_for_good(error):
+                _log.error("%s refuses a mail for good: %s", self._server.host, error)
+                self.refused += len(wanted)
+                self._since_s = None
+                return len(alerts)
+            raise DeliveryError(f"{self._server.host}:{self._server.port} did not take a mail: {error}") from error
         except (OSError, smtplib.SMTPException) as error:
             raise DeliveryError(f"{self._server.host}:{self._server.port} did not take a mail: {error}") from error
         self._since_s = None
         return len(alerts)
+
+
+def _is_for_good(error: smtplib.SMTPRecipientsRefused | smtplib.SMTPResponseException) -> bool:
+    """Whether it is no use to try again: every answer is a 5xx."""
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        return all(code >= 500 for code, _ in error.recipients.values())
+    return error.smtp_code >= 500
 
 
 def digest(alerts: Sequence[ShownAlert]) -> EmailMessage:

@@ -19,6 +19,7 @@ from functools import cache
 from http import HTTPStatus
 from queue import Empty, SimpleQueue
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -94,7 +95,7 @@ class Webhook:
         if 400 <= status < 500 and status not in AGAIN:
             self.refused += 1
             return
-        raise DeliveryError(f"{self._url} answered {status}")
+        raise DeliveryError(f"{_host(self._url)} answered {status}")
 
 
 def cloud_event(alert: ShownAlert) -> dict[str, Any]:
@@ -154,12 +155,22 @@ def _answer(url: str, headers: Mapping[str, str], body: bytes, limit_s: float) -
     try:
         found = done.get(timeout=limit_s)
     except Empty:
-        raise DeliveryError(f"{url} did not answer within {limit_s:g} s") from None
+        raise DeliveryError(f"{_host(url)} did not answer within {limit_s:g} s") from None
     finally:
         client.close()
     if isinstance(found, Exception):
-        raise DeliveryError(f"{url} cannot be reached: {type(found).__name__}: {found}") from found
+        raise DeliveryError(f"{_host(url)} cannot be reached: {type(found).__name__}") from None
     return found
+
+
+def _host(url: str) -> str:
+    """What of an address may be told to everybody: often its path or its user is the secret.
+
+    >>> _host("https://me:secret@hooks.example.org/services/T0/B0/key")
+    'https://hooks.example.org'
+    """
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
 
 
 @cache

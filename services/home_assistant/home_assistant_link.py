@@ -44,6 +44,11 @@ class PublishedTopics:
             self._kept = set()
         return set(self._kept)
 
+    @property
+    def kept(self) -> frozenset[str]:
+        """The topics."""
+        return frozenset(self._kept)
+
     def keep(self, topics: Iterable[str]) -> None:
         """Replace them, where they have changed."""
         if (now := set(topics)) == self._kept:
@@ -101,6 +106,8 @@ class HomeAssistantLink:
                 try:
                     changes = self._changes(seen) if self._prefix else {}
                     messages = self._publication.take(changes) if self._prefix else []
+                    # First noted, then published: what a kill leaves behind is then known, and taken back later.
+                    self._topics.keep({*self._topics.kept, *self._publication.published})
                     self._send(messages)
                     self._topics.keep(self._publication.published)
                 except Exception:

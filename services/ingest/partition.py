@@ -544,8 +544,10 @@ class Partition:
         if "past" in parts:
             self._past = other._past
         if "forecaster" in parts:
-            forest, self.forecaster = self.forecaster.forest, other.forecaster
-            self.forecaster.forest = forest
+            before, self.forecaster = self.forecaster, other.forecaster
+            self.forecaster.forest = before.forest
+            if before.has_trained_experts:
+                self.forecaster.mixture = before.mixture  # what was grown has not met them
         if {"forecaster", "bases"} & set(parts):
             self._bases = {
                 site: basis for site, basis in other._bases.items()

@@ -100,11 +100,15 @@ def compact(
         was = _states(paths)
         with ExitStack() as held:
 
-            def switch(paths: Sequence[Path] = paths, was: object = was, held: ExitStack = held) -> None:
+            def switch(
+                paths: Sequence[Path] = paths, was: object = was, held: ExitStack = held, whole: Span = whole,
+                group: Sequence[Span] = group,
+            ) -> None:  # fmt: skip
                 check()
                 if switching is not None:
                     held.enter_context(switching)
-                if _states(paths) != was:
+                hidden = [span for span in current(folder) if whole.holds(span) and span not in group]
+                if hidden or _states(paths) != was:  # a day between the others has come meanwhile
                     raise _ChangedError
 
             with suppress(_ChangedError):

@@ -16,10 +16,9 @@ from typing import Annotated, Any, Protocol, TypedDict
 
 from edge.figure_fields import counter, gauge
 from edge.timing import Backoff
-from services.errors import HistoryError
 from services.messages import ZoneForecast
 from services.store.influx.gaps import Gap, Gaps, Stream
-from services.store.influx.history_points import PointSource
+from services.store.influx.history_points import Points, PointSource
 from services.store.influx.lines import forecast_lines, row_lines
 from services.store.rows import SiteStep
 
@@ -35,6 +34,8 @@ PIECE_MS = 6 * 3_600_000
 """So much of a gap is read from the history at a time."""
 
 LOOK_EVERY_S = 1.0
+READ_TRIES = 10
+"""A piece that cannot be read so often is left out."""
 
 
 class SeriesStats(TypedDict):
@@ -106,6 +107,8 @@ class InfluxWriter:
         self._source, self._gaps = source, gaps or Gaps()
         self._delivered = delivered
         self._held: dict[Stream, int] = {}  # sent, but behind a gap
+        self._passed: dict[Stream, int] = {}  # gaps that cannot be filled now, and how often their piece was tried
+        self._waiting: set[Stream] = set()  # of these, those that wait for the next look
         self._changed = threading.Condition()
         self._stopping = False
         self._stats = SeriesStats(queued=0, sent=0, refused=0, in_history=0, dropped=0, retries=0, last_error="")
@@ -180,6 +183,8 @@ class InfluxWriter:
             if puts and self._deliver([line for put in puts for line in put.lines]):
                 self._tell({put.stream: put.last_ms for put in puts})
             filled = self._fill_some()
+            if not filled:
+                self._waiting.clear()
 
     def _take(self) -> list[_Put]:
         """The oldest of the queue, about a batch."""
@@ -190,20 +195,29 @@ class InfluxWriter:
         return puts
 
     def _fill_some(self) -> bool:
-        """Send a piece of the oldest gap, if the history has it; whether it was sent."""
+        """Send a piece of the oldest gap that the history has; whether there may be more to do at once."""
         with self._changed:
-            oldest, added = self._gaps.oldest(), self._gaps.added
+            oldest, added = self._gaps.oldest(self._waiting), self._gaps.added
         if oldest is None or self._source is None or self._stopping:
             return False
         stream, gap = oldest
         until_ms = min(gap.until_ms, gap.after_ms + PIECE_MS)
         try:
             points = self._source.read(stream, gap.after_ms, until_ms)
-        except (HistoryError, OSError) as error:
+        except Exception as error:  # whatever a damaged file makes of a reader: the other gaps go on
             self._failed("the history cannot be read", error)
+            self._passed[stream] = self._passed.get(stream, 0) + 1
+            if self._passed[stream] < READ_TRIES:
+                self._waiting.add(stream)
+                return True
+            _log.error("%s of %s up to %d cannot be read and are left out: %s", *stream, until_ms, error)
+            points = Points([], 0)
+        if points is None:
+            self._waiting.add(stream)
+            return True
+        if not self._deliver(points.lines):
             return False
-        if points is None or not self._deliver(points.lines):
-            return False
+        self._passed.pop(stream, None)
         with self._changed:
             if self._gaps.added != added:
                 return True  # what has left memory meanwhile may not have been read: this piece is sent again

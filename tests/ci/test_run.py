@@ -210,7 +210,7 @@ def test_the_script_runs_its_stages_and_ends_as_they_do(tmp_path: Path) -> None:
     assert called["processes"] == ["make check", "make -j2 -O unit seeds SEEDS=0:1000", "make processes"]
     assert called[""][:3] == called["processes"]
     assert called[""][3:] == [
-        "make long", "make home-assistant", "python -m pytest -q -m compose tests/compose", "make e2e"
+        "make long", "python -m pytest -q -m compose tests/compose", "make e2e", "make home-assistant"
     ]  # fmt: skip
 
 

@@ -92,7 +92,7 @@ class PartitionAlerts:
                 order = None if where is None else decode_order(record.payload)
                 if where is not None and order is not None:
                     self._order(where, order, record.offset, record.receive_ms)
-            except (ValueError, RecursionError) as error:
+            except (ValueError, OverflowError, RecursionError) as error:
                 letters.append(DeadLetter(
                     record.partition, record.offset, 0, record.receive_ms, record.topic, "alert_order", str(error),
                     record.payload[:1024],
@@ -118,6 +118,8 @@ class PartitionAlerts:
 
     def leave(self, site: str, zone: str, at_ms: int, offset: int) -> None:
         """The zone has left: its alerts are over. Once more changes nothing."""
+        if offset < self._from_offset:
+            return
         if self._heard_ms.get(site, {}).pop(zone, None) is not None:
             self._turns.forget(site, zone)
             self._tell(offset, self._groups.of(site).desk.book.end(at_ms, site, zone, LEFT))

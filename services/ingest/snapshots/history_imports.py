@@ -19,6 +19,7 @@ from services.errors import HistoryError
 from services.ingest.figures import Failures
 from services.ingest.partition import Partition
 from services.ingest.snapshots.recovery import Recovery
+from services.ingest.snapshots.regrow import DAY_MS, REGROW_DAYS
 from services.store.history import History
 from services.store.imports.import_job import ImportJob, ImportNote, open_jobs, words
 
@@ -46,6 +47,7 @@ class HistoryImports:
         self._jobs: dict[str, tuple[ImportJob, ImportNote]] = {}  # those that are not done
         self._done: set[str] = set()
         self._days: dict[str, list[pa.Table]] = {}
+        self._wrong = set[str]()  # what failed the last time
         self._growing: dict[int, dict[str, list[str]]] = {}  # partition -> job -> zones that will know their rows then
 
     @property
@@ -54,43 +56,50 @@ class HistoryImports:
         return any(note["state"] == "new" for _, note in self._jobs.values()) or bool(self._growing)
 
     def work(self, partitions: Mapping[int, Partition]) -> None:
-        """Do a little of what there is to do. What fails is told, and tried again."""
-        try:
-            if self._look.due(self._clock_s()):
-                self._find(partitions)
-            self._work(partitions)
-            self._failures.works(WHAT)
-        except (HistoryError, OSError, ValueError) as error:
-            self._failures.failed(WHAT, error)
-
-    def _find(self, partitions: Mapping[int, Partition]) -> None:
-        for job in open_jobs(self._storage):
-            if job.id in self._jobs or job.id in self._done:
-                continue
-            note = job.note()
-            if note["state"] == "done":
-                self._done.add(job.id)
-            elif partition_of(note["site"], self._of_partitions) in partitions:
-                self._jobs[job.id] = job, note
-
-    def _work(self, partitions: Mapping[int, Partition]) -> None:
+        """Do a little of what there is to do. What fails is told, and tried again; one job holds up no other."""
+        if self._look.due(self._clock_s()):
+            for job in open_jobs(self._storage):
+                self._each(job.id, self._find, job, partitions)
         until_s = self._clock_s() + ROUND_S
         for job, note in list(self._jobs.values()):
-            while note["state"] == "new" and self._clock_s() < until_s:
-                self._add_day(job, note, partitions[self._number(note)])
+            self._each(job.id, self._add_days, job, note, partitions, until_s)
         for number in list(self._growing):
-            self._grow(number)
-        self._begin(partitions)
+            self._each(f"into partition {number}", self._grow, number)
+        self._each("growing", self._begin, partitions)
+        if not self._wrong:
+            self._failures.works(WHAT)
+
+    def _each(self, name: str, do: Callable[..., None], *arguments: object) -> None:
+        try:
+            do(*arguments)
+            self._wrong.discard(name)
+        except (HistoryError, OSError, ValueError, LookupError, TypeError) as error:
+            # Besides the disk: a job of another version, or one that somebody has edited.
+            self._wrong.add(name)
+            self._failures.failed(WHAT, HistoryError(f"{name}: {type(error).__name__}: {error}"))
+
+    def _find(self, job: ImportJob, partitions: Mapping[int, Partition]) -> None:
+        if job.id in self._jobs or job.id in self._done:
+            return
+        note = job.note()
+        if note["state"] == "done":
+            self._done.add(job.id)
+        elif self._number(note) in partitions:
+            self._jobs[job.id] = job, note
+
+    def _add_days(
+        self, job: ImportJob, note: ImportNote, partitions: Mapping[int, Partition], until_s: float
+    ) -> None:  # fmt: skip
+        while note["state"] == "new" and self._clock_s() < until_s:
+            self._add_day(job, note, partitions[self._number(note)])
 
     def _add_day(self, job: ImportJob, note: ImportNote, partition: Partition) -> None:
         """Add one day's rows; those not older than the site's newest live row are not the past."""
-        days = self._days.setdefault(job.id, [])
-        if not days:
-            days += job.days()
-        rows, newest = days[note["days"]], partition.latest.get(note["site"])
+        days = self._days.get(job.id) or self._days.setdefault(job.id, job.days())
+        rows, newest, changed = days[note["days"]], partition.latest.get(note["site"]), note.copy()
         if newest is not None:
             old = rows.filter(pa.array(rows["end_ms"].to_numpy() <= newest.end_ms))
-            note["too_new"] += len(rows) - len(old)
+            changed["too_new"] += len(rows) - len(old)
             rows = old
         if len(rows):
             if self._history.pending:
@@ -99,12 +108,14 @@ class HistoryImports:
                 partition.number, note["site"], rows, lambda: self._check(partition.number)
             )
             for name, count in found._asdict().items():
-                note[name] += count  # type: ignore[literal-required]
-        note["days"] += 1
-        if note["days"] == note["of_days"]:
-            note["state"] = "added"
+                changed[name] += count  # type: ignore[literal-required]
+        changed["days"] += 1
+        if changed["days"] == note["of_days"]:
+            oldest_ms = 0 if newest is None else newest.end_ms - REGROW_DAYS * DAY_MS
+            learns = changed["added"] > 0 and note["last_ms"] > oldest_ms
+            changed["state"] = "added" if learns else "done"
             del self._days[job.id]
-        job.put(note, lambda: self._check(partition.number))
+        self._keep(job, note, changed, partition.number)
 
     def _begin(self, partitions: Mapping[int, Partition]) -> None:
         """Grow again the partitions in which zones are there whose rows were added; others wait until they come."""
@@ -122,32 +133,39 @@ class HistoryImports:
 
     def _grow(self, number: int) -> None:
         growing = self._recovery.beside(number)
-        assert growing is not None
-        if not growing.grow():
-            self._tell(number, int(100 * growing.share))
-            return
-        self._save()
-        self._recovery.exchange(number)
-        self._save()
+        if growing is not None:
+            if not growing.grow():
+                self._tell(number, int(100 * growing.share))
+                return
+            self._save()
+            self._recovery.exchange(number)
+        self._save()  # also where it failed the last time: then nothing grows any more
         self._tell(number, 100)
-        for name, zones in self._growing.pop(number).items():
+        for name, zones in list(self._growing[number].items()):
             job, note = self._jobs[name]
-            note["grown"] = sorted({*note["grown"], *zones})
-            if note["grown"] == note["zones"]:
-                note["state"] = "done"
-                del self._jobs[name]
-                self._done.add(name)
-            job.put(note, lambda: self._check(number))
-            if note["state"] == "done":
-                job.forget_rows()
-                _log.warning("import %s of %s is done: %s", name, note["site"], words(note))
+            changed = note.copy()
+            changed["grown"] = sorted({*note["grown"], *zones})
+            if changed["grown"] == note["zones"]:
+                changed["state"] = "done"
+            self._keep(job, note, changed, number)
+            del self._growing[number][name]
+        del self._growing[number]
+
+    def _keep(self, job: ImportJob, note: ImportNote, changed: ImportNote, number: int) -> None:
+        """Note how far a job is, first on the disk."""
+        job.put(changed, lambda: self._check(number))
+        note.update(changed)
+        if note["state"] == "done":
+            self._jobs.pop(job.id, None)
+            self._done.add(job.id)
+            job.forget_rows()
+            _log.warning("import %s of %s is done: %s", job.id, note["site"], words(note))
 
     def _tell(self, number: int, pct: int) -> None:
         for name in self._growing[number]:
             job, note = self._jobs[name]
             if pct > note["grown_pct"]:
-                note["grown_pct"] = pct
-                job.put(note, lambda: self._check(number))
+                self._keep(job, note, {**note, "grown_pct": pct}, number)
 
     def _number(self, note: ImportNote) -> int:
         return partition_of(note["site"], self._of_partitions)

@@ -21,7 +21,7 @@ from services.store.plan_history import PlanHistory
 
 __all__ = ["Recovery"]
 
-LIVE = {"plans", "alerts"}
+LIVE = {"plans", "alerts", "scores"}
 """What no history makes better: it goes on as it is when the other parts are exchanged."""
 
 BESIDE_ROUND_S = 0.2

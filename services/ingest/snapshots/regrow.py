@@ -49,7 +49,8 @@ class Regrowth:
     ) -> None:  # fmt: skip
         self._partition, self._missing, self._plans, self._round_s = partition, missing, plans, round_s
         self._history, self._issued, self._shape, self._clock_s = history, issued, shape, clock_s
-        self._until_ms = {site: step.end_ms for site, step in partition.latest.items() if step.zones}
+        self._until_ms = {site: step.end_ms for site, step in partition.latest.items()}
+        self._learned_ms: dict[str, int] = {}  # rows up to here were learned before; see follow()
         newest = max(self._until_ms.values(), default=0)
         hours = max(ring_hours, PAST_HOURS) if set(missing) <= _ROWS_ONLY else 24 * REGROW_DAYS
         self._from_ms, self._to_ms = newest - hours * 3_600_000, newest
@@ -104,8 +105,11 @@ class Regrowth:
 
         Call it, and :meth:`grow` until it is done, before the partition takes another row.
         """
-        self._until_ms = {site: step.end_ms for site, step in self._partition.latest.items() if step.zones}
+        self._learned_ms = {site: max(until_ms, self._from_ms) for site, until_ms in self._until_ms.items()}
+        self._until_ms = {site: step.end_ms for site, step in self._partition.latest.items()}
         self._to_ms = max(self._until_ms.values(), default=0)
+        # One site may be behind the others: what is read from here on, others have learned already.
+        self._day_ms = min((self._learned_ms.get(site, self._from_ms) for site in self._until_ms), default=self._to_ms)
         self._issued_after = None
         self._plans_ms = self._grown_ms - DAY_MS  # those that came meanwhile; those that are there stay
         self._other.know(self._partition.rings.zones)
@@ -165,11 +169,11 @@ class Regrowth:
         keys = list(zip(table["end_ms"].to_pylist(), table["site"].to_pylist(), strict=True))
         zones = table["zone"].to_pylist()
         rows = sorted(range(len(keys)), key=lambda row: (keys[row][0], order[keys[row][1]], zones[row]))
-        known = set(self._partition.rings.zones)
+        known = set(self._other.rings.zones)
         steps = []
         for (end_ms, site), found in groupby(rows, key=lambda row: keys[row]):
             of_step = [row for row in found if (site, zones[row]) in known]
-            if of_step and end_ms <= self._until_ms[site]:
+            if of_step and self._learned_ms.get(site, 0) < end_ms <= self._until_ms[site]:
                 names = tuple(zones[row] for row in of_step)
                 steps.append(SiteStep(self._partition.number, site, end_ms, names, values[of_step], ages[of_step]))
         return steps

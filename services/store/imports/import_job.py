@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Callable
@@ -63,6 +64,9 @@ class ImportJob:
     def note(self) -> ImportNote:
         """How far it is. Raises ``OSError`` or ``ValueError`` when it cannot be read."""
         note: ImportNote = json.loads((self._folder / NOTE).read_text())
+        missing = ImportNote.__annotations__.keys() - (note if isinstance(note, dict) else {}).keys()
+        if missing:
+            raise ValueError(f"{self._folder / NOTE} is none of this version: it lacks {', '.join(sorted(missing))}")
         return note
 
     def put(self, note: ImportNote, check: Callable[[], None] = always) -> None:
@@ -109,6 +113,7 @@ def new_job(storage: Path, site: str, rows: pa.Table) -> ImportJob:
                 days=0, of_days=len(np.unique(ends // DAY_MS)),
                 added=0, there=0, conflicts=0, too_new=0, grown=[], grown_pct=0,
             ))  # fmt: skip
+            sync_folder(made)
             made.rename(folder)
         except BaseException:
             shutil.rmtree(made, ignore_errors=True)
@@ -150,4 +155,7 @@ def words(note: ImportNote) -> str:
 
 
 def _write(path: Path, note: ImportNote) -> None:
-    path.write_text(json.dumps(note))
+    with path.open("w") as file:
+        file.write(json.dumps(note))
+        file.flush()
+        os.fsync(file.fileno())

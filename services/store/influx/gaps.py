@@ -5,6 +5,7 @@ What they were made of is in the history, from which they are sent later.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -73,9 +74,10 @@ class Gaps:
             gap = Gap(first, last, held.points + gap.points)
         self._gaps[stream] = gap
 
-    def oldest(self) -> tuple[Stream, Gap] | None:
-        """The gap that begins first."""
-        return min(self._gaps.items(), key=lambda held: (held[1].after_ms, held[0]), default=None)
+    def oldest(self, without: Collection[Stream] = ()) -> tuple[Stream, Gap] | None:
+        """The gap that begins first, of other streams than these."""
+        found = (held for held in self._gaps.items() if held[0] not in without)
+        return min(found, key=lambda held: (held[1].after_ms, held[0]), default=None)
 
     def fill(self, stream: Stream, until_ms: int, points: int) -> int:
         """What lay before ``until_ms`` was sent, ``points`` in all; returns how many are lost: dropped from memory, and

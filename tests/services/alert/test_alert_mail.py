@@ -17,11 +17,11 @@ from tests.services.alert.told import Clock, change, journal
 
 
 class MailBox:
-    """An SMTP server on loopback that keeps mails; ``refuses`` them if it is told to."""
+    """An SMTP server on loopback that keeps mails; ``refuses`` them with an answer if it is told to."""
 
     def __init__(self) -> None:
         self.mails: list[tuple[list[str], EmailMessage]] = []
-        self.refuses = False
+        self.refuses = ""
         box = self
 
         class Handler(socketserver.StreamRequestHandler):
@@ -36,7 +36,7 @@ class MailBox:
                     if word == b"RCPT":
                         to.append(line.decode().partition("<")[2].partition(">")[0])
                     if word == b"DATA":
-                        self.say("554 no" if box.refuses else "354 go on")
+                        self.say(box.refuses or "354 go on")
                         if box.refuses:
                             continue
                         body = b""
@@ -116,16 +116,36 @@ def test_a_server_that_refuses_is_tried_again_with_the_same_mail(tmp_path: Path,
     clock = Clock()
     deliverer = Deliverer(tmp_path, mail_of(box, clock), clock)
     journal(tmp_path, change("a1", 1))
-    box.refuses = True
+    box.refuses = "451 later"
     deliverer.look()
     clock.now_s += 60
     deliverer.look()
     assert "did not take a mail" in deliverer.error
-    box.refuses = False
+    box.refuses = ""
     clock.now_s += 1000
     deliverer.look()
     [(_, mail)] = box.mails
     assert mail["Message-ID"] == digest([change("a1", 1)])["Message-ID"]
+    deliverer.close()
+
+
+def test_a_mail_that_is_refused_for_good_holds_up_no_other(tmp_path: Path, box: MailBox) -> None:
+    """A mailbox that does not exist: it is counted, and the next mail goes out."""
+    clock = Clock()
+    mail = mail_of(box, clock)
+    deliverer = Deliverer(tmp_path, mail, clock)
+    journal(tmp_path, change("a1", 1))
+    box.refuses = "554 no such box"
+    deliverer.look()
+    clock.now_s += 60
+    deliverer.look()
+    assert (mail.refused, deliverer.error) == (1, "")
+    box.refuses = ""
+    journal(tmp_path, change("a2", 1))
+    deliverer.look()
+    clock.now_s += 60
+    deliverer.look()
+    assert len(box.mails) == 1
     deliverer.close()
 
 

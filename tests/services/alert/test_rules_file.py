@@ -53,6 +53,8 @@ def test_a_table_changes_removes_or_adds_a_rule() -> None:
         ("[rules.cold]\nlimit = 3", "cold: a rule that the crop has not needs a kind"),
         ('[rules.frost]\nlimit = "3"', "frost: limit is '3'; it must be a number"),
         ("[rules.frost]\nlimit = true", "frost: limit is True; it must be a number"),
+        (f"[rules.frost]\nlimit = 1{'0' * 25}", "frost: limit is too large; it must be a number"),
+        ("[rules.frost]\nlimit = inf", "frost: limit is inf; it must be a number"),
         ("[rules.frost]\nlimits = 3", "frost: 'limits' is not one of limit"),
         ("[rules.frost]\nchance = 3.0", "frost: chance is 3; it must be between"),
         ("[rules.frost]\noff = 1", "frost: off is 1; it must be true or false"),

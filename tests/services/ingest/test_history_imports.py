@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from edge.log import NewRecord
 from edge.log.memory import MemoryLog
+from edge.wire.samples import SampleColumns, encode_samples
 from edge.wire.topic import SITE_ZONE
 from services.forecast_spec import forecast_spec
 from services.ingest.shard import Shard
@@ -196,3 +198,56 @@ def test_a_job_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "imports" / ".half").mkdir()
     assert [one.id for one in open_jobs(tmp_path)] == [job.id]
     assert ImportJob(tmp_path / "imports" / job.id).note()["of_days"] == 1
+
+
+def test_a_job_that_cannot_be_read_holds_up_no_other(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
+    """Torn by a power cut, of another version, without its rows: it is told, and the others go on."""
+    first, _ = whole
+    rig = late(tmp_path)
+    shard = rig.shard()
+    finish(rig, shard)
+    imports = rig.settings.storage / "imports"
+    for name, said in (
+        ("0000", ""),
+        ("0001", "{}"),
+        ("0002", '{"site": "demo", "state": "new", "of_days": 1, "days": 0}'),
+    ):
+        (imports / name).mkdir(parents=True)
+        (imports / name / "job.json").write_text(said)
+    job = new_job(rig.settings.storage, "demo", rows_of(first, PAST + 1))
+    rig.clock.tick_s = 0.05
+    for _ in range(2000):
+        shard.step()
+        if job.note()["state"] == "done":
+            break
+    assert job.note()["state"] == "done"
+    assert "import" in shard.stats()["last_error"]
+
+
+def test_a_site_that_is_behind_the_others_loses_no_row(tmp_path: Path) -> None:
+    """Two sites of a partition: what one closes while both grow again is learned, however far ahead the other is."""
+    ahead, behind = (list(stream(0, 40)) for _ in range(2))
+    other = [record._replace(site="slow", payload=slow(record)) for record in behind]
+    rig = Rig(tmp_path, filled([*ahead, *other[:30]]))
+    shard = rig.shard()
+    finish(rig, shard)
+    recovery = shard._recovery
+    recovery.begin_beside(0, "rows were imported")
+    growing = recovery.beside(0)
+    assert growing is not None
+    while not growing.grow():
+        pass
+    rig.log.append(other[30:])
+    rig.drain(shard)
+    shard.flush()
+    recovery.exchange(0)
+    partition = shard._partitions[0]
+    indices = np.array([partition.rings.index("slow", "z1")], np.int64)
+    rows = partition.rings.window(indices, np.array([partition.latest["slow"].end_ms]), 30)[0]
+    assert np.isfinite(rows[:, partition._spec.channels.index("air_temp_c")]).all()
+
+
+def slow(record: NewRecord) -> bytes:
+    """The samples of a record, of the other site."""
+    columns = SampleColumns.of(record.payload)
+    return encode_samples([msgspec.structs.replace(one, site="slow") for one in columns.samples()])

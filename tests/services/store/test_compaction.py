@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from services.learn.training import dataset
 from services.store import compaction, files
-from services.store.compaction import GRACE_S, LEAST_FILES, Span, current
-from services.store.history import History
+from services.store.compaction import GRACE_S, LEAST_FILES, Span, compact, current
+from services.store.history import History, zone_table
+from services.store.rows import SiteStep
 from tests.services.store.test_history import CHANNELS, DAY, T0, site_step
 
 KINDS = ("zones", "devices")
@@ -253,3 +254,24 @@ def test_spans_are_read_from_names_and_give_them() -> None:
         assert span.name == name
     assert Span.of("2022-03-01-p3.parquet") is None
     assert np.all([Span.of(name) is None for name in ("", ".2022-03-01-p3-300s.parquet.ab.tmp", "x")])
+
+
+def test_a_day_that_comes_between_the_others_meanwhile_is_not_hidden(tmp_path: Path) -> None:
+    """Late history makes a file of a day between those that are being joined: they are left for the next time."""
+    history = History(tmp_path, ("air_temp_c",))
+    days = [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    values = np.array([[20.0]], np.float32)
+    history.add([SiteStep(0, "demo", T0 + n * 86_400_000 + 300_000, ("z1",), values, values) for n in days])
+    history.flush()
+    late = SiteStep(0, "demo", T0 + 4 * 86_400_000 + 300_000, ("z1",), values, values)
+
+    def somebody_imports() -> None:
+        if len(history.files(sites=["demo"])) == len(days):
+            history.add_missing(0, "demo", zone_table(("air_temp_c",), [late]))
+
+    folder = tmp_path / "history" / "zones" / "demo"
+    compact(folder, "2100-01-01", [0], somebody_imports)
+    assert len(history.read()) == len(days) + 1
+    compact(folder, "2100-01-01", [0])
+    assert len(history.read()) == len(days) + 1
+    assert len(history.files(sites=["demo"])) < len(days)

@@ -205,3 +205,23 @@ def found(named: dict[str, str], site: str) -> int:
     )
     with InfluxDBClient(url=named["URL"], token=named["TOKEN"], org=named["ORG"], timeout=120_000) as client:
         return sum(int(r["_field"]) for table in client.query_api().query(query) for r in table.records)
+
+
+def test_a_gap_that_cannot_be_read_holds_up_no_other(tmp_path: Path) -> None:
+    """A damaged day of one site: the other site's points arrive; after some tries what is damaged counts as lost."""
+    server = Server()
+    north, south = (Shard(tmp_path / name, server, queue_points=4, site=name) for name in ("north", "south"))
+    server.away.set()
+    for number in range(20):
+        north.step(number)
+    (day,) = (tmp_path / "north" / "history" / "zones" / "north").glob("*.parquet")
+    day.write_bytes(b"PAR1 damaged PAR1")
+    server.away.clear()
+    for number in range(20):
+        south.step(number)
+    until(lambda: south.wanted <= server.lines)
+    until(lambda: {line for line in north.wanted if line.startswith("forecast")} <= server.lines)
+    until(lambda: north.series.stats()["in_history"] == 0)
+    assert north.series.stats()["dropped"] == len(north.wanted - server.lines) > 0
+    for shard in (north, south):
+        shard.series.close(patience_s(30))
