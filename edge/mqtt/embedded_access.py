@@ -1,4 +1,4 @@
-"""Step 1 of the way of a reading: the embedded broker's plugins for the logins of devices, loaded by amqtt by name.
+"""Step 1 of the way of a reading: the embedded broker's part of the logins of devices.
 
 Both follow ``devices.json``: a login that is added or revoked counts at once. amqtt asks before it takes and before it
 delivers each message, so a revoked device is silent also while its connection lasts.
@@ -13,7 +13,6 @@ from typing import Any
 
 from amqtt.contexts import Action
 from amqtt.plugins.authentication import FileAuthPlugin
-from amqtt.plugins.base import BaseTopicPlugin
 
 from edge.mqtt.device_logins import DeviceLogin, is_password_of
 from edge.mqtt.followed_logins import FollowedLogins
@@ -67,24 +66,15 @@ class DevicePasswords(FileAuthPlugin):  # type: ignore[misc]
         return bool(known)
 
 
-class DeviceRules(BaseTopicPlugin):  # type: ignore[misc]
+class DeviceRules:
     """Lets a device publish and read what its login says; ``username`` may do all."""
 
-    @dataclass
-    class Config:
-        """Where the logins are, and who may do all."""
+    def __init__(self, folder: Path, username: str) -> None:
+        self._logins, self._username = _Logins(folder), username
 
-        folder: str = ""
-        username: str = ""
-
-    def __init__(self, context: Any) -> None:
-        super().__init__(context)
-        self._logins = _Logins(self.config.folder)
-
-    async def topic_filtering(self, *, session: Any = None, topic: str | None = None, action: Any = None) -> bool:
+    def allow(self, name: str | None, topic: str, action: Action) -> bool:
         """Whether that may be."""
-        name = session.username if session is not None else None
-        if name == self.config.username:
+        if name == self._username:
             return True
         login = self._logins.find(name)
-        return login is not None and login.may("write" if action == Action.PUBLISH else "read", topic or "")
+        return login is not None and login.may("write" if action == Action.PUBLISH else "read", topic)

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import amqtt.broker
+from amqtt.contexts import Action
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import OUTGOING
 from pwdlib.hashers.argon2 import Argon2Hasher
 
+from edge.mqtt.embedded_access import DeviceRules
 from edge.mqtt.secret_file import write_secret
 from edge.parent_watch import when_stdin_ends
 
@@ -44,31 +46,44 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
             self.session.inflight_out.pop(packet_id, None)  # it came after amqtt had stopped to wait
 
 
+class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
+    """Asks ``rules`` about each message. Through a plugin, which amqtt asks in a task of its own, some hundreds of
+    messages at once stop the broker for good: its deliveries wait for each other.
+    """
+
+    rules: DeviceRules
+
+    async def _topic_filtering(self, session: Any, topic: str, action: Action) -> bool:
+        return self.rules.allow(session.username, topic, action)
+
+
 def run(folder: Path, host: str, port: int, username: str, password: str, stop_with_stdin: bool) -> int:
     """Run amqtt until we are told to stop; returns the exit code. Raises ``BrokerError`` when the port is taken."""
     users = folder / "amqtt.users"
     write_secret(users, f"{username}:{Argon2Hasher().hash(password)}\n")
     plugins = {
         "edge.mqtt.embedded_access.DevicePasswords": {"password_file": os.fspath(users), "folder": os.fspath(folder)},
-        "edge.mqtt.embedded_access.DeviceRules": {"folder": os.fspath(folder), "username": username},
     }
-    asyncio.run(_serve(host, port, plugins, stop_with_stdin))
+    asyncio.run(_serve(host, port, plugins, DeviceRules(folder, username), stop_with_stdin))
     return 0
 
 
-async def _serve(host: str, port: int, plugins: dict[str, dict[str, str]], stop_with_stdin: bool) -> None:
+async def _serve(
+    host: str, port: int, plugins: dict[str, dict[str, str]], rules: DeviceRules, stop_with_stdin: bool
+) -> None:  # fmt: skip
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     if stop_with_stdin:
         when_stdin_ends(lambda: loop.call_soon_threadsafe(stopped.set))
     amqtt.broker.BrokerProtocolHandler = _PatientHandler  # amqtt has no setting for the class of its handlers
-    broker = amqtt.broker.Broker(
+    broker = _RuledBroker(
         {
             "listeners": {"default": {"type": "tcp", "bind": f"{host}:{port}"}},
             "plugins": plugins,
         }
     )
+    broker.rules = rules
     await broker.start()
     await stopped.wait()
     await broker.shutdown()

@@ -219,6 +219,11 @@ class ApiSettings(Section):
         None, description="File with a key that readers must send; none: reading is open."
     )
     read_needs_key: bool = Field(False, description="Reading needs a key, of the file before or of `hothouse keys`.")
+    cors_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/\s*]+$")], ...] = Field(
+        (),
+        description="Origins, such as https://office.example.org, whose pages may ask the API; none: only its own "
+        "page.",
+    )  # fmt: skip
 
 
 class WeatherSettings(Section):

@@ -225,6 +225,7 @@ class _ApiReplica:
         keys = _keys(settings)
         backend = RayBackend(settings, forecaster)
         await backend.connect()
+        self._cors_origins = settings.api.cors_origins
         self._state = ApiState(
             backend, keys, forecast_spec(settings), settings.forecast.stale_after_s,
             timezone=lambda site: settings.site(site).timezone,
@@ -232,7 +233,7 @@ class _ApiReplica:
         )  # fmt: skip
 
     def __serve_build_asgi_app__(self) -> Any:
-        return create_app(self._state)
+        return create_app(self._state, self._cors_origins)
 
     def check_health(self) -> None:
         """See ``ApiState.check_health``."""

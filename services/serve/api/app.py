@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,8 +29,10 @@ __all__ = ["MAX_BODY_BYTES", "create_app"]
 MAX_BODY_BYTES = 4 * 1024 * 1024
 
 
-def create_app(state: ApiState) -> FastAPI:
-    """All routes over ``state``, which follows the live state while the application runs."""
+def create_app(state: ApiState, cors_origins: Sequence[str] = ()) -> FastAPI:
+    """All routes over ``state``, which follows the live state while the application runs. Pages of ``cors_origins`` may
+    ask it, too; a key that they send is theirs to keep: no cookie is ever looked at.
+    """
 
     @asynccontextmanager
     async def follow_the_live_state(_: FastAPI) -> AsyncIterator[None]:
@@ -59,6 +62,12 @@ def create_app(state: ApiState) -> FastAPI:
     app.include_router(page_routes())
     app.mount("/page", GZipMiddleware(PageFiles(), compresslevel=6), name="page")
     app.add_middleware(_BodyLimit)
+    if cors_origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["GET", "POST", "PUT", "PATCH"],
+            allow_headers=["Authorization", "Content-Type", "If-None-Match", "Last-Event-ID"],
+            expose_headers=["ETag", "Retry-After"],
+        )  # fmt: skip
     return app
 
 

@@ -583,3 +583,18 @@ def test_sites_and_zones_have_names_that_people_gave_them(system: System) -> Non
     assert "other" not in names.sites
     system.state.view._stream_ms["demo"] = ORIGIN_MS + 3_600_000
     assert all(zone["stale"] for zone in system.client.get("/zones").json()["zones"])
+
+
+def test_pages_of_named_addresses_may_ask_others_may_not() -> None:
+    """A browser asks beforehand, with the header that it will send; a page from elsewhere gets no leave."""
+    system = System(Keys("operator"))
+    client = TestClient(create_app(system.state, ["https://office.example.org"]))
+    asked = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "authorization"}
+    named = client.options("/zones", headers={"Origin": "https://office.example.org", **asked})
+    assert named.headers["access-control-allow-origin"] == "https://office.example.org"
+    other = client.options("/zones", headers={"Origin": "https://evil.example.org", **asked})
+    assert "access-control-allow-origin" not in other.headers
+    found = client.get("/zones", headers={"Origin": "https://office.example.org"})
+    assert found.headers["access-control-allow-origin"] == "https://office.example.org"
+    plain = system.client.get("/zones", headers={"Origin": "https://office.example.org"})
+    assert "access-control-allow-origin" not in plain.headers
