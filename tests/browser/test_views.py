@@ -56,7 +56,7 @@ def test_now_tells_what_needs_somebody(page: Page, address: str) -> None:
     shows(page, "Tonight 14.0 °C at 11:00 (13.2 to 14.8 °C). Below 12.2 °C: 3 %.")
     said = text(page)
     assert "The forecast of 1 zone is weaker than it should be." in said
-    assert "This system evaluates no alerts." in said
+    assert "No alert." in said
     assert "CO₂: stuck at 400 <b>ppm</b> since 09:00" in said
     zones = "[...document.querySelectorAll('.zone h3 > span:first-child')].map((one) => one.textContent)"
     assert page.ask(zones) == ["north-2", "Tomatoes, north"]
