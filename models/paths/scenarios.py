@@ -56,10 +56,13 @@ def scenarios(
     >>> drawn = scenarios(path, np.array([6, 12]), none, np.array([6]), ("s", 0), ["z"], spec)
     >>> drawn.shape, np.quantile(drawn[:, 0, 1, 0], [0.1, 0.5, 0.9]).round().tolist()
     ((100, 1, 2, 1), [17.0, 20.0, 22.0])
+    >>> scenarios(path, np.array([6, 12]), none[:, :, :0], np.array([], np.int64), ("s", 0), ["z"], spec).shape
+    (100, 1, 2, 1)
     """
     rank_of = _stated(steps, seed, zones, path.shape[2], spec.step_ms)
-    past = _at(templates[:SCENARIOS], template_steps, steps)
-    rank_of[: len(past)] = np.where(np.isfinite(past), past, rank_of[: len(past)])
+    if len(template_steps):  # forecasts that end within the hour have no time at which errors are kept
+        past = _at(templates[:SCENARIOS], template_steps, steps)
+        rank_of[: len(past)] = np.where(np.isfinite(past), past, rank_of[: len(past)])
     rank = np.argsort(np.argsort(rank_of, axis=0, kind="stable"), axis=0, kind="stable")
     scaled = _scaled((np.arange(SCENARIOS) + 0.5) / SCENARIOS)[rank]
     low, high = (np.array(side, dtype=np.float32) for side in zip(*spec.limits, strict=True))
