@@ -7,7 +7,7 @@ const refName = (schema) => schema?.$ref?.split("/").at(-1);
 
 // "list of ForecastPoint", "text or null": what a value may be, in a few words.
 function kind(schema) {
-  if (!schema) return "anything";
+  if (!schema || schema === true) return "anything"; // "additionalProperties": true
   const name = refName(schema);
   if (name) return h("a", { href: `#schema-${name}` }, name);
   const several = schema.anyOf ?? schema.oneOf;
