@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.pretrained import DAY_MS
-from models.masked import masked_mean
+from benchmarks.pretrained import DAY_MS, cells_of_base
 from services.backtest.prequential import BacktestOptions, Forecasts, replay
 from services.backtest.table import Table, read_table
 
@@ -35,16 +34,9 @@ def begun_on(table: Table, day: int) -> Table:
 
 def judged(found: Forecasts) -> tuple[float, float, float, float]:
     """Mean and worst cell of base, least and most coverage."""
-    errors = [np.abs(x - found.truth) for x in (found.quantiles[..., 1], found.persistence, found.naive_24h)]
-    known = np.isfinite(np.stack(errors)).all(axis=0)
-    zones = np.unique(found.zone)
-    count = np.stack([known[found.zone == z].sum(axis=0) for z in zones])
-    means = [
-        np.where(count, np.stack([np.where(known, e, 0)[found.zone == z].sum(axis=0) for z in zones]), np.nan)
-        / np.maximum(count, 1)
-        for e in errors
-    ]
-    cells = masked_mean(means[0], axis=0) / masked_mean(np.minimum(*means[1:]), axis=0)
+    off, *base = (np.abs(x - found.truth) for x in (found.quantiles[..., 1], found.persistence, found.naive_24h))
+    cells = cells_of_base(off, base, found.zone)
+    known = np.isfinite(np.stack([off, *base])).all(axis=0)
     inside = (found.quantiles[..., 0] <= found.truth) & (found.truth <= found.quantiles[..., 2]) & known
     held = inside.sum(axis=0) / known.sum(axis=0)
     return float(cells.mean()), float(cells.max()), float(held.min()), float(held.max())

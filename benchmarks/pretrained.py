@@ -95,6 +95,11 @@ def _of_base(off: F32, base: list[F32], zone: I64) -> float:
     """Mean over cells of the error by that of the better of the naive ones in each zone, in hindsight, over the cases
     that all answer: as ``hothouse backtest`` has it.
     """
+    return float(np.nanmean(cells_of_base(off, base, zone)))
+
+
+def cells_of_base(off: F32, base: list[F32], zone: I64) -> F32:
+    """The same of each cell, ``[H, M]``."""
     known = np.asarray(np.isfinite(np.stack([off, *base])).all(axis=0))
     zones, means = np.unique(zone), []
     count = np.stack([known[zone == z].sum(axis=0) for z in zones])
@@ -102,7 +107,7 @@ def _of_base(off: F32, base: list[F32], zone: I64) -> float:
         sums = np.stack([np.where(known, error, 0)[zone == z].sum(axis=0) for z in zones])
         means.append(np.where(count > 0, sums / np.maximum(count, 1), np.nan))
     mine, yardstick = (masked_mean(x, axis=0) for x in (means[0], np.fmin(*means[1:])))
-    return float(np.nanmean(mine / yardstick))
+    return np.asarray(mine / yardstick)
 
 
 def main() -> None:

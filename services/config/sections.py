@@ -193,6 +193,13 @@ class InfluxSettings(Section):
         description="Points in memory while InfluxDB is away; older ones are sent from the history later.",
     )  # fmt: skip
 
+    @property
+    def secret(self) -> str:
+        """The token, from wherever it is named; empty where none is. ``OSError`` for a file that is not there."""
+        if self.token is not None and self.token.get_secret_value():
+            return self.token.get_secret_value()
+        return "" if self.token_file is None else self.token_file.read_text().strip()
+
 
 class HomeAssistantSettings(Section):
     """Zones as devices of Home Assistant, by its MQTT discovery; off while prefix is empty."""

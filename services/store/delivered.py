@@ -47,7 +47,8 @@ class Delivered:
 
         Where there is no note yet, points are wanted from now on only: what the history has is noted as taken.
         """
-        gaps, sites = Gaps(), {number: [] for number in self._notes}  # type: Gaps, dict[int, list[str]]
+        gaps = Gaps()
+        sites: dict[int, list[str]] = {number: [] for number in self._notes}
         for site in history.sites():
             sites.get(partition_of(site, self._of_partitions), []).append(site)
         for number, note in self._notes.items():

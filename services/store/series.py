@@ -104,6 +104,7 @@ class InfluxWriter:
         self._channels = tuple(channels)
         self._bound = queue_points
         self._queue: deque[_Put] = deque()
+        self._queued = 0  # lines in it
         self._source, self._gaps = source, gaps or Gaps()
         self._delivered = delivered
         self._held: dict[Stream, int] = {}  # sent, but behind a gap
@@ -136,7 +137,7 @@ class InfluxWriter:
         """What became of the points."""
         with self._changed:
             counts = self._stats.copy()
-            counts["queued"] += sum(len(put.lines) for put in self._queue)
+            counts["queued"] += self._queued
             counts["in_history"] = self._gaps.points
             return counts
 
@@ -161,10 +162,10 @@ class InfluxWriter:
     def _put(self, put: _Put) -> None:
         with self._changed:
             self._queue.append(put)
-            waiting = sum(len(one.lines) for one in self._queue)
-            while waiting > self._bound:
+            self._queued += len(put.lines)
+            while self._queued > self._bound:
                 oldest = self._queue.popleft()
-                waiting -= len(oldest.lines)
+                self._queued -= len(oldest.lines)
                 if self._source is None:
                     self._stats["dropped"] += len(oldest.lines)
                 else:
@@ -191,6 +192,7 @@ class InfluxWriter:
         puts: list[_Put] = []
         while self._queue and self._stats["queued"] < BATCH:
             puts.append(self._queue.popleft())
+            self._queued -= len(puts[-1].lines)
             self._stats["queued"] += len(puts[-1].lines)  # those in flight; the queue is added in stats()
         return puts
 

@@ -18,11 +18,12 @@ def read_influx(url: str, org: str, settings: InfluxSettings, query: Path, zone_
     """Ask, and write a file a zone into ``folder``; raises :class:`HothouseError` in one sentence."""
     from influxdb_client import InfluxDBClient
 
-    token = settings.token.get_secret_value() if settings.token else ""
-    if not token and settings.token_file is not None:
-        token = settings.token_file.read_text().strip()
     try:
-        with InfluxDBClient(url=url, org=org, token=token, timeout=600_000) as client:
+        secret = settings.secret
+    except OSError as error:
+        raise HothouseError(f"influx.token_file: {error}", "Name a file that can be read.") from error
+    try:
+        with InfluxDBClient(url=url, org=org, token=secret, timeout=600_000) as client:
             records = client.query_api().query_stream(query.read_text(), org=org)
             write_zones((record.values for record in records), zone_tag, folder)
     except HothouseError:

@@ -144,9 +144,10 @@ def check_influx(settings: Settings) -> Check | None:
     influx = settings.influx
     if not influx.url:
         return None
-    token = influx.token.get_secret_value() if influx.token else ""
-    if not token and influx.token_file and influx.token_file.is_file():
-        token = influx.token_file.read_text().strip()
+    try:
+        token = influx.secret
+    except OSError as error:
+        return Check("InfluxDB", CheckState.FAIL, f"influx.token_file: {error}", "Name a file that can be read.")
     query = f'from(bucket: "{influx.bucket}") |> range(start: -1m) |> limit(n: 1)'
     status, reason = _http(
         "POST", f"{influx.url.rstrip('/')}/api/v2/query", params={"org": influx.org}, json={"query": query},

@@ -25,13 +25,11 @@ def series_writer(settings: Settings, partitions: Sequence[int]) -> SeriesWriter
     influx = settings.influx
     if not influx.url:
         return NullSeries()
-    token = influx.token.get_secret_value() if influx.token else ""
-    if not token and influx.token_file is not None:
-        token = influx.token_file.read_text().strip()
     spec = forecast_spec(settings)
     history = History(settings.storage, spec.channels, settings.stream.step_s)
     delivered = Delivered(settings.storage, partitions, settings.log.partitions)
     return InfluxWriter(
-        influx.url, influx.org, influx.bucket, token, spec.channels, influx.queue_points, delivered=delivered.note,
-        source=HistoryPoints(history, IssuedForecasts(settings.storage, READER), spec), gaps=delivered.gaps(history),
+        influx.url, influx.org, influx.bucket, influx.secret, spec.channels, influx.queue_points,
+        source=HistoryPoints(history, IssuedForecasts(settings.storage, READER), spec),
+        delivered=delivered.note, gaps=delivered.gaps(history),
     )  # fmt: skip
