@@ -10,8 +10,8 @@ from edge.wire.alert_orders import ChangeRules, encode_order, order_topic
 from edge.wire.topic import SITE_ZONE
 from models.alerts.rules_document import DocumentError, RulesDocument
 from services.messages import SiteRulesShown
-from services.serve.api.alert_answers import RulesAnswer, RulesIn, RulesPatch, rules_answer
 from services.serve.api.answer_types import described
+from services.serve.api.answers.alert_answers import RulesAnswer, RulesIn, RulesPatch, rules_answer
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import KEYED, PREDICT_ANSWERS
@@ -37,7 +37,7 @@ def rule_routes(state: ApiState) -> APIRouter:
         shown = await backend.alert_rules(_site(site))
         return rules_answer(shown, RulesDocument.of(shown["document"]), shown["version"])
 
-    published = {**described(RulesAnswer, 202), **problems}
+    published = {**described(RulesAnswer, status=202), **problems}
 
     @routes.put("/rules", status_code=202, response_model=None, responses=published)
     async def put_rules(

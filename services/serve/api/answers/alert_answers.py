@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypedDict, cast, get_args
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast, get_args
 
 from msgspec import Meta
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from models.alerts.alert_rule import COURSES, SEVERITIES, STATES, AlertRule
 from models.alerts.crop_rules import CROPS, STAGES, rules_for
 from models.alerts.rules_document import RulesDocument, clock_time
 from services.messages import AlertCount, AlertState, ShownAlert, SiteRulesShown
+from services.serve.api.answers.forecast_answers import ZoneProblem
 
 __all__ = [
     "AlertChange", "AlertDetails", "AlertsAnswer", "MuteIn", "OrderPublished", "RuleShown", "RulesAnswer", "RulesIn",
     "RulesPatch", "counted", "in_order", "rules_answer",
 ]  # fmt: skip
+
+OptionSaid = float | bool | str | list[float | str]
+_KINDS: list[dict[str, Any]] = [{"type": kind} for kind in ("number", "string")]
+_OPTION = [*_KINDS, {"type": "boolean"}, {"type": "array", "items": {"anyOf": _KINDS}}]
+OptionIn = Annotated[Any, WithJsonSchema({"anyOf": _OPTION})]
+"""An option of a rule: described only, for the rules' own check has a better sentence for a wrong one."""
+OptionPatch = Annotated[Any, WithJsonSchema({"anyOf": [*_OPTION, {"type": "null"}]})]
 
 STATES_SHOWN: tuple[AlertState, ...] = ("firing", "acknowledged", "muted", "pending", "resolved")
 HOUR_MS = 3_600_000
@@ -27,6 +35,7 @@ class AlertsAnswer(TypedDict):
 
     alerts: list[ShownAlert]
     counts: Annotated[AlertCount, Meta(description="Of all that fit site, zone and rule, in whatever state.")]
+    problems: NotRequired[Annotated[list[ZoneProblem], Meta(description="Of several zones that were asked for.")]]
 
 
 class AlertChange(TypedDict):
@@ -91,7 +100,9 @@ class RulesAnswer(TypedDict):
     changed_by: Literal["defaults", "file", "api"]
     crop: str
     stage: str
-    changes: Annotated[dict[str, dict[str, Any]], Meta(description="What differs from the crop's rules, as written.")]
+    changes: Annotated[
+        dict[str, dict[str, OptionSaid]], Meta(description="What differs from the crop's rules, as written.")
+    ]
     rules: Annotated[list[RuleShown], Meta(description="Those in force, and those that are off.")]
     crops: list[str]
     stages: list[str]
@@ -125,7 +136,7 @@ class RulesIn(BaseModel):
     crop: Annotated[str, Field(max_length=64)] = "other"
     stage: Annotated[str, Field(max_length=64)] = "growing"
     changes: Annotated[
-        dict[str, dict[str, Any]], Field(description="rule: {option: value}, as a file of rules has them.")
+        dict[str, dict[str, OptionIn]], Field(description="rule: {option: value}, as a file of rules has them.")
     ] = {}
 
 
@@ -136,7 +147,7 @@ class RulesPatch(BaseModel):
 
     crop: Annotated[str | None, Field(max_length=64)] = None
     stage: Annotated[str | None, Field(max_length=64)] = None
-    changes: dict[str, dict[str, Any] | None] = {}
+    changes: dict[str, dict[str, OptionPatch] | None] = {}
 
 
 def in_order(alerts: Iterable[ShownAlert]) -> list[ShownAlert]:
