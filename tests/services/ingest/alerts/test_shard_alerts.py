@@ -19,7 +19,7 @@ from services.ingest.alerts.alert_journal import read_journal
 from services.ingest.alerts.partition_alerts import PartitionAlerts
 from services.messages import ShownAlert
 from tests.services.ingest.alerts.greenhouse import NIGHT_RULES, order, records
-from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Rig, filled
+from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Rig, dying, filled
 from tests.services.ingest.samples import STEP, T0
 
 HOUR = 12
@@ -116,15 +116,8 @@ def test_a_kill_at_any_durable_moment_loses_and_repeats_no_alert(
 ) -> None:
     """The next shard goes on as if nothing had been: the journal is the same, change by change."""
     rig = small(tmp_path, MemoryLog(1), snapshot_s=0.5)
-    rig.clock, seen = Clock(tick_s=2.0), 0
-
-    def crash(name: str) -> None:
-        nonlocal seen
-        seen += name == moment
-        if name == moment and seen == nth:
-            raise Crashed
-
-    shard, crashes = rig.shard(crash), 0
+    rig.clock = Clock(tick_s=2.0)
+    shard, crashes = rig.shard(dying(moment, nth)), 0
     for piece in in_pieces(night, 400):
         rig.log.append(piece)
         for _ in range(2):
