@@ -114,7 +114,7 @@ class PartitionAlerts:
         if self._from_offset > offset + 1:  # the log is read again; the state is that of later records
             return
         for said in standing:
-            book = self._groups.of(said["site"]).desk.book
+            book = self._groups.of(said["site"], said["zone"]).desk.book
             alert, key = alert_of(said), (said["site"], said["zone"], said["rule"])
             if key in book.held():
                 continue
