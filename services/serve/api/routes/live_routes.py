@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Annotated, Any
 
 import numpy as np
@@ -62,8 +63,9 @@ def live_routes(state: ApiState) -> APIRouter:
 
         async def stream() -> AsyncIterator[bytes]:
             with state.limits.stream(client):
-                async for text in state.events.stream(last_event_id, state.recent_readiness()):
-                    yield text
+                async with aclosing(state.events.stream(last_event_id, state.recent_readiness())) as messages:
+                    async for message in messages:
+                        yield message
 
         return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)
 
