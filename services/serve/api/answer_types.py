@@ -24,6 +24,7 @@ from services.messages import (
     ZoneQuality,
 )
 from services.serve.api.alert_answers import AlertDetails, AlertsAnswer, OrderPublished, RulesAnswer
+from services.serve.api.alert_scores import AlertScores
 from services.serve.components import COMPONENTS, Figures
 from services.serve.health import Readiness
 from services.serve.model_pointer import PointerAnswer
@@ -251,7 +252,7 @@ class WhatIfAnswer(TypedDict):
 _ANSWERS = (
     ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, SeriesAnswer, IssuedAnswer, Moved,
     TrainingAccepted, DeadLettersAnswer, ModelSubmitted, ZonePlans, PlanPublished, WhatIfAnswer,
-    AlertsAnswer, AlertDetails, OrderPublished, RulesAnswer,
+    AlertsAnswer, AlertDetails, OrderPublished, RulesAnswer, AlertScores,
     QualityAnswer,
 )  # fmt: skip
 
