@@ -16,12 +16,15 @@ from typing import Any, Literal
 
 from models.alerts.alert_rule import AlertRule
 
-__all__ = ["STAYS", "Alert", "AlertBook", "RuleFinding", "State"]
+__all__ = ["LEFT", "RULE_GONE", "RULE_LOST", "STAYS", "Alert", "AlertBook", "RuleFinding", "State"]
 
 State = Literal["pending", "firing", "acknowledged", "muted", "resolved"]
 
 STAYS = 0.6
 """An alert stays, and one is pending, from this part of the chance on from which its rule warns."""
+
+LEFT, RULE_GONE, RULE_LOST = "the zone has left", "its rule was changed", "its rule is lost"
+"""What an alert says that is over because of that: nobody knows what would have come."""
 
 MINUTE_MS = 60_000
 

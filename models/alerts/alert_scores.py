@@ -18,7 +18,7 @@ import numpy.typing as npt
 from models.alerts.occurrences import spans_of
 from models.evaluation.path_scores import Reliability, Skill, brier_skill, reliability
 
-__all__ = ["ACTIONS", "RuleScore", "ToldAlert", "acted", "score_rule"]
+__all__ = ["ACTIONS", "DAY_MS", "EARLY_MS", "WEEK_MS", "AlertTally", "RuleScore", "ToldAlert", "acted", "score_rule"]
 
 Bool = npt.NDArray[np.bool_]
 F64 = npt.NDArray[np.float64]
@@ -66,8 +66,8 @@ class ToldAlert:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleScore:
-    """How good a rule was. Shares are NaN where there is nothing to divide by."""
+class AlertTally:
+    """Events and alerts of a rule. Shares are NaN where there is nothing to divide by."""
 
     events: int
     told: int  # events, an hour before or earlier
@@ -76,12 +76,6 @@ class RuleScore:
     set_aside: int
     zone_weeks: float
     lead_h: float  # median, of events that were told
-    alert_share: float  # of time
-    brier: float
-    usual_brier: float
-    skill: Skill
-    reliability: Reliability
-    worst: float  # distance of a group of GROUP cases or more
 
     @property
     def hit_rate(self) -> float:
@@ -92,6 +86,18 @@ class RuleScore:
     def false_a_week(self) -> float:
         """False alerts a zone and week."""
         return self.false / self.zone_weeks if self.zone_weeks else float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleScore(AlertTally):
+    """How good a rule was, and its chances."""
+
+    alert_share: float  # of time
+    brier: float
+    usual_brier: float
+    skill: Skill
+    reliability: Reliability
+    worst: float  # distance of a group of GROUP cases or more
 
 
 def score_rule(

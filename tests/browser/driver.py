@@ -150,9 +150,7 @@ class Page:
             details = said["exceptionDetails"]
             self.complaints.append(str(details.get("exception", {}).get("description", details["text"])))
         elif told.get("method") == "Log.entryAdded" and said["entry"]["level"] == "error":
-            complaint = f"{said['entry']['text']} {said['entry'].get('url', '')}"
-            if not complaint.endswith("/alerts"):  # a system without alerts answers 404, and the page says so
-                self.complaints.append(complaint)
+            self.complaints.append(f"{said['entry']['text']} {said['entry'].get('url', '')}")
 
     def _next(self) -> dict[str, Any]:
         end_s = time.monotonic() + patience_s(ANSWER_S)

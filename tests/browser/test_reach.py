@@ -16,7 +16,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 VIEW = "document.getElementById('view').innerText.replace(/\\s+/g, ' ')"
 READY = {
     "now": "Tonight 14.0 °C", "zone/demo/north-1": "Made 12 h before", "whatif/demo/north-1": "colder (",
-    "quality/demo/north-1": "What each part weighs", "models": "What happened", "system": "12.5 a second",
+    "quality/demo/north-1": "What each part weighs", "rules/demo": "Cold below 4.0", "models": "What happened",
+    "system": "12.5 a second",
 }  # fmt: skip
 """Address of each view -> what it says once everything is there."""
 
@@ -102,7 +103,7 @@ def test_other_languages(page: Page, address: str, language: str, words: str, nu
     assert page.ask("document.documentElement.lang") == language
     page.call("Page.reload")
     page.until(f"document.readyState === 'complete' && {VIEW}.includes('{words}')")
-    for view in ("now", "whatif/demo/north-1", "quality/demo/north-1", "models", "system"):
+    for view in ("now", "whatif/demo/north-1", "quality/demo/north-1", "rules/demo", "models", "system"):
         page.ask(f"location.hash = '#/{view}'")
         page.until(f"!{VIEW}.includes('…') && {VIEW}.length > 100")
         left = re.findall(r"\b[a-z]+\.[a-z_]+(?:\.[a-z_]+)*\b", page.ask(VIEW))

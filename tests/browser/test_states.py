@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi import APIRouter, Header
-from starlette.responses import JSONResponse
 
+from edge.wire.alert_orders import AcknowledgeAlert, MuteRule, decode_order
+from edge.wire.topic import parse_topic
+from models.alerts.alert_book import Alert, AlertBook, RuleFinding
+from models.alerts.alert_rule import AlertRule
+from services.ingest.alerts.shown_alert import shown_alert
 from services.serve.api.auth import Keys
 from tests.browser.driver import Page
 from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
-from tests.patience import until
 from tests.services.serve.fakes import ORIGIN_MS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -159,82 +160,109 @@ def test_a_shard_that_is_away_costs_no_more_than_it_must(page: Page, tmp_path: P
         page.until(f"{VIEW}.includes('Light today so far')")
 
 
-ALERT: dict[str, Any] = {
-    "id": "6f0c1d2e3a4b5c6d", "change": 2, "site": "demo", "zone": "north-1", "rule": "condensation",
-    "kind": "condensation", "severity": "critical", "state": "firing", "chance": 0.72,
-    "from_ms": ORIGIN_MS + 3 * HOUR_MS, "until_ms": ORIGIN_MS + 5 * HOUR_MS, "began_ms": ORIGIN_MS,
-    "changed_ms": ORIGIN_MS, "seen_ms": ORIGIN_MS, "fired_ms": ORIGIN_MS, "came_ms": None, "came_true": None,
-    "muted_until_ms": None, "text": "condensation 72 %",
-    "why": [{"name": "air", "label": "air", "value": 11.8, "unit": "°C"},
-            {"name": "dew_point", "label": "dew point", "value": 11.2, "unit": "°C"}],
-}  # fmt: skip
+RULE = AlertRule(name="condensation", kind="condensation", severity="critical", chance=0.3, keep_min=0)
+LIKELY = RuleFinding(
+    0.72, False, ORIGIN_MS + 3 * HOUR_MS, ORIGIN_MS + 5 * HOUR_MS, "condensation 72 %",
+    (("air", 11.8), ("dew_point", 11.2)),
+)  # fmt: skip
 
 
 class Alerts:
-    """The alerts of a house, answered and told as an evaluating system does."""
+    """The alerts of a house as a shard keeps them: what rules find and what people order changes them."""
 
     def __init__(self, house: House) -> None:
-        self.house, self.alert, self.orders, self.version = house, dict(ALERT), 0, 10**6
-        routes = APIRouter()
+        self.house, self.book, self.now_ms = house, AlertBook([RULE]), ORIGIN_MS
+        house.backend.publish = self._publish  # type: ignore[method-assign]
 
-        @routes.get("/alerts")
-        async def alerts() -> dict[str, Any]:
-            return {"alerts": [self.alert] if self.alert["state"] != "none" else [], "counts": {}}
+    def see(self, finding: RuleFinding) -> None:
+        """The rule looks at the first zone, half an hour after it looked before."""
+        self.now_ms += HOUR_MS // 2
+        changed = self.book.see(self.now_ms, "demo", "north-1", RULE.name, finding)
+        self.house.do(self._show(changed))
 
-        @routes.post("/alerts/{name}/acknowledge", status_code=202)
-        async def acknowledge(name: str, authorization: str | None = Header(None)) -> Any:
-            if authorization != "Bearer op-key":
-                return JSONResponse({"detail": "needs a key"}, 401)
-            self.orders += 1
-            self.tell(state="acknowledged")
-            return {"id": name, "order": "acknowledge"}
+    async def _publish(self, topic: str, payload: bytes) -> None:
+        where, order = parse_topic(topic), decode_order(payload)
+        assert where is not None
+        match order:
+            case AcknowledgeAlert(id=id):
+                changed = self.book.acknowledge(self.now_ms, id)
+            case MuteRule(rule=rule, until_ms=until_ms):
+                changed = self.book.mute(self.now_ms, where.site, where.zone, rule, until_ms)
+            case _:
+                raise AssertionError(order)
+        await self._show(changed)
 
-        house.app.router.routes[:0] = routes.routes  # before any of the API's own
+    async def _show(self, changed: list[Alert]) -> None:
+        shown = {alert.id: shown_alert(alert) for alert in [*self.book, *changed]}
+        await self.house.live_state.put_alerts(list(shown.values()))
 
-    def tell(self, **changes: Any) -> None:
-        """The alert changed; called where the API runs."""
-        self.alert = {**self.alert, **changes, "change": self.alert["change"] + 1}
-        events = self.house.state.events
-        health = self.house.state.readiness()
-        self.version += 1
-        events.take({"version": self.version, "alerts": [self.alert]}, health)  # type: ignore[typeddict-unknown-key]
+
+def press(page: Page, words: str) -> None:
+    """Press the button with these words, once it is there."""
+    found = f"[...document.querySelectorAll('#view button')].find((one) => one.textContent === {words!r})"
+    page.until(f"{found} && !{found}.disabled")
+    page.ask(f"{found}.click()")
 
 
 def test_an_alert_fires_is_seen_and_is_over(page: Page, tmp_path: Path) -> None:
-    """It appears at once with what, how sure, when and why, and its zone comes first; the operator acknowledges it;
-    what is over is kept apart.
+    """It appears at once with what, how sure, when and why, and its zone comes first; the operator makes it quiet,
+    wants to be warned again, and says that it was seen; what is over is kept apart.
     """
     house = House(tmp_path)
     house.fill()
     alerts = Alerts(house)
-    alerts.alert["state"] = "none"
-
-    async def tell(**changes: Any) -> None:
-        await asyncio.sleep(0)
-        alerts.tell(**changes)
-
+    state = "document.querySelector('[data-alert]').dataset.state"
     with opened(house) as address:
         page.open(address)
         page.until(f"{VIEW}.includes('No alert.')")
-        house.do(tell(state="firing"))
+        alerts.see(LIKELY)
         page.until(f"{VIEW}.includes('Condensation: 72 % between 04:00 and 06:00')")
         said = page.ask(VIEW)
         assert "air 11.8 °C, dew point 11.2 °C" in said
         assert "1 alert." in said
         assert page.ask("document.querySelector('.zone').innerText").startswith("Tomatoes, north")
         assert page.barriers() == []
-        page.ask("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Seen').click()")
+        press(page, "Quiet for 8 h")
         page.until("document.getElementById('order-key').open")
         assert page.barriers() == []
         page.type("op-key")
         page.press("Enter")
-        page.until("document.querySelector('[data-alert]').dataset.state === 'acknowledged'")
-        until(lambda: alerts.orders == 1, "it was acknowledged once")
+        page.until(f"{state} === 'muted'")
+        page.until(f"{VIEW}.includes('quiet until 09:01')")
+        press(page, "Warn again")
+        page.until(f"{state} === 'firing'")
+        press(page, "Seen")
+        page.until(f"{state} === 'acknowledged'")
         page.ask("location.hash = '#/zone/demo/north-1'")
         page.until(f"{VIEW}.includes('Condensation: 72 % between 04:00 and 06:00')")
-        house.do(tell(state="resolved", came_true=True))
+        alerts.see(replace(LIKELY, chance=1.0, is_now=True, from_ms=alerts.now_ms))
+        page.until(f"{VIEW}.includes('Condensation since 01:30, probably until 06:00')")
+        alerts.see(RuleFinding(0.0))
         page.until(f"{VIEW}.includes('No alert in this zone.')")
         page.ask("location.hash = '#/now'")
         page.until("document.querySelector('#over')")
         page.ask("document.querySelector('#over summary').click()")
         page.until(f"{VIEW}.includes('it came')")
+
+
+def test_an_alert_that_is_told_while_all_are_asked_for_stays(page: Page, tmp_path: Path) -> None:
+    """The answer was made before it fired, and comes after the page was told of it."""
+    house = House(tmp_path)
+    house.fill()
+    alerts = Alerts(house)
+    with opened(house) as address:
+        page.open(address)
+        page.until(f"{VIEW}.includes('No alert.') && {STATE} === 'live'")
+        page.ask("""{ const real = window.fetch;
+            window.fetch = async (path, ...more) => {
+                const answer = await real(path, ...more);
+                if (path === 'alerts') await new Promise((go) => { window.release = go; });
+                return answer;
+            }; }""")
+        page.ask("void import('/page/store.js').then((store) => { window.asked = store.loadAll(); })")
+        page.until("window.release")
+        alerts.see(LIKELY)
+        page.until(f"{VIEW}.includes('Condensation: 72 % between 04:00 and 06:00')")
+        page.ask("window.release()")
+        page.ask("window.asked")
+        assert "Condensation: 72 % between 04:00 and 06:00" in page.ask(VIEW)

@@ -197,6 +197,33 @@ def test_a_swap_is_seen_at_once_and_told_in_plain_words(page: Page, house: House
     assert page.ask("localStorage.length + sessionStorage.length") == 0
 
 
+def test_of_two_answers_the_one_asked_for_last_is_shown(page: Page, house: House, address: str) -> None:
+    """What happened is told before the table of models changes. Where the answer to the first comes after that to the
+    second, the page still shows the new table.
+    """
+    house.do(house.live_state.set_models([model("v7", "champion")]))
+    page.open(f"{address}/#/models")
+    shows(page, "Model v7 forecasts now")
+    page.until("document.getElementById('state').textContent === 'live'")
+    page.ask("""{ const real = window.fetch; let held = false;
+        window.fetch = async (path, ...more) => {
+            const answer = await real(path, ...more);
+            if (path === 'status' && !held) {
+                held = true;
+                await new Promise((go) => { window.release = go; });
+            }
+            return answer;
+        }; }""")
+    house.do(house.live_state.put_event({"kind": "swap", "version": "v8", "before": "v7", "reason": ""}))
+    page.until("window.release")
+    house.do(house.live_state.set_models([model("v8", "champion"), model("v7", "previous")]))
+    shows(page, "Model v8 forecasts now")
+    page.ask("window.release()")
+    page.ask("new Promise((go) => setTimeout(() => requestAnimationFrame(go)))")
+    assert "Model v8 forecasts now" in text(page)
+    assert "v7 was replaced by v8" in text(page)
+
+
 def test_a_new_row_is_seen_at_once(page: Page, house: House, address: str) -> None:
     """The row and its forecast are on the page within two seconds, in the list and in the zone."""
     newer_ms = ORIGIN_MS + STEP_MS

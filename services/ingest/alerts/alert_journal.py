@@ -17,7 +17,7 @@ import msgspec
 
 from services.messages import ShownAlert
 
-__all__ = ["AlertJournal", "JournalEntry", "changes_of", "journals", "newest_number", "read_journal"]
+__all__ = ["AlertJournal", "JournalEntry", "changes_in", "changes_of", "journals", "newest_number", "read_journal"]
 
 KEEP = 20_000
 """Changes of a partition that are kept; a delivery that is further behind has lost some, and says so."""
@@ -99,6 +99,22 @@ def newest_number(path: Path) -> int:
     """The number of a journal's newest change, 0 where there is none; raises ``sqlite3.Error``."""
     with closing(_open(path)) as db:
         return int(db.execute("SELECT max(number) FROM changes").fetchone()[0] or 0)
+
+
+def changes_in(root: Path, site: str, zone: str) -> tuple[list[ShownAlert], int | None]:
+    """Every change of a zone's alerts that is kept, oldest first, and since when alerts of its site are: when the first
+    one began, None where there is none. Raises ``sqlite3.Error``.
+    """
+    found: list[ShownAlert] = []
+    first_ms: int | None = None
+    for path in journals(root):
+        with closing(_open(path)) as db:
+            for (encoded,) in db.execute("SELECT alert FROM changes ORDER BY number"):
+                alert = _DECODER.decode(encoded)
+                if alert["site"] == site:
+                    first_ms = min(alert["began_ms"], alert["began_ms"] if first_ms is None else first_ms)
+                    found += [alert] if alert["zone"] == zone else []
+    return found, first_ms
 
 
 def changes_of(root: Path, id: str) -> list[ShownAlert]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from edge.wire.alert_orders import AcknowledgeAlert, AlertOrder, ChangeRules, MuteRule, decode_order
 from edge.wire.topic import SITE_ZONE, Topic, parse_topic
-from models.alerts.alert_book import Alert
+from models.alerts.alert_book import LEFT, RULE_LOST, Alert
 from models.spec import ForecastSpec, Place
 from services.ingest.alerts.journaled import SAME, Journaled, Key, alert_of
 from services.ingest.alerts.rule_groups import RuleGroup, RuleGroups
@@ -37,9 +37,6 @@ KEPT_RESOLVED = 200
 
 LEARNED_SHARE = 0.5
 """Rules of the climate look at a zone from when this share of its last day is known."""
-
-LEFT = "the zone has left"
-RULE_LOST = "its rule is lost"
 
 
 class PartitionAlerts:

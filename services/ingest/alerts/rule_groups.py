@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edge.wire.topic import SITE_ZONE
-from models.alerts.alert_book import Alert
+from models.alerts.alert_book import RULE_GONE, Alert
 from models.alerts.alert_desk import AlertDesk
 from models.alerts.alert_rule import AlertRule
 from models.alerts.crop_rules import rules_for
@@ -21,8 +21,6 @@ from models.spec import ForecastSpec
 from services.messages import I64
 
 __all__ = ["RuleGroup", "RuleGroups"]
-
-RULE_GONE = "its rule was changed"
 
 Rules = tuple[AlertRule, ...]
 

@@ -24,6 +24,7 @@ from services.messages import (
     ZonePlan,
     ZoneQuality,
 )
+from services.serve.api.alert_scores import AlertScores
 from services.serve.api.answers.alert_answers import AlertDetails, AlertsAnswer, OrderPublished, RulesAnswer
 from services.serve.api.answers.forecast_answers import ForecastAnswer, ForecastsAnswer, Problem, ZoneProblem
 from services.serve.components import COMPONENTS, Figures
@@ -263,7 +264,7 @@ class WhatIfAnswer(TypedDict):
 _ANSWERS = (
     ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, SeriesAnswer, IssuedAnswer, Moved,
     TrainingAccepted, DeadLettersAnswer, ModelSubmitted, ZonePlans, PlanPublished, WhatIfAnswer,
-    AlertsAnswer, AlertDetails, OrderPublished, RulesAnswer,
+    AlertsAnswer, AlertDetails, OrderPublished, RulesAnswer, AlertScores,
     QualityAnswer, LiveAnswer, ForecastAnswer, ForecastsAnswer, Problem,
 )  # fmt: skip
 

@@ -17,6 +17,7 @@ from services.serve.api.assets import PageFiles, page_routes
 from services.serve.api.client_limits import UNLIMITED, RateLimited
 from services.serve.api.problems import install, problem
 from services.serve.api.routes.alert_routes import alert_routes
+from services.serve.api.routes.alert_score_routes import alert_score_routes
 from services.serve.api.routes.live_routes import live_routes
 from services.serve.api.routes.operate import operate_routes
 from services.serve.api.routes.plan_routes import plan_routes
@@ -59,6 +60,7 @@ def create_app(state: ApiState, cors_origins: Sequence[str] = ()) -> FastAPI:
     app.include_router(predict_routes(state))
     app.include_router(plan_routes(state))
     app.include_router(series_routes(state))
+    app.include_router(alert_score_routes(state))  # before /alerts/{id}
     app.include_router(alert_routes(state))
     app.include_router(rule_routes(state))
     app.include_router(live_routes(state))

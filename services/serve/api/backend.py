@@ -18,7 +18,7 @@ from edge.log import partition_of
 from services.config import Settings
 from services.errors import HistoryError, HothouseError
 from services.forecast_spec import forecast_spec
-from services.ingest.alerts.alert_journal import changes_of
+from services.ingest.alerts.alert_journal import changes_in, changes_of
 from services.installation import namespace_of
 from services.message_broker import publish
 from services.messages import (
@@ -121,6 +121,9 @@ class Backend(Protocol):
 
     async def alert_changes(self, id: str) -> list[ShownAlert]:
         """The changes of an alert, oldest first, none for an unknown one; 503 where they cannot be read."""
+
+    async def zone_alerts(self, site: str, zone: str) -> tuple[list[ShownAlert], int | None]:
+        """The changes of a zone's alerts, oldest first, and since when its site's are kept; 503 as before."""
 
     async def alert_rules(self, site: str) -> SiteRulesShown:
         """The rules of a site; 404 where its shard does not know it."""
@@ -278,10 +281,11 @@ class RayBackend:
 
     async def alert_changes(self, id: str) -> list[ShownAlert]:
         """See :class:`Backend`."""
-        try:
-            return await asyncio.to_thread(changes_of, self._settings.storage, id)
-        except sqlite3.Error as error:
-            raise ProblemError(503, f"the alerts' changes cannot be read: {error}", {"Retry-After": "5"}) from error
+        return await _read(changes_of, self._settings.storage, id)
+
+    async def zone_alerts(self, site: str, zone: str) -> tuple[list[ShownAlert], int | None]:
+        """See :class:`Backend`."""
+        return await _read(changes_in, self._settings.storage, site, zone)
 
     async def alert_rules(self, site: str) -> SiteRulesShown:
         """See :class:`Backend`."""
@@ -357,3 +361,5 @@ async def _read(read: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.to_thread(read, *arguments)
     except HistoryError as error:
         raise ProblemError(503, f"the history cannot be read: {error.message}", {"Retry-After": "60"}) from error
+    except sqlite3.Error as error:
+        raise ProblemError(503, f"what was kept cannot be read: {error}", {"Retry-After": "5"}) from error

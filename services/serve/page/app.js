@@ -6,20 +6,25 @@ import { begin, listen, store, zoneOf } from "./store.js";
 import { timeOf } from "./clock.js";
 import { addressOf } from "./address.js";
 import { speak, t } from "./words.js";
+import { sure } from "./views/parts.js";
 
 // Address -> view; those of one zone keep the zone when the person goes from one to the other.
 // Each is loaded when it is first opened.
 const VIEWS = {
   now: () => import("./views/now.js").then((found) => found.nowView), zone: () => import("./views/zone.js").then((found) => found.zoneView),
   whatif: () => import("./views/what_if.js").then((found) => found.whatIfView), quality: () => import("./views/quality.js").then((found) => found.qualityView),
+  rules: () => import("./views/rules.js").then((found) => found.rulesView),
   models: () => import("./views/models.js").then((found) => found.modelsView), system: () => import("./views/system.js").then((found) => found.systemView),
 };
 const OF_ZONE = ["zone", "whatif", "quality"];
+const LISTED = Object.keys(VIEWS).filter((name) => name !== "rules"); // it is reached from alerts
 let open = { name: "", key: "", view: null };
 let lastKey = "";
+let kept = ""; // the address of what is open
 
 function route() {
   const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  if (name === "rules") return { name, key: rest[0] ?? Object.keys(store.sites)[0] ?? "" };
   if (name in VIEWS) return { name, key: rest.length >= 2 ? `${rest[0]}/${rest.slice(1).join("/")}` : "" };
   return name.includes("/") ? { name: "zone", key: name } : { name: "now", key: "" }; // an address of before: #site/zone
 }
@@ -27,7 +32,7 @@ function route() {
 
 function showFrame() {
   byId("skip").textContent = t("skip");
-  const names = Object.keys(VIEWS).map((name) => h("li", {}, h("a", {
+  const names = LISTED.map((name) => h("li", {}, h("a", {
     href: addressOf(name, OF_ZONE.includes(name) ? lastKey : ""), "aria-current": open.name === name ? "page" : null, "data-key": name,
   }, t(`view.${name}`))));
   byId("views").setAttribute("aria-label", t("views"));
@@ -82,8 +87,22 @@ async function changed(choice) {
   show(true);
 }
 
+// Another view was asked for while something is not saved: that stays, unless the person says otherwise.
+async function leave(wanted) {
+  const view = open.view;
+  history.replaceState(null, "", kept);
+  if (byId("sure").open) return;
+  if (!(await sure(t("rules.leave"))) || open.view !== view) return;
+  view.discard();
+  location.hash = wanted;
+}
+
 function show(anew) {
   let { name, key } = route();
+  if (!anew && open.view?.unsaved?.() && (open.name !== name || open.key !== key)) {
+    leave(location.hash);
+    return;
+  }
   if (OF_ZONE.includes(name)) {
     if (!key) key = lastKey || store.zones[0]?.key || "";
     if (key) lastKey = key;
@@ -96,6 +115,7 @@ function show(anew) {
   box.replaceChildren();
   if (isOther || anew) scrollTo(0, 0);
   const opened = (open = { name, key, view: null });
+  kept = location.hash || "#/now";
   showFrame();
   if (isOther && !isFirst && document.activeElement === document.body) box.focus({ preventScroll: true });
   VIEWS[name]().then((view) => {
@@ -109,12 +129,13 @@ function show(anew) {
 
 listen((kind, what) => {
   const { name, key } = route();
-  if (OF_ZONE.includes(name) && !key && kind === "zones") show(); // a zone to show is known by now
+  if (kind === "zones" && (name === "rules" ? open.key !== key : OF_ZONE.includes(name) && !key)) show(); // what to show is known by now
   showFrame();
   open.view?.update?.(kind, what);
 });
 
 async function start() {
+  VIEWS[route().name]().catch(() => {}); // it comes while words do
   shade();
   await speak(language());
   listenForKeys();

@@ -11,7 +11,7 @@ export const store = {
   sites: {}, // by name
   labels: {},
   days: {}, // since when each zone is known, by key
-  alerts: null, // by id; null: this system evaluates none
+  alerts: null, // by id; null: not known yet
   health: null,
   loaded: false,
   live: null, // null: not known yet
@@ -58,12 +58,13 @@ export async function loadZones() {
 }
 
 async function loadAlerts() {
+  const before = store.alerts ?? {};
   try {
     const { alerts } = await get("alerts");
-    store.alerts = Object.fromEntries(alerts.map((alert) => [alert.id, alert]));
+    const meanwhile = Object.values(store.alerts ?? {}).filter((alert) => alert !== before[alert.id]); // told while the answer was on its way
+    store.alerts = Object.fromEntries([...alerts, ...meanwhile].map((alert) => [alert.id, alert]));
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    if (error.status === 404) store.alerts = null;
   }
   emit("alerts");
 }

@@ -1,6 +1,5 @@
 // What the page says, by message files: words/en.json and its translations.
 let said = {};
-let usual = {};
 let tongue = "en";
 let plural = new Intl.PluralRules("en");
 
@@ -11,20 +10,19 @@ async function file(language) {
 }
 
 export async function speak(language) {
-  [usual, said] = await Promise.all([file("en"), language === "en" ? {} : file(language)]);
-  if (language === "en") said = usual;
+  said = await file(language);
   tongue = language;
   plural = new Intl.PluralRules(language);
   document.documentElement.lang = language;
 }
 
 export const spoken = () => tongue;
-export const has = (key) => key in said || key in usual;
+export const has = (key) => key in said;
 
 // t("zones", {n: 3}) takes "zones.other" where there are forms by number, and puts values into {braces}.
 export function t(key, values = {}) {
   const form = values.n === undefined ? key : `${key}.${plural.select(Number(values.n))}`;
-  const text = said[form] ?? said[key] ?? said[`${key}.other`] ?? usual[form] ?? usual[key] ?? usual[`${key}.other`] ?? key;
+  const text = said[form] ?? said[key] ?? said[`${key}.other`] ?? key;
   return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole));
 }
 

@@ -186,6 +186,10 @@ class FakeBackend:
     async def alert_changes(self, id: str) -> list[ShownAlert]:
         return self.alert_log.get(id, [])
 
+    async def zone_alerts(self, site: str, zone: str) -> tuple[list[ShownAlert], int | None]:
+        every = [change for changes in self.alert_log.values() for change in changes if change["site"] == site]
+        return [one for one in every if one["zone"] == zone], min((one["began_ms"] for one in every), default=None)
+
     async def alert_rules(self, site: str) -> SiteRulesShown:
         return self.rules | SiteRulesShown(site=site)
 

@@ -12,12 +12,16 @@ const WAITING = ["shadow", "challenger"];
 const NOISE = ["serving", "retrain"]; // told with the swap or the verdict
 
 export function modelsView(box) {
-  let [status, closed, said, showAll] = [null, false, "", false];
+  let [status, closed, said, showAll, asked] = [null, false, "", false, 0];
   const timeZone = () => store.zones[0]?.timezone ?? "UTC";
 
+  // An event comes before the table that it changes: of two answers, the one that was asked for last holds.
   async function load() {
-    status = await get("status");
-    if (!closed) show();
+    const mine = (asked += 1);
+    const found = await get("status");
+    if (closed || mine !== asked) return;
+    status = found;
+    show();
   }
 
   async function give(path, question, what) {

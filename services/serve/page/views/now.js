@@ -6,9 +6,7 @@ import { nightBrief, outlookOf } from "../outlook.js";
 import { alertsOf, siteOf, store } from "../store.js";
 import { number } from "../units.js";
 import { capital, reason, t } from "../words.js";
-import { alertItem, badges, byRisk, loading, waiting } from "./parts.js";
-
-const SHOWN = ["firing", "acknowledged", "muted"];
+import { alertItem, badges, byRisk, foldedAlerts, isPressing, loading, shownAlerts, waiting } from "./parts.js";
 
 export function nowView(box) {
   const headline = h("section", {});
@@ -31,11 +29,11 @@ export function nowView(box) {
   }
 
   function card(zone) {
-    const tone = zone.stale || alertsOf(zone.key).some((one) => one.state === "firing" && one.severity === "critical") ? "bad" : zone.degraded.length || alertsOf(zone.key).some((one) => one.state === "firing") ? "warn" : "";
+    const tone = zone.stale || alertsOf(zone.key).some((one) => one.state === "firing" && one.severity === "critical") ? "bad" : zone.degraded.length || alertsOf(zone.key).some(isPressing) ? "warn" : "";
     const made = cards.get(zone.key) ?? h("a", { class: "card zone", href: addressOf("zone", zone.key), "data-key": zone.key });
     const night = made.querySelector(".night") ?? h("p", { class: "night small" }, zone.stale ? "" : "…");
     made.className = `card zone ${tone}`;
-    const firing = alertsOf(zone.key).filter((one) => one.state === "firing").length;
+    const firing = alertsOf(zone.key).filter(isPressing).length;
     put(made,
       h("h3", {}, h("span", {}, zone.label), h("span", {}, firing ? h("span", { class: "badge bad" }, t("alerts.count", { n: firing })) : null, " ", badges(zone))),
       Object.keys(store.sites).length > 1 ? h("p", { class: "small soft" }, siteOf(zone).label) : null,
@@ -52,28 +50,31 @@ export function nowView(box) {
   }
 
   function showHeadline() {
-    const firing = store.alerts ? Object.values(store.alerts).filter((one) => one.state === "firing").length : 0;
+    const firing = Object.values(store.alerts ?? {}).filter((one) => one.state === "firing");
+    const pressing = firing.filter(isPressing).length;
+    const toKnow = firing.length - pressing;
     const stale = store.zones.filter((zone) => zone.stale).length;
     const weak = store.zones.filter((zone) => !zone.stale && zone.degraded.length).length;
     const facts = [
-      ...(firing ? [t("alerts.fire", { n: firing })] : []), ...(stale ? [t("now.stale", { n: stale })] : []), ...(weak ? [t("now.weak", { n: weak })] : []),
+      ...(pressing ? [t("alerts.fire", { n: pressing })] : []), ...(stale ? [t("now.stale", { n: stale })] : []), ...(weak ? [t("now.weak", { n: weak })] : []),
     ];
-    put(headline, h("h2", {}, t("view.now.title")), h("p", { class: "lead" }, facts.length ? facts.join(" ") : t(store.alerts ? "now.quiet" : "now.quiet.noalerts", { n: store.zones.length })));
+    if (!facts.length && store.alerts) facts.push(t("now.quiet", { n: store.zones.length }));
+    if (toKnow) facts.push(t("alerts.know", { n: toKnow }));
+    put(headline, h("h2", {}, t("view.now.title")), h("p", { class: "lead" }, facts.join(" ") || "…"));
   }
 
   function showAlerts() {
-    const title = h("h2", {}, t("alerts"));
+    const title = h("div", { class: "row" }, h("h2", {}, t("alerts")), h("a", { href: "#/rules", "data-key": "rules" }, t("view.rules")));
     if (store.alerts === null) {
-      put(alerts, title, h("p", { class: "soft" }, t("alerts.none")));
+      put(alerts, title, h("p", { class: "soft" }, t("loading")));
       return;
     }
-    const order = { firing: 0, acknowledged: 1, muted: 2 };
-    const shown = Object.values(store.alerts).filter((one) => SHOWN.includes(one.state)).sort((a, b) => order[a.state] - order[b.state] || b.changed_ms - a.changed_ms);
+    const [toKnow, shown] = [shownAlerts().filter((one) => one.severity === "info"), shownAlerts().filter((one) => one.severity !== "info")];
+    const folded = (...of) => foldedAlerts(alerts, ...of);
     const pending = Object.values(store.alerts).filter((one) => one.state === "pending");
     const over = Object.values(store.alerts).filter((one) => one.state === "resolved").sort((a, b) => b.changed_ms - a.changed_ms).slice(0, 10);
     put(alerts, title, shown.length ? h("ul", {}, shown.map((one) => alertItem(one))) : h("p", {}, t("alerts.quiet")),
-      pending.length ? h("details", { open: alerts.querySelector("#pending")?.open, id: "pending" }, h("summary", {}, t("alerts.pending", { n: pending.length })), h("ul", {}, pending.map((one) => alertItem(one)))) : null,
-      over.length ? h("details", { open: alerts.querySelector("#over")?.open, id: "over" }, h("summary", {}, t("alerts.over")), h("ul", {}, over.map((one) => alertItem(one)))) : null);
+      folded("info", t("alerts.know", { n: toKnow.length }), toKnow), folded("pending", t("alerts.pending", { n: pending.length }), pending), folded("over", t("alerts.over"), over));
   }
 
   function showSensors() {

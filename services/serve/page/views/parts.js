@@ -4,7 +4,7 @@ import { byId, h } from "../dom.js";
 import { addressOf } from "../address.js";
 import { timeOf, whenOf } from "../clock.js";
 import { alertsOf, learningDay, siteOf, store } from "../store.js";
-import { number, percent } from "../units.js";
+import { count, number, percent } from "../units.js";
 import { capital, metricName, reason, t } from "../words.js";
 
 export const name = (metric) => capital(metricName(metric, store.labels[metric]));
@@ -65,12 +65,12 @@ export function alertItem(alert, { withZone = true } = {}) {
   };
   const said = h("p", { class: "small", role: "status" });
   const can = { firing: ["acknowledge", "mute"], muted: ["acknowledge", "unmute"], acknowledged: ["mute"] }[alert.state] ?? [];
-  return h("li", { class: `alert ${alert.state === "resolved" ? "" : alert.severity}`, "data-alert": alert.id, "data-state": alert.state },
-    h("div", { class: "row" }, h("strong", {}, alertWords(alert, timeZone, now)), h("span", { class: `badge ${alert.state === "firing" ? (alert.severity === "critical" ? "bad" : "warn") : ""}` }, t(`alert.state.${alert.state}`))),
+  return h("li", { class: `alert ${alert.state === "resolved" ? "" : alert.severity}`, "data-alert": alert.id, "data-rule": alert.rule, "data-state": alert.state },
+    h("div", { class: "row" }, h("strong", {}, alertWords(alert, timeZone, now)), h("span", { class: `badge ${(alert.state === "firing" && { critical: "bad", warning: "warn" }[alert.severity]) || ""}` }, t(alert.state === "firing" ? `severity.${alert.severity}` : `alert.state.${alert.state}`))),
     h("p", { class: "small soft" }, [
       withZone && zone ? [h("a", { href: addressOf("zone", zone.key) }, zone.label), " · "] : null,
       alert.muted_until_ms && alert.state === "muted" ? `${t("alert.until", { time: whenOf(alert.muted_until_ms, now, timeZone) })} · ` : null,
-      whyWords(alert), whyWords(alert) ? " · " : null, t("alert.since", { time: whenOf(alert.changed_ms, now, timeZone) }),
+      whyWords(alert), whyWords(alert) ? " · " : null, t(`alert.since.${alert.state}`, { time: whenOf(alert.changed_ms, now, timeZone) }),
       alert.state === "resolved" && alert.came_true !== null ? ` · ${t(alert.came_true ? "alert.came" : "alert.false")}` : null,
     ]),
     can.length ? h("p", { class: "row left" }, can.map((verb) => h("button", { type: "button", "data-key": `${alert.id} ${verb}`, onclick: act(verb, verb === "mute" ? { hours: 8 } : undefined) }, t(`alert.${verb}`)))) : null, said);
@@ -81,7 +81,11 @@ const OF_STATE = ["sensor_fault", "silent_metric", "stale_zone", "drift", "plan_
 export function alertWords(alert, timeZone, now) {
   const kind = capital(alert.rule === alert.kind ? t(`alert.kind.${alert.kind}`) : alert.rule);
   if (OF_STATE.includes(alert.kind)) return kind;
-  if (alert.from_ms <= alert.seen_ms && alert.chance === 1) return t("alert.now", { kind });
+  if (alert.came_ms !== null && alert.from_ms < alert.seen_ms) { // it goes on; its chance is that of more to come
+    const [time, until] = [alert.from_ms, alert.until_ms].map((ms) => whenOf(ms, now, timeZone));
+    const quiet_ms = alert.seen_ms - alert.until_ms; // rules look each half hour
+    return t(quiet_ms < 0 ? "alert.now.until" : quiet_ms < 1_800_000 ? "alert.now" : "alert.now.past", { kind, time, until });
+  }
   const times = alert.until_ms > alert.from_ms ? t("alert.between", { from: timeOf(alert.from_ms, timeZone), to: timeOf(alert.until_ms, timeZone) }) : t("alert.at", { time: timeOf(alert.from_ms, timeZone) });
   return `${kind}: ${percent(alert.chance)} ${times}`;
 }
@@ -89,15 +93,25 @@ export function alertWords(alert, timeZone, now) {
 function whyWords(alert) {
   const METRIC = { air: "air_temp_c", fruit: "leaf_temp_c", leaf: "leaf_temp_c", dew_point: "dew_point_c", humidity: "rh_pct", vpd: "vpd_kpa", co2: "co2_ppm" };
   return alert.why.map((one) => (one.name === "fact" ? reason(one.label)
-    : `${t(`why.${one.name}`)} ${METRIC[one.name] ? number(one.value, METRIC[one.name]) : `${one.value} ${one.unit}`}`)).join(", ");
+    : `${t(`why.${one.name}`)} ${one.unit === "°C" && !METRIC[one.name] ? number(one.value, "air_temp_c", true) : METRIC[one.name] ? number(one.value, METRIC[one.name]) : `${count(one.value, 1)}\u00a0${one.unit}`}`)).join(", ");
 }
+
+const STATES = ["firing", "acknowledged", "muted"];
+const SEVERITIES = ["critical", "warning", "info"];
+export const isPressing = (alert) => alert.state === "firing" && alert.severity !== "info";
+
+// What fires, and what somebody has seen or made quiet: the worst first, then the newest.
+export const shownAlerts = () => Object.values(store.alerts).filter((one) => STATES.includes(one.state))
+  .sort((a, b) => STATES.indexOf(a.state) - STATES.indexOf(b.state) || SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || b.changed_ms - a.changed_ms);
+
+export const foldedAlerts = (box, id, title, found, options) => (found.length
+  ? h("details", { open: box.querySelector(`#${id}`)?.open, id }, h("summary", {}, title), h("ul", {}, found.map((one) => alertItem(one, options)))) : null);
 
 // Zones in the order in which somebody should look at them: alerts, then no readings, then weak ones, then by name.
 export function byRisk(zones) {
-  const rank = { critical: 0, warning: 1, info: 2 };
   const score = (zone) => {
     const firing = alertsOf(zone.key).filter((one) => one.state === "firing");
-    const worst = Math.min(9, ...firing.map((one) => rank[one.severity] ?? 3));
+    const worst = Math.min(9, ...firing.map((one) => SEVERITIES.indexOf(one.severity)));
     const chance = Math.max(0, ...alertsOf(zone.key).map((one) => one.chance ?? 0));
     return [worst, zone.stale ? 0 : zone.degraded.length ? 1 : 2, -chance];
   };

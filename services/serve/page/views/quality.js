@@ -8,6 +8,7 @@ import { keyOf, learningDay, query, siteOf, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
 import { count, duration, errorOf, percent, shown, unitOf } from "../units.js";
 import { has, reason, t } from "../words.js";
+import { showAlertScores } from "./alert_scores.js";
 import { figures, name, noZone, zonePicker } from "./parts.js";
 
 const DAY_MS = 86_400_000;
@@ -23,6 +24,7 @@ export function qualityView(box, key) {
   const controls = h("div", { class: "row" });
   const tableBox = h("section", {});
   const parts = h("section", {});
+  const alerts = h("section", {});
   const zone = () => zoneOf(key);
 
   async function load() {
@@ -38,13 +40,13 @@ export function qualityView(box, key) {
       put(box,
         h("section", {}, h("div", { class: "row" }, h("h2", {}, t("quality.title", { zone: zone().label })), zonePicker("quality", key)), night,
           day ? h("p", { class: "note" }, t("quality.learning", { day })) : null),
-        h("section", {}, h("h3", {}, t("quality.past")), controls, chartWords, chartBox), tableBox, parts);
+        h("section", {}, h("h3", {}, t("quality.past")), controls, chartWords, chartBox), tableBox, alerts, parts);
       chart = new TimeChart(chartBox, { label: t("quality.past"), timeZone: zone().timezone, height: 280 });
     }
     showControls(horizons);
     showTable(horizons);
     showParts();
-    await Promise.all([showPast(), showNight()]);
+    await Promise.all([showPast(), showNight(), showAlerts()]);
   }
 
   function showControls(horizons) {
@@ -83,6 +85,14 @@ export function qualityView(box, key) {
       ], { from: found ? Math.max(from, past.time_ms[0]) : from, to, nights: nights(from, to, siteOf(zone())) });
     } catch (error) {
       chartWords.textContent = reason(error.message);
+    }
+  }
+
+  async function showAlerts() {
+    try {
+      await showAlertScores(alerts, key, zone().timezone);
+    } catch (error) {
+      put(alerts, h("h3", {}, t("scores.title")), h("p", { class: "soft" }, reason(error.message)));
     }
   }
 

@@ -6,12 +6,12 @@ import { modelWords, pickHorizon, pointsOf } from "../forecast.js";
 import { nightSentence, outlookItems, outlookOf } from "../outlook.js";
 import { dewPoint, lightAhead, lightSum, meanOf, parSum, planned, seriesOf, withRow } from "../past.js";
 import { lastNightWords } from "../quality_words.js";
-import { alertsOf, path, query, siteOf, store, zoneOf } from "../store.js";
+import { keyOf, path, query, siteOf, store, zoneOf } from "../store.js";
 import { sunOfDay } from "../sun.js";
 import { count, duration, number, percent } from "../units.js";
 import { reason, t } from "../words.js";
 import { addressOf } from "../address.js";
-import { alertItem, badges, figures, name, noZone, reasons, zonePicker } from "./parts.js";
+import { alertItem, badges, figures, foldedAlerts, name, noZone, reasons, shownAlerts, zonePicker } from "./parts.js";
 import { WANTED, ZoneCharts } from "./zone_charts.js";
 
 const DAY_MS = 86_400_000;
@@ -79,7 +79,7 @@ export function zoneView(box, key) {
     recent.hasGap = recent.end_ms.length > 1 && recent.end_ms.at(-1) - recent.end_ms.at(-2) > 1500 * recent.interval_s;
     plans = await planning;
     if (closed) return;
-    if (!shownAll) put(box, head, outlook, charts, night, alerts, nowBox, table);
+    if (!shownAll) put(box, head, outlook, h("div", { class: "pair" }, alerts, night), charts, nowBox, table);
     shownAll = true;
     showCharts();
     showNow();
@@ -192,8 +192,11 @@ export function zoneView(box, key) {
   }
 
   function showAlerts() {
-    const found = alertsOf(key).filter((one) => one.state !== "pending");
-    put(alerts, h("h3", {}, t("alerts")), store.alerts === null ? h("p", { class: "soft" }, t("alerts.none")) : found.length ? h("ul", {}, found.map((one) => alertItem(one, { withZone: false }))) : h("p", {}, t("alerts.quiet.zone")));
+    const found = store.alerts === null ? [] : shownAlerts().filter((one) => keyOf(one) === key);
+    const [toKnow, shown] = [found.filter((one) => one.severity === "info"), found.filter((one) => one.severity !== "info")];
+    put(alerts, h("div", { class: "row" }, h("h3", {}, t("alerts")), h("a", { href: addressOf("rules", zoneOf(key).site), "data-key": "rules" }, t("view.rules"))),
+      store.alerts === null ? h("p", { class: "soft" }, t("loading")) : shown.length ? h("ul", {}, shown.map((one) => alertItem(one, { withZone: false }))) : h("p", {}, t("alerts.quiet.zone")),
+      foldedAlerts(alerts, "info", t("alerts.know", { n: toKnow.length }), toKnow, { withZone: false }));
   }
 
   function showNow() {

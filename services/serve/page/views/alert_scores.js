@@ -1,0 +1,38 @@
+// How good a zone's alerts were: by rule, and each of them.
+import { get } from "../api.js";
+import { dayAndTime } from "../clock.js";
+import { h, put } from "../dom.js";
+import { query } from "../store.js";
+import { count, duration, percent } from "../units.js";
+import { capital, t } from "../words.js";
+
+const DAYS = 28;
+const TONES = { came: "good", false: "warn" };
+
+export async function showAlertScores(box, key, timeZone) {
+  const { rules, alerts } = await get(`alerts/scores?${query(key)}&days=${DAYS}`);
+  const title = h("h3", {}, t("scores.title"));
+  if (!alerts.length) {
+    put(box, title, h("p", {}, t("scores.none", { days: DAYS })));
+    return;
+  }
+  const nameOf = ({ rule, kind }) => capital(rule === kind ? t(`alert.kind.${kind}`) : rule);
+  const few = (value, words, { not_enough: missing }, what) => { // "2 of 5 events"
+    const [, have, need] = /([\d.]+) of (\d+)/.exec(missing.find((one) => one.endsWith(what)) ?? "") ?? [];
+    return value === null ? h("span", { class: "soft" }, t(`scores.few.${what}`, { have: count(Number(have), what === "days" ? 1 : 0), need })) : words;
+  };
+  const before = (hours) => (hours === null ? "–" : duration(60 * hours));
+  const table = (id, label, heads, rows, texts = []) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", { id },
+    h("thead", {}, h("tr", {}, heads.map((one, place) => h("th", { scope: "col", class: place && !texts.includes(place) ? null : "text" }, t(one))))),
+    h("tbody", {}, rows.map(([first, ...rest]) => h("tr", {}, h("th", { scope: "row" }, first), rest.map((one, place) => h("td", { class: texts.includes(place + 1) ? "text" : null }, one)))))));
+  const byRule = rules.map((one) => [
+    nameOf(one), count(alerts.filter(({ rule }) => rule === one.rule).length), count(one.events), count(one.false), count(one.set_aside), before(one.lead_h),
+    few(one.hit_rate, percent(one.hit_rate), one, "events"), few(one.false_a_week, count(one.false_a_week ?? 0, 1), one, "days"),
+  ]);
+  const each = alerts.map((one) => [
+    dayAndTime(one.fired_ms, timeZone), nameOf(one), percent(one.chance), h("span", { class: `badge ${TONES[one.outcome] ?? ""}` }, t(`outcome.${one.outcome}`)), before(one.lead_h),
+  ]);
+  put(box, title, h("p", { class: "soft small" }, t("scores.words", { days: DAYS })),
+    table("alert-scores", t("scores.title"), ["scores.rule", "scores.alerts", "scores.came", "scores.false", "scores.aside", "scores.lead", "scores.hit", "scores.week"], byRule),
+    h("details", {}, h("summary", {}, t("scores.list")), table("past-alerts", t("scores.list"), ["scores.at", "scores.rule", "scores.chance", "scores.outcome", "scores.lead"], each, [1, 3])));
+}

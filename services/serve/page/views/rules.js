@@ -1,0 +1,227 @@
+// What you are warned of: the rules of a site, as files and the API have them, to be seen and changed.
+import { get, order } from "../api.js";
+import { dayAndTime } from "../clock.js";
+import { h, put } from "../dom.js";
+import { store } from "../store.js";
+import { count, meant, percent, shown, unitOf } from "../units.js";
+import { capital, has, t } from "../words.js";
+import { loading } from "./parts.js";
+
+const WARMTH = "air_temp_c";
+const ABSOLUTE = ["frost", "heat"]; // others of °C are differences
+const SEVERITIES = ["info", "warning", "critical"];
+const OF_COURSE = ["limit", "night_limit", "hysteresis", "lead_h", "chance"];
+const ONLY = { fruit_mm: ["condensation", "botrytis"], wet_rh_pct: ["botrytis"], base_c: ["mean_low", "mean_high"], per_100_j_cm2: ["mean_low", "mean_high"] };
+const drafts = {}; // by site: what is typed and not saved, in the API's units; it outlives a change of language
+
+// Of an option: how the API's number is shown, and back; and what it is counted in.
+function measureOf(rule, option) {
+  if (option === "chance") return { unit: "%", show: (value) => 100 * value, mean: (value) => value / 100 };
+  const units = { for_min: "min", keep_min: "min", lead_h: "h", fruit_mm: "mm", wet_rh_pct: "%", base_c: "°C", per_100_j_cm2: "°C" };
+  const unit = units[option] ?? rule.unit;
+  if (unit !== "°C") return { unit, show: (value) => value, mean: (value) => value };
+  const isDifference = option === "base_c" ? false : option === "hysteresis" || option === "per_100_j_cm2" || !ABSOLUTE.includes(rule.kind);
+  return { unit: unitOf(WARMTH), show: (value) => shown(value, WARMTH, isDifference), mean: (value) => meant(value, WARMTH, isDifference) };
+}
+
+const tidy = (value, places) => Number(value.toFixed(places));
+const optionsOf = (rule) => [
+  ...(rule.sign ? OF_COURSE : rule.kind === "plan_not_followed" ? ["limit"] : []), "for_min", "keep_min", ...Object.keys(ONLY).filter((option) => ONLY[option].includes(rule.kind)),
+];
+const nameOf = (rule) => capital(rule.name === rule.kind ? t(`alert.kind.${rule.kind}`) : rule.name);
+
+export function rulesView(box, wanted) {
+  const site = wanted || Object.keys(store.sites)[0] || "";
+  let [said, closed, errors, message] = [null, false, {}, ""];
+  const draft = () => (drafts[site] ??= { rules: {} });
+  const isTouched = () => Object.keys(draft()).length > 1 || Object.keys(draft().rules).length > 0;
+  const bar = h("div", { class: "savebar", role: "region", "aria-label": t("rules.save") });
+
+  async function load() {
+    said = await get(`rules?site=${encodeURIComponent(site)}`);
+    if (!closed) show();
+  }
+
+  // Of a rule's option: what is typed, else what holds.
+  const valueOf = (rule, option) => {
+    const typed = draft().rules[rule.name];
+    return typed && option in typed ? typed[option] : rule[option];
+  };
+
+  function type(rule, option, value, before) {
+    const typed = (draft().rules[rule.name] ??= {});
+    if (JSON.stringify(value) === JSON.stringify(before)) delete typed[option];
+    else typed[option] = value;
+    if (!Object.keys(typed).length) delete draft().rules[rule.name];
+    showBar();
+  }
+
+  function pick(member, value) {
+    if (value === said[member]) delete draft()[member];
+    else draft()[member] = value;
+    showBar();
+  }
+
+  function showBar() {
+    const n = Object.keys(draft().rules).length + Object.keys(draft()).length - 1;
+    if (bar.dataset.says === `${n} ${message}` && bar.isConnected) return; // what is said once is not said at each key
+    bar.dataset.says = `${n} ${message}`;
+    bar.hidden = !n && !message;
+    put(bar, h("p", { role: "status", id: "rules-said" }, n ? [message, " ", t("rules.unsaved", { n })] : message),
+      n ? [h("button", { type: "submit", class: "primary", "data-key": "save" }, t("rules.save")), h("button", { type: "button", "data-key": "discard", onclick: () => {
+        delete drafts[site];
+        [errors, message] = [{}, ""];
+        show();
+      } }, t("rules.discard"))] : null);
+  }
+
+  async function save(event) {
+    event.preventDefault();
+    const wrong = box.querySelector("input:invalid");
+    if (wrong) {
+      wrong.closest("details").open = true;
+      wrong.reportValidity();
+      return;
+    }
+    const { rules, ...members } = draft();
+    [errors, message] = [{}, ""];
+    try {
+      const found = await order("PATCH", `rules?site=${encodeURIComponent(site)}`, t("rules.what"), { ...members, changes: rules });
+      if (!found) return;
+      said = { ...found, changed_by: "api", changed_ms: null }; // the log says in a moment when
+      delete drafts[site];
+      message = t("rules.saved");
+    } catch (error) {
+      message = takeErrors(error.body?.errors ?? []) || error.message;
+    }
+    if (closed) return;
+    show();
+    box.querySelector("[aria-invalid]")?.focus();
+  }
+
+  // The API's own sentences, each to its field; what fits none is given back.
+  function takeErrors(found) {
+    const rest = [];
+    for (const { where, message: sentence } of found) {
+      const rule = said.rules.find((one) => `changes.${one.name}` === where);
+      const words = rule ? sentence.replace(`${rule.name}: `, "") : sentence;
+      const option = /^limits\b/.test(words) ? "limit" : /^\w+/.exec(words)?.[0];
+      if (rule && [...optionsOf(rule), "hours"].includes(option)) errors[`${rule.name} ${option}`] = wordsOf(rule, option, words);
+      else rest.push(sentence);
+    }
+    return rest.join(" ") || (found.length ? t("rules.wrong") : "");
+  }
+
+  // "chance is 2; it must be between 0.01 and 0.99" in the units of the field; other sentences as they are.
+  function wordsOf(rule, option, words) {
+    const { unit, show: asShown } = measureOf(rule, option);
+    const of = (value) => `${tidy(asShown(Number(value)), 2)} ${unit}`;
+    const between = /it must be between ([\d.]+) and ([\d.]+)/.exec(words);
+    if (between) return t("rules.between", { low: of(between[1]), high: of(between[2]) });
+    const least = /it must be ([\d.]+) or more/.exec(words);
+    return least ? t("rules.least", { low: of(least[1]) }) : option === "hours" ? t("rules.hours") : capital(words);
+  }
+
+  function field(rule, option, input, label) {
+    const id = `${rule.name} ${option}`.replace(/[^\w-]/g, "-");
+    const error = errors[`${rule.name} ${option}`];
+    input.id = id;
+    input.dataset.key = `${rule.name} ${option}`;
+    if (error) {
+      input.setAttribute("aria-invalid", "true");
+      input.setAttribute("aria-describedby", `${id}-said`);
+    }
+    return h("div", {}, h("label", { class: "field", for: id }, label, input), error ? h("p", { class: "small wrong", id: `${id}-said`, role: "alert" }, error) : null);
+  }
+
+  function number(rule, option) {
+    const { unit, show: asShown, mean } = measureOf(rule, option);
+    const [value, before] = [valueOf(rule, option), rule[option]];
+    const input = h("input", { type: "number", step: "any", value: value === null || value === undefined ? "" : String(tidy(asShown(value), 3)), oninput: () => {
+      input.setCustomValidity(input.validity.badInput ? t("rules.number") : "");
+      if (!input.validity.badInput) type(rule, option, input.value === "" ? null : tidy(mean(Number(input.value)), 6), before);
+    } });
+    const label = option === "limit" ? `rule.limit.${rule.sign}` : `rule.${option}`;
+    return field(rule, option, input, `${t(label)}${unit ? ` (${unit})` : ""}`);
+  }
+
+  function hours(rule) {
+    const now = valueOf(rule, "hours") ?? ["", ""];
+    const inputs = now.map((value, place) => h("input", { type: "time", value: value === "24:00" ? "00:00" : value, oninput: () => {
+      const [from, to] = inputs.map((one) => one.value);
+      type(rule, "hours", from || to ? [from, to === "00:00" ? "24:00" : to] : null, rule.hours);
+    } }));
+    inputs[1].id = `${rule.name}-hours-to`.replace(/[^\w-]/g, "-");
+    return h("div", { class: "row left" }, field(rule, "hours", inputs[0], t("rule.hours.from")), h("label", { class: "field", for: inputs[1].id }, t("rule.hours.to"), inputs[1]));
+  }
+
+  const choice = (options, value, act) => h("select", { onchange: (event) => act(event.target.value) }, options.map(([id, words]) => h("option", { value: id, selected: id === value }, words)));
+
+  function briefOf(rule) {
+    const { unit, show: asShown } = measureOf(rule, "limit");
+    const limit = asShown(rule.limit) * (rule.kind === "mean_low" ? -1 : 1);
+    return [
+      rule.sign ? t(`rule.says.${has(`rule.says.${rule.kind}`) ? rule.kind : rule.sign}`, { limit: `${count(limit, rule.unit === "kPa" ? 2 : rule.unit === "°C" ? 1 : 0)}\u00a0${unit}` }) : "",
+      rule.sign ? t("rule.says.chance", { chance: percent(rule.chance), hours: count(rule.lead_h, Number.isInteger(rule.lead_h) ? 0 : 1) }) : "",
+      rule.hours ? t("whatif.span", { from: rule.hours[0], to: rule.hours[1] }) : "", t(`severity.${rule.severity}`),
+    ].filter(Boolean).join(" · ");
+  }
+
+  function ruleCard(rule, open) {
+    const typed = draft().rules[rule.name];
+    const isOff = typed === null ? false : valueOf(rule, "off");
+    const isWrong = Object.keys(errors).some((key) => key.startsWith(`${rule.name} `));
+    const badge = (words, tone = "") => [" ", h("span", { class: `badge ${tone}` }, words)];
+    const severity = choice(SEVERITIES.map((one) => [one, t(`severity.${one}`)]), valueOf(rule, "severity"), (value) => type(rule, "severity", value, rule.severity));
+    return h("details", { class: "card rule", "data-rule": rule.name, open: open || isWrong },
+      h("summary", {}, h("strong", {}, nameOf(rule)), rule.off ? badge(t("rules.off")) : null, rule.changed.length || rule.off || rule.is_own ? badge(t("rules.changed"), "good") : null,
+        isWrong ? badge(t("rules.wrong.badge"), "bad") : null, h("span", { class: "small soft" }, ` ${rule.off ? "" : briefOf(rule)}`)),
+      typed === null ? h("p", { class: "note" }, t(rule.is_own ? "rules.goes" : "rules.goes.back")) : h("div", { class: "rule-fields" },
+        rule.is_own ? null : h("label", { class: "row left" }, h("input", { type: "checkbox", checked: !isOff, "data-key": `${rule.name} off`, onchange: (event) => type(rule, "off", event.target.checked ? (rule.off ? null : false) : true, rule.off) }), t("rules.on")),
+        optionsOf(rule).map((option) => number(rule, option)), rule.sign ? hours(rule) : null, field(rule, "severity", severity, t("rule.severity"))),
+      rule.changed.length || rule.off || rule.is_own ? h("p", { class: "buttons" }, h("button", { type: "button", "data-key": `${rule.name} back`, disabled: typed === null, onclick: () => {
+        draft().rules[rule.name] = null;
+        show();
+      } }, t(rule.is_own ? "rules.remove" : "rules.back"))) : null);
+  }
+
+  function show() {
+    const open = [...box.querySelectorAll("details.rule[open]")].map((one) => one.dataset.rule);
+    const zone = store.sites[site]?.timezone ?? "UTC";
+    const words = (kind, of) => of.map((one) => [one, has(`${kind}.${one}`) ? t(`${kind}.${one}`) : one]);
+    const chosen = (member, label, kind, of) => {
+      const made = choice(words(kind, of), draft()[member] ?? said[member], (value) => pick(member, value));
+      made.id = `rules-${member}`;
+      return h("label", { class: "field", for: made.id }, t(label), made);
+    };
+    const sites = Object.values(store.sites);
+    const { scrollX, scrollY } = window;
+    put(box, h("form", { id: "rules", novalidate: true, onsubmit: save },
+      h("section", {}, h("div", { class: "row" }, h("h2", {}, t("view.rules")), sites.length > 1 ? h("label", { class: "field", for: "rules-site" }, t("rules.site"),
+        h("select", { id: "rules-site", onchange: (event) => { location.hash = `#/rules/${encodeURIComponent(event.target.value)}`; } }, sites.map((one) => h("option", { value: one.site, selected: one.site === site }, one.label)))) : null),
+      h("p", { class: "small soft" }, t("rules.words")), h("div", { class: "row left" }, chosen("crop", "rules.crop", "crop", said.crops), chosen("stage", "rules.stage", "stage", said.stages)),
+      h("p", { class: "small soft" }, t(`rules.by.${said.changed_by}`, { time: said.changed_ms === null ? t("now") : dayAndTime(said.changed_ms, zone) }))),
+      bar, said.rules.map((rule) => ruleCard(rule, open.includes(rule.name))),
+      h("section", {}, h("details", {}, h("summary", {}, t("rules.toml")), h("pre", { tabindex: "0", lang: "en" }, said.toml)))));
+    showBar();
+    scrollTo(scrollX, scrollY);
+  }
+
+  const warn = (event) => isTouched() && event.preventDefault(); // the browser asks before it leaves
+  addEventListener("beforeunload", warn);
+  function start() {
+    if (!site) put(box, loading());
+    else load().catch((error) => !closed && put(box, h("section", {}, h("h2", {}, t("view.rules")), h("p", { class: "note warn" }, error.message))));
+  }
+
+  start();
+  return {
+    update: () => {},
+    unsaved: isTouched,
+    discard: () => delete drafts[site],
+    close: () => {
+      closed = true;
+      removeEventListener("beforeunload", warn);
+    },
+  };
+}

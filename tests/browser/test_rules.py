@@ -1,0 +1,262 @@
+"""What one is warned of, seen and changed on the page, over the API's own routes; and how good alerts were."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edge.wire.alert_orders import ChangeRules, decode_order
+from services.ingest.alerts.site_documents import SiteDocuments
+from services.serve.api.auth import Keys
+from tests.browser.driver import Page
+from tests.browser.serving import HOUR_MS, House, opened
+from tests.services.serve.fakes import ORIGIN_MS
+from tests.services.serve.test_alerts import alert
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+VIEW = "document.getElementById('view').innerText.replace(/\\s+/g, ' ').replaceAll('\\u00a0', ' ')"
+BAR = "document.querySelector('.savebar:not([hidden])')?.innerText.replace(/\\s+/g, ' ') ?? ''"
+
+
+class Ruled(House):
+    """A house whose rules are kept as a shard keeps them."""
+
+    def keep_rules(self) -> None:
+        """Orders change them from now on."""
+        self.documents = SiteDocuments()
+
+        async def rules(site: str) -> object:
+            await asyncio.sleep(0)
+            return self.documents.shown(site)
+
+        async def publish(topic: str, payload: bytes) -> None:
+            order = decode_order(payload)
+            assert isinstance(order, ChangeRules)
+            self.documents.take("demo", order, ORIGIN_MS)
+            await asyncio.sleep(0)
+
+        self.backend.alert_rules = rules  # type: ignore[assignment]
+        self.backend.publish = publish  # type: ignore[method-assign]
+
+    @property
+    def changes(self) -> object:
+        """What differs from the crop's rules."""
+        return self.documents.shown("demo")["document"]["changes"]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Ruled:
+    """One with an operator's key, that is served."""
+    made = Ruled(tmp_path, keys=Keys("op-key"))
+    made.fill()
+    made.keep_rules()
+    return made
+
+
+@pytest.fixture
+def rules(page: Page, house: Ruled) -> Iterator[Page]:
+    """The rules of its site, with the card of the frost open; reached from the alerts."""
+    with opened(house) as address:
+        page.open(address)
+        page.until("document.querySelector('[data-key=rules]')")
+        page.ask("document.querySelector('[data-key=rules]').click()")
+        page.until("document.querySelector('[data-rule=frost]')")
+        page.ask("document.querySelector('[data-rule=frost]').open = true")
+        yield page
+
+
+def field(option: str, rule: str = "frost") -> str:
+    """The field of an option of a rule."""
+    return f"document.querySelector('[data-key=\"{rule} {option}\"]')"
+
+
+def write(page: Page, option: str, text: str, rule: str = "frost") -> None:
+    """Type into a field in place of what is there."""
+    page.ask(f"{field(option, rule)}.focus()")
+    page.ask(f"{field(option, rule)}.select?.()")
+    if text:
+        page.type(text)
+    else:
+        page.ask(f"{{ const one = {field(option, rule)}; one.value = ''; one.dispatchEvent(new Event('input')); }}")
+
+
+def save(page: Page, key: str = "") -> None:
+    """Save by the keyboard; the key where it is asked for."""
+    page.press("Enter")
+    if key:
+        page.until("document.getElementById('order-key').open")
+        page.type(key)
+        page.press("Enter")
+
+
+def test_rules_are_seen_and_changed_with_the_operators_key(rules: Page, house: Ruled) -> None:
+    """Each rule says in a line what it warns of. A changed limit, chance, severity and hours are saved together, and
+    shown as the site's own; the page says by whom and when.
+    """
+    assert "Cold below 4.0 °C · from a chance of 25 %, 12 h ahead · critical" in rules.ask(VIEW)
+    assert "Nobody has changed them yet." in rules.ask(VIEW)
+    assert rules.barriers() == []
+    write(rules, "limit", "9.5")
+    write(rules, "chance", "40")
+    rules.ask(f"""{{ const one = {field("severity")}; one.value = 'info'; one.dispatchEvent(new Event('change')); }}""")
+    rules.ask(f"""{{ const from = {field("hours")}, to = document.getElementById('frost-hours-to');
+        from.value = '18:00'; from.dispatchEvent(new Event('input'));
+        to.value = '00:00'; to.dispatchEvent(new Event('input')); }}""")
+    rules.until(f"({BAR}).includes('1 change is not saved.')")
+    rules.ask(f"{field('limit')}.focus()")
+    save(rules, "op-key")
+    rules.until(f"({BAR}).includes('Saved. It holds in a second or two.')")
+    assert house.changes == {
+        "frost": {"limit": 9.5, "chance": 0.4, "severity": "info", "hours": ["18:00", "24:00"]}
+    }  # fmt: skip
+    said = rules.ask(VIEW)
+    assert "Cold yours below 9.5 °C · from a chance of 40 %, 12 h ahead · 18:00 to 24:00 · to know" in said
+    assert "Changed now, on this page or by a program." in said
+    assert "limit = 9.5" in rules.ask("document.querySelector('#rules pre').textContent")
+    assert rules.barriers() == []
+
+
+def test_mistakes_are_told_beside_their_field(rules: Page, house: Ruled) -> None:
+    """In the units of the field; nothing is saved, what was typed stays, and the field has the focus."""
+    write(rules, "chance", "200")
+    save(rules, "op-key")
+    rules.until(f"{field('chance')}?.getAttribute('aria-invalid') === 'true'")
+    error = f"document.getElementById({field('chance')}.getAttribute('aria-describedby')).textContent"
+    assert rules.ask(error) == "It must be between 1 % and 99 %."
+    assert rules.ask(f"document.activeElement === {field('chance')}")
+    assert rules.ask(f"{field('chance')}.value") == "200"
+    assert rules.ask(BAR).startswith("Nothing was saved:")
+    assert house.changes == {}
+    assert rules.barriers() == []
+    write(rules, "chance", "20")
+    rules.ask(f"{field('keep_min')}.focus()")
+    write(rules, "keep_min", "-5")
+    save(rules)
+    rules.until(f"{field('keep_min')}?.getAttribute('aria-invalid') === 'true'")
+    assert rules.ask("document.querySelectorAll('[aria-invalid]').length") == 1
+    write(rules, "keep_min", "30")
+    save(rules)
+    rules.until(f"({BAR}).includes('Saved.')")
+    assert house.changes == {"frost": {"chance": 0.2, "keep_min": 30}}
+
+
+def test_a_rule_goes_back_to_the_crops(rules: Page, house: Ruled) -> None:
+    """As a whole, or a field that is emptied. Another crop changes what is not one's own; a rule can be off."""
+    write(rules, "limit", "9")
+    write(rules, "for_min", "20")
+    rules.ask(f"{field('off', 'co2_high')}.click()")
+    rules.ask("""{ const one = document.getElementById('rules-crop'); one.value = 'tomato';
+        one.dispatchEvent(new Event('change')); }""")
+    rules.until(f"({BAR}).includes('3 changes are not saved.')")
+    rules.ask(f"{field('limit')}.focus()")
+    save(rules, "op-key")
+    rules.until(f"({BAR}).includes('Saved.')")
+    assert house.changes == {"frost": {"limit": 9, "for_min": 20}, "co2_high": {"off": True}}
+    assert "CO₂ too high off yours" in rules.ask(VIEW)
+    assert "Heat above 33.0 °C" in rules.ask(VIEW)
+    write(rules, "for_min", "")
+    rules.ask(f"{field('limit')}.focus()")
+    save(rules)
+    rules.until(f"({BAR}).includes('Saved.') && {field('for_min')}.value === '0'")
+    assert house.changes == {"frost": {"limit": 9}, "co2_high": {"off": True}}
+    rules.ask("document.querySelector('[data-rule=co2_high]').open = true")
+    rules.ask(f"{field('off', 'co2_high')}.click()")
+    rules.ask(f"{field('back')}.click()")
+    rules.until(f"{VIEW}.includes('Goes back to the crop')")
+    rules.ask("document.querySelector('[data-key=save]').click()")
+    rules.until(f"({BAR}).includes('Saved.') && !document.querySelector('#view .badge')")
+    assert house.changes == {}
+    assert "Cold below 10.0 °C" in rules.ask(VIEW)
+
+
+def test_what_is_not_saved_is_not_lost_by_leaving(rules: Page, house: Ruled) -> None:
+    """Another view asks first, and staying keeps what was typed, also in another language; the browser asks before it
+    closes the page.
+    """
+    write(rules, "limit", "9")
+    rules.ask("document.querySelector('[data-key=system]').click()")
+    rules.until("document.getElementById('sure').open")
+    assert rules.ask("document.getElementById('sure-what').textContent") == "Leave, and lose what is not saved?"
+    rules.ask("document.getElementById('sure-no').click()")
+    rules.until("!document.getElementById('sure').open && location.hash === '#/rules'")
+    assert rules.ask(f"{field('limit')}.value") == "9"
+    rules.ask("""{ const one = document.getElementById('language'); one.value = 'nl';
+        one.dispatchEvent(new Event('change', {bubbles: true})) }""")
+    rules.until(f"({BAR}).includes('1 wijziging is niet opgeslagen.')")
+    assert rules.ask(f"{field('limit')}.value") == "9"
+    assert rules.ask("dispatchEvent(new Event('beforeunload', {cancelable: true}))") is False
+    rules.ask("document.querySelector('[data-key=system]').click()")
+    rules.until("document.getElementById('sure').open")
+    rules.ask("document.getElementById('sure-yes').click()")
+    rules.until("location.hash === '#/system'")
+    assert house.changes == {}
+    rules.ask("location.hash = '#/rules'")
+    rules.until("document.querySelector('[data-rule=frost]')")
+    assert rules.ask(f"{field('limit')}.value") == "4"
+    assert rules.ask(BAR) == ""
+
+
+def test_limits_follow_the_choice_of_degrees(rules: Page, house: Ruled) -> None:
+    """A temperature as °F, a difference without its offset; what is saved is in °C."""
+    rules.ask("""{ const one = document.getElementById('warmth'); one.value = 'f';
+        one.dispatchEvent(new Event('change', {bubbles: true})) }""")
+    rules.until(f"{VIEW}.includes('Cold below 39.2 °F')")
+    assert "°C" not in rules.ask(VIEW)
+    rules.ask("document.querySelector('[data-rule=frost]').open = true")
+    assert rules.ask(f"{field('hysteresis')}.value") == "0.9"
+    write(rules, "limit", "50")
+    save(rules, "op-key")
+    rules.until(f"({BAR}).includes('Saved.')")
+    assert house.changes == {"frost": {"limit": 10}}
+
+
+def test_rules_on_a_phone_by_the_keyboard(browser: Page, house: Ruled) -> None:
+    """Nothing is wider than the screen, axe finds nothing in the dark; a card opens, a field changes and is saved with
+    keys alone.
+    """
+    browser.renew(360, 780, prefers_color_scheme="dark")
+    with opened(house) as address:
+        browser.open(f"{address}/#/rules/demo")
+        browser.until("document.querySelector('[data-rule=frost]')")
+        browser.ask("document.querySelector('[data-rule=frost] summary').focus()")
+        browser.press("Enter")
+        browser.until("document.querySelector('[data-rule=frost]').open")
+        for _ in range(3):
+            browser.press("Tab")
+            if browser.ask(f"document.activeElement === {field('limit')}"):
+                break
+        assert browser.ask(f"document.activeElement === {field('limit')}")
+        browser.press("ArrowUp")
+        assert browser.ask("document.documentElement.scrollWidth") <= 360
+        assert browser.barriers() == []
+        save(browser, "op-key")
+        browser.until(f"({BAR}).includes('Saved.')")
+        assert house.changes == {"frost": {"limit": 5}}
+        assert browser.ask("document.documentElement.scrollWidth") <= 360
+
+
+def test_how_good_alerts_were(page: Page, house: Ruled) -> None:
+    """Each past alert with what became of it; by rule what came, what was false, and where that is not enough yet."""
+    fired = ORIGIN_MS - 30 * HOUR_MS
+    base = {"fired_ms": fired, "began_ms": fired, "changed_ms": fired, "seen_ms": fired, "change": 1}
+    over = {**base, "change": 2, "changed_ms": fired + 6 * HOUR_MS, "seen_ms": fired + 6 * HOUR_MS}
+    came = {**over, "came_ms": fired + 2 * HOUR_MS, "from_ms": fired + 2 * HOUR_MS, "came_true": True}
+    house.backend.alert_log = {
+        "a": [alert("a", **base), alert("a", "resolved", **came)],
+        "b": [alert("b", kind="heat", rule="heat", **base), alert("b", "resolved", kind="heat", rule="heat", **over)],
+    }
+    with opened(house) as address:
+        page.open(f"{address}/#/quality/demo/north-1")
+        page.until("document.querySelectorAll('#alert-scores tbody tr').length === 2")
+        page.ask("document.querySelector('#past-alerts').closest('details').open = true")
+        said = page.ask(VIEW)
+        assert "Cold 1 1 0 0 2 h not yet: 1 of 5 events not yet: 1.2 of 7 days" in said
+        assert "Heat 1 0 1 0 – not yet: 0 of 5 events" in said
+        assert "Sun 27 Feb, 19:00 Cold 72 % it came 2 h" in said
+        assert "Sun 27 Feb, 19:00 Heat 72 % it did not come –" in said
+        assert page.barriers() == []
+        assert page.complaints == []
