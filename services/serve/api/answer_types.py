@@ -24,8 +24,8 @@ from services.messages import (
     ZonePlan,
     ZoneQuality,
 )
-from services.serve.api.alert_scores import AlertScores
 from services.serve.api.answers.alert_answers import AlertDetails, AlertsAnswer, OrderPublished, RulesAnswer
+from services.serve.api.answers.alert_score_answers import AlertScores
 from services.serve.api.answers.forecast_answers import ForecastAnswer, ForecastsAnswer, Problem, ZoneProblem
 from services.serve.components import COMPONENTS, Figures
 from services.serve.health import Readiness

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from models.alerts.alert_scores import DAY_MS
-from services.serve.api.alert_scores import SETPOINTS, AlertScores, alert_scores
 from services.serve.api.answer_types import described
+from services.serve.api.answers.alert_score_answers import SETPOINTS, AlertScores, alert_scores
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.schemas import KEYED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
