@@ -24,7 +24,7 @@ from services.messages import (
     ZoneQuality,
 )
 from services.serve.api.alert_answers import AlertDetails, AlertsAnswer, OrderPublished, RulesAnswer
-from services.serve.api.alert_scores import AlertScores
+from services.serve.api.past_alert_scores import AlertScores
 from services.serve.components import COMPONENTS, Figures
 from services.serve.health import Readiness
 from services.serve.model_pointer import PointerAnswer

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from models.alerts.alert_scores import DAY_MS
-from services.serve.api.alert_scores import SETPOINTS, AlertScores, alert_scores
 from services.serve.api.answer_types import described
 from services.serve.api.parameters import StrictRoute
+from services.serve.api.past_alert_scores import SETPOINTS, AlertScores, alert_scores
 from services.serve.api.schemas import KEYED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
 
