@@ -32,8 +32,9 @@ class MuteRule(msgspec.Struct, frozen=True, tag="alert_mute", omit_defaults=True
 
 class ChangeRules(msgspec.Struct, frozen=True, tag="alert_rules", omit_defaults=True, forbid_unknown_fields=True):
     """A site's rules, published in zone ``_site``: ``rules`` is a document of
-    :class:`~models.alerts.rules_document.RulesDocument`. With ``merge`` it only says what changes. ``file`` names the
-    state of the file that it is from: the same file counts once.
+    :class:`~models.alerts.rules_document.RulesDocument`. Published in another zone, it is what that zone has of its
+    own. With ``merge`` it only says what changes. ``file`` names the state of the file that it is from: the same file
+    counts once.
     """
 
     rules: dict[str, Any]

@@ -167,11 +167,11 @@ class AlertBook:
         """The zone has left: its alerts are resolved, and its mutes gone."""
         return self._end([key for key in self._keys() if key[:2] == (site, zone)], at_ms, why)
 
-    def hand_over(self, site: str, other: AlertBook, at_ms: int, why: str) -> list[Alert]:
-        """Give all of a site to a book with other rules. Gives the alerts that are resolved, as their rule is no more
-        there, or is of another kind.
+    def hand_over(self, site: str, zones: Collection[str], other: AlertBook, at_ms: int, why: str) -> list[Alert]:
+        """Give all of some zones of a site to a book with other rules. Gives the alerts that are resolved, as their
+        rule is no more there, or is of another kind.
         """
-        mine = [key for key in self._keys() if key[0] == site]
+        mine = [key for key in self._keys() if key[0] == site and key[1] in zones]
         kinds = {name: rule.kind for name, rule in other._rules.items()}
         gone = [key for key in mine if kinds.get(key[2]) != self._rules[key[2]].kind]
         ended = self._end(gone, at_ms, why)
@@ -203,6 +203,10 @@ class AlertBook:
     def of_zone(self, site: str, zone: str) -> list[Alert]:
         """The zone's alerts that are not over."""
         return [alert for name in self._rules if (alert := self._alerts.get((site, zone, name))) is not None]
+
+    def zones(self, site: str) -> set[str]:
+        """The zones of a site of which anything is known here."""
+        return {key[1] for key in self._keys() if key[0] == site}
 
     def zones_with(self, site: str, kinds: Collection[str]) -> set[str]:
         """The zones of a site with an alert of a rule of these kinds that is not over."""

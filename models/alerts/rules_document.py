@@ -1,7 +1,8 @@
 """Step 9 of the way of a reading: rules as people write them, in a file or over the API, and the rules that they mean.
 
 A document names the crop and its stage, and then, by rule, only the options that are different. ``off`` takes a rule
-away, a ``kind`` adds one. Each mistake is one sentence that names its rule.
+away, a ``kind`` adds one. A zone may have another crop or stage, and options of its own, over those of the site. Each
+mistake is one sentence that names its rule, and its zone.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ NUMBERS = (
 )  # fmt: skip
 OPTIONS = (*NUMBERS, "kind", "severity", "hours", "band_c", "off")
 MOST_RULES, LONGEST_NAME = 100, 64
+MOST_ZONES = 1000
 LARGEST = 1e9
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class DocumentError(ValueError):
-    """What is wrong with a document: ``mistakes`` are (rule or member, sentence)."""
+    """What is wrong with a document: ``mistakes`` are (rule or member, sentence); those of a zone begin with
+    ``zones.`` and its name.
+    """
 
     def __init__(self, mistakes: list[tuple[str, str]]) -> None:
         super().__init__("; ".join(sentence for _, sentence in mistakes))
@@ -39,21 +43,31 @@ class DocumentError(ValueError):
 @dataclass(frozen=True, slots=True)
 class RulesDocument:
     """Made by :meth:`of`; ``rules`` are what it means, ``changes`` the options of each rule that were written.
+    ``zones`` are the crop, stage and changes that zones have of their own, ``zone_rules`` what that means there.
 
-    >>> document = RulesDocument.of({"crop": "lettuce", "changes": {"frost": {"limit": 4}, "heat": {"off": True}}})
+    >>> document = RulesDocument.of({
+    ...     "crop": "lettuce", "changes": {"frost": {"limit": 4}, "heat": {"off": True}},
+    ...     "zones": {"seedlings": {"changes": {"frost": {"limit": 8}}}},
+    ... })
     >>> document.rules[0].limit, [rule.name for rule in document.rules][:2]
     (4.0, ['frost', 'condensation'])
+    >>> document.rules_of("seedlings")[0].limit, document.rules_of("elsewhere")[0].limit
+    (8.0, 4.0)
     """
 
     crop: str = "other"
     stage: str = "growing"
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     rules: tuple[AlertRule, ...] = rules_for()
+    zones: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    zone_rules: Mapping[str, tuple[AlertRule, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> RulesDocument:
-        """From ``crop``, ``stage`` and ``changes``, each of which may be missing; raises :class:`DocumentError`."""
-        wrong = [(name, f"{name!r} is not one of crop, stage, changes") for name in said if name not in _MEMBERS]
+        """From ``crop``, ``stage``, ``changes`` and ``zones``, each of which may be missing; raises
+        :class:`DocumentError`.
+        """
+        wrong = [(name, f"{name!r} is not one of {', '.join(_MEMBERS)}") for name in said if name not in _MEMBERS]
         words = {name: said.get(name, usual) for name, usual in (("crop", "other"), ("stage", "growing"))}
         wrong += [(n, f"{n} must be a word in quotes") for n, word in words.items() if not isinstance(word, str)]
         changes = said.get("changes", {})
@@ -61,6 +75,11 @@ class RulesDocument:
             wrong.append(("changes", "rules must be tables, such as [rules.frost]"))
         elif len(changes) > MOST_RULES:
             wrong.append(("changes", f"{len(changes)} rules are named; {MOST_RULES} is the most"))
+        zones = said.get("zones", {})
+        if not isinstance(zones, Mapping):
+            wrong.append(("zones", "zones must be tables, such as [zones.north-1]"))
+        elif len(zones) > MOST_ZONES:
+            wrong.append(("zones", f"{len(zones)} zones are named; {MOST_ZONES} is the most"))
         if wrong:
             raise DocumentError(wrong)
         try:
@@ -75,7 +94,10 @@ class RulesDocument:
                 wrong += error.mistakes
         if wrong:
             raise DocumentError(wrong)
-        return cls(**words, changes={name: dict(table) for name, table in changes.items()}, rules=tuple(rules.values()))
+        of_site = cls(
+            **words, changes={name: dict(table) for name, table in changes.items()}, rules=tuple(rules.values())
+        )
+        return of_site._with_zones(zones) if zones else of_site
 
     def merged(self, patch: Mapping[str, Any]) -> RulesDocument:
         """With what ``patch`` says; ``None`` takes back an option, or all that was changed of a rule.
@@ -83,36 +105,114 @@ class RulesDocument:
         >>> RulesDocument.of({"changes": {"frost": {"limit": 9}}}).merged({"changes": {"frost": None}}).changes
         {}
         """
-        changes = {name: dict(table) for name, table in self.changes.items()}
-        given = patch.get("changes", {})
+        zones: dict[str, Any] = {name: dict(own) for name, own in self.zones.items()}
+        given = patch.get("zones", {})
         if not isinstance(given, Mapping):
-            raise DocumentError([("changes", "rules must be tables, such as [rules.frost]")])
-        for name, table in given.items():
-            if table is None:
-                changes.pop(name, None)
-            elif isinstance(table, Mapping):
-                kept = {**changes.get(name, {}), **table}
-                changes[name] = {option: value for option, value in kept.items() if value is not None}
-                if not changes[name]:
-                    del changes[name]
+            raise DocumentError([("zones", "zones must be tables, such as [zones.north-1]")])
+        for name, own in given.items():
+            if isinstance(own, Mapping) and isinstance(own.get("changes", {}), Mapping):
+                before = zones.get(name, {})
+                zones[name] = {**before, **own, "changes": _merged(before.get("changes", {}), own.get("changes", {}))}
             else:
-                changes[name] = table
-        return RulesDocument.of({"crop": self.crop, "stage": self.stage, **patch, "changes": changes})
+                zones[name] = own
+        changes = _merged(self.changes, patch.get("changes", {}))
+        return RulesDocument.of({"crop": self.crop, "stage": self.stage, **patch, "changes": changes, "zones": zones})
+
+    def with_zone(self, zone: str, said: Mapping[str, Any], *, merge: bool = False) -> RulesDocument:
+        """With ``said`` as all that a zone has of its own, or with that merged; raises :class:`DocumentError`."""
+        if merge:
+            return self.merged({"zones": {zone: said}})
+        return RulesDocument.of({**self.as_dict(), "zones": {**self.zones, zone: said}})
+
+    def rules_of(self, zone: str) -> tuple[AlertRule, ...]:
+        """The rules that hold in a zone."""
+        return self.zone_rules.get(zone, self.rules)
+
+    def of_zone(self, zone: str) -> RulesDocument:
+        """A document whose rules are those of a zone, as if it were a site of its own."""
+        return RulesDocument.of({"crop": self.crop, "stage": self.stage, "changes": self.changes}).merged(
+            self.zones.get(zone, {})
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """What :meth:`of` takes."""
-        return {"crop": self.crop, "stage": self.stage, "changes": {n: dict(t) for n, t in self.changes.items()}}
+        said = {"crop": self.crop, "stage": self.stage, "changes": {n: dict(t) for n, t in self.changes.items()}}
+        return said | {"zones": {name: dict(own) for name, own in self.zones.items()}} if self.zones else said
 
     def as_toml(self) -> str:
         """The same as a file of rules."""
-        lines = [f"crop = {json.dumps(self.crop)}", f"stage = {json.dumps(self.stage)}"]
-        for name, table in self.changes.items():
-            lines += ["", f"[rules.{name if _BARE.fullmatch(name) else json.dumps(name)}]"]
-            lines += [f"{option} = {json.dumps(value)}" for option, value in table.items()]  # JSON's values are TOML's
+        lines = [f"crop = {json.dumps(self.crop)}", f"stage = {json.dumps(self.stage)}", *_tables("", self.changes)]
+        for zone, own in self.zones.items():
+            lines += ["", f"[zones.{_key(zone)}]"]
+            lines += [f"{name} = {json.dumps(own[name])}" for name in ("crop", "stage") if name in own]
+            lines += _tables(f"zones.{_key(zone)}.", own.get("changes", {}))
         return "\n".join(lines) + "\n"
 
+    def _with_zones(self, zones: Mapping[str, Any]) -> RulesDocument:
+        """The document of a site with what its zones have of their own."""
+        wrong: list[tuple[str, str]] = []
+        kept: dict[str, dict[str, Any]] = {}
+        rules = {}
+        for zone, said in zones.items():
+            if not 0 < len(zone) <= LONGEST_NAME:
+                wrong.append(("zones", f"the name of a zone has 1 to {LONGEST_NAME} characters"))
+                continue
+            if said is None:
+                continue
+            if not isinstance(said, Mapping):
+                wrong.append((f"zones.{zone}", f"zones.{zone} must be a table, such as [zones.{zone}.rules.frost]"))
+                continue
+            own = {name: value for name, value in said.items() if value is not None}
+            try:
+                if "zones" in own:
+                    raise DocumentError([("zones", "'zones' is not one of crop, stage, changes")])
+                own["changes"] = _merged({}, own.get("changes", {}))
+                rules[zone] = self.merged(own).rules
+            except DocumentError as error:
+                wrong += [(f"zones.{zone}.{where}", f"zone {zone}: {sentence}") for where, sentence in error.mistakes]
+                continue
+            if not own["changes"]:
+                del own["changes"]
+            if own:
+                kept[zone] = own
+            else:
+                del rules[zone]
+        if wrong:
+            raise DocumentError(wrong)
+        return replace(self, zones=kept, zone_rules=rules)
 
-_MEMBERS = ("crop", "stage", "changes")
+
+_MEMBERS = ("crop", "stage", "changes", "zones")
+
+
+def _merged(before: Mapping[str, Mapping[str, Any]], given: object) -> dict[str, Any]:
+    """The changes with what is given; ``None`` takes back an option, or all that was changed of a rule."""
+    if not isinstance(given, Mapping):
+        raise DocumentError([("changes", "rules must be tables, such as [rules.frost]")])
+    changes: dict[str, Any] = {name: dict(table) for name, table in before.items()}
+    for name, table in given.items():
+        if table is None:
+            changes.pop(name, None)
+        elif isinstance(table, Mapping):
+            kept = {**changes.get(name, {}), **table}
+            changes[name] = {option: value for option, value in kept.items() if value is not None}
+            if not changes[name]:
+                del changes[name]
+        else:
+            changes[name] = table
+    return changes
+
+
+def _tables(prefix: str, changes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    lines = []
+    for name, table in changes.items():
+        lines += ["", f"[{prefix}rules.{_key(name)}]"]
+        lines += [f"{option} = {json.dumps(value)}" for option, value in table.items()]  # JSON's values are TOML's
+    return lines
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name)
 
 
 def clock_time(minute: int) -> str:

@@ -45,6 +45,8 @@ class RuleFiles:
         """Read the files once, and publish what sites do not have yet."""
         now_s = self._clock_s()
         wrong: dict[str, None] = {}
+        named: dict[Path, set[str]] = {}
+        there: dict[Path, set[str]] = {}
         self._published = {key: at_s for key, at_s in self._published.items() if now_s - at_s < AGAIN_S}
         for site in self._shown():
             path = self._file_of(site["site"])
@@ -52,6 +54,8 @@ class RuleFiles:
                 continue
             try:
                 document = load_document(path)
+                named[path] = set(document.zones)
+                there.setdefault(path, set()).update(site.get("zones", ()))
                 stamp = file_stamp(document)
                 if site.get("file") == stamp or (site["site"], stamp) in self._published:
                     continue
@@ -61,6 +65,10 @@ class RuleFiles:
                 _log.info("the rules of %s are those of %s", site["site"], path)
             except (ConfigError, HothouseError) as error:
                 wrong[error.message] = None
+        for path, zones in named.items():  # a file of several sites names the zones of all of them
+            if there[path] and (unknown := sorted(zones - there[path])):
+                known = ", ".join(sorted(there[path])[:20])
+                wrong[f"{path} has rules for {', '.join(unknown)}, which is no zone; known are {known}"] = None
         self.error = "; ".join(wrong)
 
 

@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from edge.wire.plan import PlanMessage
 from services.cli.base import console, need_cluster, options_of
+from services.cli.running.alert_lines import ALERTS_EVERY_S, alert_lines
 from services.cli.setup.watching import LOOK_S, trouble_lines
 from services.errors import ConfigError
 from services.runtime.interrupts import await_signal
@@ -60,7 +61,8 @@ def up(
         if system.mqtt_username:
             line = f"as {system.mqtt_username}, password in {system.mqtt_password_file}"
             console.print(line, highlight=False, soft_wrap=True)
-        with Repeating(trouble_lines(system.settings), LOOK_S, "devices"):
+        alerts = Repeating(alert_lines(system.settings, system.url), ALERTS_EVERY_S, "alerts")
+        with Repeating(trouble_lines(system.settings), LOOK_S, "devices"), alerts:
             stopped()
         console.print("[dim]stopping ...[/]")
 

@@ -231,6 +231,23 @@ class ApiSettings(Section):
         description="Origins, such as https://office.example.org, whose pages may ask the API; none: only its own "
         "page.",
     )  # fmt: skip
+    rate_per_s: float = Field(
+        100, ge=0, le=1e6,
+        description="Requests a second that a replica takes of one client: of a key, or of an address where no key is "
+        "sent; 0: any number.",
+    )  # fmt: skip
+    rate_burst: int = Field(500, ge=1, le=1_000_000, description="So many requests may come at once.")
+    streams_per_client: int = Field(
+        200,
+        ge=0,
+        le=3000,
+        description="Streams of `/events` that one client may have open at a replica; 0: any number.",
+    )
+    proxies: int = Field(
+        0, ge=0, le=8,
+        description="Proxies before Hothouse that add to `X-Forwarded-For`: then the address is the one that the first "
+        "of them saw.",
+    )  # fmt: skip
 
 
 class WeatherSettings(Section):

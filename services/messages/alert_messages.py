@@ -68,6 +68,7 @@ class SiteRulesShown(TypedDict):
     changed_by: Literal["defaults", "file", "api"]
     document: dict[str, Any]
     file: NotRequired[str]
+    zones: NotRequired[list[str]]  # those that the site has now
 
 
 class ShownAlerts(dict[str, ShownAlert]):

@@ -70,8 +70,8 @@ def serve_environment(ingress: Ingress, folder: Path) -> dict[str, str]:
 
 
 def _loopback_wrapper(home: Path, binary: str, metrics: int, stats: int) -> Path:
-    """A stand-in for the HAProxy binary: it keeps the two side ports on loopback, which Serve binds everywhere, and
-    lets HAProxy's own errors (no replica answers) be problem details like all others.
+    """A stand-in for the HAProxy binary: it keeps the two side ports on loopback, which Serve binds everywhere, says
+    from where each request comes, and lets HAProxy's own errors (no replica answers) be problems like all others.
     """
     problem = '{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"no API replica answers now"}'
     (home / "503.http").write_text(
@@ -82,6 +82,7 @@ def _loopback_wrapper(home: Path, binary: str, metrics: int, stats: int) -> Path
     rules = [
         f"s/bind :{metrics}$/bind 127.0.0.1:{metrics}/",
         f"s/bind \\*:{stats}$/bind 127.0.0.1:{stats}/",
+        r"s/^defaults$/defaults\n    option forwardfor/",  # a replica sees HAProxy's address alone
         f"s#errorfile \\(50[234]\\) .*#errorfile \\1 {home / '503.http'}#",
     ]
     wrapper = home / "haproxy"

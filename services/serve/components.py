@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, NotRequired, TypedDict, cast
 
-from edge.figure_fields import gauge
+from edge.figure_fields import counter, gauge
 from edge.prometheus import Told
 from services.ingest.figures import ShardFigures
 from services.messages import RETRAINER_ACTOR, GatewayFigures, LearningFigures, LeftZone, RuntimeFigures
@@ -39,6 +39,10 @@ COMPONENTS: dict[str, type] = {
 class ApiFigures(TypedDict):
     """What an API replica knows of itself."""
 
+    refused: Annotated[
+        int, counter("hothouse_api_refused_total", "Requests and streams that were too many of one client (429).")
+    ]
+    streams: Annotated[int, gauge("hothouse_api_streams", "Open streams of /events.")]
     zones: Annotated[int, gauge("hothouse_api_zones", "Zones that have a forecast.")]
     ready: Annotated[bool, gauge("hothouse_api_ready", "1 while forecasts can be served, as /health/ready says.")]
     live_state_age_s: NotRequired[

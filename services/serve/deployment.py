@@ -32,11 +32,13 @@ from services.messages import (
     shard_actor,
 )  # fmt: skip
 from services.observe.logs import log_to_file
+from services.runtime.ingress import probe_ingress
 from services.runtime.joined import api_host, check_serve
 from services.runtime.ports import free_port
 from services.serve.api.app import create_app
 from services.serve.api.auth import OPERATOR_KEY_FILE, Keys
 from services.serve.api.backend import POLL_S, RayBackend
+from services.serve.api.client_limits import Limits
 from services.serve.api.event_stream import MOST as MOST_STREAMS
 from services.serve.api.state import ApiState, SiteNames
 from services.serve.forecaster import Forecaster, Load, LoadedModel
@@ -160,7 +162,7 @@ def build_app(settings: Settings, load: Load = load_model) -> Any:
 
     forecaster = deployment(_ForecasterReplica, FORECASTER_DEPLOYMENT, settings.ray.forecaster_replicas, 64)
     api = deployment(serve.ingress()(_ApiReplica), "Api", settings.api.replicas, MOST_STREAMS + 512)
-    return api.bind(settings, forecaster.bind(settings, load))
+    return api.bind(settings, forecaster.bind(settings, load), _limits(settings))
 
 
 def start_serving(settings: Settings, load: Load = load_model) -> str:
@@ -219,10 +221,26 @@ def _keys(settings: Settings) -> Keys:
     return Keys.load(settings.data_dir, api.read_key_file, read_needs_key=api.read_needs_key)
 
 
+def _limits(settings: Settings) -> Limits:
+    """What one client may ask, and who of those before a replica says where a request comes from.
+
+    The HAProxy of this machine does. On a cluster, HAProxy is the cluster's: a replica sees its address instead of the
+    client's, unless a proxy before it says more.
+    """
+    api = settings.api
+    proxies = api.proxies + (not settings.ray.address and probe_ingress().kind == "haproxy")
+    known = bool(proxies) or not settings.ray.address
+    return Limits(
+        per_s=api.rate_per_s, burst=api.rate_burst, streams=api.streams_per_client, proxies=proxies if known else None
+    )
+
+
 class _ApiReplica:
     """The ingress: a FastAPI application over an :class:`ApiState`."""
 
-    async def __init__(self, settings: Settings, forecaster: Any) -> None:  # type: ignore[misc]  # Serve awaits it
+    async def __init__(  # type: ignore[misc]  # Serve awaits an async constructor
+        self, settings: Settings, forecaster: Any, limits: Limits
+    ) -> None:
         keys = _keys(settings)
         backend = RayBackend(settings, forecaster)
         await backend.connect()
@@ -231,6 +249,7 @@ class _ApiReplica:
             backend, keys, forecast_spec(settings), settings.forecast.stale_after_s,
             timezone=lambda site: settings.site(site).timezone,
             place_of=partial(place_of, settings), names=SiteNames.of(settings.sites),
+            limits=limits,
         )  # fmt: skip
 
     def __serve_build_asgi_app__(self) -> Any:

@@ -98,10 +98,15 @@ def score(
 
 def _rules(path: Path | None, crop: str, stage: str) -> tuple[Any, ...]:
     from models.alerts.crop_rules import rules_for
-    from services.alert.rules_file import load_rules
+    from services.alert.rules_file import load_document
 
     if path:
-        return load_rules(path)
+        document = load_document(path)
+        if document.zones:
+            named = ", ".join(document.zones)
+            line = f"every zone is scored by the rules of the site: those of {named} alone are left out"
+            console.print(f"[yellow]{escape(line)}[/]", highlight=False, soft_wrap=True)
+        return document.rules
     try:
         return rules_for(crop, stage)
     except ValueError as error:

@@ -20,7 +20,7 @@ from edge.wire.topic import SITE_ZONE, Topic, parse_topic
 from models.alerts.alert_book import LEFT, RULE_LOST, Alert
 from models.spec import ForecastSpec, Place
 from services.ingest.alerts.journaled import SAME, Journaled, Key, alert_of
-from services.ingest.alerts.rule_groups import RuleGroups
+from services.ingest.alerts.rule_groups import RuleGroup, RuleGroups
 from services.ingest.alerts.shown_alert import shown_alert
 from services.ingest.alerts.site_documents import SiteDocuments
 from services.ingest.alerts.turns import Turns
@@ -111,7 +111,7 @@ class PartitionAlerts:
         if self._from_offset > offset + 1:  # the log is read again; the state is that of later records
             return
         for said in standing:
-            book = self._groups.of(said["site"]).desk.book
+            book = self._groups.of(said["site"], said["zone"]).desk.book
             alert, key = alert_of(said), (said["site"], said["zone"], said["rule"])
             if key in book.held():
                 continue
@@ -145,7 +145,7 @@ class PartitionAlerts:
             return
         if self._heard_ms.get(site, {}).pop(zone, None) is not None:
             self._turns.forget(site, zone)
-            self._tell(offset, self._groups.of(site).desk.book.end(at_ms, site, zone, LEFT))
+            self._tell(offset, self._groups.of(site, zone).desk.book.end(at_ms, site, zone, LEFT))
             self.changes += 1
 
     def shown(self) -> list[ShownAlert]:
@@ -157,8 +157,11 @@ class PartitionAlerts:
         return Counter(alert.state for group in self._groups for alert in group.desk.book)
 
     def rules(self, site: str) -> SiteRulesShown:
-        """The rules of a site."""
-        return self._documents.shown(site)
+        """The rules of a site, and the zones that it has."""
+        zones = sorted(set(self._heard_ms.get(site, ())) - {SITE_ZONE})
+        shown = self._documents.shown(site)
+        shown["zones"] = zones
+        return shown
 
     def state(self, offset: int) -> dict[str, Any]:
         """For a snapshot before the record at ``offset``; its arrays are good until the next record."""
@@ -205,7 +208,7 @@ class PartitionAlerts:
             own, said = mine.get(key), theirs.get(key)
             if own is not None and said is not None and all(own[name] == said[name] for name in SAME):  # type: ignore[literal-required]
                 continue
-            book = self._groups.of(key[0]).desk.book
+            book = self._groups.of(*key[:2]).desk.book
             book.put(key, before.get(key) if said is None else alert_of(said))
             if own is not None:
                 self.told = [(at, one) for at, one in self.told if one["id"] != own["id"] or at != offset]
@@ -219,50 +222,59 @@ class PartitionAlerts:
 
     def _hear(self, offset: int, step: SiteStep, ground: Ground) -> None:
         """Take the facts of a site's newest step."""
-        site, desk = step.site, self._groups.of(step.site).desk
+        site = step.site
         facts = facts_of_row(step, ground, self._heard_ms[site], clock_of(self._place_of(site)))
-        for zone in sorted({*facts, *desk.book.zones_with(site, OF_ROWS)}):
+        told = {zone for group in self._groups.of_site(site) for zone in group.desk.book.zones_with(site, OF_ROWS)}
+        for zone in sorted({*facts, *told}):
+            desk = self._groups.of(site, zone).desk
             self._tell(offset, desk.hear(step.end_ms, site, zone, facts.get(zone, ()), OF_ROWS))
             self._renew(site, zone)
 
     def _look(self, offset: int, site: str, zones: Sequence[str], ground: Ground) -> None:
-        place, group, step = self._place_of(site), self._groups.of(site), ground.latest[site]
+        place, step = self._place_of(site), ground.latest[site]
         found = look_at(ground, self._spec, place, site, zones) if self._foresees else None
         if found is None:
             return
         rows, ahead = found
         for z, zone in enumerate(zones):
+            group = self._groups.of(site, zone)
             facts = unplanned_now(group.rules, ground, self._spec, step, zone, rows[z])
             if facts is not None or zone in group.desk.book.zones_with(site, OF_PLANS):
                 self._tell(offset, group.desk.hear(step.end_ms, site, zone, facts or (), OF_PLANS))
         old = np.flatnonzero(known_share(rows, self._spec) >= LEARNED_SHARE)
-        if len(old):
-            names = [zones[z] for z in old.tolist()]
-            indices = group.indices(site, names)
-            changed, _ = group.desk.see(site, names, indices, rows[old], ahead.of(old), clock_of(place))
+        together: dict[int, tuple[RuleGroup, list[int]]] = {}  # zones with the same rules
+        for z in old.tolist():
+            group = self._groups.of(site, zones[z])
+            together.setdefault(id(group), (group, []))[1].append(z)
+        for group, at in together.values():
+            names = [zones[z] for z in at]
+            indices, some = group.indices(site, names), np.array(at)
+            changed, _ = group.desk.see(site, names, indices, rows[some], ahead.of(some), clock_of(place))
             self._tell(offset, changed)
         self.counts["alert_looks"] += len(old)
         for zone in zones:
             self._renew(site, zone)
 
     def _renew(self, site: str, zone: str) -> None:
-        for alert in self._groups.of(site).desk.book.of_zone(site, zone):
+        for alert in self._groups.of(site, zone).desk.book.of_zone(site, zone):
             self.renewed[alert.id] = shown_alert(alert)
 
     def _order(self, where: Topic, order: AlertOrder, offset: int, at_ms: int) -> None:
         self.counts["alert_orders"] += 1
-        group = self._groups.of(where.site)
         match order:
             case AcknowledgeAlert(id=id):
-                self._tell(offset, group.desk.book.acknowledge(at_ms, id))
+                for group in self._groups.of_site(where.site):
+                    self._tell(offset, group.desk.book.acknowledge(at_ms, id))
             case MuteRule(rule=rule, until_ms=until_ms):
+                group = self._groups.of(where.site, where.zone)
                 if any(one.name == rule for one in group.rules):
                     self._tell(offset, group.desk.book.mute(at_ms, where.site, where.zone, rule, until_ms))
                     self._renew(where.site, where.zone)
             case ChangeRules():
-                document = self._documents.take(where.site, order, at_ms)
+                document = self._documents.take(where.site, where.zone, order, at_ms)
                 if document is not None:
-                    self._tell(offset, self._groups.give(where.site, document.rules, at_ms))
+                    ended = self._groups.give(where.site, document.rules, at_ms, document.zone_rules)
+                    self._tell(offset, ended)
                     for zone in self._heard_ms.get(where.site, ()):
                         self._renew(where.site, zone)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from edge.wire.alert_orders import ChangeRules
+from edge.wire.topic import SITE_ZONE
 from models.alerts.rules_document import RulesDocument
 from services.messages import SiteRulesShown
 
@@ -34,15 +35,19 @@ class SiteDocuments:
         """The document of a site, that of any crop where nobody wrote one."""
         return self._sites.get(site, SiteDocument())
 
-    def take(self, site: str, order: ChangeRules, at_ms: int) -> RulesDocument | None:
-        """The document that an order makes; None where it changes nothing: the same file, or the same rules again.
+    def take(self, site: str, zone: str, order: ChangeRules, at_ms: int) -> RulesDocument | None:
+        """The document that an order makes, of a site (in its zone ``_site``) or of what a zone has of its own; None
+        where it changes nothing: the same file, or the same rules again.
 
         Raises :class:`~models.alerts.rules_document.DocumentError`.
         """
         before = self.of(site)
         if order.file and order.file == before.file:
             return None
-        document = before.document.merged(order.rules) if order.merge else RulesDocument.of(order.rules)
+        if zone != SITE_ZONE:
+            document = before.document.with_zone(zone, order.rules, merge=order.merge)
+        else:
+            document = before.document.merged(order.rules) if order.merge else RulesDocument.of(order.rules)
         kept = replace(before, file=order.file or before.file)
         if document.as_dict() == before.document.as_dict():
             self._sites[site] = kept

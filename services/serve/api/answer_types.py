@@ -6,8 +6,9 @@ error. Tests hold what a whole system answers against these structures.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, TypedDict, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -23,7 +24,8 @@ from services.messages import (
     ZonePlan,
     ZoneQuality,
 )
-from services.serve.api.alert_answers import AlertDetails, AlertsAnswer, OrderPublished, RulesAnswer
+from services.serve.api.answers.alert_answers import AlertDetails, AlertsAnswer, OrderPublished, RulesAnswer
+from services.serve.api.answers.forecast_answers import ForecastAnswer, ForecastsAnswer, Problem, ZoneProblem
 from services.serve.api.past_alert_scores import AlertScores
 from services.serve.components import COMPONENTS, Figures
 from services.serve.health import Readiness
@@ -36,6 +38,7 @@ __all__ = [
     "IssuedAnswer",
     "KeptOut",
     "KeptOutLetter",
+    "LiveAnswer",
     "ModelsAnswer",
     "PastForecasts",
     "PlanPublished",
@@ -54,6 +57,7 @@ __all__ = [
 ]
 
 _REF = "#/components/schemas/{name}"
+_ROLE = re.compile(r":\w+:`~?(?:\w+\.)*(\w+)`")
 
 
 class StatusAnswer(TypedDict):
@@ -65,6 +69,12 @@ class StatusAnswer(TypedDict):
     errors: Annotated[list[str], Meta(description="What fails now, a sentence a part.")]
     models: Annotated[list[ModelRow], Meta(description="Registered models, newest first.")]
     events: Annotated[list[LiveEvent], Meta(description="What the learning loop did, oldest first; the newest 200.")]
+
+
+class LiveAnswer(TypedDict):
+    """The process answers."""
+
+    status: str
 
 
 class ReadyAnswer(Readiness):
@@ -119,6 +129,7 @@ class ZonesAnswer(TypedDict):
     sites: list[SiteShown]
     units: dict[str, str]
     labels: dict[str, str]
+    problems: NotRequired[Annotated[list[ZoneProblem], Meta(description="Of several zones that were asked for.")]]
 
 
 class HistoryAnswer(TypedDict):
@@ -208,6 +219,7 @@ class QualityAnswer(TypedDict):
 
     zones: list[ZoneQuality]
     past: Annotated[PastForecasts | None, Meta(description="Where a target and a horizon are asked for.")]
+    problems: NotRequired[Annotated[list[ZoneProblem], Meta(description="Of several zones that were asked for.")]]
 
 
 class PlanPublished(TypedDict):
@@ -253,13 +265,14 @@ _ANSWERS = (
     ReadyAnswer, ModelsAnswer, ZonesServed, ZonesAnswer, HistoryAnswer, SeriesAnswer, IssuedAnswer, Moved,
     TrainingAccepted, DeadLettersAnswer, ModelSubmitted, ZonePlans, PlanPublished, WhatIfAnswer,
     AlertsAnswer, AlertDetails, OrderPublished, RulesAnswer, AlertScores,
-    QualityAnswer,
+    QualityAnswer, LiveAnswer, ForecastAnswer, ForecastsAnswer, Problem,
 )  # fmt: skip
 
 
-def described(answer: type, status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """For ``responses`` of a route: what it answers."""
-    schema = {"$ref": _REF.format(name=answer.__name__)}
+def described(answer: type, *others: type, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """For ``responses`` of a route: what it answers, or one of what."""
+    references = [{"$ref": _REF.format(name=one.__name__)} for one in (answer, *others)]
+    schema = {"anyOf": references} if others else references[0]
     words = (answer.__doc__ or answer.__name__).splitlines()[0]
     return {status: {"description": words, "content": {"application/json": {"schema": schema}}}}
 
@@ -267,7 +280,11 @@ def described(answer: type, status: int = 200) -> dict[int | str, dict[str, Any]
 def answer_schemas() -> dict[str, Any]:
     """JSON schemas of all answers, by name, for ``components.schemas`` of OpenAPI."""
     _, found = _schemas([*_ANSWERS, *COMPONENTS.values()])
-    return found | {StatusAnswer.__name__: _status_schema(found)}
+    schemas = found | {StatusAnswer.__name__: _status_schema(found)}
+    for schema in schemas.values():
+        if "description" in schema:  # a docstring, which speaks to who reads the code
+            schema["description"] = _ROLE.sub(r"`\1`", schema["description"]).replace("``", "`")
+    return schemas
 
 
 def _status_schema(found: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.serve.api.answer_types import answer_schemas
 from services.serve.api.assets import PageFiles, page_routes
+from services.serve.api.client_limits import UNLIMITED, RateLimited
 from services.serve.api.problems import install, problem
 from services.serve.api.routes.alert_routes import alert_routes
 from services.serve.api.routes.alert_score_routes import alert_score_routes
@@ -23,6 +24,7 @@ from services.serve.api.routes.plan_routes import plan_routes
 from services.serve.api.routes.predict import predict_routes
 from services.serve.api.routes.rule_routes import rule_routes
 from services.serve.api.routes.zone_past import series_routes
+from services.serve.api.schemas import TOO_LARGE, TOO_MANY
 from services.serve.api.state import ApiState
 
 __all__ = ["MAX_BODY_BYTES", "create_app"]
@@ -47,7 +49,9 @@ def create_app(state: ApiState, cors_origins: Sequence[str] = ()) -> FastAPI:
         title="Hothouse",
         version=_version(),
         summary="Probabilistic climate forecasts for greenhouses, from models that keep learning.",
-        description="Errors are problem details (RFC 9457, application/problem+json).",
+        description="Errors are problem details (RFC 9457, application/problem+json). A key goes in the header "
+        "`Authorization: Bearer KEY`: orders need one, reading only where the settings say so.",
+        generate_unique_id_function=lambda route: route.name,
         lifespan=follow_the_live_state,
         docs_url=None,  # FastAPI's pages load scripts from elsewhere; assets.py has one of our own
         redoc_url=None,
@@ -64,6 +68,7 @@ def create_app(state: ApiState, cors_origins: Sequence[str] = ()) -> FastAPI:
     app.include_router(page_routes())
     app.mount("/page", GZipMiddleware(PageFiles(), compresslevel=6), name="page")
     app.add_middleware(_BodyLimit)
+    app.add_middleware(RateLimited, limits=state.limits)
     if cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["GET", "POST", "PUT", "PATCH"],
@@ -79,9 +84,29 @@ class _Described(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """The description of all calls; each answer's schema stands under its name."""
         if self.openapi_schema is None:
-            schemas = super().openapi().setdefault("components", {}).setdefault("schemas", {})
-            schemas |= answer_schemas()
+            described = super().openapi()
+            described.setdefault("components", {}).setdefault("schemas", {}).update(answer_schemas())
+            described["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            for path, methods in described["paths"].items():
+                for method, call in methods.items():
+                    _complete(path, method, call)
         return super().openapi()
+
+
+def _complete(path: str, method: str, call: dict[str, Any]) -> None:
+    """Say of a call what is the same for all: how often it may be asked, how long its body may be, and its key.
+
+    OpenAPI has another place for keys than the header in which they come, and has clients ignore that.
+    """
+    if not path.startswith(UNLIMITED):
+        call["responses"] |= TOO_MANY
+    if "requestBody" in call:
+        call["responses"] |= TOO_LARGE
+    if "401" in call["responses"]:
+        is_order = method != "get" and path != "/predict"
+        call["security"] = [{"key": []}] if is_order else [{}, {"key": []}]
+    if "parameters" in call:
+        call["parameters"] = [one for one in call["parameters"] if one["name"] != "authorization"]
 
 
 def _version() -> str:

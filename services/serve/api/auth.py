@@ -54,14 +54,27 @@ class Keys:
         """Raises a 401 problem without a key and a 403 problem for one that may not give orders."""
         self._require(authorization, (self._operator,), "operate", "this order")
 
+    def owner(self, authorization: str) -> str | None:
+        """Whose key a header holds, in words; ``None`` where it is not one that is taken, or cannot be looked up."""
+        sent = _sent(authorization)
+        if sent is None:
+            return None
+        for key, words in ((self._operator, "the operator's key"), (self._reader, "the readers' key")):
+            if key is not None and hmac.compare_digest(sent.encode(), key.encode()):
+                return words
+        try:
+            found = self._find(sent)
+        except ProblemError:
+            return None
+        return None if found is None or found.expired(self._wall_ms()) else f"the key {found.name}"
+
     def _require(self, authorization: str | None, allowed: tuple[str, ...], scope: Scope, what: str) -> None:
         if not authorization:
             raise ProblemError(
                 401, f"{what} needs a key: send the header 'Authorization: Bearer KEY'", {"WWW-Authenticate": "Bearer"}
             )
-        scheme, _, given = authorization.partition(" ")
-        sent = given.strip()
-        if scheme.lower() == "bearer":
+        sent = _sent(authorization)
+        if sent is not None:
             matches = [hmac.compare_digest(sent.encode(), key.encode()) for key in allowed]
             if any(matches):
                 return
@@ -77,3 +90,9 @@ class Keys:
             return None if self._named is None else self._named.find(sent)
         except ConfigError as error:
             raise ProblemError(503, error.message) from error
+
+
+def _sent(authorization: str) -> str | None:
+    """The key in a header."""
+    scheme, _, given = authorization.partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -77,7 +77,7 @@ class EventStream:
         elif told:
             self._keep(b"\n".join(_message(kind, said) for kind, said in told) + _ID % self._version)
 
-    async def stream(self, after: int | None, health: Readiness) -> AsyncIterator[bytes]:
+    async def stream(self, after: int | None, health: Readiness) -> AsyncGenerator[bytes, None]:
         """What a client is sent: first ``hello`` with ``health``, then each message that comes after version ``after``.
 
         ``hello`` says whether messages may be missing (``anew``): then a client asks for everything once more.

@@ -13,6 +13,7 @@ from edge.wire.vocabulary import VOCABULARY
 
 __all__ = [
     "EARLIEST_MS", "EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "HOW_OF", "KEYED", "LATEST_MS", "ORDERED", "PREDICT_ANSWERS",
+    "TOO_LARGE", "TOO_MANY",
     "ChangeIn", "ExpertName", "RowIn", "Submission", "WhatIf",
 ]  # fmt: skip
 
@@ -172,7 +173,8 @@ EXAMPLE_FORECAST: dict[str, Any] = {
 
 def _problem_answer(description: str, status: int, detail: str) -> dict[str, Any]:
     example = {"type": "about:blank", "title": description, "status": status, "detail": detail}
-    return {"description": description, "content": {"application/problem+json": {"example": example}}}
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {"description": description, "content": {"application/problem+json": {"schema": schema, "example": example}}}
 
 
 KEYED: dict[int | str, dict[str, Any]] = {
@@ -180,6 +182,18 @@ KEYED: dict[int | str, dict[str, Any]] = {
     403: _problem_answer("Forbidden", 403, "the key that was sent does not allow reading"),
 }
 """Of calls that need a key."""
+
+TOO_LARGE = {"413": _problem_answer("Content Too Large", 413, "the body is larger than 4194304 bytes")}
+"""Of calls with a body."""
+
+TOO_MANY: dict[str, dict[str, Any]] = {
+    "429": _problem_answer(
+        "Too Many Requests", 429,
+        "too many requests of the key display: 100 a second are taken after 500 at once; ask again in 1 s",
+    )
+    | {"headers": {"Retry-After": {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}}}}
+}  # fmt: skip
+"""Of every call but those about health."""
 
 ORDERED: dict[int | str, dict[str, Any]] = {
     **KEYED,
@@ -189,7 +203,6 @@ ORDERED: dict[int | str, dict[str, Any]] = {
 """Of orders to the retrainer."""
 
 PREDICT_ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The forecast", "content": {"application/json": {"example": EXAMPLE_FORECAST}}},
     **KEYED,
     404: _problem_answer("Not Found", 404, "there is no zone demo/x; known are demo/north-1, demo/north-2"),
     422: _problem_answer("Unprocessable Content", 422, "query.zone: field required"),

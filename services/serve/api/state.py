@@ -14,6 +14,7 @@ from models.spec import ForecastSpec, Place
 from services.config import SiteSettings
 from services.serve.api.auth import Keys
 from services.serve.api.backend import POLL_S, Backend
+from services.serve.api.client_limits import NO_LIMITS, ClientLimits, Limits
 from services.serve.api.event_stream import EventStream
 from services.serve.api.problems import ProblemError
 from services.serve.follow import follow
@@ -50,13 +51,14 @@ class ApiState:
         self, backend: Backend, keys: Keys, spec: ForecastSpec, stale_after_s: float,
         clock_s: Callable[[], float] = time.monotonic, timezone: Callable[[str], str] = lambda site: "UTC",
         place_of: Callable[[str], Place] = lambda site: Place(),
-        names: SiteNames = SiteNames(),
+        names: SiteNames = SiteNames(), limits: Limits = NO_LIMITS,
     ) -> None:  # fmt: skip
         self.timezone = timezone  # of a site
         self.backend = backend
         self.place_of = place_of
         self.names = names
         self.keys = keys
+        self.limits = ClientLimits(limits, keys, clock_s)
         self.spec = spec
         self.events = EventStream(clock_s)
         self.view = View(stale_after_s, 2 * spec.step_ms / 1000 + 60, clock_s)

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from edge.simulator.simulated_site import SimulatedSite
 from edge.simulator.simulator_source import SimulatorSource
+from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule, decode_order, encode_order
 from edge.wire.events import Alias, Calibration, Retirement, SettingsChange, decode_change, encode_change
 from edge.wire.plan import decode_plan, encode_plan
 from edge.wire.reading import decode, encode_message
@@ -20,6 +21,10 @@ from edge.wire.topic import parse_topic
 from tests.edge.gateway.test_fuzz import T0, messages
 
 DOCUMENT: dict[str, Any] = yaml.safe_load((Path(__file__).parents[3] / "docs" / "asyncapi.yaml").read_text())
+
+
+PUBLISHED = ("alert", "presence", "homeAssistantDevice", "siteState", "zoneState", "zoneAlerts")
+"""Channels that Hothouse alone publishes on; test_asyncapi_published has what it says there."""
 
 
 def resolved(node: Any) -> Any:
@@ -65,7 +70,7 @@ def test_its_examples_keep_to_it_and_are_taken(name: str) -> None:
     for example in message["examples"]:
         Draft202012Validator(message["payload"]).validate(example["payload"])
         channel = next(c for c, held in DOCUMENT["channels"].items() if name in held["messages"])
-        zone = "_site" if name == "settings" else "z1"
+        zone = "_site" if name in ("settings", "rules") else "z1"
         topic, payload = f"hothouse/v1/demo/{zone}/d/{channel}", json.dumps(example["payload"]).encode()
         if channel == "sample":
             found = decode(topic, payload, T0 + 60_000)
@@ -75,10 +80,12 @@ def test_its_examples_keep_to_it_and_are_taken(name: str) -> None:
             plan = decode_plan(topic, payload, T0 + 60_000)
             assert plan.plan
             assert not plan.refusals
-        else:
+        elif channel == "event":
             where = parse_topic(topic)
             assert where is not None
-            assert decode_change(where, payload) is not None
+            assert (decode_change(where, payload) or decode_order(payload)) is not None
+        else:
+            assert channel in PUBLISHED or name == "homeAssistantStatus"
 
 
 def test_what_the_simulator_publishes_keeps_to_it() -> None:
@@ -97,6 +104,15 @@ def test_what_the_simulator_publishes_keeps_to_it() -> None:
 
 
 @pytest.mark.parametrize(
+    "order",
+    [AcknowledgeAlert("6f0c"), MuteRule("frost", 5), ChangeRules({"changes": {"frost": None}}, True, "f")],
+)
+def test_orders_about_alerts_keep_to_it(order: Any) -> None:
+    """As the API and files of rules publish them."""
+    assert keeps_to("event", encode_order(order))
+
+
+@pytest.mark.parametrize(
     "change",
     [SettingsChange(5, step_s=300), Calibration(5, "rh_pct", 1.0), Alias(5, "b"), Retirement(5), Retirement(None, 5)],
 )
@@ -107,7 +123,7 @@ def test_our_own_events_keep_to_it(change: Any) -> None:
 
 def test_all_that_decoders_take_whole_keeps_to_it() -> None:
     """Of bent messages: whatever passes without a word is one that the document allows."""
-    taken = dict.fromkeys(KINDS, 0)
+    taken = dict.fromkeys(("sample", "plan", "event"), 0)
     for topic, payload in messages(20_000, seed=7):
         where = parse_topic(topic)
         if where is None:

@@ -118,7 +118,7 @@ def test_a_site_moves_to_other_rules_with_its_alerts() -> None:
     [_] = book.see(0, "site", "north", "wet", RuleFinding(0.9))
     book.see(0, "elsewhere", "north", "wet", RuleFinding(0.9))
     book.mute(0, "site", "south", "cold", 9 * HALF_MS)
-    [over] = book.hand_over("site", other, HALF_MS, "its rule was taken away")
+    [over] = book.hand_over("site", ["north", "south"], other, HALF_MS, "its rule was taken away")
     assert (over.rule, over.state, over.revision) == ("wet", "resolved", 2)
     [moved] = list(other)
     assert (moved.id, moved.revision, moved.severity) == (cold.id, cold.revision, "critical")

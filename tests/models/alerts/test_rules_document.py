@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from models.alerts.crop_rules import CROPS, STAGES, rules_for
 from models.alerts.rules_document import DocumentError, RulesDocument
+from services.alert.rules_file import parse_document
 
 options = st.fixed_dictionaries(
     {},
@@ -85,3 +86,78 @@ def test_a_document_is_bounded() -> None:
         RulesDocument.of({"changes": {f"r{n}": {"kind": "frost"} for n in range(101)}})
     with pytest.raises(DocumentError, match="1 to 64 characters"):
         RulesDocument.of({"changes": {"x" * 65: {"kind": "frost"}}})
+
+
+ZONED: dict[str, Any] = {
+    "crop": "tomato", "changes": {"frost": {"limit": 9.0, "chance": 0.3}, "heat": {"off": True}},
+    "zones": {
+        "seedlings": {"crop": "lettuce", "stage": "young", "changes": {"frost": {"limit": 12.0}}},
+        "z 2": {"changes": {"heat": {"off": False}, "cool": {"kind": "frost", "limit": 15.0}}},
+    },
+}  # fmt: skip
+
+
+def by_name(rules: Any) -> dict[str, Any]:
+    """The rules by their names."""
+    return {rule.name: rule for rule in rules}
+
+
+def test_a_zone_has_the_rules_of_its_site_but_for_its_own() -> None:
+    """Option by option; its crop and stage may be others; a zone that is not named has what the site has."""
+    document = RulesDocument.of(ZONED)
+    seedlings, second = by_name(document.rules_of("seedlings")), by_name(document.rules_of("z 2"))
+    assert (seedlings["frost"].limit, seedlings["frost"].chance) == (12.0, 0.3)
+    assert seedlings["vpd_high"].limit == by_name(rules_for("lettuce", "young"))["vpd_high"].limit
+    assert "heat" not in seedlings
+    assert second["heat"] == by_name(rules_for("tomato"))["heat"]
+    assert (second["frost"].limit, second["cool"].limit) == (9.0, 15.0)
+    assert document.rules_of("z9") is document.rules
+    assert document.of_zone("seedlings").rules == document.rules_of("seedlings")
+    assert (document.of_zone("seedlings").crop, document.of_zone("z 2").crop) == ("lettuce", "tomato")
+
+
+def test_zones_survive_a_file_and_json() -> None:
+    """A document without any says nothing of zones, as before there were any."""
+    document = RulesDocument.of(ZONED)
+    assert RulesDocument.of(json.loads(json.dumps(document.as_dict()))) == document
+    assert parse_document(document.as_toml()) == document
+    assert "zones" not in RulesDocument.of({"crop": "tomato", "zones": {"z1": {}, "z2": None}}).as_dict()
+
+
+def test_what_a_zone_has_of_its_own_is_changed_and_taken_back() -> None:
+    """By a patch of the site or of the zone; null takes back, and the site's holds; others stay."""
+    document = RulesDocument.of(ZONED)
+    colder = document.with_zone("seedlings", {"changes": {"frost": {"limit": None, "chance": 0.5}}}, merge=True)
+    assert colder.zones["seedlings"] == {"crop": "lettuce", "stage": "young", "changes": {"frost": {"chance": 0.5}}}
+    assert by_name(colder.rules_of("seedlings"))["frost"].limit == 9.0
+    assert colder == document.merged({"zones": {"seedlings": {"changes": {"frost": {"limit": None, "chance": 0.5}}}}})
+    assert document.with_zone("seedlings", {"stage": "growing"}).zones["seedlings"] == {"stage": "growing"}
+    for gone in (document.with_zone("z 2", {}), document.merged({"zones": {"z 2": None}})):
+        assert set(gone.zones) == {"seedlings"}
+        assert gone.rules_of("z 2") == document.rules
+    warmer = document.merged({"changes": {"frost": {"chance": 0.1}}})
+    assert [by_name(warmer.rules_of(zone))["frost"].chance for zone in ("seedlings", "z 2", "z9")] == [0.1] * 3
+
+
+@pytest.mark.parametrize(
+    ("zones", "where", "sentence"),
+    [
+        ({"z2": {"changes": {"frost": {"chance": 20}}}}, "zones.z2.frost",
+         "zone z2: frost: chance is 20; it must be between 0.01 and 0.99"),
+        ({"z2": {"crop": "moss"}}, "zones.z2.crop", "zone z2: crop 'moss' is not one of tomato"),
+        ({"z2": {"rules": {}}}, "zones.z2.rules", "zone z2: 'rules' is not one of crop, stage, changes"),
+        ({"z2": {"zones": {}}}, "zones.z2.zones", "zone z2: 'zones' is not one of"),
+        ({"z2": {"changes": 3}}, "zones.z2.changes", "zone z2: rules must be tables"),
+        ({"z2": {"changes": {"cool": {"limit": 15}}}}, "zones.z2.cool", "zone z2: cool: a rule that the crop has not"),
+        ({"z2": 3}, "zones.z2", "zones.z2 must be a table, such as"),
+        ({"": {}}, "zones", "the name of a zone has 1 to 64 characters"),
+        (3, "zones", "zones must be tables, such as"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_zone_names_the_zone(zones: Any, where: str, sentence: str) -> None:
+    """And all of them are told at once, whichever way they come."""
+    for make in (lambda: RulesDocument.of({"zones": zones}), lambda: RulesDocument().merged({"zones": zones})):
+        with pytest.raises(DocumentError) as error:
+            make()
+        assert error.value.mistakes[0][0] == where
+        assert sentence in str(error.value)

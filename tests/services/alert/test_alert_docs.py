@@ -9,7 +9,7 @@ from typing import Any
 from models.alerts.alert_rule import COURSES, STATES
 from models.alerts.crop_rules import CROPS, rules_for
 from models.alerts.rules_document import OPTIONS
-from services.alert.rules_file import parse_rules
+from services.alert.rules_file import parse_document, parse_rules
 from services.alert.webhook import signature
 from services.config import load_settings
 
@@ -20,7 +20,7 @@ EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
 
 def test_the_settings_that_are_shown_are_settings(tmp_path: Path) -> None:
     """The ways to tell people, as the page sets them up."""
-    (tmp_path / "hothouse.toml").write_text(EXAMPLES[1])
+    (tmp_path / "hothouse.toml").write_text(EXAMPLES[2])
     said = load_settings(tmp_path / "hothouse.toml").alerts
     assert (said.webhook_url, said.email_to) == ("https://example.org/hothouse", ("grower@example.org",))
 
@@ -43,6 +43,14 @@ def test_the_example_is_read() -> None:
     assert rules["condensation"].hours == (120, 600)
     assert rules["cool evening"].kind == "frost"
     assert "co2_high" not in rules
+
+
+def test_the_example_of_a_zone_means_what_it_says() -> None:
+    """What it leaves out is as the site has it; a rule that the site switched off holds there."""
+    document = parse_document(EXAMPLES[1])
+    rules = {rule.name: rule for rule in document.rules_of("seedlings")}
+    assert (rules["frost"].limit, rules["heat"]) == (14.0, rules_for("tomato", "young")[1])
+    assert "heat" not in {rule.name for rule in document.rules}
 
 
 def test_every_kind_and_option_has_its_line() -> None:

@@ -21,9 +21,11 @@ class House:
         self.path, self.clock, self.documents = folder / "rules.toml", Clock(), SiteDocuments()
         self.published: list[ChangeRules] = []
         self.arrives, self.away = True, False
+        self.zones: list[str] = []
         self.files = RuleFiles(
             lambda site: self.path if site == "demo" else None,
-            lambda: [self.documents.shown("demo"), self.documents.shown("elsewhere")], self.publish, self.clock,
+            lambda: [self.documents.shown("demo") | {"zones": self.zones}, self.documents.shown("elsewhere")],
+            self.publish, self.clock,
         )  # fmt: skip
 
     def publish(self, topic: str, payload: bytes) -> None:
@@ -34,7 +36,7 @@ class House:
         assert isinstance(order, ChangeRules)
         self.published.append(order)
         if self.arrives:
-            self.documents.take("demo", order, 0)
+            self.documents.take("demo", "_site", order, 0)
 
     def look(self, text: str | None = None) -> None:
         """After somebody has written the file."""
@@ -68,7 +70,7 @@ def test_a_file_counts_once_for_each_of_its_states(house: House) -> None:
 def test_what_was_changed_over_the_api_stays_until_the_file_changes(house: House) -> None:
     """The newest change wins."""
     house.look('crop = "lettuce"')
-    house.documents.take("demo", ChangeRules({"crop": "pepper"}, merge=True), 7)
+    house.documents.take("demo", "_site", ChangeRules({"crop": "pepper"}, merge=True), 7)
     house.look()
     assert house.documents.of("demo").document.crop == "pepper"
     house.look('crop = "lettuce"\n[rules.frost]\nlimit = 3.0')
@@ -105,3 +107,14 @@ def test_a_stamp_names_what_a_file_says() -> None:
     stamps = {file_stamp(RulesDocument.of({"changes": changes})) for changes in (one, other)}
     assert len(stamps) == 1
     assert file_stamp(RulesDocument()) not in stamps
+
+
+def test_a_zone_that_no_site_has_is_told(house: House) -> None:
+    """A name that was misspelled would warn nobody; the rules count all the same, for the zone may come."""
+    house.zones = ["z1", "z2"]
+    house.look("[zones.z9.rules.frost]\nlimit = 3.0")
+    assert house.files.error.endswith("has rules for z9, which is no zone; known are z1, z2")
+    assert set(house.documents.of("demo").document.zones) == {"z9"}
+    house.zones = ["z1", "z2", "z9"]
+    house.look()
+    assert house.files.error == ""

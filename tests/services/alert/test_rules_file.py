@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.alerts.crop_rules import rules_for
-from services.alert.rules_file import load_rules, parse_rules
+from services.alert.rules_file import load_rules, parse_document, parse_rules
 from services.errors import ConfigError
 
 
@@ -41,9 +41,33 @@ def test_a_table_changes_removes_or_adds_a_rule() -> None:
     assert rules["condensation"] == usual["condensation"]
 
 
+def test_a_zone_may_have_rules_of_its_own() -> None:
+    """Another crop, and options over those of the site."""
+    document = parse_document("""
+    crop = "tomato"
+    [rules.frost]
+    limit = 8
+    [zones.seedlings]
+    crop = "lettuce"
+    stage = "young"
+    [zones."north 2".rules.frost]
+    limit = 12
+    """)
+    limits = {zone: {rule.name: rule.limit for rule in document.rules_of(zone)}["frost"]
+              for zone in ("elsewhere", "seedlings", "north 2")}  # fmt: skip
+    assert limits == {"elsewhere": 8.0, "seedlings": 8.0, "north 2": 12.0}
+    assert document.zones["seedlings"] == {"crop": "lettuce", "stage": "young"}
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        ("zones = 3", "zones must be tables, such as \\[zones.north-1\\]"),
+        ("[zones]\nz2 = 3", "zones.z2 must be a table, such as \\[zones.z2.rules.frost\\]"),
+        ("[zones.z2]\nlimit = 3", "zone z2: 'limit' is not one of crop, stage, rules"),
+        ("[zones.z2.changes.frost]\nlimit = 3", "zone z2: 'changes' is not one of crop, stage, rules"),
+        ("[zones.z2.rules.frost]\nchance = 3.0", "zone z2: frost: chance is 3; it must be between"),
+        ("[zones.z2]\ncrop = 'moss'", "zone z2: crop 'moss' is not one of tomato"),
         ("crops = 1", "'crops' is not one of crop, stage, rules"),
         ('crop = "moss"', "crop 'moss' is not one of tomato"),
         ("stage = 3", "stage must be a word in quotes"),

@@ -115,17 +115,21 @@ def test_a_strange_record_ends_nothing(tmp_path: Path, content: str) -> None:
 
 @linux
 def test_the_wrapper_keeps_side_ports_on_loopback(tmp_path: Path) -> None:
-    """Only the two side ports move to loopback; the address that was asked for stays, and errors become problems."""
+    """Only the two side ports move to loopback; the address that was asked for stays, errors become problems, and
+    clients' addresses are passed on.
+    """
     config = tmp_path / "node" / "haproxy.cfg"
     config.parent.mkdir()
     config.write_text(
-        "frontend prometheus\n    bind :9101\nfrontend http\n    bind *:8000\n"
+        "defaults\n    mode http\nfrontend prometheus\n    bind :9101\nfrontend http\n    bind *:8000\n"
         "listen stats\n  bind *:8404\n    errorfile 503 /old/500.http\n"
     )
     wrapper = ingress._loopback_wrapper(tmp_path, "/bin/echo", 9101, 8404)
     answer = subprocess.run([wrapper, "-db", "-f", config, "-x"], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["-db", "-f", str(config), "-x"]
-    assert config.read_text().split("\n")[1:7] == [
+    said = config.read_text().split("\n")
+    assert said[:3] == ["defaults", "    option forwardfor", "    mode http"]
+    assert said[4:10] == [
         "    bind 127.0.0.1:9101", "frontend http", "    bind *:8000", "listen stats", "  bind 127.0.0.1:8404",
         f"    errorfile 503 {tmp_path / '503.http'}",
     ]  # fmt: skip

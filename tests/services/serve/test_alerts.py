@@ -202,3 +202,83 @@ def test_a_site_is_named_where_there_are_several(system: System) -> None:
     answer = system.client.get("/rules")
     assert_problem(answer, 422, "query.site: name the site; known are demo, other")
     assert answer.json()["sites"] == ["demo", "other"]
+
+
+ZONED: dict[str, Any] = {
+    "crop": "tomato", "stage": "fruiting", "changes": {"frost": {"limit": 9.0}},
+    "zones": {"north-2": {"crop": "lettuce", "changes": {"frost": {"chance": 0.4}}}},
+}  # fmt: skip
+
+
+def test_a_zone_shows_the_rules_that_hold_there(system: System) -> None:
+    """With its crop, and what it has of its own; the site says which zones have any."""
+    system.backend.rules["document"] = ZONED
+    of_site = system.client.get("/rules").json()
+    assert "zone" not in of_site
+    assert (of_site["changes"], of_site["zones"]) == (ZONED["changes"], ZONED["zones"])
+    of_zone = system.client.get("/rules?zone=north-2").json()
+    assert (of_zone["zone"], of_zone["crop"], of_zone["stage"]) == ("north-2", "lettuce", "fruiting")
+    assert of_zone["changes"] == {"frost": {"chance": 0.4}}
+    (frost,) = [rule for rule in of_zone["rules"] if rule["name"] == "frost"]
+    assert (frost["limit"], frost["chance"], frost["changed"]) == (9.0, 0.4, ["limit", "chance"])
+    assert system.client.get("/rules?zone=demo/north-1").json()["changes"] == {}
+    assert_problem(system.client.get("/rules?zone=attic"), 404, "there is no zone attic; known are demo/north-1")
+    assert tomllib.loads(of_zone["toml"])["zones"] == {
+        "north-2": {"crop": "lettuce", "rules": {"frost": {"chance": 0.4}}}
+    }
+
+
+def test_a_zones_rules_are_changed_by_an_order_of_that_zone(system: System) -> None:
+    """Put replaces what it has of its own, patch merges; an empty body takes all back."""
+    system.backend.rules["document"] = ZONED
+
+    def change(verb: str, body: dict[str, Any]) -> tuple[dict[str, Any], ChangeRules]:
+        answer = system.client.request(verb, "/rules?zone=north-2", json=body, headers=OPERATOR)
+        assert answer.status_code == 202, answer.text
+        topic, payload = system.backend.published[-1]
+        assert topic == "hothouse/v1/demo/north-2/operator/event"
+        order = decode_order(payload)
+        assert isinstance(order, ChangeRules)
+        return answer.json(), order
+
+    put = {"changes": {"heat": {"off": True}}}
+    answer, order = change("PUT", put)
+    assert (order, answer["zones"], answer["crop"]) == (ChangeRules(put), {"north-2": put}, "tomato")
+    patch = {"crop": None, "changes": {"frost": {"limit": 3.0}}}
+    answer, order = change("PATCH", patch)
+    assert order == ChangeRules(patch, merge=True)
+    assert answer["zones"] == {"north-2": {"changes": {"frost": {"chance": 0.4, "limit": 3.0}}}}
+    answer, order = change("PUT", {})
+    assert (order, answer["zones"], answer["version"]) == (ChangeRules({}), {}, 2)
+
+
+def test_who_puts_the_rules_of_a_site_and_knows_no_zones_keeps_those_of_zones(system: System) -> None:
+    """A program of before zones had rules takes nothing away; who names zones says all of them."""
+    system.backend.rules |= {"document": ZONED, "zones": ["north-1", "north-2"]}
+    put = lambda body: system.client.put("/rules", json=body, headers=OPERATOR)  # noqa: E731
+    assert put({"crop": "pepper"}).json()["zones"] == ZONED["zones"]
+    order = decode_order(system.backend.published[-1][1])
+    assert isinstance(order, ChangeRules)
+    assert order.rules["zones"] == ZONED["zones"]
+    own = {"north-1": {"stage": "young"}}
+    assert put({"crop": "pepper", "zones": own}).json()["zones"] == own
+    assert put({"crop": "pepper", "zones": {}}).json()["zones"] == {}
+    patched = system.client.patch("/rules", json={"zones": {"north-2": None, **own}}, headers=OPERATOR)
+    assert patched.json()["zones"] == own
+
+
+def test_wrong_rules_of_a_zone_are_refused_with_its_name(system: System) -> None:
+    """Also a zone that is not there; nothing is published."""
+    system.backend.rules |= {"document": ZONED, "zones": ["north-1"]}
+    for verb, where, body, says in (
+        ("PUT", "?zone=north-2", {"changes": {"frost": {"chance": 20}}}, "zone north-2: frost: chance is 20"),
+        ("PATCH", "", {"zones": {"north-2": {"crop": "moss"}}}, "zone north-2: crop 'moss' is not one of"),
+        ("PATCH", "", {"zones": {"z9": {}}}, "body.zones: there is no zone z9 in demo; known are north-1, north-2"),
+        ("PUT", "", {"zones": {"z9": {}}}, "body.zones: there is no zone z9 in demo"),
+        ("PUT", "?zone=north-2", {"zones": {}}, "body.zones: a zone has no zones"),
+        ("PATCH", "?zone=north-2", {"zones": {"z9": {}}}, "body.zones: a zone has no zones"),
+    ):  # fmt: skip
+        answer = system.client.request(verb, f"/rules{where}", json=body, headers=OPERATOR)
+        assert_problem(answer, 422, says)
+    assert_problem(system.client.put("/rules?zone=attic", json={}, headers=OPERATOR), 404, "there is no zone attic")
+    assert system.backend.published == []

@@ -124,7 +124,8 @@ def test_every_route_refuses_an_unknown_parameter(system: System) -> None:
     calls = [(method.upper(), path, said) for path, methods in described.items() for method, said in methods.items()]
     assert len(calls) >= 12
     for method, path, said in calls:
-        known = {one["name"]: sensible(one["schema"]) for one in said.get("parameters", []) if one["in"] == "query"}
+        asked = [one for one in said.get("parameters", []) if one["in"] == "query" and one["name"] != "zones"]
+        known = {one["name"]: sensible(one["schema"]) for one in asked}  # zone and zones do not go together
         answer = system.client.request(
             method, path.format(version="v1", zone="north-1", id="a1"), params={**known, "nonsense": "1"}
         )

@@ -45,15 +45,14 @@ class Answering(FakeBackend):
         return ANSWERS[verb]
 
 
-@pytest.fixture
-def schema(tmp_path: Path) -> Any:
-    """The description of a system with zones, rows, a model and a shard that shows all its figures."""
-    rig = Rig(tmp_path / "shard", filled(list(day(2))))
+def whole_system(folder: Path) -> System:
+    """A system with zones, rows, a model and a shard that shows all its figures; reading needs a key."""
+    rig = Rig(folder / "shard", filled(list(day(2))))
     shard = rig.shard()
     rig.drain(shard)
     system = System(Keys("op-key", "read-key"), published=False)
     system.backend = system.state.backend = Answering(system.live_state)
-    history = system.backend.history = History(tmp_path, SPEC.channels)
+    history = system.backend.history = History(folder, SPEC.channels)
     row = np.float32([[1, 50, 400, np.nan]])
     history.add([SiteStep(0, "demo", ORIGIN_MS - n * 300_000, ("north-1",), row, row * 0, []) for n in range(10)])
     history.flush()
@@ -67,8 +66,13 @@ def schema(tmp_path: Path) -> Any:
 
     asyncio.run(show())
     system.state.start = system.state.stop = nothing  # type: ignore[method-assign]  # what is shown is all that comes
-    app = create_app(system.state)
-    return schemathesis.openapi.from_asgi("/openapi.json", app)
+    return system
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Any:
+    """The description of a whole system."""
+    return schemathesis.openapi.from_asgi("/openapi.json", create_app(whole_system(tmp_path).state))
 
 
 async def nothing() -> None:
@@ -76,10 +80,10 @@ async def nothing() -> None:
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
-@pytest.mark.parametrize("headers", [OPERATOR, {}])
+@pytest.mark.parametrize("headers", [OPERATOR, {}, {"Authorization": "Bearer no"}])
 def test_each_call_answers_as_it_says(schema: Any, mode: GenerationMode, headers: dict[str, str]) -> None:
-    """With a key and without: no undocumented status, content type, header or field, and no server error but a
-    documented 503.
+    """With a key, without, and with a wrong one: no undocumented status, content type, header or field, and no
+    server error but a documented 503.
     """
     operations = [found.ok() for found in schema.get_all_operations()]
     assert len(operations) > 15

@@ -158,7 +158,8 @@ def test_two_thousand_streams_hold_nobody_up() -> None:
         while not all(listener.text.count(b"\n") > 5 for listener in listeners[::100]):
             await asyncio.sleep(0)
             longest, before = max(longest, time.thread_time() - before), time.thread_time()
-        await asyncio.sleep(0.05)
+        while not all(listener.text.count(b"\n") > 5 for listener in listeners):
+            await asyncio.sleep(0.01)
         stream.close()
         await asyncio.gather(*(listener.task for listener in listeners))
         return longest, sum(len(listener.events) == 1 for listener in listeners)

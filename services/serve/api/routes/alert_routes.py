@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Body, Path, Query
 
 from edge.wire.alert_orders import AcknowledgeAlert, AlertOrder, MuteRule, encode_order, order_topic
 from services.messages import AlertState, ShownAlert
-from services.serve.api.alert_answers import (
+from services.serve.api.answer_types import described
+from services.serve.api.answers.alert_answers import (
     AlertChange,
     AlertDetails,
     AlertsAnswer,
@@ -17,9 +19,10 @@ from services.serve.api.alert_answers import (
     counted,
     in_order,
 )
-from services.serve.api.answer_types import described
+from services.serve.api.answers.forecast_answers import ZoneProblem
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
+from services.serve.api.routes.several_zones import Zones, zones_asked
 from services.serve.api.schemas import KEYED, ORDERED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
 
@@ -47,19 +50,46 @@ def alert_routes(state: ApiState) -> APIRouter:
     @routes.get("/alerts", response_model=None, responses=described(AlertsAnswer))
     async def alerts(
         site: Site = None, zone: Zone = None, rule: Rule = None, state_: Annotated[State, Query(alias="state")] = None,
-        authorization: Authorization = None,
+        zones: Zones = None, authorization: Authorization = None,
     ) -> AlertsAnswer:  # fmt: skip
         """Alerts, what needs somebody first: firing, acknowledged, muted, pending, then the newest resolved ones."""
         state.keys.require_reader(authorization)
+        asked = zones_asked(zone, zones)
         of_site, _, of_zone = zone.rpartition("/") if zone else ("", "", "")
         wanted = {"site": site or of_site, "zone": of_zone, "rule": rule or ""}
         found = [a for a in view.alerts.values() if all(a[name] == said for name, said in wanted.items() if said)]  # type: ignore[literal-required]
+        problems: list[ZoneProblem] = []
+        if asked:
+            meant, problems = _meant(asked, site, found)
+            found = [alert for alert in found if (alert["site"], alert["zone"]) in meant]
         states = _states(state_)
-        return AlertsAnswer(alerts=in_order(a for a in found if a["state"] in states), counts=counted(found))
+        answer = AlertsAnswer(alerts=in_order(a for a in found if a["state"] in states), counts=counted(found))
+        if asked:
+            answer["problems"] = problems
+        return answer
 
-    problems: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (404, 503)}
+    def _meant(
+        asked: Sequence[str], site: str | None, found: Sequence[ShownAlert]
+    ) -> tuple[set[tuple[str, str]], list[ZoneProblem]]:
+        """The zones of these names that have alerts, also such as have left; a name of no zone is a problem."""
+        having = {(alert["site"], alert["zone"]) for alert in found}
+        meant: set[tuple[str, str]] = set()
+        problems = []
+        for name in asked:
+            of_site, _, of_zone = name.rpartition("/")
+            same = {key for key in having if key[1] == of_zone and (of_site or site or key[0]) == key[0]}
+            meant |= same
+            try:
+                if not same:
+                    view.find(name, site)
+            except ProblemError as error:
+                if error.status == 404:
+                    problems.append(ZoneProblem(zone=name[:130], status=404, detail=error.detail))
+        return meant, problems
 
-    @routes.get("/alerts/{id}", response_model=None, responses={**described(AlertDetails), **problems})
+    absent: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (404, 503)}
+
+    @routes.get("/alerts/{id}", response_model=None, responses={**described(AlertDetails), **absent})
     async def alert(id: Id, authorization: Authorization = None) -> AlertDetails:
         """An alert with its changes, oldest first; also one that has been over for long, as far as they are kept."""
         state.keys.require_reader(authorization)
@@ -77,7 +107,7 @@ def alert_routes(state: ApiState) -> APIRouter:
             ],
         )  # fmt: skip
 
-    ordered = {**described(OrderPublished, 202), **ORDERED, 404: PREDICT_ANSWERS[404]}
+    ordered = {**described(OrderPublished, status=202), **ORDERED, 404: PREDICT_ANSWERS[404]}
 
     @routes.post("/alerts/{id}/acknowledge", status_code=202, response_model=None, responses=ordered)
     async def acknowledge(id: Id, authorization: Authorization = None) -> OrderPublished:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from models.psychrometrics import DERIVED
@@ -13,6 +15,7 @@ from services.messages import SaidAhead
 from services.serve.api.answer_types import PastForecasts, QualityAnswer, described
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
+from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
 from services.serve.api.schemas import KEYED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
 
@@ -43,7 +46,9 @@ def live_routes(state: ApiState) -> APIRouter:
     view, backend, spec = state.view, state.backend, state.spec
 
     @routes.get("/events", tags=["operation"], response_class=StreamingResponse, responses=STREAMED)
-    async def events(last_event_id: Seen = None, authorization: Authorization = None) -> StreamingResponse:
+    async def events(
+        request: Request, last_event_id: Seen = None, authorization: Authorization = None
+    ) -> StreamingResponse:
         """Server-sent events: `hello` at first, then `forecasts`, `models`, `alerts` and `health` as they change.
 
         A stream ends after most of a minute. Ask again with the id of the last event as `Last-Event-ID`; nothing is
@@ -52,9 +57,17 @@ def live_routes(state: ApiState) -> APIRouter:
         state.keys.require_reader(authorization)
         if state.events.is_full:
             raise ProblemError(503, "this replica has as many streams as it takes", {"Retry-After": "5"})
+        client = state.limits.client(request.scope)
+        state.limits.check_stream(client)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        stream = state.events.stream(last_event_id, state.recent_readiness())
-        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+        async def stream() -> AsyncIterator[bytes]:
+            with state.limits.stream(client):
+                async with aclosing(state.events.stream(last_event_id, state.recent_readiness())) as messages:
+                    async for message in messages:
+                        yield message
+
+        return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)
 
     told: dict[int | str, dict[str, Any]] = {
         **described(QualityAnswer), **{status: PREDICT_ANSWERS[status] for status in (404, 503)},
@@ -63,14 +76,19 @@ def live_routes(state: ApiState) -> APIRouter:
     @routes.get("/quality", tags=["forecasts"], response_model=None, responses=told)
     async def quality(
         zone: Zone = None, site: Site = None, target: Target = None, horizon_min: HorizonMin = None,
-        since_ms: Since = None, until_ms: Until = None, authorization: Authorization = None,
+        since_ms: Since = None, until_ms: Until = None, zones: Zones = None, authorization: Authorization = None,
     ) -> QualityAnswer:  # fmt: skip
         """How good a zone's forecasts have been since it came: errors beside those of simple rules, and how often what
-        came lay within the band. Without a zone: how long each zone is known.
+        came lay within the band. With `zones` the same of several. Without any: how long each zone is known.
 
-        With a target and a horizon also what was said so long before, beside what came.
+        With a zone, a target and a horizon also what was said so long before, beside what came.
         """
         state.keys.require_reader(authorization)
+        if asked := zones_asked(zone, zones):
+            if target is not None or horizon_min is not None:
+                raise ProblemError(422, "query.zones: past forecasts are those of one zone; name it with zone")
+            parts, problems = await each_zone(view, asked, site, backend.quality)
+            return QualityAnswer(zones=[one for part in parts for one in part], past=None, problems=problems)
         if zone is None:
             if target is not None or horizon_min is not None:
                 raise ProblemError(422, "query.zone: past forecasts are those of a zone; name one")

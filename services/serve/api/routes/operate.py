@@ -14,6 +14,7 @@ from services.serve.api.answer_types import (
     DeadLettersAnswer,
     KeptOut,
     KeptOutLetter,
+    LiveAnswer,
     ModelsAnswer,
     ReadyAnswer,
     StatusAnswer,
@@ -58,14 +59,14 @@ def operate_routes(state: ApiState) -> APIRouter:
     served = {**described(ZonesServed), **KEYED, 503: PREDICT_ANSWERS[503]}
 
     @routes.get("/models/zones", tags=["models"], response_model=None, responses=served)
-    async def zones(authorization: Authorization = None) -> ZonesServed:
+    async def served_zones(authorization: Authorization = None) -> ZonesServed:
         """What each zone is served by: the version of each expert that has models, and what each expert of the mixture
         weighs in the newest forecast, by horizon in minutes, as the mean over targets.
         """
         state.keys.require_reader(authorization)
         return ZonesServed(zones=await backend.mixtures())
 
-    accepted = {**described(TrainingAccepted, 202), **ORDERED}
+    accepted = {**described(TrainingAccepted, status=202), **ORDERED}
 
     @routes.post("/models/retrain", tags=["models"], status_code=202, response_model=None, responses=accepted)
     async def retrain(expert: ExpertName = "network", authorization: Authorization = None) -> OrderAnswer:
@@ -81,7 +82,7 @@ def operate_routes(state: ApiState) -> APIRouter:
         state.keys.require_operator(authorization)
         return await backend.order("rollback", expert)
 
-    submitted = {**described(ModelSubmitted, 202), **ORDERED}
+    submitted = {**described(ModelSubmitted, status=202), **ORDERED}
 
     @routes.post("/models/submit", tags=["models"], status_code=202, response_model=None, responses=submitted)
     async def submit(asked: Submission, authorization: Authorization = None) -> OrderAnswer:
@@ -139,10 +140,10 @@ def operate_routes(state: ApiState) -> APIRouter:
         ]  # fmt: skip
         return DeadLettersAnswer(kept_out=kept_out, letters=letters)
 
-    @routes.get("/health/live", tags=["operation"])
-    async def live() -> dict[str, str]:
+    @routes.get("/health/live", tags=["operation"], response_model=None, responses=described(LiveAnswer))
+    async def live() -> LiveAnswer:
         """Say that this replica answers."""
-        return {"status": "live"}
+        return LiveAnswer(status="live")
 
     @routes.get("/health/ready", tags=["operation"], responses={**described(ReadyAnswer), 503: PREDICT_ANSWERS[503]})
     async def ready() -> Response:
@@ -159,13 +160,19 @@ def operate_routes(state: ApiState) -> APIRouter:
             reasons=found["reasons"], degraded=found["degraded"],
         )  # fmt: skip
 
-    figures = {200: {"description": "Prometheus text", "content": {CONTENT_TYPE: {}}}, **KEYED}
+    figures = {
+        200: {"description": "Prometheus text", "content": {CONTENT_TYPE: {"schema": {"type": "string"}}}},
+        **KEYED,
+    }
 
     @routes.get("/metrics", tags=["operation"], response_class=Response, responses=figures)
     async def metrics(authorization: Authorization = None) -> Response:
         """All components' figures for Prometheus."""
         state.keys.require_reader(authorization)
-        own = ApiFigures(zones=len(view.answers), ready=state.readiness()["ready"])
+        own = ApiFigures(
+            refused=state.limits.refused, streams=state.events.open, zones=len(view.answers),
+            ready=state.readiness()["ready"],
+        )  # fmt: skip
         if state.quiet_s != float("inf"):
             own["live_state_age_s"] = round(state.quiet_s, 3)
         return Response(prometheus_text(told_by(view.stats, own)), media_type=CONTENT_TYPE)

@@ -67,7 +67,7 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
         stream_ms, plans = view.stream_ms(key[0]), await backend.plan(*key)
         return ZonePlans(site=key[0], zone=key[1], stream_ms=stream_ms, plans=plans)
 
-    published = {**described(PlanPublished, 202), **problems}
+    published = {**described(PlanPublished, status=202), **problems}
 
     @routes.put("/zones/{zone}/plan", status_code=202, response_model=None, responses=published)
     async def put_plan(

@@ -19,10 +19,12 @@ from services.serve.api.answer_types import (
     ZonesAnswer,
     described,
 )
+from services.serve.api.answers.forecast_answers import ForecastAnswer, ForecastsAnswer, ZoneProblem
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.predict_parameters import Asked, answer_of
 from services.serve.api.problems import ProblemError
-from services.serve.api.schemas import EXAMPLE_WHAT_IF, KEYED, PREDICT_ANSWERS, WhatIf
+from services.serve.api.routes.several_zones import Zones, each_zone, zones_asked
+from services.serve.api.schemas import EXAMPLE_FORECAST, EXAMPLE_WHAT_IF, KEYED, PREDICT_ANSWERS, WhatIf
 from services.serve.api.state import ApiState, Authorization
 from services.serve.api.what_if import (
     answer_to_rows,
@@ -39,7 +41,17 @@ LABELS = {name: metric.label for name, metric in VOCABULARY.items()} | {
     "vpd_kpa": "vapour pressure deficit", "dew_point_c": "dew point",
 }  # fmt: skip
 
+MOST_WITH_SCENARIOS = 10
+"""Zones a call: scenarios of one are a quarter of a megabyte."""
+
 Zone = Annotated[str, Query(min_length=1, max_length=130, description="Zone, or site/zone.", examples=["north-1"])]
+OneZone = Annotated[
+    str | None,
+    Query(
+        min_length=1, max_length=130, examples=["north-1"],
+        description="Zone, or site/zone; needed where `zones` is left out.",
+    ),
+]  # fmt: skip
 Site = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
 
 
@@ -64,22 +76,49 @@ def predict_routes(state: ApiState) -> APIRouter:
     routes = APIRouter(tags=["forecasts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422], **KEYED})
     view, backend, spec = state.view, state.backend, state.spec
 
-    @routes.get("/predict", responses=PREDICT_ANSWERS, response_class=JSONResponse)
-    async def predict(
-        zone: Zone, site: Site = None, targets: Targets = None, horizons: Horizons = None, quantiles: Quantiles = None,
-        scenarios: Scenarios = False, events: Events = None, authorization: Authorization = None,
-    ) -> Response:  # fmt: skip
-        """The zone's newest forecast, from memory; scenarios and events are made when they are asked for."""
-        state.keys.require_reader(authorization)
-        key = view.find(zone, site)
-        body = view.body(key)
-        if not (targets or horizons or quantiles or scenarios or events):
-            return Response(body, media_type="application/json")
-        asked = Asked.of(spec, targets, horizons, quantiles, events)
-        outlook = await backend.outlook(*key) if scenarios or asked.events else None
-        return JSONResponse(answer_of(msgspec.json.decode(body), asked, outlook, spec, with_scenarios=scenarios))
+    forecasts = {**PREDICT_ANSWERS, **described(ForecastAnswer, ForecastsAnswer)}
+    forecasts[200]["content"]["application/json"]["example"] = EXAMPLE_FORECAST
 
-    @routes.post("/predict", response_model=None, responses={**PREDICT_ANSWERS, **described(WhatIfAnswer)})
+    @routes.get("/predict", responses=forecasts, response_model=None)
+    async def predict(
+        zone: OneZone = None, site: Site = None, targets: Targets = None, horizons: Horizons = None,
+        quantiles: Quantiles = None, scenarios: Scenarios = False, events: Events = None, zones: Zones = None,
+        authorization: Authorization = None,
+    ) -> Response:  # fmt: skip
+        """The zone's newest forecast, from memory; scenarios and events are made when they are asked for.
+
+        With `zones` those of several: each as it is alone, and why a zone has none. A wrong parameter refuses all.
+        """
+        if zone is None and zones is None:
+            errors = [{"where": "query.zone", "message": "Field required"}]
+            raise ProblemError(422, "query.zone: field required", errors=errors)
+        state.keys.require_reader(authorization)
+        named, wanted = zones_asked(zone, zones), bool(targets or horizons or quantiles or scenarios or events)
+
+        async def answer(key: tuple[str, str]) -> bytes:
+            body = view.body(key)
+            if not wanted:
+                return body
+            asked = Asked.of(spec, targets, horizons, quantiles, events)
+            outlook = await backend.outlook(*key) if scenarios or asked.events else None
+            return JSONResponse(
+                answer_of(msgspec.json.decode(body), asked, outlook, spec, with_scenarios=scenarios)
+            ).body  # type: ignore[return-value]  # bytes, as it is made here
+
+        if zone is not None:
+            return Response(await answer(view.find(zone, site)), media_type="application/json")
+        if scenarios and len(named) > MOST_WITH_SCENARIOS:
+            raise ProblemError(422, f"query.scenarios: {MOST_WITH_SCENARIOS} zones a call have them at most")
+        Asked.of(spec, targets, horizons, quantiles, events)
+        found, problems = await each_zone(view, named, site, answer)
+        return Response(
+            b'{"zones":[%s],"problems":%s}' % (b",".join(found), msgspec.json.encode(problems)),
+            media_type="application/json",
+        )
+
+    answers_to_questions = {**PREDICT_ANSWERS, **described(WhatIfAnswer, ForecastAnswer)}
+
+    @routes.post("/predict", response_model=None, responses=answers_to_questions)
     async def what_if(
         question: Annotated[WhatIf, Body(examples=[EXAMPLE_WHAT_IF])], authorization: Authorization = None
     ) -> WhatIfAnswer | ZoneForecast:
@@ -102,11 +141,18 @@ def predict_routes(state: ApiState) -> APIRouter:
         return what_if_answer(forecast, view.degraded(key), asked, found, spec)
 
     @routes.get("/zones", response_model=None, responses=described(ZonesAnswer))
-    async def zones(authorization: Authorization = None) -> ZonesAnswer:
-        """All zones, with what is known of each now, and the unit and label of every metric."""
+    async def list_zones(zones: Zones = None, site: Site = None, authorization: Authorization = None) -> ZonesAnswer:
+        """All zones, or those that are named, with what is known of each now, and unit and label of every metric."""
         state.keys.require_reader(authorization)
+        named = zones_asked(None, zones)
+        keys = sorted(view.answers)
+        problems: list[ZoneProblem] = []
+        if named:
+            keys, problems = await each_zone(view, named, site, _itself)
+        elif site is not None:
+            keys = [key for key in keys if key[0] == site]
         listed = []
-        for key in sorted(view.answers):
+        for key in keys:
             forecast = view.answers[key].forecast
             listed.append(
                 ZoneNow(
@@ -117,7 +163,10 @@ def predict_routes(state: ApiState) -> APIRouter:
                 )
             )  # fmt: skip
         sites = [_site(state, site) for site in dict.fromkeys(zone["site"] for zone in listed)]
-        return ZonesAnswer(zones=listed, sites=sites, units=UNITS, labels=LABELS)
+        answer = ZonesAnswer(zones=listed, sites=sites, units=UNITS, labels=LABELS)
+        if named:
+            answer["problems"] = problems
+        return answer
 
     known_past = {**described(HistoryAnswer), 404: PREDICT_ANSWERS[404], 503: PREDICT_ANSWERS[503]}
 
@@ -132,6 +181,10 @@ def predict_routes(state: ApiState) -> APIRouter:
         return HistoryAnswer(site=key[0], zone=key[1], **past)
 
     return routes
+
+
+async def _itself(key: tuple[str, str]) -> tuple[str, str]:
+    return key
 
 
 def _site(state: ApiState, site: str) -> SiteShown:

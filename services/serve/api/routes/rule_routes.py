@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query
@@ -10,8 +11,8 @@ from edge.wire.alert_orders import ChangeRules, encode_order, order_topic
 from edge.wire.topic import SITE_ZONE
 from models.alerts.rules_document import DocumentError, RulesDocument
 from services.messages import SiteRulesShown
-from services.serve.api.alert_answers import RulesAnswer, RulesIn, RulesPatch, rules_answer
 from services.serve.api.answer_types import described
+from services.serve.api.answers.alert_answers import RulesAnswer, RulesIn, RulesPatch, rules_answer
 from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import KEYED, PREDICT_ANSWERS
@@ -20,6 +21,9 @@ from services.serve.api.state import ApiState, Authorization
 __all__ = ["rule_routes"]
 
 Site = Annotated[str | None, Query(max_length=64, description="Site; left out where there is one.")]
+Zone = Annotated[
+    str | None, Query(min_length=1, max_length=130, description="Zone, or site/zone: what holds in it alone.")
+]
 EXAMPLE = {"crop": "tomato", "stage": "fruiting", "changes": {"frost": {"limit": 9.0}}}
 EXAMPLE_PATCH: dict[str, Any] = {"changes": {"frost": {"chance": 0.2}, "co2_high": None}}
 
@@ -31,42 +35,81 @@ def rule_routes(state: ApiState) -> APIRouter:
     problems: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (404, 503)}
 
     @routes.get("/rules", response_model=None, responses={**described(RulesAnswer), **problems})
-    async def rules(site: Site = None, authorization: Authorization = None) -> RulesAnswer:
-        """The rules of a site: what each watches, its limit and options, and what of them differs from the crop's."""
-        state.keys.require_reader(authorization)
-        shown = await backend.alert_rules(_site(site))
-        return rules_answer(shown, RulesDocument.of(shown["document"]), shown["version"])
+    async def rules(site: Site = None, zone: Zone = None, authorization: Authorization = None) -> RulesAnswer:
+        """The rules of a site: what each watches, its limit and options, and what of them differs from the crop's.
 
-    published = {**described(RulesAnswer, 202), **problems}
+        With a zone: those that hold there.
+        """
+        state.keys.require_reader(authorization)
+        of_site, of_zone = _place(site, zone)
+        shown = await backend.alert_rules(of_site)
+        return rules_answer(shown, RulesDocument.of(shown["document"]), shown["version"], of_zone)
+
+    published = {**described(RulesAnswer, status=202), **problems}
 
     @routes.put("/rules", status_code=202, response_model=None, responses=published)
     async def put_rules(
-        given: Annotated[RulesIn, Body(examples=[EXAMPLE])], site: Site = None, authorization: Authorization = None
-    ) -> RulesAnswer:
+        given: Annotated[RulesIn, Body(examples=[EXAMPLE])], site: Site = None, zone: Zone = None,
+        authorization: Authorization = None,
+    ) -> RulesAnswer:  # fmt: skip
         """Give a site these rules; needs the operator's key. They go through broker and log, and are answered as they
         will be.
+
+        With a zone they are what that zone has of its own, over the rules of the site; an empty body takes that back.
         """
         state.keys.require_operator(authorization)
-        shown = await backend.alert_rules(_site(site))
-        said = given.model_dump()
+        of_site, of_zone = _place(site, zone)
+        shown = await backend.alert_rules(of_site)
+        before = RulesDocument.of(shown["document"])
+        if of_zone is not None:
+            if given.zones is not None:
+                raise ProblemError(422, "body.zones: a zone has no zones; leave query.zone out")
+            own = given.model_dump(exclude_unset=True)
+            document = _checked(lambda: before.with_zone(of_zone, own))
+            return await _publish(shown, document, ChangeRules(own), of_zone)
+        said = given.model_dump(exclude={"zones"})
+        zones = before.as_dict().get("zones", {})
+        if given.zones is not None:
+            _check_zones(given.zones, shown, before)
+            zones = {name: own.model_dump(exclude_unset=True) for name, own in given.zones.items()}
+        said |= {"zones": zones} if zones else {}
         return await _publish(shown, _checked(lambda: RulesDocument.of(said)), ChangeRules(said))
 
     @routes.patch("/rules", status_code=202, response_model=None, responses=published)
     async def patch_rules(
-        given: Annotated[RulesPatch, Body(examples=[EXAMPLE_PATCH])], site: Site = None,
+        given: Annotated[RulesPatch, Body(examples=[EXAMPLE_PATCH])], site: Site = None, zone: Zone = None,
         authorization: Authorization = None,
     ) -> RulesAnswer:  # fmt: skip
-        """Change some of a site's rules; needs the operator's key. Null takes back an option, or all of a rule."""
+        """Change some of a site's rules; needs the operator's key. Null takes back an option, or all of a rule.
+
+        With a zone, of what that zone has of its own: what is taken back is as the site has it.
+        """
         state.keys.require_operator(authorization)
-        shown = await backend.alert_rules(_site(site))
-        said = {name: value for name, value in given.model_dump().items() if value is not None}
+        of_site, of_zone = _place(site, zone)
+        shown = await backend.alert_rules(of_site)
         before = RulesDocument.of(shown["document"])
+        if of_zone is not None:
+            if given.zones:
+                raise ProblemError(422, "body.zones: a zone has no zones; leave query.zone out")
+            own = given.model_dump(exclude_unset=True, exclude={"zones"})
+            document = _checked(lambda: before.with_zone(of_zone, own, merge=True))
+            return await _publish(shown, document, ChangeRules(own, merge=True), of_zone)
+        _check_zones(given.zones, shown, before)
+        said = {name: value for name, value in given.model_dump(exclude={"zones"}).items() if value is not None}
+        if given.zones:
+            said["zones"] = {n: None if own is None else own.model_dump(exclude_unset=True)
+                             for n, own in given.zones.items()}  # fmt: skip
         return await _publish(shown, _checked(lambda: before.merged(said)), ChangeRules(said, merge=True))
 
-    async def _publish(shown: SiteRulesShown, document: RulesDocument, order: ChangeRules) -> RulesAnswer:
-        await backend.publish(order_topic(shown["site"], SITE_ZONE), encode_order(order))
+    async def _publish(
+        shown: SiteRulesShown, document: RulesDocument, order: ChangeRules, zone: str | None = None
+    ) -> RulesAnswer:
+        await backend.publish(order_topic(shown["site"], zone or SITE_ZONE), encode_order(order))
         is_new = document.as_dict() != shown["document"]
-        return rules_answer(shown, document, shown["version"] + is_new)
+        return rules_answer(shown, document, shown["version"] + is_new, zone)
+
+    def _place(site: str | None, zone: str | None) -> tuple[str, str | None]:
+        return (_site(site), None) if zone is None else view.find(zone, site)
 
     def _site(site: str | None) -> str:
         known = view.sites
@@ -82,10 +125,22 @@ def rule_routes(state: ApiState) -> APIRouter:
     return routes
 
 
+def _check_zones(given: Iterable[str], shown: SiteRulesShown, before: RulesDocument) -> None:
+    """Raises a 422 problem for a zone that is not there; one that has rules already may be away."""
+    known = {*shown.get("zones", ()), *before.zones}
+    for name in given:
+        if name not in known:
+            listed = ", ".join(sorted(known)[:20]) or "none yet"
+            raise ProblemError(422, f"body.zones: there is no zone {name[:64]} in {shown['site']}; known are {listed}")
+
+
 def _checked(make: Any) -> RulesDocument:
     try:
         made: RulesDocument = make()
     except DocumentError as error:
-        errors = [{"where": f"changes.{where}"[:100], "message": sentence} for where, sentence in error.mistakes]
+        errors = [
+            {"where": (where if where.startswith("zones.") else f"changes.{where}")[:100], "message": sentence}
+            for where, sentence in error.mistakes
+        ]
         raise ProblemError(422, str(error)[:1000], errors=errors[:20]) from error
     return made

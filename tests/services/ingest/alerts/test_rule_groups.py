@@ -85,3 +85,56 @@ def test_a_snapshot_gives_the_same_groups() -> None:
     assert [alert.zone for alert in again.of("b").desk.book] == ["z2"]
     assert again.of("a").desk.book.state_dict() == groups.of("a").desk.book.state_dict()
     assert np.array_equal(again.of("a").indices("a", ["z2", "new"]), [1, 2])
+
+
+def test_a_zone_with_rules_of_its_own_is_at_another_desk() -> None:
+    """It takes along its alerts and what is known of it; the other zones stay, and it comes back as it went."""
+    groups = groups_of(a=TOMATO, b=TOMATO)
+    learned(groups, "a", "heat", 3.0)
+    for zone in ("z1", "z2"):
+        groups.of("a").desk.book.see(0, "a", zone, "frost", RuleFinding(0.9))
+    before = {alert.zone: alert.id for alert in groups.of("a").desk.book}
+    assert groups.give("a", TOMATO, 7, {"z2": COLDER}) == []
+    own = groups.of("a", "z2")
+    assert own.rules == COLDER
+    assert groups.of("a", "z1") is groups.of("a") is groups.of("b")
+    assert [(alert.zone, alert.id) for alert in own.desk.book] == [("z2", before["z2"])]
+    assert [(alert.zone, alert.id) for alert in groups.of("a").desk.book] == [("z1", before["z1"])]
+    assert float(own.desk.watch.calibration("heat")._zones["came"][own.indices("a", ["z2"])][0, 12]) == 3.0
+    assert groups.of_site("a") == [groups.of("a"), own]
+    assert groups.give("a", TOMATO, 9) == []
+    assert {alert.zone: alert.id for alert in groups.of("a").desk.book} == before
+    assert len(list(groups)) == 1
+
+
+def test_the_sites_rules_change_for_the_zones_without_their_own() -> None:
+    """A rule that a zone keeps stays there with its alert; where it is gone its alert is resolved."""
+    groups = groups_of(a=TOMATO)
+    without = tuple(rule for rule in TOMATO if rule.name != "heat")
+    groups.give("a", TOMATO, 0, {"z2": SOONER})
+    for zone in ("z1", "z2"):
+        groups.of("a", zone).desk.book.see(0, "a", zone, "heat", RuleFinding(0.9))
+    [over] = groups.give("a", without, 7, {"z2": SOONER})
+    assert (over.zone, over.rule, over.state) == ("z1", "heat", "resolved")
+    assert [alert.zone for group in groups for alert in group.desk.book] == ["z2"]
+
+
+def test_zones_of_one_site_with_the_same_rules_share_a_desk() -> None:
+    """What is learned is pooled over all that watch the same, of whichever site."""
+    groups = groups_of(a=TOMATO, b=COLDER)
+    groups.give("a", TOMATO, 0, {"z1": COLDER, "z3": COLDER})
+    assert groups.of("a", "z1") is groups.of("a", "z3") is groups.of("b")
+
+
+def test_a_snapshot_keeps_the_rules_of_zones_and_an_older_one_has_none() -> None:
+    """Also of a zone that is still to come."""
+    groups = groups_of(a=TOMATO)
+    groups.give("a", TOMATO, 0, {"z2": COLDER, "later": SOONER})
+    state = groups.state()
+    again = RuleGroups(ForecastSpec(("air_temp_c", "rh_pct")))
+    again.load(state)
+    assert [again.of("a", zone).rules for zone in ("z1", "z2", "later")] == [TOMATO, COLDER, SOONER]
+    assert again.state().keys() == state.keys()
+    older = {name: part for name, part in groups_of(a=TOMATO, b=COLDER).state().items() if name != "zones"}
+    again.load(older)
+    assert [again.of("a", zone).rules for zone in ("z1", "z2")] == [TOMATO, TOMATO]

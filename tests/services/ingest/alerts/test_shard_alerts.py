@@ -14,6 +14,7 @@ from edge.log import NewRecord
 from edge.log.memory import MemoryLog
 from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule
 from models.alerts.chance_calibration import ChanceCalibration
+from models.alerts.rules_document import RulesDocument
 from services.config.sections import ForecastSettings
 from services.ingest.alerts.alert_journal import read_journal
 from services.ingest.alerts.partition_alerts import PartitionAlerts
@@ -48,10 +49,12 @@ def in_pieces(log: Sequence[NewRecord], size: int) -> Iterator[list[NewRecord]]:
 
 @pytest.fixture(scope="module")
 def night() -> list[NewRecord]:
-    """A day, an evening and an order; z2 is silent for two hours."""
+    """A day, an evening and orders; z2 is silent for two hours, and has rules of its own from the evening on."""
     day = list(records(25 * HOUR, silent=range(15 * HOUR, 17 * HOUR)))
     at = T0 + 22 * HOUR * STEP
     first, rest = day[: 22 * HOUR * 11], day[22 * HOUR * 11 :]
+    own = order(ChangeRules({"changes": {"frost": {"limit": 15.5}}}), "z2", T0 + 18 * HOUR * STEP)
+    first.insert(18 * HOUR * 11, own)
     return [RULES, *first, order(MuteRule("frost", at + 2 * HOUR * STEP), "z1", at), *rest]
 
 
@@ -183,6 +186,43 @@ def test_the_newest_change_of_rules_wins(tmp_path: Path) -> None:
     assert rules is not None
     assert rules["document"] == {"crop": "lettuce", "stage": "growing", "changes": {"frost": {"limit": 5.0}}}
     assert (rules["version"], rules["changed_by"]) == (3, "api")
+    shard.close()
+
+
+def test_a_zone_is_warned_by_rules_of_its_own(tmp_path: Path) -> None:
+    """From their place in the log on, after a restart, too; where they are taken back, those of the site hold."""
+    rig = small(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    off = ChangeRules({"changes": {"stale_zone": {"off": True}}})
+    rig.log.append([*records(2), order(off, "z2"), *records(2 * HOUR, 2, silent=range(2, 9 * HOUR))])
+    rig.drain(shard)
+    assert [alert["kind"] for alert in told(rig)] == []
+    shard.close()
+    shard = rig.shard()
+    rules = shard.questions.alert_rules("demo")
+    assert rules is not None
+    assert rules["document"]["zones"] == {"z2": {"changes": {"stale_zone": {"off": True}}}}
+    assert (rules["version"], rules["changed_by"], rules["zones"]) == (2, "api", ["z1", "z2"])
+    again = order(ChangeRules({}), "z2", T0 + (2 * HOUR + 2) * STEP)
+    rig.log.append([again, *records(HOUR, 2 * HOUR + 2, silent=range(2, 9 * HOUR))])
+    rig.drain(shard)
+    assert [(alert["kind"], alert["zone"], alert["state"]) for alert in told(rig)] == [("stale_zone", "z2", "firing")]
+    shard.close()
+
+
+def test_a_snapshot_of_before_zones_had_rules_is_read(tmp_path: Path) -> None:
+    """Its alerts and rules go on."""
+    rig = small(tmp_path, filled([RULES, *records(2 * HOUR, silent=range(HOUR, 9 * HOUR))]))
+    shard = rig.shard()
+    rig.drain(shard)
+    alerts = shard._partitions[0].alerts
+    older, shown = alerts.state(10**9), alerts.shown()
+    del older["groups"]["zones"]
+    assert {name for said in older["documents"].values() for name in said["document"]} == {"crop", "stage", "changes"}
+    alerts.load(older)
+    assert alerts.shown() == shown != []
+    assert alerts.rules("demo")["document"] == RulesDocument.of(NIGHT_RULES).as_dict()
+    assert alerts._groups.of("demo", "z2") is alerts._groups.of("demo")
     shard.close()
 
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypedDict, cast, get_args
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast, get_args
 
 from msgspec import Meta
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from models.alerts.alert_rule import COURSES, SEVERITIES, STATES, AlertRule
 from models.alerts.crop_rules import CROPS, STAGES, rules_for
 from models.alerts.rules_document import RulesDocument, clock_time
 from services.messages import AlertCount, AlertState, ShownAlert, SiteRulesShown
+from services.serve.api.answers.forecast_answers import ZoneProblem
 
 __all__ = [
     "AlertChange", "AlertDetails", "AlertsAnswer", "MuteIn", "OrderPublished", "RuleShown", "RulesAnswer", "RulesIn",
-    "RulesPatch", "counted", "in_order", "rules_answer",
+    "RulesPatch", "ZoneRulesIn", "ZoneRulesPatch", "counted", "in_order", "rules_answer",
 ]  # fmt: skip
+
+OptionSaid = float | bool | str | list[float | str]
+_KINDS: list[dict[str, Any]] = [{"type": kind} for kind in ("number", "string")]
+_OPTION = [*_KINDS, {"type": "boolean"}, {"type": "array", "items": {"anyOf": _KINDS}}]
+OptionIn = Annotated[Any, WithJsonSchema({"anyOf": _OPTION})]
+"""An option of a rule: described only, for the rules' own check has a better sentence for a wrong one."""
+OptionPatch = Annotated[Any, WithJsonSchema({"anyOf": [*_OPTION, {"type": "null"}]})]
 
 STATES_SHOWN: tuple[AlertState, ...] = ("firing", "acknowledged", "muted", "pending", "resolved")
 HOUR_MS = 3_600_000
@@ -27,6 +35,7 @@ class AlertsAnswer(TypedDict):
 
     alerts: list[ShownAlert]
     counts: Annotated[AlertCount, Meta(description="Of all that fit site, zone and rule, in whatever state.")]
+    problems: NotRequired[Annotated[list[ZoneProblem], Meta(description="Of several zones that were asked for.")]]
 
 
 class AlertChange(TypedDict):
@@ -82,16 +91,29 @@ class RuleShown(TypedDict):
     per_100_j_cm2: float
 
 
+class ZoneRulesSaid(TypedDict):
+    """What a zone has of its own."""
+
+    crop: NotRequired[str]
+    stage: NotRequired[str]
+    changes: NotRequired[dict[str, dict[str, OptionSaid]]]
+
+
 class RulesAnswer(TypedDict):
-    """The rules of a site."""
+    """The rules of a site, or those that hold in one of its zones."""
 
     site: str
+    zone: NotRequired[Annotated[str, Meta(description="Whose rules these are, where a zone was named.")]]
     version: Annotated[int, Meta(description="Counts the changes of the site's rules, from 1.")]
     changed_ms: int | None
     changed_by: Literal["defaults", "file", "api"]
     crop: str
     stage: str
-    changes: Annotated[dict[str, dict[str, Any]], Meta(description="What differs from the crop's rules, as written.")]
+    changes: Annotated[
+        dict[str, dict[str, OptionSaid]],
+        Meta(description="What differs from the crop's rules, as written; of a zone what it has of its own."),
+    ]
+    zones: Annotated[dict[str, ZoneRulesSaid], Meta(description="What zones of the site have of their own.")]
     rules: Annotated[list[RuleShown], Meta(description="Those in force, and those that are off.")]
     crops: list[str]
     stages: list[str]
@@ -117,6 +139,22 @@ class MuteIn(BaseModel):
         return self.until_ms if self.until_ms is not None else now_ms + round((self.hours or 0) * HOUR_MS)
 
 
+class ZoneRulesIn(BaseModel):
+    """What a zone has of its own, over the rules of its site."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    crop: Annotated[str | None, Field(max_length=64)] = None
+    stage: Annotated[str | None, Field(max_length=64)] = None
+    changes: dict[str, dict[str, OptionIn]] = {}
+
+
+class ZoneRulesPatch(ZoneRulesIn):
+    """What is to be changed of that; null takes it back, and what the site says holds."""
+
+    changes: dict[str, dict[str, OptionPatch] | None] = {}  # type: ignore[assignment]
+
+
 class RulesIn(BaseModel):
     """All that a site's rules are to be."""
 
@@ -125,8 +163,11 @@ class RulesIn(BaseModel):
     crop: Annotated[str, Field(max_length=64)] = "other"
     stage: Annotated[str, Field(max_length=64)] = "growing"
     changes: Annotated[
-        dict[str, dict[str, Any]], Field(description="rule: {option: value}, as a file of rules has them.")
+        dict[str, dict[str, OptionIn]], Field(description="rule: {option: value}, as a file of rules has them.")
     ] = {}
+    zones: Annotated[
+        dict[str, ZoneRulesIn] | None, Field(description="What zones have of their own; left out: as it is.")
+    ] = None
 
 
 class RulesPatch(BaseModel):
@@ -136,7 +177,8 @@ class RulesPatch(BaseModel):
 
     crop: Annotated[str | None, Field(max_length=64)] = None
     stage: Annotated[str | None, Field(max_length=64)] = None
-    changes: dict[str, dict[str, Any] | None] = {}
+    changes: dict[str, dict[str, OptionPatch] | None] = {}
+    zones: dict[str, ZoneRulesPatch | None] = {}
 
 
 def in_order(alerts: Iterable[ShownAlert]) -> list[ShownAlert]:
@@ -153,17 +195,24 @@ def counted(alerts: Iterable[ShownAlert]) -> AlertCount:
     return cast(AlertCount, {state: states.count(state) for state in get_args(AlertState)})
 
 
-def rules_answer(shown: SiteRulesShown, document: RulesDocument, version: int) -> RulesAnswer:
-    """The rules that a document means; ``shown`` says whose they are."""
-    usual = {rule.name: rule for rule in rules_for(document.crop, document.stage)}
-    inside = {rule.name: rule for rule in document.rules}
+def rules_answer(shown: SiteRulesShown, document: RulesDocument, version: int, zone: str | None = None) -> RulesAnswer:
+    """The rules that a document means, of the site or in one of its zones; ``shown`` says whose they are."""
+    here = document if zone is None else document.of_zone(zone)
+    usual = {rule.name: rule for rule in rules_for(here.crop, here.stage)}
+    inside = {rule.name: rule for rule in here.rules}
     named = [*inside.values(), *(rule for name, rule in usual.items() if name not in inside)]
-    return RulesAnswer(
+    said = document.as_dict()
+    zones = said.get("zones", {})
+    answer = RulesAnswer(
         site=shown["site"], version=version, changed_ms=shown["changed_ms"], changed_by=shown["changed_by"],
-        crop=document.crop, stage=document.stage, changes=document.as_dict()["changes"],
+        crop=here.crop, stage=here.stage, zones=zones,
+        changes=said["changes"] if zone is None else zones.get(zone, {}).get("changes", {}),
         rules=[_rule(rule, usual, off=rule.name not in inside) for rule in named],
         crops=list(CROPS), stages=list(STAGES), toml=document.as_toml(),
     )  # fmt: skip
+    if zone is not None:
+        answer["zone"] = zone
+    return answer
 
 
 _SAME = (

@@ -1,0 +1,1 @@
+"""What routes answer: alerts and rules, forecasts, problems."""

@@ -1,0 +1,169 @@
+"""How much one client may ask: requests a second with a burst, and open streams.
+
+A client is whose key was sent, or else an address. Each replica counts for itself, in memory, and remembers the newest
+ten thousand clients: one that is forgotten begins anew.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from services.serve.api.auth import Keys
+from services.serve.api.problems import ProblemError, problem
+
+__all__ = ["NO_LIMITS", "ClientLimits", "Limits", "RateLimited", "RequestRate"]
+
+MOST_CLIENTS = 10_000
+UNLIMITED = ("/health/",)
+"""What looks after this process asks these, and would end it where they fail."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Requests a second, with so many at once, and open streams, of one client; 0: no limit.
+
+    ``proxies`` of those before us append to ``X-Forwarded-For``; ``None``: addresses say nothing of clients.
+    """
+
+    per_s: float = 0.0
+    burst: int = 1
+    streams: int = 0
+    proxies: int | None = 0
+
+
+NO_LIMITS = Limits()
+
+
+class RequestRate:
+    """A token bucket a client, kept as the time at which it is full again (the generic cell rate algorithm).
+
+    >>> rate = RequestRate(per_s=2, burst=3)
+    >>> [rate.wait_s("a", 0.0) for _ in range(4)], rate.wait_s("b", 0.0), rate.wait_s("a", 0.5)
+    ([0.0, 0.0, 0.0, 0.5], 0.0, 0.0)
+    """
+
+    def __init__(self, per_s: float, burst: int, most: int = MOST_CLIENTS) -> None:
+        self._each_s, self._most = 1 / per_s, most
+        self._ahead_s = (burst - 1) / per_s
+        self._full_s: OrderedDict[str, float] = OrderedDict()  # by when they last asked
+
+    def __len__(self) -> int:
+        return len(self._full_s)
+
+    def wait_s(self, client: str, now_s: float) -> float:
+        """0, and the request counts; or after how long one would be taken. ``now_s`` never goes back."""
+        full_s = max(self._full_s.get(client, now_s), now_s)
+        wait_s = full_s - now_s - self._ahead_s
+        taken = wait_s <= 1e-9  # sums of times are not exact
+        self._full_s[client] = full_s + self._each_s if taken else full_s
+        self._full_s.move_to_end(client)
+        if len(self._full_s) > self._most:
+            self._full_s.popitem(last=False)
+        return 0.0 if taken else wait_s
+
+
+class ClientLimits:
+    """Says who asks (:meth:`client`), and takes or refuses what they ask; ``clock_s`` is monotonic.
+
+    Who asks from this machine itself without a key has no limit: it is the one that would suffer.
+    """
+
+    def __init__(self, limits: Limits, keys: Keys, clock_s: Callable[[], float]) -> None:
+        self._limits, self._keys, self._clock_s = limits, keys, clock_s
+        self._rate = RequestRate(limits.per_s, limits.burst) if limits.per_s else None
+        self._streams: Counter[str] = Counter()
+        self.refused = 0
+
+    def client(self, scope: Mapping[str, Any]) -> str:
+        """Whose key a request has, or from where it comes; empty for one without a limit."""
+        headers = scope["headers"]
+        sent = next((value for name, value in headers if name == b"authorization"), None)
+        owner = None if sent is None else self._keys.owner(sent.decode("latin-1"))
+        return owner if owner is not None else _address(scope, headers, self._limits.proxies)
+
+    def wait_s(self, client: str) -> float:
+        """See :meth:`RequestRate.wait_s`; counts what is refused."""
+        found = self._rate.wait_s(client, self._clock_s()) if self._rate is not None and client else 0.0
+        self.refused += found > 0
+        return found
+
+    def refusal(self, client: str, wait_s: float) -> str:
+        """Why, in a sentence."""
+        most = f"{self._limits.per_s:g} a second are taken after {self._limits.burst} at once"
+        return f"too many requests of {client}: {most}; ask again in {math.ceil(wait_s)} s"
+
+    def check_stream(self, client: str) -> None:
+        """Raises a 429 problem where a client has as many streams as it may have."""
+        most = self._limits.streams
+        if most and client and self._streams[client] >= most:
+            self.refused += 1
+            raise ProblemError(429, f"{client} has {most} streams open, and no more are taken", {"Retry-After": "5"})
+
+    @contextmanager
+    def stream(self, client: str) -> Iterator[None]:
+        """While a stream is open."""
+        self._streams[client] += 1
+        try:
+            yield
+        finally:
+            self._streams[client] -= 1
+            if not self._streams[client]:
+                del self._streams[client]
+
+
+class RateLimited:
+    """Answers 429 to what is too much, before a route sees it or a body is read."""
+
+    def __init__(self, app: ASGIApp, limits: ClientLimits) -> None:
+        self._app, self._limits = app, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            client = "" if path.startswith(UNLIMITED) else self._limits.client(scope)
+            wait_s = self._limits.wait_s(client)
+            if wait_s:
+                headers = {"Retry-After": str(math.ceil(wait_s)), "Connection": "close"}
+                await problem(429, self._limits.refusal(client, wait_s), headers)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _address(scope: Mapping[str, Any], headers: Any, proxies: int | None) -> str:
+    if proxies is None:
+        return ""
+    peer = scope.get("client")
+    said = peer[0] if peer else ""
+    if proxies:
+        lines = b",".join(value for name, value in headers if name == b"x-forwarded-for").decode("latin-1")
+        forwarded = [part.strip() for part in lines.split(",") if part.strip()]
+        said = forwarded[-min(proxies, len(forwarded))] if forwarded else said
+    return _subscriber(said[:64])
+
+
+@lru_cache(4096)
+def _subscriber(address: str) -> str:
+    """Whom an address belongs to: of IPv6 a network, of which each subscriber has one at least.
+
+    >>> _subscriber("10.1.2.3"), _subscriber("2001:db8::5"), _subscriber("::ffff:10.1.2.3"), _subscriber("127.0.0.1")
+    ('10.1.2.3', '2001:db8::/64', '10.1.2.3', '')
+    """
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address):
+        mapped = found.ipv4_mapped
+        if mapped is None:
+            return "" if found.is_loopback else str(ipaddress.ip_network((found, 64), strict=False))
+        found = mapped
+    return "" if found.is_loopback else str(found)
