@@ -14,11 +14,11 @@ from edge.wire.vocabulary import VOCABULARY
 from models.alerts.alert_book import Alert
 from models.alerts.alert_desk import AlertDesk
 from models.alerts.alert_rule import AlertRule
-from models.alerts.alert_scores import ACTIONS, RuleScore, ToldAlert, acted, score_rule
 from models.alerts.foreseen import STEP_MS, steps_of
 from models.alerts.measures import Track, margin, measure
 from models.alerts.occurrences import occurring
 from models.alerts.rule_watch import METRICS, Said, SiteAhead
+from models.alerts.scoring.alert_scores import ACTIONS, RuleScore, ToldAlert, acted, score_rule
 from models.features.plans import Plan
 from models.online.online_forecaster import Learned, OnlineForecaster
 from models.paths.paths import Paths, night_by_clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.alerts.alert_scores import RuleScore, ToldAlert, acted, score_rule
+from models.alerts.scoring.alert_scores import RuleScore, ToldAlert, acted, score_rule
 
 STEP_MS = 1_800_000
 DAY = 48

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from models.alerts.alert_scores import EARLY_MS
-from models.alerts.past_alerts import PastAlert, tally
+from models.alerts.scoring.alert_scores import EARLY_MS
+from models.alerts.scoring.past_alerts import PastAlert, tally
 
 
 def test_each_alert_has_one_outcome() -> None:

@@ -11,8 +11,8 @@ from msgspec import Meta
 
 from models.alerts.alert_book import LEFT, RULE_GONE, RULE_LOST
 from models.alerts.alert_rule import COURSES
-from models.alerts.alert_scores import ACTIONS, DAY_MS, WEEK_MS, acted
-from models.alerts.past_alerts import Outcome, PastAlert, tally
+from models.alerts.scoring.alert_scores import ACTIONS, DAY_MS, WEEK_MS, acted
+from models.alerts.scoring.past_alerts import Outcome, PastAlert, tally
 from services.messages import F32, Resampled, ShownAlert
 
 __all__ = ["SETPOINTS", "AlertScores", "PastAlertShown", "RuleScoreShown", "alert_scores"]

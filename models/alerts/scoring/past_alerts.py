@@ -2,7 +2,7 @@
 
 Events are those that the system saw itself: one that nobody was told of before has an alert, too, from when it was
 seen. So no rule has to be followed again, and each alert is judged by the rule that made it. Otherwise they are counted
-as :func:`~models.alerts.alert_scores.score_rule` counts those of a recording.
+as :func:`~models.alerts.scoring.alert_scores.score_rule` counts those of a recording.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from models.alerts.alert_scores import EARLY_MS, AlertTally
+from models.alerts.scoring.alert_scores import EARLY_MS, AlertTally
 
 __all__ = ["Outcome", "PastAlert", "tally"]
 
