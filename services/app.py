@@ -149,7 +149,7 @@ class System:
 
         settings = self.settings
         self._parts.enter_context(FolderLock(settings.data_dir))
-        self._parts.enter_context(StateLock(settings.storage, self._lost, say=self._say))
+        self._parts.enter_context(StateLock(settings.storage_folder, self._lost, say=self._say))
         settings.logs_dir.mkdir(exist_ok=True)
         if not settings.mqtt.host and settings.mqtt.gateway == "here":
             self._say("starting a local MQTT broker")

@@ -51,7 +51,7 @@ def replay_training(
     job = job_of(recipe)
     if recipe["started_from"] and (gone := registry.pruned(job.champion)):
         raise TrainingError(f"{version} began with the weights of {job.champion}, and {gone}")
-    history = History(settings.storage, job.spec.channels, job.spec.step_ms // 1000)
+    history = History(settings.storage_folder, job.spec.channels, job.spec.step_ms // 1000)
     files = tuple(history.files(job.after_ms, job.to_ms))
     with (
         tempfile.TemporaryDirectory(prefix="hothouse-replay-") as folder,

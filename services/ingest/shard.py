@@ -82,10 +82,10 @@ class Shard:
         self._log, self._outputs, self._clock_s, self._failpoint = log, outputs, clock_s, failpoint
         self._round = threading.Lock()  # held for a whole round or flush: all that follows is its holder's alone
         self._changing = threading.Lock()  # held, inside of it, while partitions change: never over I/O
-        self._history = History(settings.storage, spec.channels, settings.stream.step_s)
-        plans = PlanHistory(settings.storage)
-        self._issued = IssuedForecasts(settings.storage, min(partitions, default=0))
-        snapshots = {number: Snapshots(settings.storage / "snapshots", number) for number in partitions}
+        self._history = History(settings.storage_folder, spec.channels, settings.stream.step_s)
+        plans = PlanHistory(settings.storage_folder)
+        self._issued = IssuedForecasts(settings.storage_folder, min(partitions, default=0))
+        snapshots = {number: Snapshots(settings.storage_folder / "snapshots", number) for number in partitions}
         self._failures = Failures()
         ring_steps = settings.stream.ring_hours * 3_600_000 // spec.step_ms
         queue = self._queue = ForecastQueue(spec, ring_steps, forecast, executors.forecast, clock_s, self._failures)
@@ -93,7 +93,7 @@ class Shard:
             settings, spec, log, snapshots, self._history, plans, self._issued, queue, self._changing, clock_s
         )
         self._partitions = self._recovery.partitions
-        self._alerts = AlertOutput(settings.storage, self._partitions, outputs.live_state)
+        self._alerts = AlertOutput(settings.storage_folder, self._partitions, outputs.live_state)
         began_s = clock_s()
         self._checkpoint = Checkpoint(
             settings, log, self._history, plans, self._recovery,
@@ -104,12 +104,12 @@ class Shard:
             self._issued, self._history, plans, partitions, self._checkpoint.check, executors.merge, self._failures
         )
         self._imports = HistoryImports(
-            settings.storage, log.partitions, self._history, self._recovery, self._failures,
+            settings.storage_folder, log.partitions, self._history, self._recovery, self._failures,
             lambda number: snapshots[number].check(), self._save_all, clock_s,
         )  # fmt: skip
         self._reader = LogReader(log)
         self._reads_more = False  # the last round read as much as it may: there is probably more
-        self._trees = TreesInUse(settings.storage, spec, self._failures, clock_s)
+        self._trees = TreesInUse(settings.storage_folder, spec, self._failures, clock_s)
         self._each_second, self._rate = Periodic(SECOND_S, began_s), Rate(clock_s())
         self.questions = Questions(
             self._partitions, self._changing, settings.stream.retire_days, lambda: self.is_behind,

@@ -75,7 +75,7 @@ def start_actors(settings: Settings) -> ServingActors:
         }
         return ray.remote(kind).options(**options).remote(*arguments)
 
-    pointer_path = settings.storage.absolute() / "slot.json"
+    pointer_path = settings.storage_folder.absolute() / "slot.json"
     actors = ServingActors(
         live_state=actor(_LiveStateActor, LIVE_STATE_ACTOR),
         pointer=actor(ModelPointer, MODEL_POINTER_ACTOR, pointer_path),

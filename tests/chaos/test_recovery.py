@@ -215,7 +215,7 @@ def replayed(settings: Settings, folder: Path) -> Settings:
 
 def content(settings: Settings) -> dict[str, Any]:
     """Every file of rows, whole."""
-    history = History(settings.storage, ())
+    history = History(settings.storage_folder, ())
     files: dict[str, Any] = {}
     for kind in ("zones", "devices"):
         table = history.read(kind=kind)

@@ -247,7 +247,7 @@ class World:
 
     def rows(self) -> dict[Key, Row]:
         """What the history holds."""
-        tables = [History(self.settings.storage, (), step_s).read(kind="devices") for step_s in (60, 300, 600)]
+        tables = [History(self.settings.storage_folder, (), step_s).read(kind="devices") for step_s in (60, 300, 600)]
         return {
             (f"{r['site']}/{r['zone']}", r["device"], r["end_ms"], r["metric"]): (
                 r["count"], r["mean"], r["min"], r["max"], r["last"],
@@ -257,7 +257,7 @@ class World:
 
     def plans(self) -> dict[PlanKey, tuple[int, Foreseen]]:
         """The plans that the history holds."""
-        history = PlanHistory(self.settings.storage)
+        history = PlanHistory(self.settings.storage_folder)
         return {
             (site, one.plan.zone or "_site", one.plan.source, one.plan.issued_ms): (
                 one.plan.known_ms,
@@ -271,7 +271,7 @@ class World:
 
     def alerts(self) -> list[list[ShownAlert]]:
         """Every change of an alert that was kept, by partition."""
-        paths = journals(self.settings.storage)
+        paths = journals(self.settings.storage_folder)
         return [[entry.alert for entry in read_journal(path, 0, 100_000)[0]] for path in paths]
 
     def undisturbed(self, folder: Path) -> list[list[ShownAlert]]:
@@ -284,13 +284,13 @@ class World:
         while shard.step():
             pass
         shard.close()
-        return [[e.alert for e in read_journal(path, 0, 100_000)[0]] for path in journals(settings.storage)]
+        return [[e.alert for e in read_journal(path, 0, 100_000)[0]] for path in journals(settings.storage_folder)]
 
     def dead_letters(self) -> Counter[tuple[str, str]]:
         """Every dead letter by reason and topic."""
         found: Counter[tuple[str, str]] = Counter()
         for number in range(PARTITIONS):
-            with DeadLetters(self.settings.storage, number) as dead_letters:
+            with DeadLetters(self.settings.storage_folder, number) as dead_letters:
                 found.update((letter.reason, letter.topic) for letter in dead_letters.newest(100_000))
         return found
 

@@ -42,17 +42,17 @@ def _train(settings: Settings, name: str, workers: int, shuffled: bool = False, 
     from services.learn.training.trainer import TrainPlan, train
 
     spec = forecast_spec(settings)
-    files = History(settings.storage, spec.channels, settings.stream.step_s).files()
+    files = History(settings.storage_folder, spec.channels, settings.stream.step_s).files()
     found = dataset.describe(files, 0, 2**53)
     rows = dataset.read(files[::-1] if shuffled else files, spec.channels, found)
     plan = TrainPlan(
-        name=name, folder=str(settings.storage / "train"), spec=spec,
+        name=name, folder=str(settings.storage_folder / "train"), spec=spec,
         config=TrainingConfig(epochs=12, max_windows=2000, learning_rate=learning_rate),
         places={zone: place_of(settings, zone.split("/")[0]) for zone in found.rows},
         cut_ms=found.to_ms, shares=dataset.share_out(found.rows, workers), workers=workers, use_gpu=False,
     )  # fmt: skip
     result = train(rows, plan)
-    kept = sorted(map(str, (settings.storage / "train").rglob("*.safetensors")))
+    kept = sorted(map(str, (settings.storage_folder / "train").rglob("*.safetensors")))
     return result.state, [epoch.loss for epoch in result.history], kept
 
 
@@ -63,7 +63,7 @@ def test_stream_gives_every_row_once(
     """What Ray Data streams is the history of the range, row for row and bit for bit."""
     monkeypatch.setattr(dataset, "SMALL_BYTES", small_bytes)
     spec = forecast_spec(settings)
-    history = History(settings.storage, spec.channels, settings.stream.step_s)
+    history = History(settings.storage_folder, spec.channels, settings.stream.step_s)
     whole = history.read()
     ends = sorted(set(whole["end_ms"].to_pylist()))
     after, to = ends[10], ends[-10]

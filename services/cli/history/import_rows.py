@@ -93,7 +93,7 @@ def import_rows(
         raise ConfigError("some rows are of the future", "Look at --timezone, and at the clock of whoever wrote them.")
     if dry_run:
         return
-    job = new_job(settings.storage, recording.site, rows)
+    job = new_job(settings.storage_folder, recording.site, rows)
     if wait:
         _wait(job)
     else:

@@ -79,10 +79,10 @@ class RayCluster:
         self._expert, self._shown = expert, shown or ShownModels()
         self.learn = learn_settings(settings.learn, expert)
         self._settings = settings.model_copy(update={"learn": self.learn})
-        self._pointer = Pointer(pointer_file(settings.storage, expert.name))
+        self._pointer = Pointer(pointer_file(settings.storage_folder, expert.name))
         self._namespace = namespace_of(settings)
         self._spec = forecast_spec(settings)
-        self._history = History(settings.storage, self._spec.channels, settings.stream.step_s)
+        self._history = History(settings.storage_folder, self._spec.channels, settings.stream.step_s)
         self._days = 0.0
         self._measuring = threading.Lock()
         self._measurer: Any = None
@@ -196,7 +196,7 @@ class RayCluster:
         newest_ms = self.newest_ms()
         if not newest_ms:
             raise TrainingError("there is no history yet that it could be compared on")
-        copied = self._settings.storage.resolve() / "models" / f"submitted-{_name(time.time_ns() // 1_000_000)}"
+        copied = self._settings.storage_folder.resolve() / "models" / f"submitted-{_name(time.time_ns() // 1_000_000)}"
         try:
             _copy_artefact(Path(folder), copied)
             manifest: dict[str, Any] = self._measure("examine", str(copied), self._spec)
@@ -276,7 +276,7 @@ class RayCluster:
         use_gpu = by_ray and (learn.use_gpu == "yes" or (learn.use_gpu == "auto" and gpus > 0))
         return Job(
             name=_name(order.started_ms),
-            storage=str(self._settings.storage.resolve()),
+            storage=str(self._settings.storage_folder.resolve()),
             spec=self._spec,
             learn=learn,
             places=self._places(),

@@ -332,7 +332,7 @@ class Registry:
 def open_registry(settings: Settings, expert: Expert = NETWORK) -> Registry:
     """The registry of a system's settings; it connects at its first use."""
     uri = settings.learn.mlflow_uri or f"sqlite:///{(settings.data_dir / REGISTRY_FILE).resolve()}"
-    return Registry(uri, settings.storage, forecast_spec(settings).hash, expert)
+    return Registry(uri, settings.storage_folder, forecast_spec(settings).hash, expert)
 
 
 def check_files(folder: Path, weights_sha256: str) -> None:

@@ -67,10 +67,10 @@ def read_windows(settings: Settings, most_zones: int) -> WindowSet:
     Raises :class:`TrainingError` or :class:`HistoryError` without a history.
     """
     spec = forecast_spec(settings)
-    history = History(settings.storage, spec.channels, settings.stream.step_s)
+    history = History(settings.storage_folder, spec.channels, settings.stream.step_s)
     newest = dataset.newest_ms(history.files())
     if newest is None:
-        raise TrainingError(f"there is no history in {settings.storage} yet")
+        raise TrainingError(f"there is no history in {settings.storage_folder} yet")
     after_ms = newest - int(settings.learn.window_days * DAY_MS)
     files = history.files(after_ms, newest)
     zones = sorted(dataset.describe(files, after_ms, newest).rows)

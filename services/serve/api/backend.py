@@ -225,7 +225,7 @@ class RayBackend:
         def newest() -> IssuedForecast | None:
             from services.store.forecasts import IssuedForecasts
 
-            kept = IssuedForecasts(self._settings.storage, 0)
+            kept = IssuedForecasts(self._settings.storage_folder, 0)
             shape = len(spec.horizons_min), len(spec.targets)
             return next(reversed(kept.read(site, at_ms - ISSUED_MS, *shape, until_ms=at_ms)), None)
 
@@ -252,14 +252,14 @@ class RayBackend:
         def read() -> SaidAhead:
             from services.store.forecasts import IssuedForecasts
 
-            kept = IssuedForecasts(self._settings.storage, 0)
+            kept = IssuedForecasts(self._settings.storage_folder, 0)
             return kept.ahead(site, zone, target, horizon_min, start_ms, end_ms)
 
         return await _read(read)
 
     async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
         """See :class:`Backend`."""
-        root = self._settings.storage
+        root = self._settings.storage_folder
 
         def read() -> tuple[list[DeadLetterCount], list[DeadLetter]]:
             return count_dead_letters(root, reason), read_dead_letters(root, newest, reason) if newest else []
@@ -279,7 +279,7 @@ class RayBackend:
     async def alert_changes(self, id: str) -> list[ShownAlert]:
         """See :class:`Backend`."""
         try:
-            return await asyncio.to_thread(changes_of, self._settings.storage, id)
+            return await asyncio.to_thread(changes_of, self._settings.storage_folder, id)
         except sqlite3.Error as error:
             raise ProblemError(503, f"the alerts' changes cannot be read: {error}", {"Retry-After": "5"}) from error
 
@@ -317,7 +317,7 @@ class RayBackend:
     def _history(self) -> History:
         from services.store.history import History  # Parquet's library is loaded by who asks first
 
-        return History(self._settings.storage, (), self._settings.stream.step_s)
+        return History(self._settings.storage_folder, (), self._settings.stream.step_s)
 
     def _shard(self, site: str) -> Any:
         return self._actor(shard_of(site, self._settings))

@@ -65,8 +65,8 @@ def job(tmp_path: Path) -> Job:
     newest = write_history(settings, days=5)
     spec = forecast_spec(settings)
     return Job(
-        name="one", storage=str(settings.storage), spec=spec, learn=settings.learn, places={},
-        files=tuple(History(settings.storage, spec.channels, settings.stream.step_s).files()), after_ms=START_MS,
+        name="one", storage=str(settings.storage_folder), spec=spec, learn=settings.learn, places={},
+        files=tuple(History(settings.storage_folder, spec.channels, settings.stream.step_s).files()), after_ms=START_MS,
         to_ms=newest,
         log_offsets={"0": 1}, champion="online", champion_folder="", use_gpu=False, workers=0,
     )  # fmt: skip
