@@ -40,6 +40,7 @@ from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History
 from services.store.plan_history import PlanHistory
 from services.store.series import SeriesWriter
+from services.store.storage import storage_of
 
 __all__ = ["Executors", "Outputs", "Shard"]
 
@@ -82,10 +83,11 @@ class Shard:
         self._log, self._outputs, self._clock_s, self._failpoint = log, outputs, clock_s, failpoint
         self._round = threading.Lock()  # held for a whole round or flush: all that follows is its holder's alone
         self._changing = threading.Lock()  # held, inside of it, while partitions change: never over I/O
+        storage = storage_of(settings)
         self._history = History(settings.storage_folder, spec.channels, settings.stream.step_s)
         plans = PlanHistory(settings.storage_folder)
         self._issued = IssuedForecasts(settings.storage_folder, min(partitions, default=0))
-        snapshots = {number: Snapshots(settings.storage_folder / "snapshots", number) for number in partitions}
+        snapshots = {number: Snapshots(storage, number, "snapshots") for number in partitions}
         self._failures = Failures()
         ring_steps = settings.stream.ring_hours * 3_600_000 // spec.step_ms
         queue = self._queue = ForecastQueue(spec, ring_steps, forecast, executors.forecast, clock_s, self._failures)
@@ -109,7 +111,7 @@ class Shard:
         )  # fmt: skip
         self._reader = LogReader(log)
         self._reads_more = False  # the last round read as much as it may: there is probably more
-        self._trees = TreesInUse(settings.storage_folder, spec, self._failures, clock_s)
+        self._trees = TreesInUse(storage, spec, self._failures, clock_s)
         self._each_second, self._rate = Periodic(SECOND_S, began_s), Rate(clock_s())
         self.questions = Questions(
             self._partitions, self._changing, settings.stream.retire_days, lambda: self.is_behind,

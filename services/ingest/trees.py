@@ -21,7 +21,8 @@ from services.errors import ModelFilesError
 from services.ingest.figures import Failures
 from services.messages import ONLINE_VERSION
 from services.store.forests import Forests
-from services.store.pointer import NOWHERE, Pointed, Pointer, pointer_file
+from services.store.pointer import NOWHERE, Pointed, Pointer
+from services.store.storage import Storage
 
 __all__ = ["HasTrees", "TreesInUse"]
 
@@ -43,8 +44,10 @@ class HasTrees(Protocol):
 class TreesInUse:
     """Follows the pointer. One thread calls :meth:`look`; ``clock_s`` is monotonic, and paces what failed."""
 
-    def __init__(self, storage: Path, spec: ForecastSpec, failures: Failures, clock_s: Callable[[], float]) -> None:
-        self._pointer, self._older = Pointer(pointer_file(storage, "trees")), Forests(storage)
+    def __init__(
+        self, storage: Storage | Path, spec: ForecastSpec, failures: Failures, clock_s: Callable[[], float]
+    ) -> None:  # fmt: skip
+        self._pointer, self._older = Pointer(storage, "trees"), Forests(storage)
         self._spec, self._failures, self._clock_s = spec, failures, clock_s
         self._in_use = self._failed = NOWHERE
         self._found = False  # trees in the snapshot that nothing on the storage names

@@ -41,6 +41,7 @@ from services.serve.api.state import ApiState, SiteNames
 from services.serve.forecaster import Forecaster, Load, LoadedModel
 from services.serve.live_state import LiveState
 from services.serve.model_pointer import ModelPointer
+from services.store.storage import address_of
 
 __all__ = ["ServingActors", "build_app", "load_model", "start_actors", "start_serving", "stop_serving"]
 
@@ -75,10 +76,9 @@ def start_actors(settings: Settings) -> ServingActors:
         }
         return ray.remote(kind).options(**options).remote(*arguments)
 
-    pointer_path = settings.storage_folder.absolute() / "slot.json"
     actors = ServingActors(
         live_state=actor(_LiveStateActor, LIVE_STATE_ACTOR),
-        pointer=actor(ModelPointer, MODEL_POINTER_ACTOR, pointer_path),
+        pointer=actor(ModelPointer, MODEL_POINTER_ACTOR, address_of(settings)),
     )
     try:
         ray.get([actors.live_state.wait.remote(0, 0.0), actors.pointer.get.remote()], timeout=60)

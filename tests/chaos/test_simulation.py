@@ -32,7 +32,6 @@ from edge.wire.topic import sample_topic
 from services.config import ForecastSettings, Settings, StreamSettings
 from services.ingest.alerts.alert_journal import journals, read_journal
 from services.ingest.shard import Executors, Outputs, Shard
-from services.ingest.snapshots import snapshot
 from services.messages import ShownAlert, ShownAlerts
 from services.store import parquet
 from services.store.deadletters import DeadLetters
@@ -40,6 +39,7 @@ from services.store.files import always, write_atomically
 from services.store.history import History
 from services.store.plan_history import PlanHistory
 from services.store.series import NullSeries
+from services.store.storage import folder_storage
 from tests.chaos.judge import Foreseen, Judge, Key, PlanKey, Row, differences
 from tests.services.ingest.rig import Clock, Crashed, FakeBoard, FakeForecaster, Inline
 
@@ -312,7 +312,7 @@ def simulate(seed: int, folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch,
     world = World(seed, folder, log)
     with monkeypatch.context() as patch:
         patch.setattr(parquet, "write_atomically", world.write)
-        patch.setattr(snapshot, "write_atomically", world.write)
+        patch.setattr(folder_storage, "write_atomically", world.write)
         patch.setattr(os, "fsync", lambda _: None)  # a made-up crash loses no page cache
         world.run(minutes)
     expected = {key: _float32(row) for key, row in world.judge.rows.items()}

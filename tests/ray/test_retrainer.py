@@ -19,7 +19,7 @@ from services.learn.loop.training_replay import replay_training
 from services.learn.promotion.registry import open_registry
 from services.messages import LIVE_STATE_ACTOR, MODEL_POINTER_ACTOR, RETRAINER_ACTOR, shard_actor
 from services.store.history import History
-from services.store.pointer import Pointed, Pointer, pointer_file
+from services.store.pointer import Pointed, Pointer
 from tests.patience import patience_s, until
 from tests.ray.runtime import NAMESPACE, installed, local_ray
 from tests.services.learn.synthetic import small_settings, write_history
@@ -191,7 +191,7 @@ def test_a_training_is_not_run_again_on_other_rows(retrainer: Any, settings: Set
 
 
 def _trees(settings: Settings) -> Pointed:
-    return Pointer(pointer_file(settings.storage_folder, "trees")).read()
+    return Pointer(settings.storage_folder, "trees").read()
 
 
 def test_trees_are_trained_without_being_asked_for(retrainer: Any, settings: Settings) -> None:

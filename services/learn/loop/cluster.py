@@ -39,7 +39,8 @@ from services.messages import (
     shard_actor,
 )
 from services.store.history import History
-from services.store.pointer import Pointer, pointer_file
+from services.store.pointer import Pointer
+from services.store.storage import storage_of
 
 __all__ = ["RayCluster", "ShownModels", "result_of", "this_runtime"]
 
@@ -79,7 +80,7 @@ class RayCluster:
         self._expert, self._shown = expert, shown or ShownModels()
         self.learn = learn_settings(settings.learn, expert)
         self._settings = settings.model_copy(update={"learn": self.learn})
-        self._pointer = Pointer(pointer_file(settings.storage_folder, expert.name))
+        self._pointer = Pointer(storage_of(settings), expert.name)
         self._namespace = namespace_of(settings)
         self._spec = forecast_spec(settings)
         self._history = History(settings.storage_folder, self._spec.channels, settings.stream.step_s)

@@ -220,7 +220,7 @@ def test_a_snapshot_of_before_plans_is_whole(tmp_path: Path) -> None:
     shard = rig.shard()
     rig.drain(shard)
     shard.close()
-    snapshots = Snapshots(rig.settings.storage_folder / "snapshots", 0)
+    snapshots = Snapshots(rig.settings.storage_folder, 0, "snapshots")
     found = snapshots.load()
     assert found is not None
     snapshots.save(found.offset, {name: part for name, part in found.parts.items() if name != "plans"})
