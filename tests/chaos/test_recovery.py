@@ -221,7 +221,7 @@ def content(settings: Settings) -> dict[str, Any]:
         table = history.read(kind=kind)
         files[kind] = len(table)
         for name in history.files(kind=kind):
-            files[str(Path(name).relative_to(history.root))] = Path(name).read_bytes()
+            files[str(Path(name).relative_to(history.storage.url))] = Path(name).read_bytes()
     return files
 
 

@@ -33,7 +33,6 @@ from services.config import ForecastSettings, Settings, StreamSettings
 from services.ingest.alerts.alert_journal import journals, read_journal
 from services.ingest.shard import Executors, Outputs, Shard
 from services.messages import ShownAlert, ShownAlerts
-from services.store import parquet
 from services.store.deadletters import DeadLetters
 from services.store.files import always, write_atomically
 from services.store.history import History
@@ -311,7 +310,6 @@ def simulate(seed: int, folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch,
     """Run a seed and compare with the judge."""
     world = World(seed, folder, log)
     with monkeypatch.context() as patch:
-        patch.setattr(parquet, "write_atomically", world.write)
         patch.setattr(folder_storage, "write_atomically", world.write)
         patch.setattr(os, "fsync", lambda _: None)  # a made-up crash loses no page cache
         world.run(minutes)

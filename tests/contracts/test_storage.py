@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -167,7 +168,10 @@ def test_a_folder_lists_what_lies_in_it(storage: Storage) -> None:
     assert (storage.list_folder("").folders, storage.list_folder("").names) == (("b", "bb"), ("6",))
     assert (storage.list_folder("nothing").folders, storage.list_folder("nothing").names) == ((), ())
     assert {name: entry.size for name, entry in storage.entries("b").items()} == {"1": 2, "2": 2}
-    assert storage.entries("b")["1"] == storage.entry("b/1")
+    found = storage.entry("b/1")
+    assert found is not None
+    assert storage.entries("b")["1"].version == found.version
+    assert abs(storage.entries("b")["1"].modified_s - time.time()) < 3600
 
 
 def test_lists_know_at_once_what_this_writer_did(storage: Storage) -> None:
@@ -326,23 +330,23 @@ def test_a_fault_is_not_seen(fault: str) -> None:
 
 def test_a_server_that_stays_away_is_told(tmp_path: Path) -> None:
     """After the time that requests are asked again for, and not before; pauses grow."""
-    time = Time()
+    clock = Time()
     server = FaultyServer(MemoryServer("s3://bucket"), chance=1, faults=["lost"])
-    storage = ObjectStorage(server, time.pauses(10))
+    storage = ObjectStorage(server, clock.pauses(10))
     with pytest.raises(StorageAwayError, match="s3://bucket does not answer"):
         storage.put("a", b"1")
-    assert 5 < time.now_s <= 10
-    assert time.slept[0] <= 0.1 < 1 <= max(time.slept) <= 2
+    assert 5 < clock.now_s <= 10
+    assert clock.slept[0] <= 0.1 < 1 <= max(clock.slept) <= 2
 
 
 def test_a_busy_server_is_left_alone_for_a_while() -> None:
     """503 and Retry-After: the pause is as long as it wants at least."""
-    time = Time()
+    clock = Time()
     server = FaultyServer(MemoryServer(), chance=0)
     server.next = ["busy", "busy"]
-    ObjectStorage(server, time.pauses()).put_new("a", b"1")
-    assert time.slept[0] >= 1
-    assert time.slept[1] >= 1
+    ObjectStorage(server, clock.pauses()).put_new("a", b"1")
+    assert clock.slept[0] >= 1
+    assert clock.slept[1] >= 1
 
 
 def test_a_lagging_list_of_what_others_did_is_late_and_no_more() -> None:

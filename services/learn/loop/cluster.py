@@ -83,7 +83,7 @@ class RayCluster:
         self._pointer = Pointer(storage_of(settings), expert.name)
         self._namespace = namespace_of(settings)
         self._spec = forecast_spec(settings)
-        self._history = History(settings.storage_folder, self._spec.channels, settings.stream.step_s)
+        self._history = History(storage_of(settings), self._spec.channels, settings.stream.step_s)
         self._days = 0.0
         self._measuring = threading.Lock()
         self._measurer: Any = None

@@ -27,6 +27,7 @@ from services.learn.training import dataset
 from services.learn.training.network_options import NETWORK, TUNABLE, training_config
 from services.messages import I64
 from services.store.history import History
+from services.store.storage import storage_of
 
 __all__ = ["Tail", "Trial", "read_windows", "score", "search", "tail_of", "toml_of"]
 
@@ -67,10 +68,10 @@ def read_windows(settings: Settings, most_zones: int) -> WindowSet:
     Raises :class:`TrainingError` or :class:`HistoryError` without a history.
     """
     spec = forecast_spec(settings)
-    history = History(settings.storage_folder, spec.channels, settings.stream.step_s)
+    history = History(storage_of(settings), spec.channels, settings.stream.step_s)
     newest = dataset.newest_ms(history.files())
     if newest is None:
-        raise TrainingError(f"there is no history in {settings.storage_folder} yet")
+        raise TrainingError(f"there is no history in {history.storage.url} yet")
     after_ms = newest - int(settings.learn.window_days * DAY_MS)
     files = history.files(after_ms, newest)
     zones = sorted(dataset.describe(files, after_ms, newest).rows)

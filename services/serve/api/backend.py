@@ -48,6 +48,7 @@ from services.serve.live_state import LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus
 from services.store.deadletters import DeadLetterCount, count_dead_letters, read_dead_letters
 from services.store.rows import DeadLetter
+from services.store.storage import storage_of
 
 if TYPE_CHECKING:
     from services.store.forecasts import IssuedForecast
@@ -225,7 +226,7 @@ class RayBackend:
         def newest() -> IssuedForecast | None:
             from services.store.forecasts import IssuedForecasts
 
-            kept = IssuedForecasts(self._settings.storage_folder, 0)
+            kept = IssuedForecasts(storage_of(self._settings), 0)
             shape = len(spec.horizons_min), len(spec.targets)
             return next(reversed(kept.read(site, at_ms - ISSUED_MS, *shape, until_ms=at_ms)), None)
 
@@ -252,7 +253,7 @@ class RayBackend:
         def read() -> SaidAhead:
             from services.store.forecasts import IssuedForecasts
 
-            kept = IssuedForecasts(self._settings.storage_folder, 0)
+            kept = IssuedForecasts(storage_of(self._settings), 0)
             return kept.ahead(site, zone, target, horizon_min, start_ms, end_ms)
 
         return await _read(read)
@@ -317,7 +318,7 @@ class RayBackend:
     def _history(self) -> History:
         from services.store.history import History  # Parquet's library is loaded by who asks first
 
-        return History(self._settings.storage_folder, (), self._settings.stream.step_s)
+        return History(storage_of(self._settings), (), self._settings.stream.step_s)
 
     def _shard(self, site: str) -> Any:
         return self._actor(shard_of(site, self._settings))

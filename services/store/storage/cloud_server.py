@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import re
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -73,14 +74,14 @@ class CloudServer:
 
         def ask() -> Entry:
             meta = obstore.get(self._store, key, options={"range": (0, 1)}).meta
-            return Entry(meta["size"], _version(meta))
+            return _entry(meta)
 
         try:
             return self._ask(key, ask)
         except NotStoredError:
             return None
         except _BehindTheEndError:
-            return Entry(0, self.get(key).version)
+            return Entry(0, self.get(key).version, time.time())
 
     def put(self, key: str, body: Body, version: str | None) -> str:
         """As the contract says."""
@@ -107,7 +108,7 @@ class CloudServer:
 
         found = self._ask(folder, lambda: obstore.list_with_delimiter(self._store, prefix=folder or None))
         cut = len(folder) + 1 if folder else 0
-        objects = {one["path"][cut:]: Entry(one["size"], _version(one)) for one in found["objects"]}
+        objects = {one["path"][cut:]: _entry(one) for one in found["objects"]}
         return tuple(path[cut:] for path in found["common_prefixes"]), objects
 
     def delete(self, key: str) -> None:
@@ -178,6 +179,10 @@ class CloudServer:
 
 class _BehindTheEndError(StorageError):
     """An object has none of the bytes that were asked for."""
+
+
+def _entry(meta: Any) -> Entry:
+    return Entry(meta["size"], _version(meta), meta["last_modified"].timestamp())
 
 
 def _version(meta: Any) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -29,7 +28,7 @@ class FolderStorage:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.url = str(root)
+        self.url, self.poll_s = str(root), 1.0
 
     def read(self, key: str) -> Stored:
         """As the contract says."""
@@ -110,12 +109,12 @@ class FolderStorage:
         """As the contract says."""
         self._path(key).unlink(missing_ok=True)
 
-    def tidy(self, folder: str, beginning: str = "", age_s: float = 0.0) -> None:
+    def tidy(self, folder: str, beginning: str = "", age_s: float = 0.0, now_s: float = 0.0) -> None:
         """As the contract says."""
         path = self._path(folder)
         for left in path.glob(f".{beginning}*{TMP_SUFFIX}"):
             with suppress(FileNotFoundError):  # its writer has just finished it
-                if not age_s or time.time() - left.stat().st_mtime > age_s:
+                if not age_s or now_s - left.stat().st_mtime > age_s:
                     left.unlink()
         if path.is_dir() and not any(path.iterdir()):
             with suppress(OSError):  # another writer has just put something into it
@@ -197,7 +196,7 @@ def _holds(path: Path, content: Content) -> bool:
 
 
 def _entry(found: os.stat_result) -> Entry:
-    return Entry(found.st_size, _version(found))
+    return Entry(found.st_size, _version(found), found.st_mtime)
 
 
 def _version(found: os.stat_result) -> str:

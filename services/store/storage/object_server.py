@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -71,7 +72,7 @@ class MemoryServer:
     def head(self, key: str) -> Entry | None:
         """As the contract says."""
         found = self.objects.get(key)
-        return None if found is None else Entry(len(found.content), found.version)
+        return None if found is None else Entry(len(found.content), found.version, time.time())
 
     def put(self, key: str, body: Body, version: str | None) -> str:
         """As the contract says."""
@@ -91,8 +92,9 @@ class MemoryServer:
         begin = f"{folder}/" if folder else ""
         rests = {key[len(begin) :]: found for key, found in sorted(self.objects.items()) if key.startswith(begin)}
         folders = dict.fromkeys(rest.split("/")[0] for rest in rests if "/" in rest)
-        objects = {rest: Entry(len(one.content), one.version) for rest, one in rests.items() if "/" not in rest}
-        return tuple(folders), objects
+        files = {rest: one for rest, one in rests.items() if "/" not in rest}
+        now_s = time.time()
+        return tuple(folders), {rest: Entry(len(one.content), one.version, now_s) for rest, one in files.items()}
 
     def delete(self, key: str) -> None:
         """As the contract says."""

@@ -27,6 +27,7 @@ Answer = TypeVar("Answer")
 
 LAG_S = 60.0
 """What this process wrote or deleted so lately is put right in lists: a server's may lag behind."""
+POLL_S = 10.0
 MOST_KNOWN = 10_000
 PUT_TRIES = 8
 """How often an object is looked at anew before it is replaced, while others change it meanwhile."""
@@ -50,7 +51,7 @@ class ObjectStorage:
 
     def __init__(self, server: ObjectServer, pauses: Pauses | None = None) -> None:
         self._server, self._pauses = server, pauses or Pauses()
-        self.url = server.url
+        self.url, self.poll_s = server.url, POLL_S
         self._known: dict[str, str] = {}  # the version of what was read or written last
         self._lately: dict[str, tuple[float, Entry | None]] = {}  # what this process wrote, or deleted, and when
         self._noting = Lock()
@@ -116,7 +117,7 @@ class ObjectStorage:
         self._note(key, None)
         self._remember(key, None)
 
-    def tidy(self, folder: str, beginning: str = "", age_s: float = 0.0) -> None:
+    def tidy(self, folder: str, beginning: str = "", age_s: float = 0.0, now_s: float = 0.0) -> None:
         """Nothing is ever half written here, and there are no empty folders."""
 
     def address(self, key: str) -> str:
@@ -143,7 +144,7 @@ class ObjectStorage:
                 raise
             made = found.version  # an earlier try was done, and its answer lost; or the same was there
         self._note(key, made)
-        self._remember(key, Entry(len(body) if isinstance(body, bytes) else body.stat().st_size, made))
+        self._remember(key, Entry(len(body) if isinstance(body, bytes) else body.stat().st_size, made, time.time()))
         return made
 
     def _found(self, key: str) -> Stored | None:

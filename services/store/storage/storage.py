@@ -23,10 +23,15 @@ than once."""
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An object as it is listed. Its ``version`` is another one once the content is."""
+    """An object as it is listed. Its ``version`` is another one once the content is.
+
+    ``modified_s`` is Unix time by whatever clock the storage has: good enough for how long something useless is still
+    kept, and for nothing that decides.
+    """
 
     size: int
     version: str
+    modified_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,9 @@ class Storage(Protocol):
     url: str
     """How people call it."""
 
+    poll_s: float
+    """Who follows what others write looks no oftener than this: each look may cost a request, and be paid for."""
+
     def read(self, key: str) -> Stored:
         """The whole object; raises :class:`NotStoredError`."""
 
@@ -93,9 +101,10 @@ class Storage(Protocol):
     def delete(self, key: str) -> None:
         """Remove an object; none is no error."""
 
-    def tidy(self, folder: str, beginning: str = "", age_s: float = 0.0) -> None:
+    def tidy(self, folder: str, beginning: str = "", age_s: float = 0.0, now_s: float = 0.0) -> None:
         """Remove what killed writers left half written in a folder, under names that begin so and longer ago than
-        ``age_s``; and the folder, where nothing is left in it. For the folder's one writer. Object stores keep neither.
+        ``age_s`` before ``now_s``; and the folder, where nothing is left in it. For the folder's one writer. Object
+        stores keep neither.
         """
 
     def address(self, key: str) -> str:

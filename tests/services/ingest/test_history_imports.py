@@ -197,7 +197,7 @@ def test_a_job_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [one.id for one in open_jobs(tmp_path)] == [job.id]
     (tmp_path / "imports" / ".half").mkdir()
     assert [one.id for one in open_jobs(tmp_path)] == [job.id]
-    assert ImportJob(tmp_path / "imports" / job.id).note()["of_days"] == 1
+    assert ImportJob(tmp_path, job.id).note()["of_days"] == 1
 
 
 def test_a_job_that_cannot_be_read_holds_up_no_other(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
