@@ -20,5 +20,5 @@ def s3_address(folder: Path) -> StorageAddress:
     login.write_text(f"[default]\naws_access_key_id = {key}\naws_secret_access_key = {secret}\n")
     return StorageAddress(
         url=f"s3://{bucket}/test-{uuid.uuid4().hex}", endpoint=endpoint, region="us-east-1", path_style=True,
-        credentials_file=login,
+        credentials_file=str(login),
     )  # fmt: skip

@@ -40,7 +40,7 @@ from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History
 from services.store.plan_history import PlanHistory
 from services.store.series import SeriesWriter
-from services.store.storage import storage_of
+from services.store.storage import address_of, storage_of
 
 __all__ = ["Executors", "Outputs", "Shard"]
 
@@ -111,7 +111,7 @@ class Shard:
         )  # fmt: skip
         self._reader = LogReader(log)
         self._reads_more = False  # the last round read as much as it may: there is probably more
-        self._trees = TreesInUse(storage, spec, self._failures, clock_s)
+        self._trees = TreesInUse(storage, spec, self._failures, clock_s, address_of(settings).remote)
         self._tree_looks = Periodic(storage.poll_s)
         self._each_second, self._rate = Periodic(SECOND_S, began_s), Rate(clock_s())
         self.questions = Questions(

@@ -40,7 +40,7 @@ from services.messages import (
 )
 from services.store.history import History
 from services.store.pointer import Pointer
-from services.store.storage import storage_of
+from services.store.storage import address_of, forget_folder, keep_folder, storage_of
 
 __all__ = ["RayCluster", "ShownModels", "result_of", "this_runtime"]
 
@@ -83,6 +83,7 @@ class RayCluster:
         self._pointer = Pointer(storage_of(settings), expert.name)
         self._namespace = namespace_of(settings)
         self._spec = forecast_spec(settings)
+        self._where = address_of(settings).remote
         self._history = History(storage_of(settings), self._spec.channels, settings.stream.step_s)
         self._days = 0.0
         self._measuring = threading.Lock()
@@ -95,7 +96,7 @@ class RayCluster:
         if self._behind():
             return None
         files = self._history.files()
-        oldest, newest = dataset.oldest_ms(files), dataset.newest_ms(files)
+        oldest, newest = dataset.oldest_ms(files, self._where), dataset.newest_ms(files, self._where)
         if oldest is None or newest is None:
             return None
         days = (newest - oldest) / DAY_MS
@@ -164,7 +165,7 @@ class RayCluster:
 
     def newest_ms(self) -> int:
         """The newest row in the history; 0 without any."""
-        return dataset.newest_ms(self._history.files()) or 0
+        return dataset.newest_ms(self._history.files(), self._where) or 0
 
     def compare(
         self, mine: str, theirs: str, theirs_name: str, from_ms: int, level: float, *, worse: bool
@@ -176,6 +177,7 @@ class RayCluster:
             spec=self._spec, places=self._places(), files=tuple(self._history.files(after_ms, newest_ms)),
             after_ms=after_ms, from_ms=from_ms, to_ms=newest_ms, mine=mine, theirs=theirs, theirs_name=theirs_name,
             level=level, margin=self._settings.learn.gate_margin, worse=worse,
+            where=self._where,
         )  # fmt: skip
         return cast(LiveVerdict, self._measure("compare", asked))
 
@@ -201,12 +203,14 @@ class RayCluster:
         try:
             _copy_artefact(Path(folder), copied)
             manifest: dict[str, Any] = self._measure("examine", str(copied), self._spec)
+            keep_folder(self._where, copied)
         except BaseException:
             shutil.rmtree(copied, ignore_errors=True)
             raise
         kind = str(manifest.get("kind", NETWORK.name))
         if expert_for(kind) is not self._expert:
             shutil.rmtree(copied, ignore_errors=True)
+            forget_folder(self._where, copied)
             raise TrainingError(f"{folder} holds a model of kind {kind}, which is none for the {self._expert.name}")
         trained_on = TrainedOn(to_ms=newest_ms, to=datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat())
         return Candidate(
@@ -268,7 +272,7 @@ class RayCluster:
 
     def _job(self, order: TrainingRequest) -> Job:
         learn = self._settings.learn
-        newest = dataset.newest_ms(self._history.files())
+        newest = dataset.newest_ms(self._history.files(), self._where)
         if newest is None:
             raise TrainingError("there is no history yet")
         after_ms = newest - int(learn.window_days * DAY_MS)
@@ -294,6 +298,7 @@ class RayCluster:
             shadow=order.shadow,
             all_rows=order.all_rows,
             kind=learn.kind,
+            where=self._where,
         )
 
     def _actor(self, name: str) -> Any:

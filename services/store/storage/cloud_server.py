@@ -27,7 +27,7 @@ from services.store.storage.object_server import ABSENT, Body, Objects
 from services.store.storage.storage import Entry, Stored
 from services.store.storage.storage_address import StorageAddress
 
-__all__ = ["CloudServer"]
+__all__ = ["CloudServer", "options_of"]
 
 Answer = TypeVar("Answer")
 
@@ -205,27 +205,31 @@ def _reason(error: BaseException) -> str:
 def _store(address: StorageAddress) -> Any:
     from obstore.store import AzureStore, GCSStore, S3Store
 
-    scheme, _, rest = address.url.partition("://")
-    bucket, _, prefix = rest.partition("/")
-    common: dict[str, Any] = {
-        "prefix": prefix.strip("/") or None,
+    scheme, options = options_of(address)
+    bucket, _, prefix = address.url.partition("://")[2].partition("/")
+    kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
+    return kinds[scheme](bucket, prefix=prefix.strip("/") or None, retry_config={"max_retries": 0}, **options)
+
+
+def options_of(address: StorageAddress) -> tuple[str, dict[str, Any]]:
+    """The scheme of an address, and what ``obstore`` is told besides the bucket. Raises what the login's file makes."""
+    scheme = address.url.partition("://")[0]
+    options: dict[str, Any] = {
         "client_options": {
             "timeout": timedelta(seconds=REQUEST_S), "connect_timeout": timedelta(seconds=CONNECT_S),
             "allow_http": address.endpoint.startswith("http://"),
         },
-        "retry_config": {"max_retries": 0},
     }  # fmt: skip
-    file = address.credentials_file
+    file = Path(address.credentials_file) if address.credentials_file else None
     if scheme == "gs":
-        return GCSStore(bucket, **common, **_given(service_account=str(file or "")))
+        return scheme, options | _given(service_account=str(file or ""))
     if scheme == "az":
         key = file.read_text().strip() if file else ""
-        given = _given(endpoint=address.endpoint, account_name=address.account, account_key=key)
-        return AzureStore(bucket, **common, **given)
+        return scheme, options | _given(endpoint=address.endpoint, account_name=address.account, account_key=key)
     given = _given(endpoint=address.endpoint, region=address.region) | (_profile(file) if file else {})
     # One object a delete: not every server knows the other way.
     style: dict[str, Any] = {"virtual_hosted_style_request": not address.path_style, "disable_bulk_delete": True}
-    return S3Store(bucket, **common, **given, **style)
+    return scheme, options | given | style
 
 
 def _given(**options: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def address_of(settings: Settings) -> StorageAddress:
     return StorageAddress(
         url=said.url or str(settings.storage_folder.absolute()), endpoint=said.endpoint, region=said.region,
         path_style=said.path_style, account=said.account,
-        credentials_file=said.credentials_file and said.credentials_file.absolute(), retry_s=said.retry_s,
+        credentials_file=str(said.credentials_file.absolute()) if said.credentials_file else "", retry_s=said.retry_s,
     )  # fmt: skip
 
 

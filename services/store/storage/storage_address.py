@@ -17,8 +17,13 @@ class StorageAddress:
     region: str = ""
     path_style: bool = False
     account: str = ""
-    credentials_file: Path | None = None
+    credentials_file: str = ""
     retry_s: float = 10.0
+
+    @property
+    def remote(self) -> StorageAddress | None:
+        """Itself; ``None`` where it is a folder, whose files need no address beside their paths."""
+        return None if self.folder is not None else self
 
     @property
     def folder(self) -> Path | None:

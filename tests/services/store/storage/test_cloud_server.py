@@ -63,7 +63,7 @@ def address(endpoint: str, folder: Path, key: str = "one") -> StorageAddress:
     login = folder / "credentials"
     login.write_text(f"[default]\naws_access_key_id = {key}\naws_secret_access_key = two\naws_session_token = three\n")
     return StorageAddress(
-        url="s3://bucket/folder", endpoint=endpoint, region="us-east-1", path_style=True, credentials_file=login
+        url="s3://bucket/folder", endpoint=endpoint, region="us-east-1", path_style=True, credentials_file=str(login)
     )
 
 
@@ -126,7 +126,7 @@ def test_credentials_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     """A file that is not there, or is none of that form."""
     there = address("http://127.0.0.1:1", tmp_path)
     with pytest.raises(StorageRefusedError, match=r"cannot be read: .*nowhere"):
-        CloudServer(replace(there, credentials_file=tmp_path / "nowhere"))
+        CloudServer(replace(there, credentials_file=str(tmp_path / "nowhere")))
     (tmp_path / "credentials").write_text("[other]\n[another]\n")
     with pytest.raises(StorageRefusedError, match=r"has no section \[default\]"):
         CloudServer(there)
@@ -162,8 +162,7 @@ def test_the_doctor_on_a_real_server(tmp_path: Path) -> None:
     found = check_storage(settings_of(where, url="s3://no-such-bucket"))
     assert found is not None
     assert "there is no s3://no-such-bucket" in found.found
-    assert where.credentials_file is not None
-    where.credentials_file.write_text("[default]\naws_access_key_id = nobody\naws_secret_access_key = x\n")
+    Path(where.credentials_file).write_text("[default]\naws_access_key_id = nobody\naws_secret_access_key = x\n")
     found = check_storage(settings_of(replace(where, url=f"{where.url}/deeper")))
     assert found is not None
     assert (found.state, "refuses" in found.found) == (CheckState.FAIL, True)
