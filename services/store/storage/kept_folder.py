@@ -6,6 +6,7 @@ has the folder under the same path, as a copy of ``models/{name}/``, which is fe
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
 from pathlib import Path
@@ -17,19 +18,20 @@ from services.store.storage.storage_address import StorageAddress
 
 __all__ = ["fetch_folder", "forget_folder", "keep_folder"]
 
-MODELS = "models"
+MODELS, FILES = "models", "files.json"
 
 
 def keep_folder(where: StorageAddress | None, folder: Path) -> None:
-    """Put a model's folder onto the storage, the manifest last. Raises ``OSError``.
+    """Put a model's folder onto the storage, and last the names of its files. Raises ``OSError``.
 
     ``where`` is ``None`` where the storage is a folder: then it is there already.
     """
     if where is None:
         return
-    storage = open_storage(where)
-    for path in sorted((one for one in folder.iterdir() if one.is_file()), key=lambda one: one.suffix == ".json"):
+    storage, paths = open_storage(where), sorted(path for path in folder.iterdir() if path.is_file())
+    for path in paths:
         _put(storage, path, f"{MODELS}/{folder.name}/{path.name}")
+    storage.put(f"{MODELS}/{folder.name}/{FILES}", json.dumps([path.name for path in paths]).encode())
 
 
 def fetch_folder(where: StorageAddress | None, folder: Path) -> None:
@@ -37,7 +39,7 @@ def fetch_folder(where: StorageAddress | None, folder: Path) -> None:
     if where is None or folder.exists():
         return
     storage, key = open_storage(where), f"{MODELS}/{folder.name}"
-    names = storage.list_folder(key).names
+    names = _names(storage, key)
     if not names:
         return  # whoever wants it says that it is missing
     made = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
@@ -58,8 +60,16 @@ def forget_folder(where: StorageAddress | None, folder: Path) -> None:
     if where is None:
         return
     storage, key = open_storage(where), f"{MODELS}/{folder.name}"
-    for name in storage.list_folder(key).names:
+    for name in (*_names(storage, key), FILES):
         storage.delete(f"{key}/{name}")
+
+
+def _names(storage: Storage, key: str) -> list[str]:
+    """Not by a list, which may lag behind; but for models that somebody copied there."""
+    try:
+        return [str(name) for name in json.loads(storage.read(f"{key}/{FILES}").content)]
+    except NotStoredError:
+        return list(storage.list_folder(key).names)
 
 
 def _put(storage: Storage, path: Path, key: str) -> None:

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.dataset as ds
 import pytest
 
 from models.features.plans import Plan
 from services.errors import HistoryError
+from services.learn.training import dataset
 from services.store.compaction import GRACE_S, LEAST_FILES
 from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History
 from services.store.imports.import_job import new_job, open_jobs
 from services.store.plan_history import KeptPlan, PlanHistory
 from services.store.rows import SiteStep
-from services.store.storage import FolderStorage, MemoryServer, ObjectStorage, Pauses, Storage, open_storage
+from services.store.storage import (
+    FolderStorage,
+    MemoryServer,
+    ObjectStorage,
+    Pauses,
+    Storage,
+    StorageAddress,
+    fetch_folder,
+    forget_folder,
+    keep_folder,
+    kept_folder,
+    open_storage,
+)
+from services.store.storage.arrow_files import arrow_files
 from services.store.zone_series import fingerprint, resampled
 from tests.contracts.faulty_server import FaultyServer
 from tests.s3 import s3_address
@@ -166,3 +184,70 @@ def test_an_import_is_one_job(opened: Open) -> None:
     found.forget_rows()
     assert not open_jobs(opened())[0].has_rows
     assert open_jobs(opened(), {found.id}) == []
+
+
+@pytest.mark.s3
+def test_a_training_reads_rows_and_models_from_the_bucket(tmp_path: Path) -> None:
+    """The same rows as from a folder, also in another process's hands; a model's files come when they are wanted."""
+    where = s3_address(tmp_path)
+    found = []
+    for storage, remote in ((FolderStorage(tmp_path / "folder"), None), (open_storage(where), where)):
+        history = History(storage, CHANNELS)
+        history.add([step(n) for n in range(400)])
+        history.flush()
+        files = history.files()
+        whole = dataset.describe(files, 0, END, remote)
+        rows = dataset.gather(files, CHANNELS, 0, END, ["demo/z1"], remote)
+        found.append((dataset.oldest_ms(files, remote), dataset.newest_ms(files, remote), whole, rows.values.tobytes()))
+    assert found[0] == found[1]
+    names, system = arrow_files(files, where)
+    again = pickle.loads(pickle.dumps(system))
+    assert b"hothouse-test-secret" not in pickle.dumps(system)
+    assert ds.dataset(names, format="parquet", filesystem=again).count_rows() == 800
+
+
+def test_a_models_folder_is_kept_and_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole, through a server that loses answers; where it was removed from the storage nothing is made."""
+    server, seeds = MemoryServer(), iter(range(100))
+    patient = Pauses(total_s=1e6, sleep=lambda _: None, clock_s=float)
+    monkeypatch.setattr(
+        kept_folder, "open_storage", lambda _: ObjectStorage(FaultyServer(server, next(seeds)), patient)
+    )
+    where, folder = StorageAddress(url="s3://b"), tmp_path / "models" / "m"
+    folder.mkdir(parents=True)
+    for name in ("manifest.json", "weights.safetensors"):
+        (folder / name).write_bytes(name.encode() * 1000)
+    keep_folder(where, folder)
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert set(server.objects) == {f"models/m/{name}" for name in ("files.json", *kept)}
+    shutil.rmtree(folder)
+    for _ in range(2):
+        fetch_folder(where, folder)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == kept
+    assert [path.name for path in folder.parent.iterdir()] == ["m"]
+    forget_folder(where, folder)
+    assert server.objects == {}
+    shutil.rmtree(folder)
+    fetch_folder(where, folder)
+    assert not folder.exists()
+    for nothing in (keep_folder, fetch_folder, forget_folder):
+        nothing(None, tmp_path / "nowhere")
+
+
+def test_a_folder_of_the_release_before_is_read_as_it_is(tmp_path: Path) -> None:
+    """Files had the same names; only parts of forecasts had no number, and the time of a file said which is newer."""
+    writer = IssuedForecasts(tmp_path, 0)
+    folder = tmp_path / "history" / "forecasts" / "2022-03-01"
+    for value, name in ((1.0, "p0-1646093100000-ffff.parquet"), (2.0, "p0-1646093100000-0000.parquet")):
+        writer.put([issued(1, value=value)], [60], ["air_temp_c"])
+        (part,) = (path for path in folder.iterdir() if path.name.count("-") == 3)
+        part.rename(folder / name)
+        os.utime(folder / name, (value, value))
+    for added in range(2):
+        if added:
+            IssuedForecasts(tmp_path, 0).put([issued(1, value=3.0)], [60], ["air_temp_c"])
+        (found,) = IssuedForecasts(tmp_path, 0).read("demo", 0, 1, 1)
+        assert found.network[0, 0, 0] == (3 if added else 2)
+    assert writer.merge_days(T0 + DAY, [0]) == 3
+    (found,) = IssuedForecasts(tmp_path, 0).read("demo", 0, 1, 1)
+    assert found.network[0, 0, 0] == 3
