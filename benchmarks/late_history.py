@@ -1,6 +1,7 @@
 """How near a system that got its history late comes to one that had it first, and how long an import takes.
 
     python -m benchmarks.late_history [RECORDING] [--live-days 3] [--first-days 1000] [--timezone Europe/Amsterdam]
+    python -m benchmarks.late_history --simulated-days 63
 
 The recording is taken twice by a shard, through its log: once in its order, and once with the first sample of the last
 days, then everything before them by ``hothouse import``'s way, then the last days. Printed are the seconds that the
@@ -22,13 +23,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 
 from edge.log import NewRecord
 from edge.log.memory import MemoryLog
 from edge.recordings.recording import load_recording
 from edge.recordings.replay import RecordingSource
+from edge.simulator.simulated_site import SimulatedSite
 from edge.wire.samples import encode_samples
+from edge.wire.topic import SITE_ZONE
 from models.features.inputs import targets_of
 from services.cli.history.history_rows import history_rows
 from services.config import Settings, SiteSettings
@@ -135,34 +139,55 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recording", type=Path, nargs="?", default=Path("tests/data/lettuce_2022"))
+    parser.add_argument("--simulated-days", type=int, help="simulate two zones for so long, instead of a recording")
     parser.add_argument("--live-days", type=float, default=3)
     parser.add_argument("--first-days", type=float, default=1000, help="take no more of the recording")
     parser.add_argument("--timezone", default="Europe/Amsterdam")
     parser.add_argument("--no-first", action="store_true", help="only the import, and how long it takes")
     asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        if asked.simulated_days:
+            asked.recording, asked.timezone = Path(folder) / "simulated", "UTC"
+            simulate(asked.recording, asked.simulated_days)
+        measure(asked, Path(folder))
+
+
+def simulate(folder: Path, days: int) -> None:
+    """Write what two simulated zones measure every five minutes, as a recording."""
+    site = SimulatedSite("late", 7, 1_706_745_600_000, zones=2, step_ms=300_000)
+    rows: dict[str, list[dict[str, Any]]] = {zone: [] for zone in site.zones}
+    for at_ms, measured in site.instants(site.start_ms + days * DAY_MS):
+        for zone, held in rows.items():
+            held.append({"time": pd.Timestamp(at_ms, unit="ms"), **measured[SITE_ZONE], **measured[zone]})
+    folder.mkdir()
+    for zone, held in rows.items():
+        pd.DataFrame(held).to_csv(folder / f"{zone}.csv", index=False)
+
+
+def measure(asked: argparse.Namespace, folder: Path) -> None:
+    """Import late beside live, compare with a system that had it first, and print."""
     recording = load_recording(asked.recording, site="late", timezone=asked.timezone)
     times = [table.times_ms for table in recording.tables if len(table.times_ms)]
     first_ms = int(min(map(min, times)))
     last_ms = min(int(max(map(max, times))), first_ms + round(asked.first_days * DAY_MS))
     split_ms = last_ms - round(asked.live_days * DAY_MS)
     site = SiteSettings(name="late", timezone=asked.timezone)
-    with tempfile.TemporaryDirectory() as folder:
-        late = System(Path(folder) / "late", site)
-        late.feed(records(asked.recording, asked.timezone, "late", split_ms, split_ms + 3_600_000))
-        stream, source = late.settings.stream, RecordingSource(asked.recording, site="late", timezone=asked.timezone)
-        rows = history_rows(source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, {})
-        began_s = time.monotonic()
-        old = rows.filter(pa.array(rows["end_ms"].to_numpy() <= split_ms))
-        job = new_job(late.settings.storage_folder, "late", old)
-        late.rest()
-        found: dict[str, Any] = {"import_s": round(time.monotonic() - began_s, 1), "rows": job.note()["rows"]}
-        print(f"{words(job.note())}; {found['import_s']} s")
-        if not asked.no_first:
-            late.live(records(asked.recording, asked.timezone, "late", split_ms + 3_600_000, last_ms))
-            first = System(Path(folder) / "first", site)
-            first.feed(records(asked.recording, asked.timezone, "late", first_ms - 1, split_ms + 3_600_000))
-            first.live(records(asked.recording, asked.timezone, "late", split_ms + 3_600_000, last_ms))
-            found |= compare(late, first, split_ms + 7_200_000)
+    late = System(folder / "late", site)
+    late.feed(records(asked.recording, asked.timezone, "late", split_ms, split_ms + 3_600_000))
+    stream, source = late.settings.stream, RecordingSource(asked.recording, site="late", timezone=asked.timezone)
+    rows = history_rows(source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, {})
+    began_s = time.monotonic()
+    old = rows.filter(pa.array(rows["end_ms"].to_numpy() <= split_ms))
+    job = new_job(late.settings.storage_folder, "late", old)
+    late.rest()
+    found: dict[str, Any] = {"import_s": round(time.monotonic() - began_s, 1), "rows": job.note()["rows"]}
+    print(f"{words(job.note())}; {found['import_s']} s")
+    if not asked.no_first:
+        late.live(records(asked.recording, asked.timezone, "late", split_ms + 3_600_000, last_ms))
+        first = System(folder / "first", site)
+        first.feed(records(asked.recording, asked.timezone, "late", first_ms - 1, split_ms + 3_600_000))
+        first.live(records(asked.recording, asked.timezone, "late", split_ms + 3_600_000, last_ms))
+        found |= compare(late, first, split_ms + 7_200_000)
     print(json.dumps(found))
 
 

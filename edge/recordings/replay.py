@@ -35,7 +35,7 @@ class RecordingSource:
         latitude: float | None = None, longitude: float | None = None, *, boot_seed: int | None = None,
         foreseen: Sequence[PlanMessage] = (),
     ) -> None:  # fmt: skip
-        recording = load_recording(
+        self.recording = recording = load_recording(
             folder, mapping, site=site, timezone=timezone, latitude=latitude, longitude=longitude
         )
         self.site = recording.site

@@ -192,6 +192,11 @@ class AlertBook:
         else:
             self._alerts[key] = alert
 
+    def knows(self, alert: Alert) -> bool:
+        """Whether its rule is there, and of its kind."""
+        rule = self._rules.get(alert.rule)
+        return rule is not None and rule.kind == alert.kind
+
     def of_zone(self, site: str, zone: str) -> list[Alert]:
         """The zone's alerts that are not over."""
         return [alert for name in self._rules if (alert := self._alerts.get((site, zone, name))) is not None]

@@ -59,7 +59,7 @@ def import_rows(
         raise ConfigError("history comes from a folder or from an InfluxDB", "Name a FOLDER, or give --influx URL.")
     settings = options_of(ctx).settings()
     with need_cluster("import"):
-        from edge.recordings.recording import RecordingError, load_recording
+        from edge.recordings.recording import RecordingError
         from edge.recordings.replay import RecordingSource
         from services.cli.history.history_rows import history_rows
         from services.cli.history.influx_tables import read_influx
@@ -75,11 +75,10 @@ def import_rows(
         assert folder is not None
         try:
             with errors.status("reading ..."):
-                recording = load_recording(folder, mapping, site=site, timezone=timezone)
+                source = RecordingSource(folder, mapping, site, timezone)
         except RecordingError as error:
             raise HothouseError(str(error), "hothouse import --help says what a folder holds.") from error
-        source = RecordingSource(folder, mapping, site, timezone)
-        stream = settings.stream
+        recording, stream = source.recording, settings.stream
         primary = {one.name: one.primary for one in settings.sites}.get(recording.site) or source.primary
         with Progress(TextColumn("making rows"), BarColumn(), console=errors, transient=True) as bar:
             task = bar.add_task("", total=None)

@@ -26,6 +26,8 @@ _TABLE = """CREATE TABLE IF NOT EXISTS changes (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT, change INTEGER, offset INTEGER, alert BLOB, UNIQUE (id, change)
 )"""
 _INSERT = "INSERT OR IGNORE INTO changes (id, change, offset, alert) VALUES (?,?,?,?)"
+_NEWEST_BEFORE = """SELECT alert FROM changes
+    WHERE number IN (SELECT max(number) FROM changes GROUP BY id) AND offset < ? ORDER BY number"""
 _DECODER = msgspec.json.Decoder(ShownAlert)
 
 
@@ -65,6 +67,11 @@ class AlertJournal:
         """The changes that came with records from ``offset`` on, in the order in which they were put."""
         rows = self._db.execute("SELECT offset, alert FROM changes WHERE offset >= ? ORDER BY number", (offset,))
         return [(at, _DECODER.decode(alert)) for at, alert in rows.fetchall()]
+
+    def standing(self, offset: int) -> list[ShownAlert]:
+        """The alerts that are not over and have not changed with records from ``offset`` on, oldest change first."""
+        rows = self._db.execute(_NEWEST_BEFORE, (offset,))
+        return [alert for (text,) in rows.fetchall() if (alert := _DECODER.decode(text))["state"] != "resolved"]
 
     def close(self) -> None:
         """Release the file."""

@@ -24,7 +24,9 @@ class AlertOutput:
         self._partitions, self._live_state = partitions, live_state
         self._journals = {number: AlertJournal(root, number) for number in partitions}
         for number, partition in partitions.items():
-            partition.alerts.expect(Journaled(self._journals[number].since(partition.offset)))
+            journal, alerts = self._journals[number], partition.alerts
+            alerts.take_back(journal.standing(partition.offset), partition.offset - 1)
+            alerts.expect(Journaled(journal.since(partition.offset)))
 
     def keep(self, partition: Partition) -> None:
         """Make a partition's changes durable; raises ``sqlite3.Error``, and calling it again is safe."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ LEARNED_SHARE = 0.5
 """Rules of the climate look at a zone from when this share of its last day is known."""
 
 LEFT = "the zone has left"
+RULE_LOST = "its rule is lost"
 
 
 class PartitionAlerts:
@@ -52,6 +54,7 @@ class PartitionAlerts:
         self._foresees = can_foresee(spec)
         self._groups, self._documents, self._turns = RuleGroups(spec), SiteDocuments(), Turns(spec)
         self._heard_ms: dict[str, dict[str, int]] = {}  # site -> zone -> end of its newest row with a sample
+        self._heard_before: dict[str, dict[str, int]] = {}  # the same, of alerts that were taken back; at the latest
         self._facts_ms: dict[str, int] = {}  # site -> end of the row of which facts were taken
         self._over: deque[ShownAlert] = deque(maxlen=KEPT_RESOLVED)
         self._marks: deque[Mark] = deque()
@@ -104,11 +107,34 @@ class PartitionAlerts:
         """What was told before a crash: where the log is read again it holds, whatever comes out now."""
         self._journaled = journaled
 
+    def take_back(self, standing: Sequence[ShownAlert], offset: int) -> None:
+        """Alerts that were told before the record at ``offset``. Those that a damaged snapshot has lost go on; they are
+        over where their rule is lost with it.
+        """
+        if self._from_offset > offset + 1:  # the log is read again; the state is that of later records
+            return
+        for said in standing:
+            book = self._groups.of(said["site"]).desk.book
+            alert, key = alert_of(said), (said["site"], said["zone"], said["rule"])
+            if key in book.held():
+                continue
+            self.changes += 1
+            if book.knows(alert):
+                book.put(key, alert)
+                if alert.muted_until_ms is not None:
+                    book.mute(alert.seen_ms, *key, alert.muted_until_ms)
+                heard = self._heard_before.setdefault(said["site"], {})
+                heard[said["zone"]] = min(alert.from_ms, alert.seen_ms, heard.get(said["zone"], alert.seen_ms))
+                self.renewed[alert.id] = said
+            else:
+                over = replace(alert, state="resolved", revision=alert.revision + 1, why=RULE_LOST, inputs=())
+                self._tell(offset, [over])
+
     def row(self, step: SiteStep, offset: int) -> None:
         """Take a site's newest step, which is learned; ``offset`` is that of the read's last record."""
         if offset < self._from_offset:
             return
-        heard = self._heard_ms.setdefault(step.site, {})
+        heard = self._heard_ms.setdefault(step.site, self._heard_before.pop(step.site, {}))
         heard |= dict.fromkeys(DeviceRows.of(step.devices).zone.tolist(), step.end_ms)
         for zone in step.zones:
             heard.setdefault(zone, step.end_ms)

@@ -122,8 +122,11 @@ def restore(
     missing = partition.load(found.offset, parts)
     missing |= {name: why for name, why in found.unreadable.items() if name in LEARNED}
     damage = found.damage
-    if "alerts" in missing:  # no history has them
-        damage += (f"the alerts of partition {number} begin anew ({missing.pop('alerts')})",)
+    if "alerts" in missing:  # no history has them, but the journal has those that were told
+        damage += (
+            f"alerts of partition {number} go on from their journal; its rules are the defaults until they are given "
+            f"again, and chances are learned anew ({missing.pop('alerts')})",
+        )
     if not missing:
         for forecasts in issued_lately(partition, spec, issued):
             partition.expect(forecasts)

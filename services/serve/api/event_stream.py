@@ -28,9 +28,10 @@ LONGEST_S = 50.0
 """Requests end after a minute, streams a little earlier; clients ask again with ``Last-Event-ID``."""
 MOST = 3000
 """Streams of one replica."""
-WOKEN = 16
+WOKEN = 8
 """Streams that are woken at once; others of the event loop come between."""
-PAUSE_S = 0.002
+PAUSE_S, SPREAD_S = 0.004, 1.0
+"""Between them, but all are told within about a second."""
 _ID = b"id: %d\n\n"
 
 
@@ -140,11 +141,12 @@ class EventStream:
 
 
 async def _wake(waiting: Sequence[asyncio.Future[None]]) -> None:
+    pause_s = min(PAUSE_S, SPREAD_S * WOKEN / max(1, len(waiting)))
     for begin in range(0, len(waiting), WOKEN):
         for waiter in waiting[begin : begin + WOKEN]:
             if not waiter.done():
                 waiter.set_result(None)
-        await asyncio.sleep(PAUSE_S)
+        await asyncio.sleep(pause_s)
 
 
 def _short(forecast: ZoneForecast) -> dict[str, Any]:

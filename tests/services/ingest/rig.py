@@ -41,6 +41,7 @@ __all__ = [
     "Inline",
     "Rig",
     "day",
+    "dying",
     "filled",
 ]
 
@@ -52,6 +53,19 @@ MOMENTS = (
 
 class Crashed(BaseException):
     """Stands for kill -9 at a named moment."""
+
+
+def dying(moment: str, nth: int = 1) -> Callable[[str], None]:
+    """Dies when the moment comes for the n-th time."""
+    left = nth
+
+    def failpoint(name: str) -> None:
+        nonlocal left
+        left -= name == moment
+        if name == moment and left == 0:
+            raise Crashed
+
+    return failpoint
 
 
 class Inline(Executor):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,7 @@ from services.forecast_spec import forecast_spec
 from services.ingest.shard import Shard
 from services.store.history import History
 from services.store.imports.import_job import ImportJob, new_job, open_jobs, words
-from tests.services.ingest.rig import Crashed, Rig, filled
+from tests.services.ingest.rig import Crashed, Rig, dying, filled
 from tests.services.ingest.samples import STEP, T0, new_records, sample
 
 DAY = 288
@@ -175,19 +175,6 @@ def test_killed_in_the_middle_and_begun_again_it_ends_the_same(
     one, other = history(rig).read(), history(first).read()
     assert one.select(["zone", "end_ms", "air_temp_c"]).equals(other.select(["zone", "end_ms", "air_temp_c"]))
     assert [job.note()["state"] for job in open_jobs(rig.settings.storage_folder)] == ["done"]
-
-
-def dying(name: str, times: int) -> Callable[[str], None]:
-    """Dies when the moment comes for the n-th time."""
-    left = [times]
-
-    def failpoint(moment: str) -> None:
-        if moment == name:
-            left[0] -= 1
-            if not left[0]:
-                raise Crashed
-
-    return failpoint
 
 
 def test_a_job_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

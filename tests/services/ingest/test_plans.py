@@ -26,7 +26,7 @@ from services.messages import ZonePlan
 from services.store.plan_history import PlanHistory
 from tests.edge.wire.test_plan import OF_ONE_METRIC, TOPIC, WHOLE, payload
 from tests.services.ingest.planned import HOUR, heating, plan_record, weather
-from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Rig, day, filled
+from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Rig, day, dying, filled
 from tests.services.ingest.samples import STEP, T0
 
 ROOT = Path(__file__).parents[3]
@@ -183,15 +183,8 @@ def test_a_kill_at_any_durable_moment_changes_no_plan(tmp_path: Path, undisturbe
     """After a crash at a named moment, the next shard leaves the same files of plans and rows, and the same letters."""
     rig = Rig(tmp_path, MemoryLog(1), snapshot_s=0.5)
     rig.clock = Clock(tick_s=6.0)  # a snapshot each round, whatever waits
-    left, seen = planned_day(), 0
-
-    def crash(name: str) -> None:
-        nonlocal seen
-        seen += name == moment
-        if name == moment and seen == nth:
-            raise Crashed
-
-    shard, crashes = rig.shard(crash), 0
+    left = planned_day()
+    shard, crashes = rig.shard(dying(moment, nth)), 0
     while left or shard.step():
         batch, left = left[:7], left[7:]
         rig.log.append(batch)

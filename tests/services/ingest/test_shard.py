@@ -25,6 +25,7 @@ from tests.services.ingest.rig import (
     Crashed,
     Rig,
     day,
+    dying,
     filled,
 )
 from tests.services.ingest.samples import STEP, T0, new_records, sample
@@ -62,15 +63,8 @@ def test_a_kill_at_any_durable_moment_changes_no_bit(tmp_path: Path, undisturbed
     """After a crash at a named moment, the next shard leaves the same files, counts and dead letters."""
     rig = Rig(tmp_path, MemoryLog(1), snapshot_s=0.5)
     rig.clock = Clock(tick_s=6.0)  # a snapshot each round, whatever waits
-    left, seen = list(day()), 0
-
-    def crash(name: str) -> None:
-        nonlocal seen
-        seen += name == moment
-        if name == moment and seen == nth:
-            raise Crashed
-
-    shard, crashes = rig.shard(crash), 0
+    left = list(day())
+    shard, crashes = rig.shard(dying(moment, nth)), 0
     while left or shard.step():
         batch, left = left[:7], left[7:]
         rig.log.append(batch)

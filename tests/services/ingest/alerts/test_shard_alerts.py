@@ -16,9 +16,10 @@ from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule
 from models.alerts.chance_calibration import ChanceCalibration
 from services.config.sections import ForecastSettings
 from services.ingest.alerts.alert_journal import read_journal
+from services.ingest.alerts.partition_alerts import PartitionAlerts
 from services.messages import ShownAlert
 from tests.services.ingest.alerts.greenhouse import NIGHT_RULES, order, records
-from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Rig, filled
+from tests.services.ingest.rig import MOMENTS, Clock, Crashed, Rig, dying, filled
 from tests.services.ingest.samples import STEP, T0
 
 HOUR = 12
@@ -115,15 +116,8 @@ def test_a_kill_at_any_durable_moment_loses_and_repeats_no_alert(
 ) -> None:
     """The next shard goes on as if nothing had been: the journal is the same, change by change."""
     rig = small(tmp_path, MemoryLog(1), snapshot_s=0.5)
-    rig.clock, seen = Clock(tick_s=2.0), 0
-
-    def crash(name: str) -> None:
-        nonlocal seen
-        seen += name == moment
-        if name == moment and seen == nth:
-            raise Crashed
-
-    shard, crashes = rig.shard(crash), 0
+    rig.clock = Clock(tick_s=2.0)
+    shard, crashes = rig.shard(dying(moment, nth)), 0
     for piece in in_pieces(night, 400):
         rig.log.append(piece)
         for _ in range(2):
@@ -218,6 +212,43 @@ def test_alerts_are_shown_again_after_a_restart(tmp_path: Path) -> None:
     shard.step()
     assert dict(rig.live_state.alerts) == before
     shard.close()
+
+
+def test_alerts_whose_snapshot_is_damaged_go_on_from_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who was told of them is told of their ends; those of a rule that is lost with the snapshot are over at once."""
+    own = {"changes": {"nights": {"kind": "stale_zone", "limit": 20}}}
+    rig = small(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    gone = range(HOUR, 3 * HOUR)
+    mute = order(MuteRule("stale_zone", T0 + 9 * HOUR * STEP), "z2", T0 + 2 * HOUR * STEP)
+    rig.log.append([order(ChangeRules(own)), *records(2 * HOUR, silent=gone), mute])
+    rig.drain(shard)
+    shard.close()  # with a snapshot
+    before = {alert["rule"]: alert for alert in told(rig)}
+    assert {rule: alert["state"] for rule, alert in before.items()} == {"stale_zone": "muted", "nights": "firing"}
+
+    def damaged(self: PartitionAlerts, state: object) -> None:
+        raise ValueError("it is damaged")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PartitionAlerts, "load", damaged)
+        again = rig.shard()
+        assert "its rules are the defaults" in str(again.stats()["repaired"])
+    for n in range(2):
+        rig.log.append(list(records(6, 2 * HOUR + 6 * n, silent=gone)))
+        rig.drain(again)
+        again.close()
+        again = rig.shard()  # what was taken back is in the next snapshot
+    after = told(rig)[len(before) + 1 :]
+    assert [(a["id"], a["state"], a["change"]) for a in after] == [(before["nights"]["id"], "resolved", 2)]
+    assert after[0]["text"].endswith("its rule is lost")
+    rig.log.append(list(records(2 * HOUR, 3 * HOUR)))
+    rig.drain(again)
+    [over] = [a for a in told(rig)[len(before) + 2 :] if a["zone"] == "z2"]
+    assert (over["id"], over["state"], over["change"]) == (before["stale_zone"]["id"], "resolved", 3)
+    again.close()
 
 
 def test_numbers_of_alerts_rise_one_by_one_in_time(undisturbed: Rig) -> None:
