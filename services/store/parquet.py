@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ from services.errors import HistoryError, StorageError
 from services.store.storage import Storage, always
 
 __all__ = [
-    "NOTHING", "ObjectFile", "day_of", "largest", "read_table", "schema_of", "source_of", "unreadable", "version_of",
+    "NOTHING", "day_of", "largest", "read_table", "schema_of", "source_of", "unreadable", "version_of",
     "write_table", "write_tables",
 ]  # fmt: skip
 
@@ -32,42 +31,10 @@ def day_of(ms: int) -> str:
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d")
 
 
-class ObjectFile(io.RawIOBase):
-    """An object as a file to read, of which only what is asked for is fetched."""
-
-    def __init__(self, storage: Storage, key: str) -> None:
-        found = storage.entry(key)
-        if found is None:
-            raise FileNotFoundError(f"{storage.address(key)} is not there")
-        self._storage, self._key, self._size, self._at = storage, key, found.size, 0
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """As files do."""
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        """As files do."""
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        """As files do."""
-        left = max(self._size - self._at, 0)
-        content = self._storage.read_range(self._key, self._at, left if size < 0 else min(size, left))
-        self._at += len(content)
-        return content
-
-
 def source_of(storage: Storage, key: str) -> Any:
-    """What Arrow reads a whole table from."""
+    """What Arrow reads a table from. An object is fetched at once: it may be replaced between two requests, and pieces
+    of two tables are none.
+    """
     path = storage.local(key)
     return pa.BufferReader(storage.read(key).content) if path is None else path
 
@@ -104,8 +71,7 @@ def schema_of(storage: Storage, key: str) -> pa.Schema:
 
 def _of_footer(storage: Storage, key: str, read: Callable[[Any], Any]) -> Any:
     try:
-        path = storage.local(key)
-        return read(pa.PythonFile(ObjectFile(storage, key), "r") if path is None else path)
+        return read(source_of(storage, key))
     except (pa.ArrowException, OSError) as error:
         raise unreadable(storage.address(key), error) from error
 

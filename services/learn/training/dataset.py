@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,8 +24,7 @@ import pyarrow.parquet as pq
 
 from services.errors import HistoryError
 from services.messages import TrainedOn
-from services.store.storage import StorageAddress
-from services.store.storage.arrow_files import arrow_files
+from services.store.storage import StorageAddress, open_storage
 
 if TYPE_CHECKING:
     import ray.data
@@ -126,10 +126,13 @@ def read(
     if found.total * len(channels) * 4 <= SMALL_BYTES:
         batches = _batches(files, [*KEYS, *channels], found.from_ms - 1, found.to_ms, where)
         return ray.data.from_arrow(pa.Table.from_batches(batches))
-    names, filesystem = arrow_files(files, where)
-    rows = ray.data.read_parquet(names, filesystem=filesystem, num_cpus=READ_CPUS).select_columns([*KEYS, *channels])
-    within = (col("end_ms") >= found.from_ms) & (col("end_ms") <= found.to_ms)
-    return rows.filter(expr=within, num_cpus=READ_CPUS)
+    if where is None:
+        rows = ray.data.read_parquet(list(files), num_cpus=READ_CPUS).select_columns([*KEYS, *channels])
+        within = (col("end_ms") >= found.from_ms) & (col("end_ms") <= found.to_ms)
+        return rows.filter(expr=within, num_cpus=READ_CPUS)
+    names = ray.data.from_items([{"file": name} for name in files], override_num_blocks=len(files))
+    part = partial(_named, columns=[*KEYS, *channels], found=found, where=where)
+    return names.map_batches(part, batch_size=1, batch_format="pyarrow", num_cpus=READ_CPUS)
 
 
 def gather(
@@ -196,17 +199,38 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     within = (pc.field("end_ms") > after_ms) & (pc.field("end_ms") <= to_ms)
     try:
-        names, filesystem = arrow_files(files, where)
-        there = pads.dataset(names, format="parquet", filesystem=filesystem)
-        yield from there.to_batches(columns=list(columns), filter=within)
+        if where is None:
+            yield from pads.dataset(list(files), format="parquet").to_batches(columns=list(columns), filter=within)
+            return
+        for name in files:
+            yield from _fetched(name, columns, where).filter(within).to_batches()
     except (OSError, pa.ArrowException) as error:
         raise HistoryError(f"the history cannot be read: {error}") from error
 
 
+def _fetched(name: str, columns: Sequence[str], where: StorageAddress) -> pa.Table:
+    """Columns of a table in a bucket; those that it does not have are missing in every row. It is fetched at once, as
+    it may be replaced between two requests.
+    """
+    key = name.removeprefix(where.url.rstrip("/") + "/")
+    file = pq.ParquetFile(pa.BufferReader(open_storage(where).read(key).content))
+    there = file.read([column for column in columns if column in file.schema_arrow.names])
+    for column in columns:
+        if column not in there.column_names:
+            there = there.append_column(column, pa.nulls(len(there), pa.float32()))
+    return there.select(list(columns))
+
+
+def _named(names: pa.Table, columns: Sequence[str], found: DataRange, where: StorageAddress) -> pa.Table:
+    """The rows that were found of the tables with these names: a task of Ray Data."""
+    batches = _batches(names["file"].to_pylist(), columns, found.from_ms - 1, found.to_ms, where)
+    return pa.Table.from_batches(list(batches))
+
+
 def _bounds(path: str, where: StorageAddress | None) -> tuple[int, int]:
     try:
-        (name,), filesystem = arrow_files([path], where)
-        column = pq.read_table(name, columns=["end_ms"], filesystem=filesystem).column("end_ms")
+        table = pq.read_table(path, columns=["end_ms"]) if where is None else _fetched(path, ["end_ms"], where)
+        column = table.column("end_ms")
     except (OSError, pa.ArrowException) as error:
         raise HistoryError(f"{path.rpartition('/')[2]} cannot be read: {error}") from error
     span = pc.min_max(column).as_py()
