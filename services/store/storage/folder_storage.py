@@ -27,7 +27,7 @@ class FolderStorage:
     """The storage (:class:`services.store.storage.storage.Storage`) in ``root``, which the first write makes."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        self.root, self._lock = root, str(root / LOCK)
         self.url, self.poll_s = str(root), 1.0
 
     def read(self, key: str) -> Stored:
@@ -156,9 +156,12 @@ class FolderStorage:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Alone among those that look before they rename, also of other processes."""
-        with (self.root / LOCK).open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # the kernel lets go of it when the file is closed
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # the kernel lets go of it when the file is closed
             yield
+        finally:
+            os.close(descriptor)
 
     @contextmanager
     def _missing(self, key: str) -> Iterator[None]:

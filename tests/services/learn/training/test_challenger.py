@@ -49,7 +49,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[TrainPlan]:
         told.append(plan)
         return FitResult(plan.initial_state or QuantileNetwork(plan.spec).arrays(), [])
 
-    def read(files: Any, channels: Any, found: DataRange) -> Table:
+    def read(files: Any, channels: Any, found: DataRange, where: Any = None) -> Table:
         root = Path(files[0]).parents[3]
         return Table(History(root, channels, 900).read(found.from_ms - 1, found.to_ms))
 
