@@ -41,7 +41,7 @@ else
 endif
 
 # The same tests, one after the other, as CI runs them.
-starts := ray or broker or kafka or influx or browser or chaos or e2e
+starts := ray or broker or kafka or influx or s3 or browser or chaos or e2e
 
 unit: $(stamp) ## run the tests that start no process and ask no server
 	$(bin)/python -m pytest -p no:cacheprovider -m "not ($(starts) or long or compose or home_assistant)"

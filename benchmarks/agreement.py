@@ -38,15 +38,15 @@ def live_medians(settings: Settings, spec: ForecastSpec) -> Cases:
     """The newest forecast that was issued from each origin."""
     horizons, targets = len(spec.horizons_min), len(spec.targets)
     found: Cases = {}
-    for site in History(settings.storage, spec.channels).sites():
-        for issued in IssuedForecasts(settings.storage, 0).read(site, 0, horizons, targets):
+    for site in History(settings.storage_folder, spec.channels).sites():
+        for issued in IssuedForecasts(settings.storage_folder, 0).read(site, 0, horizons, targets):
             found |= {(zone, issued.origin_ms): issued.quantiles[z, ..., 1] for z, zone in enumerate(issued.zones)}
     return found
 
 
 def live_truth(settings: Settings, spec: ForecastSpec) -> Cases:
     """The targets of each row, (zone, end) -> [M]."""
-    rows = History(settings.storage, spec.channels).read()
+    rows = History(settings.storage_folder, spec.channels).read()
     values = np.stack([rows[name].to_numpy() for name in spec.channels], axis=-1)
     keys = zip(rows["zone"].to_pylist(), rows["end_ms"].to_pylist(), strict=True)
     return dict(zip(keys, targets_of(values, spec), strict=True))

@@ -96,14 +96,14 @@ class System:
         quiet = 0
         while quiet < 3:
             busy = self.shard.step() or self.shard.awaits_forecasts
-            busy |= any(job.note()["state"] != "done" for job in open_jobs(self.settings.storage))
+            busy |= any(job.note()["state"] != "done" for job in open_jobs(self.settings.storage_folder))
             quiet = 0 if busy else quiet + 1
         self.shard.flush()
 
     @property
     def rows(self) -> pa.Table:
         """The history's."""
-        return History(self.settings.storage, self.shard.spec.channels, self.settings.stream.step_s).read()
+        return History(self.settings.storage_folder, self.shard.spec.channels, self.settings.stream.step_s).read()
 
 
 def _online(request: ForecastRequest) -> ForecastReply:
@@ -177,7 +177,8 @@ def measure(asked: argparse.Namespace, folder: Path) -> None:
     stream, source = late.settings.stream, RecordingSource(asked.recording, site="late", timezone=asked.timezone)
     rows = history_rows(source, 1000 * stream.step_s, 1000 * stream.lateness_s, 1000 * stream.idle_s, {})
     began_s = time.monotonic()
-    job = new_job(late.settings.storage, "late", rows.filter(pa.array(rows["end_ms"].to_numpy() <= split_ms)))
+    old = rows.filter(pa.array(rows["end_ms"].to_numpy() <= split_ms))
+    job = new_job(late.settings.storage_folder, "late", old)
     late.rest()
     found: dict[str, Any] = {"import_s": round(time.monotonic() - began_s, 1), "rows": job.note()["rows"]}
     print(f"{words(job.note())}; {found['import_s']} s")

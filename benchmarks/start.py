@@ -51,7 +51,7 @@ def save_model(settings: Settings) -> None:
     values = np.full((2, spec.lookback_steps, len(spec.channels)), 20, np.float32)
     baseline = np.full((2, len(spec.horizons_min), len(spec.targets), 3), 20, np.float32)
     golden = build_inputs(values, np.full(2, START_MS, np.int64), [Place()] * 2, baseline, spec)
-    folder = settings.storage / "models" / VERSION
+    folder = settings.storage_folder / "models" / VERSION
     artefact.save(folder, QuantileNetwork(spec), golden, trained_on={}, seed=0, metrics={})
 
 
@@ -60,7 +60,7 @@ def swap_to(settings: Settings, timeout_s: float = 60.0) -> None:
     import ray
 
     pointer = ray.get_actor(MODEL_POINTER_ACTOR, namespace_of(settings))
-    ray.get(pointer.set.remote(VERSION, str(settings.storage / "models" / VERSION)), timeout=10)
+    ray.get(pointer.set.remote(VERSION, str(settings.storage_folder / "models" / VERSION)), timeout=10)
     deadline_s = time.monotonic() + timeout_s
     while True:
         replicas = ray.get(pointer.status.remote(), timeout=10)["replicas"].values()

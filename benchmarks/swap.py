@@ -147,7 +147,7 @@ def _register(registry: Registry, settings: Settings, seed: int) -> str:
     values = rng.normal(20, 2, (2, spec.lookback_steps, len(spec.channels))).astype(np.float32)
     baseline = np.full((2, len(spec.horizons_min), len(spec.targets), 3), 20, np.float32)
     golden = build_inputs(values, np.full(2, START_MS, np.int64), [Place()] * 2, baseline, spec)
-    folder = settings.storage / "models" / f"random-{seed}"
+    folder = settings.storage_folder / "models" / f"random-{seed}"
     manifest = artefact.save(folder, QuantileNetwork(spec), golden, trained_on={}, seed=seed, metrics={})
     candidate = Candidate(
         folder=str(folder), kind="network", weights_sha256=manifest["weights_sha256"], trained_on={}, log_offsets={},

@@ -58,7 +58,7 @@ def write_history(settings: Settings, zones: int, days: int) -> None:
     names = ("air_temp_c", "rh_pct", "co2_ppm", "heat_pipe_low_c", "out_radiation_w_m2", "out_temp_c")
     columns = [spec.channels.index(name) for name in names]
     offset = rng.normal(0, 2, zones)
-    history = History(settings.storage, spec.channels, settings.stream.step_s)
+    history = History(settings.storage_folder, spec.channels, settings.stream.step_s)
     ids = tuple(f"z{number}" for number in range(zones))
     for step in range(count):
         values = np.full((zones, len(spec.channels)), np.nan, np.float32)
@@ -75,7 +75,7 @@ def write_history(settings: Settings, zones: int, days: int) -> None:
 
 def files_of(settings: Settings) -> tuple[str, ...]:
     """The history's."""
-    return tuple(History(settings.storage, forecast_spec(settings).channels, settings.stream.step_s).files())
+    return tuple(History(settings.storage_folder, forecast_spec(settings).channels, settings.stream.step_s).files())
 
 
 def plain(settings: Settings, config: TrainingConfig, threads: int, results: Any) -> None:
@@ -113,7 +113,7 @@ def on_ray(settings: Settings, config: TrainingConfig, workers: int, name: str) 
         spec, files = forecast_spec(settings), files_of(settings)
         found = dataset.describe(files, 0, 2**53)
         plan = TrainPlan(
-            name=name, folder=str(settings.storage / "train"), spec=spec, config=config,
+            name=name, folder=str(settings.storage_folder / "train"), spec=spec, config=config,
             places={zone: place_of(settings, SITE) for zone in found.rows}, cut_ms=found.to_ms,
             shares=dataset.share_out(found.rows, workers), workers=workers, use_gpu=False,
         )  # fmt: skip
@@ -174,7 +174,7 @@ def retrain(settings: Settings, workers: int) -> dict[str, Any]:
     with runtime(settings):
         began_s = time.monotonic()
         job = Job(
-            name="benchmark", storage=str(settings.storage.resolve()), spec=spec, learn=learn,
+            name="benchmark", storage=str(settings.storage_folder.resolve()), spec=spec, learn=learn,
             places={SITE: place_of(settings, SITE)}, files=files_of(settings), after_ms=0, to_ms=2**53, log_offsets={},
             champion="online", champion_folder="", use_gpu=False, workers=workers,
             kind=learn.kind,

@@ -37,8 +37,10 @@ from services.messages import GatewayFigures, RuntimeFigures
 from services.runtime.folder import FolderLock
 from services.runtime.interrupts import deferred_interrupts
 from services.runtime.repeating import Repeating
-from services.runtime.state_lock import StateLock
+from services.runtime.state_lock import OwnersPlace, StateLock, this_machine
 from services.runtime.supervise import ChildProcess
+from services.store.storage import storage_of
+from services.store.storage.owners import OwnersInStorage
 
 if TYPE_CHECKING:
     from edge.wire.plan import PlanMessage
@@ -149,7 +151,7 @@ class System:
 
         settings = self.settings
         self._parts.enter_context(FolderLock(settings.data_dir))
-        self._parts.enter_context(StateLock(settings.storage, self._lost, say=self._say))
+        self._parts.enter_context(StateLock(_owners(settings), self._lost, say=self._say))
         settings.logs_dir.mkdir(exist_ok=True)
         if not settings.mqtt.host and settings.mqtt.gateway == "here":
             self._say("starting a local MQTT broker")
@@ -399,6 +401,13 @@ class _Thread(threading.Thread):
         self.join()
         if self._error is not None:
             raise self._error
+
+
+def _owners(settings: Settings) -> Path | OwnersPlace:
+    """Where it is written down who runs on the state."""
+    if not settings.storage.url:
+        return settings.storage_folder
+    return OwnersInStorage(storage_of(settings), this_machine(settings.data_dir), settings.data_dir)
 
 
 def _gateway_problem(status: GatewayStatus | None, now_s: float, child: ChildProcess) -> str:

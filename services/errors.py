@@ -7,15 +7,21 @@ Foreign errors are translated where they enter (``raise … from error``). The m
 from __future__ import annotations
 
 __all__ = [
+    "AlreadyStoredError",
+    "ChangedError",
     "ConfigError",
     "HistoryError",
     "HothouseError",
     "ModelFilesError",
+    "NotStoredError",
     "PromotionRefusedError",
     "RegistryError",
     "RegistryRefusedError",
     "SnapshotError",
     "StartError",
+    "StorageAwayError",
+    "StorageError",
+    "StorageRefusedError",
     "TrainingError",
 ]
 
@@ -46,6 +52,36 @@ class StartError(HothouseError):
     """A part of the system did not come up."""
 
     exit_code = 3
+
+
+class StorageError(HothouseError, OSError):
+    """The storage does not do what it is asked; an ``OSError``, as that of a folder is."""
+
+
+class StorageAwayError(StorageError):
+    """It does not answer, or is too busy. Whether it has done what it was asked nobody knows; it may be asked again,
+    after ``pause_s`` at the earliest.
+    """
+
+    def __init__(self, message: str, hint: str = "", pause_s: float = 0.0) -> None:
+        super().__init__(message, hint)
+        self.pause_s = pause_s
+
+
+class StorageRefusedError(StorageError):
+    """It answers, and refuses: the same request would be refused again, with the same credentials."""
+
+
+class NotStoredError(StorageError, FileNotFoundError):
+    """There is no object of that name."""
+
+
+class AlreadyStoredError(StorageError, FileExistsError):
+    """There is an object of that name, with another content."""
+
+
+class ChangedError(StorageError):
+    """The object is not the one any more that was to be replaced: another writer was faster."""
 
 
 class HistoryError(HothouseError):

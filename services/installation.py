@@ -59,7 +59,7 @@ def _publish(beside: Path, path: Path) -> None:
 
 def namespace_of(settings: Settings) -> str:
     """The Ray namespace that all actors of this installation are in."""
-    return f"hothouse-{installation_of(settings.storage)}"
+    return f"hothouse-{installation_of(settings.storage_folder)}"
 
 
 def app_name_of(settings: Settings) -> str:

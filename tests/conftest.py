@@ -38,8 +38,8 @@ hypothesis.settings.register_profile("dev", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 ENGINE_MARKERS = ("ray", "chaos", "e2e", "browser")
-NETWORK_MARKERS = ("broker", "influx", "kafka", *ENGINE_MARKERS)
-ORDER = ("broker", "influx", "kafka", "ray", "e2e", "browser", "chaos")
+NETWORK_MARKERS = ("broker", "influx", "kafka", "s3", *ENGINE_MARKERS)
+ORDER = ("s3", "broker", "influx", "kafka", "ray", "e2e", "browser", "chaos")
 """Unmarked tests run first, then these groups; within a group the order of the files stays."""
 
 

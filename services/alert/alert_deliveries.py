@@ -38,7 +38,7 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
     def __init__(self, settings: Settings, publish: Callable[[Sequence[Message]], None]) -> None:
         self._channels = list(_channels(settings, publish))
         self._deliverers = {
-            channel.name: Deliverer(settings.storage, channel, time.monotonic) for channel in self._channels
+            channel.name: Deliverer(settings.storage_folder, channel, time.monotonic) for channel in self._channels
         }
         self._threads = ExitStack()
 
@@ -73,7 +73,7 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
 def _channels(settings: Settings, publish: Callable[[Sequence[Message]], None]) -> Iterator[Channel]:
     said = settings.alerts
     if said.mqtt:
-        yield RetainedAlerts(settings.storage, publish, 60 * said.mqtt_clear_min, time.time)
+        yield RetainedAlerts(settings.storage_folder, publish, 60 * said.mqtt_clear_min, time.time)
     if said.webhook_url:
         secret = _secret(said.webhook_secret_file, "alerts.webhook_secret_file")
         yield Webhook(said.webhook_url, secret, said.webhook_severity, time.monotonic, time.time)

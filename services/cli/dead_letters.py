@@ -38,7 +38,7 @@ def deadletters(
     """Show what was kept out: late samples, refused messages and values, by reason and topic with their log offset."""
     from services.store.deadletters import count_dead_letters, read_dead_letters
 
-    root = options_of(ctx).settings().storage
+    root = options_of(ctx).settings().storage_folder
     try:
         if newest:
             _show_dead_letters(read_dead_letters(root, newest, reason), as_json)

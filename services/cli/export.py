@@ -40,13 +40,14 @@ def export(
     with need_cluster("export"):
         from services.forecast_spec import forecast_spec
         from services.store.frames import rows_frame
+        from services.store.storage import storage_of
     frame = rows_frame(
-        settings.storage, forecast_spec(settings).channels, settings.stream.step_s, sites=site or (), zones=zone or (),
-        since=since and since.replace(tzinfo=UTC), until=until and until.replace(tzinfo=UTC),
+        storage_of(settings), forecast_spec(settings).channels, settings.stream.step_s, sites=site or (),
+        zones=zone or (), since=since and since.replace(tzinfo=UTC), until=until and until.replace(tzinfo=UTC),
     )  # fmt: skip
     if frame.empty:
         raise HothouseError(
-            f"the history in {settings.storage} has no such row",
+            f"the history in {storage_of(settings).url} has no such row",
             "Ask for more sites, zones or time, or name the data folder: hothouse --data-dir DIR ...",
         )
     try:

@@ -38,6 +38,7 @@ def replay_training(
         from services.learn.training.recipe import differing_versions, job_of
         from services.runtime.ray_runtime import RayRuntime
         from services.store.history import History
+        from services.store.storage import storage_of
     if not (settings.learn.mlflow_uri or (settings.data_dir / REGISTRY_FILE).exists()):
         raise ConfigError(
             f"no model was registered in {settings.data_dir} yet", "Name the data folder: hothouse --data-dir DIR ..."
@@ -51,7 +52,7 @@ def replay_training(
     job = job_of(recipe)
     if recipe["started_from"] and (gone := registry.pruned(job.champion)):
         raise TrainingError(f"{version} began with the weights of {job.champion}, and {gone}")
-    history = History(settings.storage, job.spec.channels, job.spec.step_ms // 1000)
+    history = History(storage_of(settings), job.spec.channels, job.spec.step_ms // 1000)
     files = tuple(history.files(job.after_ms, job.to_ms))
     with (
         tempfile.TemporaryDirectory(prefix="hothouse-replay-") as folder,

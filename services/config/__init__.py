@@ -19,6 +19,7 @@ from services.config.sections import (
     LearnSettings,
     RaySettings,
     SiteSettings,
+    StorageSettings,
     WeatherSettings,
 )
 from services.config.settings import Settings, load_settings
@@ -26,5 +27,6 @@ from services.config.settings import Settings, load_settings
 __all__ = [
     "ApiSettings", "ClientSettings", "ForecastSettings", "GatewaySettings", "HomeAssistantSettings", "InfluxSettings",
     "KafkaSettings", "LearnSettings", "LogSettings", "MqttSettings", "RaySettings", "Settings", "SiteSettings",
-    "StreamSettings", "UplinkSettings", "WeatherSettings", "child_environment", "environment", "load_settings",
+    "StorageSettings", "StreamSettings", "UplinkSettings", "WeatherSettings", "child_environment", "environment",
+    "load_settings",
 ]  # fmt: skip

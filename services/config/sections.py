@@ -18,7 +18,7 @@ from models.families import FAMILIES
 
 __all__ = [
     "AlertSettings", "ApiSettings", "ClientSettings", "ForecastSettings", "InfluxSettings", "LearnSettings",
-    "RaySettings", "SiteSettings", "WeatherSettings",
+    "RaySettings", "SiteSettings", "StorageSettings", "WeatherSettings",
 ]  # fmt: skip
 
 CRON_FIELDS = 5
@@ -315,6 +315,36 @@ class ClientSettings(Section):
         None,
         description="File with the key that is sent to it; none: the operator's, to the system on the data folder.",
     )
+
+
+class StorageSettings(Section):
+    """Where history, snapshots and models are kept."""
+
+    url: str = Field(
+        "", pattern=r"^((s3|gs|az)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9._=-]+)*/?)?$",
+        description="Bucket, or container, and a folder in it: `s3://BUCKET/FOLDER`, `gs://…`, `az://…`; empty: the "
+        "folder `storage` of the data folder.",
+    )  # fmt: skip
+    endpoint: str = Field(
+        "",
+        pattern=r"^(https?://[^\s]+)?$",
+        description="Address of the server, where it is not the cloud's own, such as http://minio:9000.",
+    )
+    region: str = Field("", description="Region of the bucket (S3); empty: as the environment says, or us-east-1.")
+    path_style: bool = Field(
+        False, description="The bucket is in the path of requests, not in the name of the host: most servers that are "
+        "not Amazon's want that.",
+    )  # fmt: skip
+    account: str = Field("", description="Storage account (Azure).")
+    credentials_file: Path | None = Field(
+        None, description="File with the login: as `~/.aws/credentials` (S3), a service account's JSON (Google), the "
+        "account's key (Azure). It is read again when it is refused. None: what the environment says (`AWS_…`, "
+        "`GOOGLE_…`, `AZURE_…`), or the machine's own role.",
+    )  # fmt: skip
+    retry_s: float = Field(
+        10.0, ge=0, le=300, description="For so long a request that gets no answer is asked again at once. Then what "
+        "was to be written waits, and is tried again as a whole.",
+    )  # fmt: skip
 
 
 class RaySettings(Section):

@@ -29,6 +29,7 @@ class Settings(EdgeSettings):
     api: sections.ApiSettings = sections.ApiSettings()
     client: sections.ClientSettings = sections.ClientSettings()
     ray: sections.RaySettings = sections.RaySettings()
+    storage: sections.StorageSettings = sections.StorageSettings()
     sites: tuple[sections.SiteSettings, ...] = ()
 
     @model_validator(mode="after")
@@ -50,8 +51,8 @@ class Settings(EdgeSettings):
         return self.data_dir / "logs"
 
     @property
-    def storage(self) -> Path:
-        """Where history, snapshots and artefacts live."""
+    def storage_folder(self) -> Path:
+        """The storage where ``storage.url`` names no other; and what is on this machine's disk in any case."""
         return self.data_dir / "storage"
 
     def site(self, name: str) -> sections.SiteSettings:

@@ -37,7 +37,7 @@ def home_assistant_link(
     published = topics.read()
     if not prefix and not published:
         return None
-    client_id = f"hothouse-home-assistant-{installation_of(settings.storage)}"
+    client_id = f"hothouse-home-assistant-{installation_of(settings.storage_folder)}"
     spec = forecast_spec(settings)
 
     def changes(seen: int) -> Mapping[str, Any]:

@@ -40,6 +40,7 @@ from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History
 from services.store.plan_history import PlanHistory
 from services.store.series import SeriesWriter
+from services.store.storage import address_of, storage_of
 
 __all__ = ["Executors", "Outputs", "Shard"]
 
@@ -82,10 +83,11 @@ class Shard:
         self._log, self._outputs, self._clock_s, self._failpoint = log, outputs, clock_s, failpoint
         self._round = threading.Lock()  # held for a whole round or flush: all that follows is its holder's alone
         self._changing = threading.Lock()  # held, inside of it, while partitions change: never over I/O
-        self._history = History(settings.storage, spec.channels, settings.stream.step_s)
-        plans = PlanHistory(settings.storage)
-        self._issued = IssuedForecasts(settings.storage, min(partitions, default=0))
-        snapshots = {number: Snapshots(settings.storage / "snapshots", number) for number in partitions}
+        storage = storage_of(settings)
+        self._history = History(storage, spec.channels, settings.stream.step_s)
+        plans = PlanHistory(storage)
+        self._issued = IssuedForecasts(storage, min(partitions, default=0))
+        snapshots = {number: Snapshots(storage, number, "snapshots") for number in partitions}
         self._failures = Failures()
         ring_steps = settings.stream.ring_hours * 3_600_000 // spec.step_ms
         queue = self._queue = ForecastQueue(spec, ring_steps, forecast, executors.forecast, clock_s, self._failures)
@@ -93,7 +95,7 @@ class Shard:
             settings, spec, log, snapshots, self._history, plans, self._issued, queue, self._changing, clock_s
         )
         self._partitions = self._recovery.partitions
-        self._alerts = AlertOutput(settings.storage, self._partitions, outputs.live_state)
+        self._alerts = AlertOutput(settings.storage_folder, self._partitions, outputs.live_state)
         began_s = clock_s()
         self._checkpoint = Checkpoint(
             settings, log, self._history, plans, self._recovery,
@@ -104,12 +106,13 @@ class Shard:
             self._issued, self._history, plans, partitions, self._checkpoint.check, executors.merge, self._failures
         )
         self._imports = HistoryImports(
-            settings.storage, log.partitions, self._history, self._recovery, self._failures,
+            storage, log.partitions, self._history, self._recovery, self._failures,
             lambda number: snapshots[number].check(), self._save_all, clock_s,
         )  # fmt: skip
         self._reader = LogReader(log)
         self._reads_more = False  # the last round read as much as it may: there is probably more
-        self._trees = TreesInUse(settings.storage, spec, self._failures, clock_s)
+        self._trees = TreesInUse(storage, spec, self._failures, clock_s, address_of(settings).remote)
+        self._tree_looks = Periodic(storage.poll_s)
         self._each_second, self._rate = Periodic(SECOND_S, began_s), Rate(clock_s())
         self.questions = Questions(
             self._partitions, self._changing, settings.stream.retire_days, lambda: self.is_behind,
@@ -144,7 +147,8 @@ class Shard:
             if self._checkpoint.is_due(now_s, self._reads_more, self._queue.waits):
                 self._checkpoint.begin(self._clock_s())
             if self._each_second.due(now_s):
-                self._trees.look(list(self._partitions.values()), self._save_all)
+                if self._tree_looks.due(now_s):
+                    self._trees.look(list(self._partitions.values()), self._save_all)
                 self._outputs.live_state.put_stats(self._stats())
             return busy
 

@@ -21,7 +21,8 @@ from services.errors import ModelFilesError
 from services.ingest.figures import Failures
 from services.messages import ONLINE_VERSION
 from services.store.forests import Forests
-from services.store.pointer import NOWHERE, Pointed, Pointer, pointer_file
+from services.store.pointer import NOWHERE, Pointed, Pointer
+from services.store.storage import Storage, StorageAddress, fetch_folder
 
 __all__ = ["HasTrees", "TreesInUse"]
 
@@ -41,10 +42,16 @@ class HasTrees(Protocol):
 
 
 class TreesInUse:
-    """Follows the pointer. One thread calls :meth:`look`; ``clock_s`` is monotonic, and paces what failed."""
+    """Follows the pointer. One thread calls :meth:`look`; ``clock_s`` is monotonic, and paces what failed. ``where`` is
+    the object store that keeps models, if there is one.
+    """
 
-    def __init__(self, storage: Path, spec: ForecastSpec, failures: Failures, clock_s: Callable[[], float]) -> None:
-        self._pointer, self._older = Pointer(pointer_file(storage, "trees")), Forests(storage)
+    def __init__(
+        self, storage: Storage | Path, spec: ForecastSpec, failures: Failures, clock_s: Callable[[], float],
+        where: StorageAddress | None = None,
+    ) -> None:  # fmt: skip
+        self._where = where
+        self._pointer, self._older = Pointer(storage, "trees"), Forests(storage)
         self._spec, self._failures, self._clock_s = spec, failures, clock_s
         self._in_use = self._failed = NOWHERE
         self._found = False  # trees in the snapshot that nothing on the storage names
@@ -104,6 +111,7 @@ class TreesInUse:
         if not pointed.folder:
             return self._older.load(pointed.version, self._spec, regressors)
         try:
+            fetch_folder(self._where, Path(pointed.folder))
             found = artefact.load(Path(pointed.folder), self._spec.hash)
             found.verify_golden()
         except Exception as error:  # a bad artefact of any kind must not end the shard

@@ -37,8 +37,8 @@ def check_nodes(settings: Settings) -> None:
             f"the Ray cluster has {len(nodes)} nodes with CPUs, and a file log works on one node only",
             'Set log.kind = "kafka".',
         )
-    here = installation_of(settings.storage)
-    found = _read_on(settings.storage / INSTALLATION_FILE, nodes)
+    here = installation_of(settings.storage_folder)
+    found = _read_on(settings.storage_folder / INSTALLATION_FILE, nodes)
     blind = [address for address, there in found.items() if there != here]
     if blind:
         raise StartError(

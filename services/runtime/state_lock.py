@@ -16,11 +16,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from services.errors import StartError
 
-__all__ = ["BEAT_S", "SILENT_S", "StateLock", "this_machine"]
+__all__ = ["BEAT_S", "SILENT_S", "OwnersFolder", "OwnersPlace", "StateLock", "this_machine"]
 
 OWNERS = "owner"
 BEAT_S = 2.0
@@ -43,6 +43,80 @@ def this_machine(folder: Path) -> str:
     return f"{boot}/{folder.stat().st_dev}"
 
 
+class OwnersPlace(Protocol):
+    """Where owners of a state write themselves down. Raises ``OSError`` where nobody can tell what is there."""
+
+    name: str
+    """Of the state, for people."""
+
+    def machine(self) -> str:
+        """Where the kernel's lock on our data folder is the same lock, and keeps others from this state."""
+
+    def newest(self) -> int:
+        """The largest epoch; 0 where there is none."""
+
+    def make(self, epoch: int, record: bytes) -> None:
+        """Write a new owner down; raises ``FileExistsError`` where that epoch is somebody's."""
+
+    def write(self, epoch: int, record: bytes) -> None:
+        """Replace an owner's record."""
+
+    def read(self, epoch: int) -> bytes:
+        """An owner's record; empty where there is none."""
+
+    def remove_older(self, epoch: int) -> None:
+        """Remove the owners before that one."""
+
+
+class OwnersFolder:
+    """Owners in a folder (:class:`OwnersPlace`): a record is written over in one piece, under the same name."""
+
+    def __init__(self, storage: Path) -> None:
+        self.name, self._folder = str(storage), storage / OWNERS
+
+    def machine(self) -> str:
+        """As the contract says."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return this_machine(self._folder)
+
+    def newest(self) -> int:
+        """As the contract says."""
+        # Not by glob, which takes a folder that it cannot read for an empty one.
+        return max(map(_epoch_of, self._folder.iterdir()), default=0)
+
+    def make(self, epoch: int, record: bytes) -> None:
+        """As the contract says."""
+        with self._path(epoch).open("xb") as file:
+            file.write(record)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def write(self, epoch: int, record: bytes) -> None:
+        """As the contract says."""
+        descriptor = os.open(self._path(epoch), os.O_WRONLY)
+        try:
+            os.pwrite(descriptor, record, 0)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def read(self, epoch: int) -> bytes:
+        """As the contract says."""
+        try:
+            return self._path(epoch).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def remove_older(self, epoch: int) -> None:
+        """As the contract says."""
+        for path in self._folder.glob("*.json"):
+            if _epoch_of(path) < epoch:
+                path.unlink(missing_ok=True)
+
+    def _path(self, epoch: int) -> Path:
+        return self._folder / f"{epoch:012d}.json"
+
+
 class StateLock:
     """Owns the state in ``storage`` while the context lasts. The caller holds the kernel's lock on the data folder.
 
@@ -53,11 +127,11 @@ class StateLock:
     """
 
     def __init__(
-        self, storage: Path, lost: Callable[[], None], *, machine: str = "",
+        self, storage: Path | OwnersPlace, lost: Callable[[], None], *, machine: str = "",
         say: Callable[[str], None] = _log.warning, monotonic_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
-        self._folder = storage / OWNERS
+        self._place: OwnersPlace = OwnersFolder(storage) if isinstance(storage, Path) else storage
         self._lost, self._machine = lost, machine
         self._say, self._monotonic_s, self._sleep = say, monotonic_s, sleep
         self.epoch = 0
@@ -67,11 +141,11 @@ class StateLock:
 
     def __enter__(self) -> StateLock:
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._machine = self._machine or this_machine(self._folder)
+            machine = self._place.machine()
+            self._machine = self._machine or machine
             self._claim()
         except OSError as error:
-            raise StartError(f"the owner of the state cannot be written to {self._folder}: {error}") from error
+            raise StartError(f"the owner of the state cannot be written to {self._place.name}: {error}") from error
         self._thread.start()
         return self
 
@@ -79,7 +153,7 @@ class StateLock:
         self._ended.set()
         self._thread.join(BEAT_S)
         try:
-            if self._newest() == self.epoch:
+            if self._place.newest() == self.epoch:
                 self._write(released=True)
         except OSError:
             _log.warning("the next start waits %g s: the state could not be given back", SILENT_S, exc_info=True)
@@ -89,7 +163,7 @@ class StateLock:
 
         Raises ``OSError`` if that cannot be told: a folder that is away says nothing of another owner.
         """
-        if self._newest() > self.epoch:
+        if self._place.newest() > self.epoch:
             return False
         self._beats += 1
         self._write()
@@ -97,37 +171,32 @@ class StateLock:
 
     def _claim(self) -> None:
         self._await_silence()
-        self.epoch = self._newest() + 1
+        self.epoch = self._place.newest() + 1
         try:
-            with self._path(self.epoch).open("xb") as file:
-                file.write(self._record())
-                file.flush()
-                os.fsync(file.fileno())
+            self._place.make(self.epoch, self._record())
         except FileExistsError as error:  # somebody who waited, too, was faster
             raise self._refusal(self.epoch) from error
-        for path in self._folder.glob("*.json"):
-            if _epoch_of(path) < self.epoch:
-                path.unlink(missing_ok=True)
+        self._place.remove_older(self.epoch)
 
     def _await_silence(self) -> None:
         """Return when nobody owns the state any more."""
-        epoch = self._newest()
-        before, since_s = self._read(epoch), self._monotonic_s()
+        epoch = self._place.newest()
+        before, since_s = self._place.read(epoch), self._monotonic_s()
         owner = _parsed(before)
         if not epoch or owner.get("released") or owner.get("machine") == self._machine:
             return
         self._say(f"waiting {SILENT_S:g} s for a sign of life of {_who(owner)}")
         while self._monotonic_s() < since_s + SILENT_S:
             self._sleep(LOOK_S)
-            now = self._read(self._newest())
+            now = self._place.read(self._place.newest())
             if _parsed(now).get("released"):
                 return
             if now != before:
-                raise self._refusal(self._newest())
+                raise self._refusal(self._place.newest())
 
     def _refusal(self, epoch: int) -> StartError:
         return StartError(
-            f"another Hothouse runs on the state in {self._folder.parent}: {_who(_parsed(self._read(epoch)))}",
+            f"another Hothouse runs on the state in {self._place.name}: {_who(_parsed(self._place.read(epoch)))}",
             "Stop it, or choose another folder with data_dir.",
         )
 
@@ -139,14 +208,7 @@ class StateLock:
                     self._lost()
                     return
             except OSError:
-                _log.warning("no sign of life could be written to %s", self._folder, exc_info=True)
-
-    def _newest(self) -> int:
-        # Not by glob, which takes a folder that it cannot read for an empty one.
-        return max(map(_epoch_of, self._folder.iterdir()), default=0)
-
-    def _path(self, epoch: int) -> Path:
-        return self._folder / f"{epoch:012d}.json"
+                _log.warning("no sign of life could be written to %s", self._place.name, exc_info=True)
 
     def _record(self, released: bool = False) -> bytes:
         owner = {
@@ -156,18 +218,7 @@ class StateLock:
         return json.dumps(owner).encode().ljust(_WIDTH - 1) + b"\n"
 
     def _write(self, released: bool = False) -> None:
-        descriptor = os.open(self._path(self.epoch), os.O_WRONLY)
-        try:
-            os.pwrite(descriptor, self._record(released), 0)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def _read(self, epoch: int) -> bytes:
-        try:
-            return self._path(epoch).read_bytes()
-        except FileNotFoundError:
-            return b""
+        self._place.write(self.epoch, self._record(released))
 
 
 def _epoch_of(path: Path) -> int:

@@ -44,6 +44,7 @@ from services.serve.api.state import ApiState, SiteNames
 from services.serve.forecaster import Forecaster, Load, LoadedModel
 from services.serve.live_state import LiveState
 from services.serve.model_pointer import ModelPointer
+from services.store.storage import StorageAddress, address_of, fetch_folder
 
 __all__ = ["ServingActors", "build_app", "load_model", "start_actors", "start_serving", "stop_serving"]
 
@@ -78,10 +79,9 @@ def start_actors(settings: Settings) -> ServingActors:
         }
         return ray.remote(kind).options(**options).remote(*arguments)
 
-    pointer_path = settings.storage.absolute() / "slot.json"
     actors = ServingActors(
         live_state=actor(_LiveStateActor, LIVE_STATE_ACTOR),
-        pointer=actor(ModelPointer, MODEL_POINTER_ACTOR, pointer_path),
+        pointer=actor(ModelPointer, MODEL_POINTER_ACTOR, address_of(settings)),
     )
     try:
         ray.get([actors.live_state.wait.remote(0, 0.0), actors.pointer.get.remote()], timeout=60)
@@ -112,6 +112,15 @@ def load_model(folder: str, schema_hash: str) -> LoadedModel:
     except artefact.ArtefactError as error:
         raise ModelFilesError(str(error)) from error
     return model
+
+
+def _fetched(where: StorageAddress | None, load: Load, folder: str, schema_hash: str) -> LoadedModel:
+    """A model of the storage, with its files on this machine; raises as ``load`` does."""
+    try:
+        fetch_folder(where, Path(folder))
+    except OSError as error:
+        raise ModelFilesError(f"the artefact {Path(folder).name} cannot be had: {error}") from error
+    return load(folder, schema_hash)
 
 
 def import_torch() -> None:
@@ -284,7 +293,8 @@ class _ForecasterReplica(Forecaster):
         replica = serve.get_replica_context().replica_id.unique_id
         log_to_file(settings.logs_dir, f"forecaster-{replica}")
         super().__init__(
-            forecast_spec(settings), partial(place_of, settings), load, _RaySlot(settings, replica),
+            forecast_spec(settings), partial(place_of, settings), partial(_fetched, address_of(settings).remote, load),
+            _RaySlot(settings, replica),
             prepare=import_torch,
         )  # fmt: skip
         await self.start()

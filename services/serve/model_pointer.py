@@ -15,6 +15,7 @@ from typing import TypedDict
 
 from services.messages import ServedModel
 from services.store.pointer import Pointed, Pointer
+from services.store.storage import StorageAddress, open_storage
 
 __all__ = ["ModelPointer", "ModelPointerStatus", "PointerAnswer", "ReplicaReport"]
 
@@ -45,14 +46,14 @@ class PointerAnswer(TypedDict, total=False):
 
 
 class ModelPointer:
-    """The champion, kept in ``path``. All calls are idempotent.
+    """The champion, kept in the storage. All calls are idempotent.
 
     Raises :class:`ModelFilesError` at construction when the file is there but cannot be understood. The
     operator must then say which model serves; there is no default.
     """
 
-    def __init__(self, path: Path, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._pointer = Pointer(path)
+    def __init__(self, storage: StorageAddress | Path, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._pointer = Pointer(storage if isinstance(storage, Path) else open_storage(storage), "network")
         self._clock_s = clock_s
         self._champion = _champion(self._pointer.read(), network_soon=False)
         self._changed = asyncio.Condition()

@@ -4,8 +4,8 @@ A *span* is a file that holds a partition's rows of some days: one at first, ``2
 after a compaction, ``2022-03-01-to-2022-03-09-p0-300s.parquet``. Plans, which have no step, are in
 ``2022-03-01-p0-plans.parquet``. A file whose days lie in another one's is retired:
 readers do not list it any more, and a reader that listed it before may go on reading it until it is removed, a day
-later. So the rename of the new file is the one moment at which readers change over, and none sees rows twice or not at
-all.
+later. So the moment at which the new file has its name is the one at which readers change over, and none sees rows
+twice or not at all.
 """
 
 from __future__ import annotations
@@ -14,17 +14,14 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Lock
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from services.errors import HistoryError
-from services.store.files import TMP_SUFFIX, always, sync_folder
-from services.store.parquet import names, read_table, write_tables
+from services.store.parquet import read_table, schema_of, write_tables
+from services.store.storage import Storage, always
 
-__all__ = ["GRACE_S", "Span", "compact", "current", "path_for", "remove_retired"]
+__all__ = ["GRACE_S", "Span", "compact", "current", "key_for", "remove_retired"]
 
 LARGE_BYTES = 64_000_000
 """Files grow to about this; larger ones are left as they are."""
@@ -69,21 +66,21 @@ class Span:
         return same and self != other and self.first <= other.first and other.last <= self.last
 
 
-def current(folder: Path) -> list[Span]:
+def current(storage: Storage, folder: str) -> list[Span]:
     """The spans in a site's folder that are not retired, sorted."""
-    spans = [span for span in map(Span.of, names(folder)) if span is not None]
+    spans = _all(storage, folder)
     wide = [span for span in spans if span.first != span.last]
     return sorted(span for span in spans if not any(other.holds(span) for other in wide))
 
 
-def path_for(folder: Path, day: Span) -> Path:
+def key_for(storage: Storage, folder: str, day: Span) -> str:
     """Where a day's rows belong: in the larger file that has the day, else in one of its own."""
-    wide = (span for span in current(folder) if span.holds(day))
-    return folder / next(wide, day).name
+    wide = (span for span in current(storage, folder) if span.holds(day))
+    return f"{folder}/{next(wide, day).name}"
 
 
 def compact(
-    folder: Path, before_day: str, partitions: Collection[int], check: Callable[[], None] = always,
+    storage: Storage, folder: str, before_day: str, partitions: Collection[int], check: Callable[[], None] = always,
     switching: Lock | None = None,
 ) -> int:  # fmt: skip
     """Make larger files of a site's small ones that end before a day; returns how many files were replaced.
@@ -93,61 +90,77 @@ def compact(
     partitions belong to another writer by now. Raises :class:`HistoryError`.
     """
     replaced = 0
-    ours = [span for span in current(folder) if span.last < before_day and span.partition in partitions]
-    for group in _groups(folder, ours):
-        paths = [folder / span.name for span in group]
+    ours = [span for span in current(storage, folder) if span.last < before_day and span.partition in partitions]
+    for group in _groups(storage, folder, ours):
+        keys = [f"{folder}/{span.name}" for span in group]
         whole = Span(group[0].partition, group[0].step_s, group[0].first, group[-1].last)
-        was = _states(paths)
+        was = _versions(storage, folder, group)
         with ExitStack() as held:
 
             def switch(
-                paths: Sequence[Path] = paths, was: object = was, held: ExitStack = held, whole: Span = whole,
-                group: Sequence[Span] = group,
+                was: object = was, held: ExitStack = held, whole: Span = whole, group: Sequence[Span] = group
             ) -> None:  # fmt: skip
+                held.pop_all().close()  # of the look before this one
                 check()
                 if switching is not None:
                     held.enter_context(switching)
-                hidden = [span for span in current(folder) if whole.holds(span) and span not in group]
-                if hidden or _states(paths) != was:  # a day between the others has come meanwhile
+                hidden = [span for span in current(storage, folder) if whole.holds(span) and span not in group]
+                if hidden or _versions(storage, folder, group) != was:  # a day between the others has come meanwhile
                     raise _ChangedError
 
             with suppress(_ChangedError):
-                write_tables(folder / whole.name, _schema(paths[0]), map(read_table, paths), switch)
-                replaced += len(paths)
+                tables = _Tables(storage, keys)
+                write_tables(storage, f"{folder}/{whole.name}", schema_of(storage, keys[0]), tables, switch)
+                try:
+                    switch()  # where nothing is locked, another writer may have come between the look and the write
+                except BaseException:
+                    storage.delete(f"{folder}/{whole.name}")
+                    raise
+                replaced += len(keys)
     return replaced
 
 
-def remove_retired(folder: Path, partitions: Collection[int], now_s: float) -> int:
+def remove_retired(storage: Storage, folder: str, partitions: Collection[int], now_s: float) -> int:
     """Remove what was retired more than :data:`GRACE_S` ago, and files that a crash left half written; how many."""
-    wide = [span for span in current(folder) if span.first != span.last]
+    wide = [span for span in current(storage, folder) if span.first != span.last]
+    there = storage.entries(folder) if wide else {}
     removed = 0
-    for span in (span for span in map(Span.of, names(folder)) if span is not None and span.partition in partitions):
-        larger = next((folder / other.name for other in wide if other.holds(span)), None)
-        if larger is not None and now_s - larger.stat().st_mtime > GRACE_S:
-            (folder / span.name).unlink(missing_ok=True)
+    for span in (span for span in _all(storage, folder) if span.partition in partitions):
+        larger = next((there.get(other.name) for other in wide if other.holds(span)), None)
+        if larger is not None and now_s - larger.modified_s > GRACE_S:
+            storage.delete(f"{folder}/{span.name}")
             removed += 1
-    for left in folder.glob(f".*{TMP_SUFFIX}"):
-        with suppress(FileNotFoundError):  # its writer has just finished it
-            if now_s - left.stat().st_mtime > GRACE_S:
-                left.unlink()
-    if removed:
-        sync_folder(folder)
+    storage.tidy(folder, age_s=GRACE_S, now_s=now_s)
     return removed
+
+
+class _Tables:
+    """The rows of some spans; they may be gone over again."""
+
+    def __init__(self, storage: Storage, keys: Sequence[str]) -> None:
+        self._storage, self._keys = storage, keys
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        return (read_table(self._storage, key) for key in self._keys)
+
+
+def _all(storage: Storage, folder: str) -> list[Span]:
+    return [span for span in map(Span.of, storage.list_folder(folder).names) if span is not None]
 
 
 class _ChangedError(Exception):
     """Somebody wrote into a file that was being copied."""
 
 
-def _groups(folder: Path, spans: Sequence[Span]) -> Iterator[list[Span]]:
+def _groups(storage: Storage, folder: str, spans: Sequence[Span]) -> Iterator[list[Span]]:
     """Runs of small neighbours with the same columns, none longer than makes one large file."""
     if len(spans) < LEAST_FILES:
         return
+    there = storage.entries(folder)
     group: list[Span] = []
     size, columns = 0, None
     for span in spans:
-        path = folder / span.name
-        its_size, its_columns = path.stat().st_size, _schema(path)
+        its_size, its_columns = there[span.name].size, schema_of(storage, f"{folder}/{span.name}")
         small = its_size <= LARGE_BYTES // 2
         joins = group and (span.partition, span.step_s) == (group[0].partition, group[0].step_s)
         if not (joins and small and its_columns == columns and size + its_size <= LARGE_BYTES):
@@ -160,14 +173,7 @@ def _groups(folder: Path, spans: Sequence[Span]) -> Iterator[list[Span]]:
         yield group
 
 
-def _states(paths: Sequence[Path]) -> list[tuple[int, int, int]]:
+def _versions(storage: Storage, folder: str, spans: Sequence[Span]) -> list[str | None]:
     """What changes when a file is replaced."""
-    found = [path.stat() for path in paths]
-    return [(state.st_ino, state.st_size, state.st_mtime_ns) for state in found]
-
-
-def _schema(path: Path) -> pa.Schema:
-    try:
-        return pq.read_schema(path)
-    except (pa.ArrowException, OSError) as error:
-        raise HistoryError(f"{path} cannot be read: {error}", "Restore it, or remove it and replay the log.") from error
+    there = storage.entries(folder)
+    return [there[span.name].version if span.name in there else None for span in spans]

@@ -1,8 +1,8 @@
 """Step 6 of the way of a reading: what InfluxDB is known to have, so that a restart sends the rest.
 
 Points wait in memory; the rows and forecasts that they are made of are in the history. A note a partition,
-``storage/series/p{partition}.json``, says for each site up to which row and which forecast all were taken. A note that
-is behind makes a restart send points again, which changes nothing.
+``series/p{partition}.json`` of the storage, says for each site up to which row and which forecast all were taken. A
+note that is behind makes a restart send points again, which changes nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edge.log import partition_of
-from services.store.files import write_atomically
+from services.errors import NotStoredError
 from services.store.history import History
 from services.store.influx.gaps import KINDS, Gap, Gaps, Kind, Stream
+from services.store.storage import Storage, stored_in
 
 __all__ = ["Delivered"]
 
@@ -26,8 +27,8 @@ _Note = dict[Kind, dict[str, int]]
 class Delivered:
     """The notes of ``partitions``, of ``of_partitions`` in the log. One process writes those of a partition."""
 
-    def __init__(self, root: Path, partitions: Sequence[int], of_partitions: int) -> None:
-        self._folder, self._of_partitions = root / "series", of_partitions
+    def __init__(self, storage: Storage | Path, partitions: Sequence[int], of_partitions: int) -> None:
+        self._storage, self._of_partitions = stored_in(storage), of_partitions
         self._notes = {number: self._load(number) for number in partitions}
 
     def note(self, newest: Mapping[Stream, int]) -> None:
@@ -68,23 +69,19 @@ class Delivered:
 
     def _load(self, number: int) -> _Note | None:
         try:
-            said = json.loads(self._path(number).read_text())
-        except FileNotFoundError:
+            said = json.loads(self._storage.read(_key(number)).content)
+        except NotStoredError:
             return None
         if all(isinstance(held, dict) for held in said.values()) and said:
             return {**_empty(), **said}
         return {"rows": said, "forecasts": dict(said)}  # of a version that noted rows alone
 
     def _save(self, number: int) -> None:
-        text = json.dumps(self._notes[number])
+        self._storage.put(_key(number), json.dumps(self._notes[number]).encode())
 
-        def write(tmp: Path) -> None:
-            tmp.write_text(text)
 
-        write_atomically(self._path(number), write)
-
-    def _path(self, number: int) -> Path:
-        return self._folder / f"p{number}.json"
+def _key(number: int) -> str:
+    return f"series/p{number}.json"
 
 
 def _empty() -> _Note:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["TMP_SUFFIX", "always", "sync_folder", "write_atomically"]
@@ -31,6 +32,7 @@ def write_atomically(path: Path, write: Callable[[Path], None], check: Callable[
             os.fsync(file.fileno())
         check()
         _remove_leftovers(path, tmp)
+        _make_later(tmp, path)
         tmp.replace(path)
     except Exception:
         tmp.unlink(missing_ok=True)
@@ -45,6 +47,14 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _make_later(tmp: Path, path: Path) -> None:
+    """Let the time of a change rise with every file of a name: clocks tick in milliseconds, and may be set back."""
+    with suppress(FileNotFoundError):
+        before_ns, now = path.stat().st_mtime_ns, tmp.stat()
+        if now.st_mtime_ns <= before_ns:
+            os.utime(tmp, ns=(now.st_atime_ns, before_ns + 1))
 
 
 def _remove_leftovers(path: Path, own: Path) -> None:

@@ -1,15 +1,15 @@
 """Step 6 of the way of a reading: issued forecasts as Parquet, durable before anybody sees them.
 
-What is issued at once is one small file, a *part*: ``history/forecasts/{YYYY-MM-DD}/p{writer}-{newest origin}-...``,
-by UTC day of its newest origin. Once a day is over its parts become one file, ``history/forecasts/{YYYY-MM-DD}-p
-{writer}.parquet``. A crash in between leaves forecasts in both; readers take each once.
+What is issued at once is one small file, a *part*: ``history/forecasts/{YYYY-MM-DD}/p{writer}-{newest origin}-{number}-
+...``, by UTC day of its newest origin; the numbers of a writer rise. Once a day is over its parts become one file,
+``history/forecasts/{YYYY-MM-DD}-p{writer}.parquet``. A crash in between leaves forecasts in both; readers take each
+once.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from services.errors import HistoryError
 from services.messages import SaidAhead
-from services.store.files import always, sync_folder
-from services.store.parquet import day_of, names, read_table, write_table, write_tables
+from services.store.parquet import day_of, read_table, unreadable, version_of, write_table, write_tables
+from services.store.storage import Storage, always, stored_in
 
 __all__ = ["IssuedForecast", "IssuedForecasts"]
 
@@ -32,6 +32,8 @@ _NAME = ("site", "origin_ms", "model_version")
 
 _VALUES = ("p10", "p50", "p90", "network", "climatology")
 
+_ROOT = "history/forecasts"
+_NUMBERED = 4
 DAY_MS = 86_400_000
 LAST_MS = 250_000_000_000_000  # the year 9892
 
@@ -62,11 +64,13 @@ class IssuedForecast:
 
 
 class IssuedForecasts:
-    """Reads and writes the forecasts under ``root``; ``writer`` is a partition that only the caller owns."""
+    """Reads and writes the forecasts of a storage; ``writer`` is a partition that only the caller owns."""
 
-    def __init__(self, root: Path, writer: int) -> None:
-        self._root = root / "history" / "forecasts"
+    def __init__(self, storage: Storage | Path, writer: int) -> None:
+        self._storage = stored_in(storage)
         self._writer = writer
+        self._numbers: tuple[str, int] = ("", 0)  # the day of the newest part, and its number
+        self._newest: tuple[str, str] = ("", "")  # what the newest part holds, and its key
 
     def put(
         self, issued: Sequence[IssuedForecast], horizons_min: Sequence[int], targets: Sequence[str],
@@ -79,8 +83,11 @@ class IssuedForecasts:
         newest_ms = max(forecast.origin_ms for forecast in issued)
         named = hashlib.sha256(repr([(f.site, f.origin_ms, f.version) for f in issued]).encode()).hexdigest()[:16]
         tables = [_table(forecast, horizons_min, targets) for forecast in issued]
-        part = self._root / day_of(newest_ms) / f"p{self._writer}-{newest_ms}-{named}.parquet"
-        write_table(part, pa.concat_tables(tables), check)
+        try:
+            part = self._part(day_of(newest_ms), newest_ms, named)
+        except OSError as error:
+            raise unreadable(self._storage.address(_ROOT), error) from error
+        write_table(self._storage, part, pa.concat_tables(tables), check)
 
     def read(
         self, site: str, after_ms: int, horizons: int, targets: int, until_ms: int = LAST_MS
@@ -135,61 +142,94 @@ class IssuedForecasts:
         Safe to be stopped anywhere and to be repeated. Raises as :meth:`put`.
         """
         merged = 0
-        for day in [name for name in names(self._root) if name < day_of(before_ms) and (self._root / name).is_dir()]:
+        for day in [name for name in self._storage.list_folder(_ROOT).folders if name < day_of(before_ms)]:
             for writer in writers:
                 parts = self._parts(day, writer)
                 if parts:
-                    whole = self._root / f"{day}-p{writer}.parquet"
-                    write_tables(whole, _SCHEMA, _distinct([*parts, *([whole] if whole.exists() else [])]), check)
+                    whole = f"{_ROOT}/{day}-p{writer}.parquet"
+                    version = version_of(self._storage, whole)
+                    tables = _Distinct(self._storage, [*parts, *([whole] if version else [])])
+                    write_tables(self._storage, whole, _SCHEMA, tables, check, version)
                 for part in parts:
-                    part.unlink(missing_ok=True)
+                    self._storage.delete(part)
                 merged += len(parts)
-            if not names(self._root / day):
-                for leftover in (self._root / day).iterdir():
-                    leftover.unlink(missing_ok=True)
-                with suppress(OSError):  # another writer has just put a part into it
-                    (self._root / day).rmdir()
-                sync_folder(self._root)
+            if not self._storage.list_folder(f"{_ROOT}/{day}").names:
+                self._storage.tidy(f"{_ROOT}/{day}")
         return merged
+
+    def _part(self, day: str, newest_ms: int, named: str) -> str:
+        """Where a part goes. The one that was written last, if it is to be written again, has its name already."""
+        if self._newest[0] == f"{day} {named}":
+            return self._newest[1]
+        if self._numbers[0] != day:
+            self._numbers = day, max((_number(key) for key in self._parts(day, self._writer)), default=-1)
+        number = self._numbers[1] + 1
+        self._numbers = day, number
+        key = f"{_ROOT}/{day}/p{self._writer}-{newest_ms}-{number:06d}-{named}.parquet"
+        self._newest = f"{day} {named}", key
+        return key
 
     def _tables(self, after_ms: int, until_ms: int) -> Iterator[pa.Table]:
         """Tables that may hold origins after ``after_ms``, up to ``until_ms``; of equal ones the newest comes first."""
         # A part has the day of its newest origin; others in it may be of the day before.
         first, last = day_of(max(after_ms, 0)), day_of(until_ms + DAY_MS)
         # Parts before whole days: what is merged meanwhile is then found in its day.
-        for day in [n for n in names(self._root) if first <= n <= last and (self._root / n).is_dir()]:
+        for day in [name for name in self._storage.list_folder(_ROOT).folders if first <= name <= last]:
             for part in self._parts(day):
-                if int(part.name.split("-")[1]) <= after_ms:
+                if int(_name(part).split("-")[1]) <= after_ms:
                     continue
                 try:
-                    yield read_table(part)
+                    yield read_table(self._storage, part)
                 except HistoryError:
-                    if part.exists():
+                    if version_of(self._storage, part):
                         raise
-        for name in names(self._root):
+        for name in self._storage.list_folder(_ROOT).names:
             if name.endswith(".parquet") and first <= name and name[: len(last)] <= last:
-                yield read_table(self._root / name)
+                yield read_table(self._storage, f"{_ROOT}/{name}")
 
-    def _parts(self, day: str, writer: int | None = None) -> list[Path]:
+    def _parts(self, day: str, writer: int | None = None) -> list[str]:
         """The parts of a day, the newest first."""
-        begin = "p" if writer is None else f"p{writer}-"
-        paths = [self._root / day / n for n in names(self._root / day) if n.startswith(begin) and n[-8:] == ".parquet"]
-        return [path for _, path in sorted(((_written(path), path) for path in paths), reverse=True)]
+        folder, begin = f"{_ROOT}/{day}", "p" if writer is None else f"p{writer}-"
+        names = [n for n in self._storage.list_folder(folder).names if n.startswith(begin) and n.endswith(".parquet")]
+        earlier = self._storage.entries(folder) if any(_number(name) < 0 for name in names) else {}
+
+        def order(name: str) -> tuple[int, float, str]:
+            number = _number(name)
+            entry = earlier.get(name) if number < 0 else None  # None: merged meanwhile
+            return number, entry.modified_s if entry is not None else 0.0, name
+
+        return [f"{folder}/{name}" for name in sorted(names, key=order, reverse=True)]
 
 
-def _written(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:  # merged meanwhile
-        return 0
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]
 
 
-def _distinct(paths: Sequence[Path]) -> Iterator[pa.Table]:
+def _number(key: str) -> int:
+    """The number of a part, which rises; -1 for parts of before they had one.
+
+    >>> [_number(name) for name in ("p0-1646092800000-000007-01ab.parquet", "p0-1646092800000-01ab.parquet")]
+    [7, -1]
+    """
+    said = _name(key).split("-")
+    return int(said[2]) if len(said) == _NUMBERED else -1
+
+
+class _Distinct:
+    """The rows of some parts, as :func:`_distinct` gives them; they may be gone over again."""
+
+    def __init__(self, storage: Storage, keys: Sequence[str]) -> None:
+        self._storage, self._keys = storage, keys
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        return _distinct(read_table(self._storage, key) for key in self._keys)
+
+
+def _distinct(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The rows, some at a time; of forecasts with the same name only the first."""
     seen: set[tuple[object, ...]] = set()
     waiting: list[pa.Table] = []
-    for path in paths:
-        table = read_table(path)
+    for table in tables:
         new = {tuple(row.values()) for row in table.select(_NAME).group_by(_NAME).aggregate([]).to_pylist()}
         if not new.isdisjoint(seen):
             rows = zip(*(table[name].to_pylist() for name in _NAME), strict=True)

@@ -17,28 +17,29 @@ from safetensors.numpy import load
 from models.spec import ForecastSpec
 from models.trees.forest import Forest
 from services.errors import ModelFilesError
-from services.store.parquet import names
+from services.store.storage import Storage, stored_in
 
 __all__ = ["Forests"]
 
 FORMAT = 1
+_FOLDER = "models/forests"
 _WEIGHTS, _MANIFEST = "weights.safetensors", "manifest.json"
 
 
 class Forests:
-    """Reads the forests under ``root``."""
+    """Reads the forests of a storage."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root / "models" / "forests"
+    def __init__(self, storage: Storage | Path) -> None:
+        self._storage = stored_in(storage)
 
     def newest(self) -> str:
         """The name of the newest; empty if there is none."""
-        return max(names(self._root), default="")
+        return max(self._storage.list_folder(_FOLDER).folders, default="")
 
     def manifest(self, name: str) -> dict[str, Any]:
         """What a forest was grown on and for; raises :class:`ModelFilesError`."""
         try:
-            found = json.loads((self._root / name / _MANIFEST).read_bytes())
+            found = json.loads(self._storage.read(f"{_FOLDER}/{name}/{_MANIFEST}").content)
         except (OSError, ValueError) as error:
             raise ModelFilesError(f"the trees {name} cannot be read: {error}") from error
         if not isinstance(found, dict) or found.get("format") != FORMAT:
@@ -52,7 +53,7 @@ class Forests:
         if (manifest.get("schema_hash"), manifest.get("regressors")) != wanted:
             raise ModelFilesError(f"the trees {name} were grown for another schema or other regressors")
         try:
-            weights = (self._root / name / _WEIGHTS).read_bytes()
+            weights = self._storage.read(f"{_FOLDER}/{name}/{_WEIGHTS}").content
             if hashlib.sha256(weights).hexdigest() != manifest.get("weights_sha256"):
                 raise ModelFilesError(f"the trees {name} are torn or altered: their SHA-256 is not the manifest's")
             return Forest(len(spec.horizons_min), len(spec.targets), load(weights))

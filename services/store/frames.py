@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from services.store.history import History
+from services.store.storage import Storage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,10 +17,10 @@ __all__ = ["rows_frame"]
 
 
 def rows_frame(
-    root: Path, channels: Sequence[str], step_s: int, *, sites: Sequence[str] = (), zones: Sequence[str] = (),
+    root: Storage | Path, channels: Sequence[str], step_s: int, *, sites: Sequence[str] = (), zones: Sequence[str] = (),
     since: datetime | None = None, until: datetime | None = None,
 ) -> pd.DataFrame:  # fmt: skip
-    """The rows of the history under ``root``, sorted by site, zone and time; empty if there is none.
+    """The rows of the history in ``root``, sorted by site, zone and time; empty if there is none.
 
     Columns: ``site, zone, time`` (the end of the row, UTC) and each metric that has a value, NaN where missing.
     ``since`` < time <= ``until``, both aware; no ``sites`` or ``zones`` means all. May be called while the system runs.

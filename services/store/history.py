@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from services.store.compaction import Span, compact, current, path_for, remove_retired
-from services.store.files import always
-from services.store.parquet import day_of, largest, names, read_table, write_table
+from services.store.compaction import Span, compact, current, key_for, remove_retired
+from services.store.parquet import day_of, largest, read_table, version_of, write_table
 from services.store.rows import DeviceRows, SiteStep
+from services.store.storage import Storage, always, stored_in
 
-__all__ = ["History", "MissingAdded", "age_column", "zone_table"]
+__all__ = ["History", "MissingAdded", "age_column", "folder_of", "zone_table"]
 
 ROUNDING = 1e-4
 """Values that differ by less than this share, or than this where they are small, are the same: files are rounded."""
@@ -49,14 +49,14 @@ def age_column(channel: str) -> str:
 
 
 class History:
-    """Reads and writes the history under ``root``; one writer a partition, any number of readers.
+    """Reads and writes the history of a storage; one writer a partition, any number of readers.
 
     ``channels`` are needed to write zone rows and to read an empty range. Only rows of ``step_s`` are read, as those
     before and after a change of the step make no series; all are written.
     """
 
-    def __init__(self, root: Path, channels: Sequence[str], step_s: int = 300) -> None:
-        self.root = root / "history"
+    def __init__(self, storage: Storage | Path, channels: Sequence[str], step_s: int = 300) -> None:
+        self.storage = stored_in(storage)
         self.step_s = step_s
         self.channels = tuple(channels)
         self._pending: list[SiteStep] = []
@@ -90,7 +90,8 @@ class History:
             ):
                 if len(table):
                     with self._switching:
-                        _merge(path_for(self.root / kind / site, span), table, keys, still_ours)
+                        key = key_for(self.storage, folder_of(kind, site), span)
+                        _merge(self.storage, key, table, keys, still_ours)
         self._pending = []
 
     def add_missing(
@@ -115,8 +116,8 @@ class History:
         if len(new):
             day = day_of(int(ends.min()))
             with self._switching:
-                path = path_for(self.root / "zones" / site, Span(partition, self.step_s, day, day))
-                _merge(path, new, ("end_ms", "zone"), check)
+                key = key_for(self.storage, folder_of("zones", site), Span(partition, self.step_s, day, day))
+                _merge(self.storage, key, new, ("end_ms", "zone"), check)
         return MissingAdded(len(new), len(old), conflicts)
 
     def compact(
@@ -129,25 +130,32 @@ class History:
         Safe to be stopped anywhere and to be repeated. Raises :class:`HistoryError`.
         """
         replaced = 0
-        for folder in (self.root / kind / site for kind in ("zones", "devices") for site in names(self.root / kind)):
-            replaced += compact(folder, day_of(before_ms), partitions, check, self._switching)
-            remove_retired(folder, partitions, wall_s())
+        kinds = ("zones", "devices")
+        for folder in [folder_of(kind, site) for kind in kinds for site in self._sites(kind)]:
+            replaced += compact(self.storage, folder, day_of(before_ms), partitions, check, self._switching)
+            remove_retired(self.storage, folder, partitions, wall_s())
         return replaced
 
     def sites(self) -> list[str]:
         """The sites that have rows."""
-        return names(self.root / "zones")
+        return self._sites("zones")
+
+    def _sites(self, kind: str) -> list[str]:
+        return list(self.storage.list_folder(f"history/{kind}").folders)
+
+    def _spans(self, kind: str, site: str) -> list[Span]:
+        return [span for span in current(self.storage, folder_of(kind, site)) if span.step_s == self.step_s]
 
     def newest_ms(self, site: str) -> int:
         """The end of a site's newest row, from the footers of its newest files alone; 0 where it has none."""
-        folder = self.root / "zones" / site
-        spans = [span for span in current(folder) if span.step_s == self.step_s]
+        spans = self._spans("zones", site)
         last = max((span.last for span in spans), default="")
-        return max((largest(folder / span.name, "end_ms") for span in spans if span.last == last), default=0)
+        newest = [f"{folder_of('zones', site)}/{span.name}" for span in spans if span.last == last]
+        return max((largest(self.storage, key, "end_ms") for key in newest), default=0)
 
     def first_day_ms(self, site: str) -> int:
         """The midnight (UTC) before a site's first row; 0 where it has none."""
-        spans = [span for span in current(self.root / "zones" / site) if span.step_s == self.step_s]
+        spans = self._spans("zones", site)
         first = min((span.first for span in spans), default="1970-01-01")
         return round(datetime.fromisoformat(first).replace(tzinfo=UTC).timestamp() * 1000)
 
@@ -155,14 +163,22 @@ class History:
         self, start_ms: int | None = None, end_ms: int | None = None, sites: Sequence[str] | None = None,
         kind: str = "zones",
     ) -> list[str]:  # fmt: skip
-        """The files (``kind`` zones or devices) that may hold rows with ``start_ms < row end <= end_ms``, sorted."""
+        """Where the files (``kind`` zones or devices) are that may hold rows with ``start_ms < row end <= end_ms``,
+        sorted: paths, or URLs.
+        """
+        return [self.storage.address(key) for key in self.keys(start_ms, end_ms, sites, kind)]
+
+    def keys(
+        self, start_ms: int | None = None, end_ms: int | None = None, sites: Sequence[str] | None = None,
+        kind: str = "zones",
+    ) -> list[str]:  # fmt: skip
+        """The same, by their names in the storage."""
         first = "" if start_ms is None else day_of(start_ms)
         last = "9999-99-99" if end_ms is None else day_of(end_ms)
         chosen = []
         for site in self.sites() if sites is None else sorted(sites):
-            folder = self.root / kind / site
-            spans = [span for span in current(folder) if span.step_s == self.step_s]
-            chosen += sorted(str(folder / span.name) for span in spans if first <= span.last and span.first <= last)
+            there = [span.name for span in self._spans(kind, site) if first <= span.last and span.first <= last]
+            chosen += [f"{folder_of(kind, site)}/{name}" for name in sorted(there)]
         return chosen
 
     def read(
@@ -170,7 +186,7 @@ class History:
         kind: str = "zones",
     ) -> pa.Table:  # fmt: skip
         """Rows with ``start_ms < row end <= end_ms``, sorted by site, zone, (device, metric,) end."""
-        tables = [read_table(Path(name)) for name in self.files(start_ms, end_ms, sites, kind)]
+        tables = [read_table(self.storage, key) for key in self.keys(start_ms, end_ms, sites, kind)]
         if not tables:
             return (zone_table(self.channels, []) if kind == "zones" else _device_table([])).combine_chunks()
         table = pa.concat_tables(tables, promote_options="default").combine_chunks()
@@ -183,6 +199,11 @@ class History:
         table = table.filter(pa.array(keep))
         keys = [c for c in ("site", "zone", "device", "metric", "end_ms") if c in table.column_names]
         return table.sort_by([(key, "ascending") for key in keys])
+
+
+def folder_of(kind: str, site: str) -> str:
+    """Where the rows of a site lie."""
+    return f"history/{kind}/{site}"
 
 
 def zone_table(channels: Sequence[str], steps: Sequence[SiteStep]) -> pa.Table:
@@ -205,16 +226,17 @@ def zone_table(channels: Sequence[str], steps: Sequence[SiteStep]) -> pa.Table:
     return pa.table(columns)
 
 
-def _merge(path: Path, new: pa.Table, keys: tuple[str, ...], check: Callable[[], None]) -> None:
-    """Add rows to a file; of rows with equal keys the newest stays."""
-    before = read_table(path) if path.exists() else new.slice(0, 0)
+def _merge(storage: Storage, key: str, new: pa.Table, keys: tuple[str, ...], check: Callable[[], None]) -> None:
+    """Add rows to a file; of rows with equal keys the newest stays. What was read is replaced, nothing newer."""
+    version = version_of(storage, key)
+    before = read_table(storage, key) if version else new.slice(0, 0)
     newest = pc.max(before["end_ms"]).as_py()
     new = _in_order(new, keys)
     if newest is None or newest < new["end_ms"][0].as_py():
         table = pa.concat_tables([before, new])
     else:
         table = _in_order(pa.concat_tables([before, new]), keys)
-    write_table(path, table, check)
+    write_table(storage, key, table, check, version)
 
 
 def _differing(new: pa.Table, old: pa.Table, channels: Sequence[str]) -> int:

@@ -1,18 +1,25 @@
-"""Step 6 of the way of a reading: Parquet files that are written whole or not at all, and how their folders are cut."""
+"""Step 6 of the way of a reading: Parquet tables that are written whole or not at all, and how folders are cut."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from services.errors import HistoryError
-from services.store.files import always, write_atomically
+from services.errors import HistoryError, StorageError
+from services.store.storage import Storage, always
 
-__all__ = ["day_of", "largest", "names", "read_table", "unreadable", "write_table", "write_tables"]
+__all__ = [
+    "NOTHING", "day_of", "largest", "read_table", "schema_of", "source_of", "unreadable", "version_of",
+    "write_table", "write_tables",
+]  # fmt: skip
+
+NOTHING = ""
+"""The version of a table that is not there yet."""
 
 
 def day_of(ms: int) -> str:
@@ -24,49 +31,85 @@ def day_of(ms: int) -> str:
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d")
 
 
-def names(folder: Path) -> list[str]:
-    """The names in a folder, sorted; without files that are still being written, whose names begin with a dot."""
-    return sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) if folder.is_dir() else []
+def source_of(storage: Storage, key: str) -> Any:
+    """What Arrow reads a table from. An object is fetched at once: it may be replaced between two requests, and pieces
+    of two tables are none.
+    """
+    path = storage.local(key)
+    return pa.BufferReader(storage.read(key).content) if path is None else path
 
 
-def read_table(path: Path) -> pa.Table:
-    """Raises :class:`HistoryError` for a file that is damaged or cannot be read."""
+def read_table(storage: Storage, key: str) -> pa.Table:
+    """Raises :class:`HistoryError` for a table that is damaged or cannot be read."""
     try:
-        return pq.ParquetFile(path).read()
+        return pq.ParquetFile(source_of(storage, key)).read()
     except (pa.ArrowException, OSError) as error:
-        raise unreadable(path, error) from error
+        raise unreadable(storage.address(key), error) from error
 
 
-def largest(path: Path, column: str) -> int:
-    """The largest whole number of a column, as the file's footer says; no row is read. Raises :class:`HistoryError`."""
+def version_of(storage: Storage, key: str) -> str:
+    """Which version of a table is there, or :data:`NOTHING`; raises :class:`HistoryError` where nobody can say."""
     try:
-        metadata = pq.read_metadata(path)
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(path, error) from error
+        found = storage.entry(key)
+    except OSError as error:
+        raise unreadable(storage.address(key), error) from error
+    return NOTHING if found is None else found.version
+
+
+def largest(storage: Storage, key: str, column: str) -> int:
+    """The largest whole number of a column, as the footer says; no row is read. Raises :class:`HistoryError`."""
+    metadata = _of_footer(storage, key, pq.read_metadata)
     at = metadata.schema.names.index(column)
     found = [metadata.row_group(n).column(at).statistics for n in range(metadata.num_row_groups)]
     return max(int(statistics.max) for statistics in found)
 
 
-def write_table(path: Path, table: pa.Table, check: Callable[[], None] = always) -> None:
-    """Replace the file; for ``check`` see ``write_atomically``. Raises :class:`HistoryError` if it cannot."""
-    write_tables(path, table.schema, [table.combine_chunks()], check)
+def schema_of(storage: Storage, key: str) -> pa.Schema:
+    """The columns, as the footer says. Raises :class:`HistoryError`."""
+    return _of_footer(storage, key, pq.read_schema)
 
 
-def write_tables(path: Path, schema: pa.Schema, tables: Iterable[pa.Table], check: Callable[[], None] = always) -> None:
+def _of_footer(storage: Storage, key: str, read: Callable[[Any], Any]) -> Any:
+    try:
+        return read(source_of(storage, key))
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(storage.address(key), error) from error
+
+
+def write_table(
+    storage: Storage, key: str, table: pa.Table, check: Callable[[], None] = always, version: str | None = None
+) -> None:  # fmt: skip
+    """Put a table in place of that ``version``, :data:`NOTHING` or ``None`` for any; ``check`` as in :class:`Storage`.
+
+    Raises :class:`HistoryError` if it cannot, also where another writer was faster.
+    """
+    write_tables(storage, key, table.schema, [table.combine_chunks()], check, version)
+
+
+def write_tables(
+    storage: Storage, key: str, schema: pa.Schema, tables: Iterable[pa.Table], check: Callable[[], None] = always,
+    version: str | None = None,
+) -> None:  # fmt: skip
     """Like :func:`write_table`, one table after the other, so that only one need be in memory."""
 
-    def write(tmp: Path) -> None:
-        with pq.ParquetWriter(tmp, schema, compression="zstd", store_schema=False) as writer:
+    def write(beside: Path) -> None:
+        with pq.ParquetWriter(beside, schema, compression="zstd", store_schema=False) as writer:
             for table in tables:
                 writer.write_table(table, row_group_size=1 << 20)
 
     try:
-        write_atomically(path, write, check)
+        if version is None:
+            storage.put(key, write, check)
+        elif version == NOTHING:
+            storage.put_new(key, write, check)
+        else:
+            storage.swap(key, write, version, check)
     except (pa.ArrowException, OSError) as error:
-        raise HistoryError(f"{path} cannot be written: {error}", "Free space or fix the folder's rights.") from error
+        hint = error.hint if isinstance(error, StorageError) else "Free space or fix the folder's rights."
+        raise HistoryError(f"{storage.address(key)} cannot be written: {error}", hint) from error
 
 
-def unreadable(path: Path, error: Exception) -> HistoryError:
-    """What is raised for a file that is damaged or cannot be read."""
-    return HistoryError(f"{path} cannot be read: {error}", "Restore it, or remove it and replay the log.")
+def unreadable(where: str, error: Exception) -> HistoryError:
+    """What is raised for a table that is damaged or cannot be read."""
+    hint = error.hint if isinstance(error, StorageError) else ""
+    return HistoryError(f"{where} cannot be read: {error}", hint or "Restore it, or remove it and replay the log.")

@@ -19,12 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from models.features.plans import Plan
-from services.store.compaction import Span, compact, current, path_for, remove_retired
-from services.store.files import always
-from services.store.parquet import day_of, names, read_table, write_table
+from services.store.compaction import Span, compact, current, key_for, remove_retired
+from services.store.parquet import day_of, read_table, version_of, write_table
+from services.store.storage import Storage, always, stored_in
 
 __all__ = ["KeptPlan", "PlanHistory"]
 
+_PLANS = "history/plans"
 _KEYS = ("zone", "source", "issued_ms")
 _SCHEMA = pa.schema(
     {
@@ -44,10 +45,10 @@ class KeptPlan(NamedTuple):
 
 
 class PlanHistory:
-    """Reads and writes the plans under ``root``; one writer a partition, any number of readers."""
+    """Reads and writes the plans of a storage; one writer a partition, any number of readers."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root / "history" / "plans"
+    def __init__(self, storage: Storage | Path) -> None:
+        self._storage = stored_in(storage)
         self._switching = Lock()  # of the thread that writes and the one that compacts
 
     def put(self, partition: int, plans: Sequence[KeptPlan], check: Callable[[], None] = always) -> None:
@@ -60,7 +61,7 @@ class PlanHistory:
             by_day.setdefault((kept.site, day_of(kept.plan.known_ms)), []).append(kept)
         for (site, day), found in by_day.items():
             with self._switching:
-                _add(path_for(self._root / site, Span(partition, 0, day, day)), found, check)
+                _add(self._storage, key_for(self._storage, _folder(site), Span(partition, 0, day, day)), found, check)
 
     def compact(
         self, before_ms: int, partitions: Collection[int], check: Callable[[], None] = always,
@@ -71,14 +72,14 @@ class PlanHistory:
         As :meth:`services.store.history.History.compact`, and beside :meth:`put` in the same object alone.
         """
         replaced = 0
-        for folder in (self._root / site for site in names(self._root)):
-            replaced += compact(folder, day_of(before_ms), partitions, check, self._switching)
-            remove_retired(folder, partitions, wall_s())
+        for folder in map(_folder, self._storage.list_folder(_PLANS).folders):
+            replaced += compact(self._storage, folder, day_of(before_ms), partitions, check, self._switching)
+            remove_retired(self._storage, folder, partitions, wall_s())
         return replaced
 
     def sites(self, partition: int | None = None) -> list[str]:
         """The sites that have plans; only those that a partition wrote, where one is given."""
-        return [site for site in names(self._root) if self._spans(site, partition)]
+        return [site for site in self._storage.list_folder(_PLANS).folders if self._spans(site, partition)]
 
     def read(self, site: str, after_ms: int, until_ms: int, partition: int | None = None) -> list[KeptPlan]:
         """A site's plans that could first be used after ``after_ms`` and at ``until_ms`` at the latest, in the order of
@@ -88,23 +89,28 @@ class PlanHistory:
         found: list[KeptPlan] = []
         for span in self._spans(site, partition):
             if first <= span.last and span.first <= last:
-                table = read_table(self._root / site / span.name)
+                table = read_table(self._storage, f"{_folder(site)}/{span.name}")
                 found += (kept for kept in _plans(table) if after_ms < kept.plan.known_ms <= until_ms)
         return sorted(found, key=lambda kept: (kept.plan.known_ms, kept.offset))
 
     def _spans(self, site: str, partition: int | None) -> list[Span]:
-        return [span for span in current(self._root / site) if partition in (None, span.partition)]
+        return [span for span in current(self._storage, _folder(site)) if partition in (None, span.partition)]
 
 
-def _add(path: Path, plans: Sequence[KeptPlan], check: Callable[[], None]) -> None:
-    """Add to a file the plans that are not there yet."""
-    before = read_table(path) if path.exists() else _SCHEMA.empty_table()
+def _folder(site: str) -> str:
+    return f"{_PLANS}/{site}"
+
+
+def _add(storage: Storage, key: str, plans: Sequence[KeptPlan], check: Callable[[], None]) -> None:
+    """Add to a file the plans that are not there yet; what was read is replaced, nothing newer."""
+    version = version_of(storage, key)
+    before = read_table(storage, key) if version else _SCHEMA.empty_table()
     known = set(_keys(before))
     new = [kept for kept in plans if (kept.plan.zone, kept.plan.source, kept.plan.issued_ms) not in known]
     if new:
         order = [(name, "ascending") for name in ("known_ms", *_KEYS, "metric", "valid_ms")]
         table = pa.concat_tables([before, *map(_table, new)]).combine_chunks().sort_by(order)
-        write_table(path, table, check)
+        write_table(storage, key, table, check, version)
 
 
 def _keys(table: pa.Table) -> list[tuple[str, str, int]]:

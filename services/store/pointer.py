@@ -10,11 +10,13 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from services.errors import ModelFilesError
+from services.errors import AlreadyStoredError, ChangedError, ModelFilesError, NotStoredError, StorageError
 from services.messages import ONLINE_VERSION
-from services.store.files import write_atomically
+from services.store.storage import Storage, Stored, stored_in
 
-__all__ = ["NOWHERE", "Pointed", "Pointer", "pointer_file"]
+__all__ = ["NOWHERE", "Pointed", "Pointer", "pointer_key"]
+
+MOVE_TRIES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,31 +31,40 @@ class Pointed:
 NOWHERE = Pointed(1, ONLINE_VERSION, "")
 
 
-def pointer_file(storage: Path, expert: str) -> Path:
-    """The file of a place in the mixture."""
-    return storage.absolute() / ("slot.json" if expert == "network" else f"slot-{expert}.json")
+def pointer_key(expert: str) -> str:
+    """The object of a place in the mixture."""
+    return "slot.json" if expert == "network" else f"slot-{expert}.json"
 
 
 class Pointer:
-    """The pointer in one file; one process moves it."""
+    """The pointer of an expert; one process moves it, and should there be two, neither undoes the other's move
+    unseen.
+    """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, storage: Storage | Path, expert: str) -> None:
+        self._storage, self._key = stored_in(storage), pointer_key(expert)
 
     def read(self) -> Pointed:
         """What serves now.
 
-        Raises :class:`ModelFilesError` if the file cannot be understood. The operator must then say which
+        Raises :class:`ModelFilesError` if it cannot be read or understood. The operator must then say which
         model serves; there is no default.
         """
+        return self._read()[0]
+
+    def _read(self) -> tuple[Pointed, Stored | None]:
+        where = self._storage.address(self._key)
         try:
-            found = json.loads(self.path.read_bytes())
-            return Pointed(int(found["generation"]), str(found["version"]), str(found["folder"]))
-        except FileNotFoundError:
-            return NOWHERE
+            stored = self._storage.read(self._key)
+            found = json.loads(stored.content)
+            return Pointed(int(found["generation"]), str(found["version"]), str(found["folder"])), stored
+        except NotStoredError:
+            return NOWHERE, None
+        except StorageError as error:
+            raise ModelFilesError(f"the model pointer {where} cannot be read: {error}", error.hint) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ModelFilesError(
-                f"the model pointer {self.path} cannot be read: {error}", "Remove it to serve without a model."
+                f"the model pointer {where} cannot be read: {error}", "Remove it to serve without a model."
             ) from error
 
     def move(self, version: str, folder: str, least: int = 0) -> Pointed:
@@ -61,13 +72,20 @@ class Pointer:
 
         The generation is ``least`` or more, because followers have seen the one before even if the file was lost.
         """
-        now = self.read()
-        if (now.version, now.folder) == (version, folder):
-            return now
-        moved = Pointed(max(now.generation + 1, least), version, folder)
-        write_atomically(self.path, lambda beside: _fill(beside, moved))
-        return moved
-
-
-def _fill(path: Path, pointed: Pointed) -> None:
-    path.write_text(json.dumps(asdict(pointed)))
+        for left in range(MOVE_TRIES, 0, -1):
+            now, stored = self._read()
+            if (now.version, now.folder) == (version, folder):
+                return now
+            moved = Pointed(max(now.generation + 1, least), version, folder)
+            content = json.dumps(asdict(moved)).encode()
+            try:
+                if stored is None:
+                    self._storage.put_new(self._key, content)
+                else:
+                    self._storage.swap(self._key, content, stored.version)
+            except (AlreadyStoredError, ChangedError):
+                if left == 1:
+                    raise
+                continue  # somebody else moved it meanwhile: this move comes after that one
+            return moved
+        raise AssertionError("the last try has returned or raised")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +13,9 @@ import pyarrow.parquet as pq
 
 from models.psychrometrics import DERIVED
 from services.messages import Resampled
-from services.store.history import History
-from services.store.parquet import unreadable
+from services.store.history import History, folder_of
+from services.store.parquet import source_of, unreadable
+from services.store.storage import Storage
 
 __all__ = ["fingerprint", "resampled"]
 
@@ -35,7 +35,8 @@ def resampled(
     :class:`~services.errors.HistoryError` for a damaged file.
     """
     wanted = list(dict.fromkeys([*metrics, *(_OF if set(metrics) & set(DERIVED) else ())]))
-    tables = [_rows(Path(name), zone, wanted, start_ms, end_ms) for name in history.files(start_ms, end_ms, [site])]
+    keys = history.keys(start_ms, end_ms, [site])
+    tables = [_rows(history.storage, key, zone, wanted, start_ms, end_ms) for key in keys]
     table = pa.concat_tables(tables).sort_by("end_ms") if tables else _empty(wanted)
     ends = -(-table["end_ms"].to_numpy() // interval_ms) * interval_ms
     values = {name: table[name].to_numpy(zero_copy_only=False) for name in wanted}
@@ -50,18 +51,20 @@ def resampled(
 
 def fingerprint(history: History, site: str, start_ms: int, end_ms: int) -> str:
     """Differs when the site's rows of a span may have changed: files are replaced as a whole, under the same name."""
-    stats = [(name, found.st_mtime_ns, found.st_size, found.st_ino) for name in history.files(start_ms, end_ms, [site])
-             if (found := Path(name).stat())]  # fmt: skip
+    folder = folder_of("zones", site)
+    there = history.storage.entries(folder)
+    keys = history.keys(start_ms, end_ms, [site])
+    stats = [(key, found.version if (found := there.get(key.rpartition("/")[2])) else "") for key in keys]
     return hashlib.sha256(repr(stats).encode()).hexdigest()[:32]
 
 
-def _rows(path: Path, zone: str, columns: Sequence[str], start_ms: int, end_ms: int) -> pa.Table:
+def _rows(storage: Storage, key: str, zone: str, columns: Sequence[str], start_ms: int, end_ms: int) -> pa.Table:
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(source_of(storage, key))
         there = [name for name in columns if name in file.schema_arrow.names]
         table = file.read(["zone", "end_ms", *there])
     except (pa.ArrowException, OSError) as error:
-        raise unreadable(path, error) from error
+        raise unreadable(storage.address(key), error) from error
     inside = (pc.field("zone") == zone) & (pc.field("end_ms") > start_ms) & (pc.field("end_ms") <= end_ms)
     table = table.filter(inside)
     nothing = pa.array(np.full(len(table), np.nan, np.float32))

@@ -65,7 +65,7 @@ class House:
         self._log = SqliteLog(gateway.log_path)
         self._rig = Rig(folder, self._log)  # type: ignore[arg-type]
         self.shard = self._rig.shard()
-        storage = self._rig.settings.storage
+        storage = self._rig.settings.storage_folder
         self._topics = RetainedAlerts(storage, self._publish, 3600, lambda: self.now_s)
         self._deliverer = Deliverer(storage, self._topics, lambda: self.now_s)
         live_state = LiveState(1000, lambda: T0)

@@ -21,7 +21,7 @@ def influx_differences(influx: Mapping[str, str], settings: Settings, sites: Seq
     channels = forecast_spec(settings).channels
     wanted: dict[_Key, float] = {
         (row["site"], row["zone"], row["end_ms"], channel): row[channel]
-        for row in History(settings.storage, channels, settings.stream.step_s).read(sites=sites).to_pylist()
+        for row in History(settings.storage_folder, channels, settings.stream.step_s).read(sites=sites).to_pylist()
         for channel in channels
         if row[channel] is not None and math.isfinite(row[channel])
     }

@@ -162,7 +162,7 @@ def _records(log: Log, partition: int, begin: int, end: int) -> Iterator[Record]
 
 
 def _history(settings: Settings) -> dict[Key, Row]:
-    table = History(settings.storage, (), settings.stream.step_s).read(kind="devices")
+    table = History(settings.storage_folder, (), settings.stream.step_s).read(kind="devices")
     return {
         (f"{r['site']}/{r['zone']}", r["device"], r["end_ms"], r["metric"]): (
             r["count"], r["mean"], r["min"], r["max"], r["last"],
@@ -174,7 +174,7 @@ def _history(settings: Settings) -> dict[Key, Row]:
 def _dead_letters(settings: Settings, partitions: int) -> Counter[tuple[str, str]]:
     found: Counter[tuple[str, str]] = Counter()
     for number in range(partitions):
-        with DeadLetters(settings.storage, number) as dead_letters:
+        with DeadLetters(settings.storage_folder, number) as dead_letters:
             found.update((letter.reason, letter.topic) for letter in dead_letters.newest(100_000))
     return found
 

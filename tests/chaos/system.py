@@ -119,7 +119,7 @@ class System:
 
     def offsets(self) -> dict[int, int]:
         """Partition -> log offset that the newest snapshot stands for."""
-        files = (self.settings.storage / "snapshots").glob("p*-*.snapshot")
+        files = (self.settings.storage_folder / "snapshots").glob("p*-*.snapshot")
         found: dict[int, int] = {}
         for partition, offset in (path.stem[1:].split("-") for path in files):
             found[int(partition)] = max(found.get(int(partition), 0), int(offset))

@@ -78,7 +78,7 @@ class Told(WholeSystem):
     def entries(self) -> list[JournalEntry]:
         """Every change that the journals have."""
         found = []
-        for path in journals(self.settings.storage):
+        for path in journals(self.settings.storage_folder):
             entries, lost = read_journal(path, 0, 10_000)
             assert lost == 0
             found += entries

@@ -107,7 +107,7 @@ def test_a_message_that_never_arrived_is_lost(small: Small) -> None:
 def test_a_row_that_counts_a_sample_too_much_or_too_little_is_found(small: Small, by: int, column: str) -> None:
     """A history whose rows differ from the judge's is told, as a sample lost or counted twice."""
     small.settle()
-    path = Path(History(small.settings.storage, (), 10).files(kind="devices")[0])
+    path = Path(History(small.settings.storage_folder, (), 10).files(kind="devices")[0])
     table = pq.read_table(path)
     at = table.schema.get_field_index("count")
     counts = table.column(at).to_pylist()
@@ -123,7 +123,7 @@ def test_a_dead_letter_too_few_is_found(small: Small) -> None:
     import sqlite3
 
     small.settle()
-    db = sqlite3.connect(small.settings.storage / "deadletters-p0.sqlite")
+    db = sqlite3.connect(small.settings.storage_folder / "deadletters-p0.sqlite")
     with db:
         db.execute("DELETE FROM dead_letters WHERE reason = 'late' AND offset = (SELECT max(offset) FROM dead_letters"
                    " WHERE reason = 'late')")  # fmt: skip

@@ -215,13 +215,13 @@ def replayed(settings: Settings, folder: Path) -> Settings:
 
 def content(settings: Settings) -> dict[str, Any]:
     """Every file of rows, whole."""
-    history = History(settings.storage, ())
+    history = History(settings.storage_folder, ())
     files: dict[str, Any] = {}
     for kind in ("zones", "devices"):
         table = history.read(kind=kind)
         files[kind] = len(table)
         for name in history.files(kind=kind):
-            files[str(Path(name).relative_to(history.root))] = Path(name).read_bytes()
+            files[str(Path(name).relative_to(history.storage.url))] = Path(name).read_bytes()
     return files
 
 

@@ -32,14 +32,13 @@ from edge.wire.topic import sample_topic
 from services.config import ForecastSettings, Settings, StreamSettings
 from services.ingest.alerts.alert_journal import journals, read_journal
 from services.ingest.shard import Executors, Outputs, Shard
-from services.ingest.snapshots import snapshot
 from services.messages import ShownAlert, ShownAlerts
-from services.store import parquet
 from services.store.deadletters import DeadLetters
 from services.store.files import always, write_atomically
 from services.store.history import History
 from services.store.plan_history import PlanHistory
 from services.store.series import NullSeries
+from services.store.storage import folder_storage
 from tests.chaos.judge import Foreseen, Judge, Key, PlanKey, Row, differences
 from tests.services.ingest.rig import Clock, Crashed, FakeBoard, FakeForecaster, Inline
 
@@ -247,7 +246,7 @@ class World:
 
     def rows(self) -> dict[Key, Row]:
         """What the history holds."""
-        tables = [History(self.settings.storage, (), step_s).read(kind="devices") for step_s in (60, 300, 600)]
+        tables = [History(self.settings.storage_folder, (), step_s).read(kind="devices") for step_s in (60, 300, 600)]
         return {
             (f"{r['site']}/{r['zone']}", r["device"], r["end_ms"], r["metric"]): (
                 r["count"], r["mean"], r["min"], r["max"], r["last"],
@@ -257,7 +256,7 @@ class World:
 
     def plans(self) -> dict[PlanKey, tuple[int, Foreseen]]:
         """The plans that the history holds."""
-        history = PlanHistory(self.settings.storage)
+        history = PlanHistory(self.settings.storage_folder)
         return {
             (site, one.plan.zone or "_site", one.plan.source, one.plan.issued_ms): (
                 one.plan.known_ms,
@@ -271,7 +270,7 @@ class World:
 
     def alerts(self) -> list[list[ShownAlert]]:
         """Every change of an alert that was kept, by partition."""
-        paths = journals(self.settings.storage)
+        paths = journals(self.settings.storage_folder)
         return [[entry.alert for entry in read_journal(path, 0, 100_000)[0]] for path in paths]
 
     def undisturbed(self, folder: Path) -> list[list[ShownAlert]]:
@@ -284,13 +283,13 @@ class World:
         while shard.step():
             pass
         shard.close()
-        return [[e.alert for e in read_journal(path, 0, 100_000)[0]] for path in journals(settings.storage)]
+        return [[e.alert for e in read_journal(path, 0, 100_000)[0]] for path in journals(settings.storage_folder)]
 
     def dead_letters(self) -> Counter[tuple[str, str]]:
         """Every dead letter by reason and topic."""
         found: Counter[tuple[str, str]] = Counter()
         for number in range(PARTITIONS):
-            with DeadLetters(self.settings.storage, number) as dead_letters:
+            with DeadLetters(self.settings.storage_folder, number) as dead_letters:
                 found.update((letter.reason, letter.topic) for letter in dead_letters.newest(100_000))
         return found
 
@@ -311,8 +310,7 @@ def simulate(seed: int, folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch,
     """Run a seed and compare with the judge."""
     world = World(seed, folder, log)
     with monkeypatch.context() as patch:
-        patch.setattr(parquet, "write_atomically", world.write)
-        patch.setattr(snapshot, "write_atomically", world.write)
+        patch.setattr(folder_storage, "write_atomically", world.write)
         patch.setattr(os, "fsync", lambda _: None)  # a made-up crash loses no page cache
         world.run(minutes)
     expected = {key: _float32(row) for key, row in world.judge.rows.items()}

@@ -197,7 +197,9 @@ def assert_no_lag(settings: Settings) -> None:
 
 def assert_rows_equal(servers: Servers, settings: Settings, site: str, zones: Any) -> None:
     """Each compared channel of each row in the history is a point with that very value, and there is no other."""
-    table = History(settings.storage, forecast_spec(settings).channels, settings.stream.step_s).read(sites=[site])
+    table = History(settings.storage_folder, forecast_spec(settings).channels, settings.stream.step_s).read(
+        sites=[site]
+    )
     assert set(table["zone"].to_pylist()) == set(zones)
     assert len(table) > (24 + HOURS - 1) * 12 * len(zones)
     wanted = {

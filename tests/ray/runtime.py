@@ -22,8 +22,8 @@ NAMESPACE = f"hothouse-{INSTALLATION}"
 
 def installed(settings: Settings) -> Settings:
     """The same settings, whose state is that of the installation that tests with stand-ins for its actors share."""
-    settings.storage.mkdir(parents=True, exist_ok=True)
-    (settings.storage / INSTALLATION_FILE).write_text(INSTALLATION)
+    settings.storage_folder.mkdir(parents=True, exist_ok=True)
+    (settings.storage_folder / INSTALLATION_FILE).write_text(INSTALLATION)
     return settings
 
 

@@ -37,8 +37,8 @@ def test_a_site_fine_tunes_the_network_of_the_package(tmp_path: Path) -> None:
     settings = small_settings(tmp_path, kind="pretrained", fine_tuning_rate=3e-3, epochs=8)
     to_ms, spec = write_history(settings, days=14), forecast_spec(settings)
     job = Job(
-        name="one", storage=str(settings.storage), spec=spec, learn=settings.learn, places={},
-        files=tuple(History(settings.storage, spec.channels, settings.stream.step_s).files()), after_ms=START_MS,
+        name="one", storage=str(settings.storage_folder), spec=spec, learn=settings.learn, places={},
+        files=tuple(History(settings.storage_folder, spec.channels, settings.stream.step_s).files()), after_ms=START_MS,
         to_ms=to_ms, log_offsets={"0": 1}, champion="online", champion_folder="", use_gpu=False, workers=0,
         kind=settings.learn.kind,
     )  # fmt: skip
@@ -47,7 +47,7 @@ def test_a_site_fine_tunes_the_network_of_the_package(tmp_path: Path) -> None:
     assert candidate["params"]["warm_start"]
     assert candidate["curves"]["loss"][-1] < candidate["curves"]["loss"][0]
     assert candidate["passed"], candidate["reason"]
-    registry = Registry(f"sqlite:///{tmp_path / 'mlflow.sqlite'}", settings.storage, spec.hash)
+    registry = Registry(f"sqlite:///{tmp_path / 'mlflow.sqlite'}", settings.storage_folder, spec.hash)
     version = registry.register(candidate, created_ms=1)
     registry.promote(version)
     assert [(row["version"], row["kind"], row["stage"]) for row in registry.list()] == [

@@ -19,7 +19,7 @@ from services.learn.loop.training_replay import replay_training
 from services.learn.promotion.registry import open_registry
 from services.messages import LIVE_STATE_ACTOR, MODEL_POINTER_ACTOR, RETRAINER_ACTOR, shard_actor
 from services.store.history import History
-from services.store.pointer import Pointed, Pointer, pointer_file
+from services.store.pointer import Pointed, Pointer
 from tests.patience import patience_s, until
 from tests.ray.runtime import NAMESPACE, installed, local_ray
 from tests.services.learn.synthetic import small_settings, write_history
@@ -191,7 +191,7 @@ def test_a_training_is_not_run_again_on_other_rows(retrainer: Any, settings: Set
 
 
 def _trees(settings: Settings) -> Pointed:
-    return Pointer(pointer_file(settings.storage, "trees")).read()
+    return Pointer(settings.storage_folder, "trees").read()
 
 
 def test_trees_are_trained_without_being_asked_for(retrainer: Any, settings: Settings) -> None:
@@ -233,7 +233,7 @@ def test_trees_are_replayed_byte_for_byte(retrainer: Any, settings: Settings) ->
     """Their recorded recipe, run again as a Ray task of its own, gives the registered bytes."""
     until(lambda: _trees(settings).folder, "trees are promoted", 280)
     candidate = open_registry(settings, TREES).candidate("trees-v1")
-    files = tuple(History(settings.storage, (), settings.stream.step_s).files())
+    files = tuple(History(settings.storage_folder, (), settings.stream.step_s).files())
     assert replay_training(candidate["recipe"], files) == candidate["weights_sha256"]
 
 
@@ -253,7 +253,7 @@ def test_torn_artefact_is_refused_and_the_champion_stays(retrainer: Any) -> None
 
 def test_torn_history_is_a_reported_failure(retrainer: Any, settings: Settings) -> None:
     """A history file that is not Parquet fails the training with its name; nothing is swapped, the actor lives."""
-    file = next((settings.storage / "history" / "zones" / "demo").glob("2022-03-04-*.parquet"))
+    file = next((settings.storage_folder / "history" / "zones" / "demo").glob("2022-03-04-*.parquet"))
     whole = file.read_bytes()
     file.write_bytes(b"torn")
     try:

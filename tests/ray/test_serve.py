@@ -85,7 +85,7 @@ def save_model(settings: Settings, name: str) -> Path:
     values = np.full((2, spec.lookback_steps, len(spec.channels)), 20, np.float32)
     baseline = np.full((2, len(spec.horizons_min), len(spec.targets), 3), 20, np.float32)
     golden = build_inputs(values, np.full(2, ORIGIN_MS, np.int64), [Place()] * 2, baseline, spec)
-    folder = settings.storage / "models" / name
+    folder = settings.storage_folder / "models" / name
     artefact.save(folder, QuantileNetwork(spec, hidden=8), golden, trained_on={}, seed=0, metrics={})
     return folder
 

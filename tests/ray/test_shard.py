@@ -150,7 +150,7 @@ def ask(actor: Any, method: str) -> Any:
 
 
 def content(settings: Settings) -> dict[str, bytes]:
-    root = settings.storage / "history"
+    root = settings.storage_folder / "history"
     files = [p for kind in ("zones", "devices") for p in sorted((root / kind).rglob("*.parquet"))]
     return {str(p.relative_to(root)): p.read_bytes() for p in files}
 

@@ -15,7 +15,9 @@ from services.errors import TrainingError
 from services.forecast_spec import forecast_spec, place_of
 from services.learn.training import dataset
 from services.store.history import History
+from services.store.storage import open_storage
 from tests.ray.runtime import local_ray
+from tests.s3 import s3_address
 from tests.services.learn.synthetic import small_settings, write_history
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
@@ -42,18 +44,41 @@ def _train(settings: Settings, name: str, workers: int, shuffled: bool = False, 
     from services.learn.training.trainer import TrainPlan, train
 
     spec = forecast_spec(settings)
-    files = History(settings.storage, spec.channels, settings.stream.step_s).files()
+    files = History(settings.storage_folder, spec.channels, settings.stream.step_s).files()
     found = dataset.describe(files, 0, 2**53)
     rows = dataset.read(files[::-1] if shuffled else files, spec.channels, found)
     plan = TrainPlan(
-        name=name, folder=str(settings.storage / "train"), spec=spec,
+        name=name, folder=str(settings.storage_folder / "train"), spec=spec,
         config=TrainingConfig(epochs=12, max_windows=2000, learning_rate=learning_rate),
         places={zone: place_of(settings, zone.split("/")[0]) for zone in found.rows},
         cut_ms=found.to_ms, shares=dataset.share_out(found.rows, workers), workers=workers, use_gpu=False,
     )  # fmt: skip
     result = train(rows, plan)
-    kept = sorted(map(str, (settings.storage / "train").rglob("*.safetensors")))
+    kept = sorted(map(str, (settings.storage_folder / "train").rglob("*.safetensors")))
     return result.state, [epoch.loss for epoch in result.history], kept
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("small_bytes", [dataset.SMALL_BYTES, 0], ids=["read in place", "read by tasks"])
+def test_a_bucket_streams_what_a_folder_does(
+    settings: Settings, runtime: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, small_bytes: int
+) -> None:
+    """The same rows, bit for bit, where the tables are objects that each task fetches."""
+    monkeypatch.setattr(dataset, "SMALL_BYTES", small_bytes)
+    where, spec = s3_address(tmp_path), forecast_spec(settings)
+    there = open_storage(where)
+    folder = History(settings.storage_folder, spec.channels, settings.stream.step_s)
+    keys = folder.keys()
+    for key in keys:
+        there.put(key, folder.storage.read(key).content)
+    found = []
+    for history, address in ((folder, None), (History(there, spec.channels, settings.stream.step_s), where)):
+        chosen = dataset.describe(history.files(), 0, 2**53, address)
+        stream = dataset.read(history.files(), spec.channels, chosen, address)
+        rows = dataset.collect(stream.iter_batches(batch_format="pyarrow"), spec.channels, ["demo/z1", "demo/z2"])
+        found.append((rows.end_ms.tolist(), rows.values.tobytes()))
+    assert found[0] == found[1]
+    assert found[0][0]
 
 
 @pytest.mark.parametrize("small_bytes", [dataset.SMALL_BYTES, 0], ids=["read in place", "read by tasks"])
@@ -63,7 +88,7 @@ def test_stream_gives_every_row_once(
     """What Ray Data streams is the history of the range, row for row and bit for bit."""
     monkeypatch.setattr(dataset, "SMALL_BYTES", small_bytes)
     spec = forecast_spec(settings)
-    history = History(settings.storage, spec.channels, settings.stream.step_s)
+    history = History(settings.storage_folder, spec.channels, settings.stream.step_s)
     whole = history.read()
     ends = sorted(set(whole["end_ms"].to_pylist()))
     after, to = ends[10], ends[-10]

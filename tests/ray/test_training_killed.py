@@ -97,9 +97,10 @@ def job_of(settings: Settings, name: str, workers: int) -> Job:
     """A retraining as the retrainer asks for it."""
     spec = forecast_spec(settings)
     return Job(
-        name=name, storage=str(settings.storage), spec=spec, learn=settings.learn,
+        name=name, storage=str(settings.storage_folder), spec=spec, learn=settings.learn,
         places={"demo": place_of(settings, "demo")},
-        files=tuple(History(settings.storage, spec.channels, settings.stream.step_s).files()), after_ms=0, to_ms=2**53,
+        files=tuple(History(settings.storage_folder, spec.channels, settings.stream.step_s).files()),
+        after_ms=0, to_ms=2**53,
         log_offsets={}, champion="online", champion_folder="", use_gpu=False, workers=workers,
     )  # fmt: skip
 

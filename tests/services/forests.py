@@ -17,7 +17,7 @@ from models.spec import ForecastSpec
 from models.trees.family import Trees
 from models.trees.forest import Forest
 from models.trees.tree_grower import _fit, _forest
-from services.store.pointer import Pointer, pointer_file
+from services.store.pointer import Pointer
 
 __all__ = ["keep_as_before", "point_at", "save_trees", "small_forest"]
 
@@ -43,7 +43,7 @@ def save_trees(folder: Path, spec: ForecastSpec, regressors: int, cell: int = 0)
 
 def point_at(storage: Path, version: str, folder: Path | str = "") -> None:
     """Have shards use these trees."""
-    Pointer(pointer_file(storage, "trees")).move(version, str(folder))
+    Pointer(storage, "trees").move(version, str(folder))
 
 
 def keep_as_before(root: Path, spec: ForecastSpec, regressors: int, to_ms: int) -> str:

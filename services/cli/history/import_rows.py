@@ -64,6 +64,7 @@ def import_rows(
         from services.cli.history.history_rows import history_rows
         from services.cli.history.influx_tables import read_influx
         from services.store.imports.import_job import new_job
+        from services.store.storage import storage_of
     with ExitStack() as stack:
         if influx is not None:
             if query is None or site is None:
@@ -92,7 +93,7 @@ def import_rows(
         raise ConfigError("some rows are of the future", "Look at --timezone, and at the clock of whoever wrote them.")
     if dry_run:
         return
-    job = new_job(settings.storage, recording.site, rows)
+    job = new_job(storage_of(settings), recording.site, rows)
     if wait:
         _wait(job)
     else:

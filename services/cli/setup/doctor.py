@@ -25,6 +25,7 @@ from services.cli.setup.doctor_servers import (
     check_ray,
     check_uplink,
 )
+from services.cli.setup.doctor_storage import check_storage
 from services.cli.setup.doctor_units import check_units
 from services.cli.setup.settings_view import unknown_variables
 from services.config import Settings
@@ -37,8 +38,8 @@ GIB = 2**30
 def examine(settings: Settings) -> list[Check]:
     """Run every check, in the order in which a person would mend things; takes at most some seconds a server."""
     checks: list[Callable[[Settings], Check | None]] = [
-        _configuration, _python, _packages, _cluster_part, _memory, _data_folder, check_units, _clock, _port,
-        check_broker, check_kafka, check_uplink, _decoders, _ingress, check_ray, check_influx, check_mlflow,
+        _configuration, _python, _packages, _cluster_part, _memory, _data_folder, check_storage, check_units, _clock,
+        _port, check_broker, check_kafka, check_uplink, _decoders, _ingress, check_ray, check_influx, check_mlflow,
     ]  # fmt: skip
     return [found for check in checks if (found := check(settings)) is not None]
 
@@ -55,6 +56,7 @@ def _configuration(settings: Settings) -> Check:
             ("uplink.password_file", settings.uplink.password_file),
             ("uplink.tls_ca_file", settings.uplink.tls_ca_file),
             ("influx.token_file", settings.influx.token_file),
+            ("storage.credentials_file", settings.storage.credentials_file),
             ("api.read_key_file", settings.api.read_key_file),
             ("client.key_file", settings.client.key_file),
         )

@@ -20,10 +20,10 @@ def check_units(settings: Settings) -> Check | None:
 
     name = "units"
     try:
-        dead_letters = read_dead_letters(settings.storage, _LETTERS, "unit")
+        dead_letters = read_dead_letters(settings.storage_folder, _LETTERS, "unit")
     except sqlite3.Error as error:
         return Check(name, CheckState.WARN, f"the dead letters cannot be read: {error}", "Is the disk full or damaged?")
-    if not any(settings.storage.glob("deadletters-p*.sqlite")):
+    if not any(settings.storage_folder.glob("deadletters-p*.sqlite")):
         return None
     newest: dict[tuple[str, str], str] = {}
     for letter in dead_letters:  # the newest comes first

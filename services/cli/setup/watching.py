@@ -19,7 +19,7 @@ def trouble_lines(settings: Settings) -> Callable[[], None]:
     """A function that prints what is new since its last call; it begins now."""
     from services.cli.setup.troubles import BrokerRefusals, Troubles  # `hothouse --help` must not pay for NumPy
 
-    troubles = Troubles(settings.storage, time.monotonic)
+    troubles = Troubles(settings.storage_folder, time.monotonic)
     refusals = BrokerRefusals(settings.data_dir / "broker" / "broker.log", time.monotonic)
 
     def look() -> None:

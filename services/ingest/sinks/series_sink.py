@@ -11,6 +11,7 @@ from services.store.forecasts import IssuedForecasts
 from services.store.history import History
 from services.store.influx.history_points import HistoryPoints
 from services.store.series import InfluxWriter, NullSeries, SeriesWriter
+from services.store.storage import storage_of
 
 __all__ = ["series_writer"]
 
@@ -26,10 +27,10 @@ def series_writer(settings: Settings, partitions: Sequence[int]) -> SeriesWriter
     if not influx.url:
         return NullSeries()
     spec = forecast_spec(settings)
-    history = History(settings.storage, spec.channels, settings.stream.step_s)
-    delivered = Delivered(settings.storage, partitions, settings.log.partitions)
+    history = History(storage_of(settings), spec.channels, settings.stream.step_s)
+    delivered = Delivered(storage_of(settings), partitions, settings.log.partitions)
     return InfluxWriter(
         influx.url, influx.org, influx.bucket, influx.secret, spec.channels, influx.queue_points,
-        source=HistoryPoints(history, IssuedForecasts(settings.storage, READER), spec),
+        source=HistoryPoints(history, IssuedForecasts(storage_of(settings), READER), spec),
         delivered=delivered.note, gaps=delivered.gaps(history),
     )  # fmt: skip

@@ -95,7 +95,7 @@ class Checkpoint:
         self._retention = Retention(log, settings.log.keep_days if settings.log.kind == "sqlite" else 0)
         self._pace = SnapshotPace(settings.stream.snapshot_s, now_s)
         self._savers = {
-            number: _PartitionSaver(partition, recovery.snapshots[number], DeadLetters(settings.storage, number))
+            number: _PartitionSaver(partition, recovery.snapshots[number], DeadLetters(settings.storage_folder, number))
             for number, partition in recovery.partitions.items()
         }
 

@@ -7,9 +7,7 @@ after another, in the order of the body's extension values that stand for them; 
 from __future__ import annotations
 
 import math
-import mmap
 import struct
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -34,16 +32,14 @@ class _Header(msgspec.Struct):
     crc32c: int  # of body and arrays
 
 
-def read_format_10(path: Path) -> tuple[int, dict[str, Any]] | None:
-    """The offset and the state in a file; ``None`` for one of a later format.
+def read_format_10(path: str, content: memoryview) -> tuple[int, dict[str, Any]] | None:
+    """The offset and the state in a snapshot that is called ``path``; ``None`` for one of a later format.
 
-    Raises :class:`SnapshotError` for a file that is damaged or of an earlier format.
+    Raises :class:`SnapshotError` for one that is damaged or of an earlier format.
     """
-    with path.open("rb") as file:
-        head = file.read(len(MAGIC) + 4)
-        if len(head) < len(MAGIC) + 4 or not head.startswith(MAGIC):
-            return None
-        content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    head = bytes(content[: len(MAGIC) + 4])
+    if len(head) < len(MAGIC) + 4 or not head.startswith(MAGIC):
+        return None
     (size,) = struct.unpack_from("<I", head, len(MAGIC))
     start = len(head)
     try:

@@ -22,12 +22,12 @@ from services.ingest.snapshots.recovery import Recovery
 from services.ingest.snapshots.regrow import DAY_MS, REGROW_DAYS
 from services.store.history import History
 from services.store.imports.import_job import ImportJob, ImportNote, open_jobs, words
+from services.store.storage import Storage, stored_in
 
 __all__ = ["HistoryImports"]
 
 _log = logging.getLogger(__name__)
 
-LOOK_S = 1.0
 ROUND_S = 0.2
 WHAT = "import"
 
@@ -38,12 +38,12 @@ class HistoryImports:
     """
 
     def __init__(
-        self, storage: Path, of_partitions: int, history: History, recovery: Recovery, failures: Failures,
+        self, storage: Storage | Path, of_partitions: int, history: History, recovery: Recovery, failures: Failures,
         check: Callable[[int], None], save: Callable[[], None], clock_s: Callable[[], float],
     ) -> None:  # fmt: skip
-        self._storage, self._of_partitions, self._history = storage, of_partitions, history
+        self._storage, self._of_partitions, self._history = stored_in(storage), of_partitions, history
         self._recovery, self._failures, self._check, self._save = recovery, failures, check, save
-        self._clock_s, self._look = clock_s, Periodic(LOOK_S, clock_s())
+        self._clock_s, self._look = clock_s, Periodic(self._storage.poll_s, clock_s())
         self._jobs: dict[str, tuple[ImportJob, ImportNote]] = {}  # those that are not done
         self._done: set[str] = set()
         self._days: dict[str, list[pa.Table]] = {}
@@ -58,8 +58,7 @@ class HistoryImports:
     def work(self, partitions: Mapping[int, Partition]) -> None:
         """Do a little of what there is to do. What fails is told, and tried again; one job holds up no other."""
         if self._look.due(self._clock_s()):
-            for job in open_jobs(self._storage):
-                self._each(job.id, self._find, job, partitions)
+            self._each("imports", self._find_all, partitions)
         until_s = self._clock_s() + ROUND_S
         for job, note in list(self._jobs.values()):
             self._each(job.id, self._add_days, job, note, partitions, until_s)
@@ -78,9 +77,11 @@ class HistoryImports:
             self._wrong.add(name)
             self._failures.failed(WHAT, HistoryError(f"{name}: {type(error).__name__}: {error}"))
 
+    def _find_all(self, partitions: Mapping[int, Partition]) -> None:
+        for job in open_jobs(self._storage, {*self._jobs, *self._done}):
+            self._each(job.id, self._find, job, partitions)
+
     def _find(self, job: ImportJob, partitions: Mapping[int, Partition]) -> None:
-        if job.id in self._jobs or job.id in self._done:
-            return
         note = job.note()
         if note["state"] == "done":
             self._done.add(job.id)

@@ -9,7 +9,6 @@ after that. Where the pieces of an array lie is its :class:`Layout`, which the s
 from __future__ import annotations
 
 import math
-import mmap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
-from services.store.files import write_atomically
+from services.errors import StorageAwayError
+from services.store.storage import Storage
 
 __all__ = ["PIECE", "Layout", "PieceError", "Segment", "SegmentReader", "SegmentWriter", "pieces_used", "to_rewrite"]
 
@@ -89,10 +89,10 @@ class SegmentWriter:
             self._new.append((content, new))
         return Layout(hashes, segment, place)
 
-    def write(self, path: Path, check: Callable[[], None]) -> int:
-        """Make the segment durable, unless nothing was new; its bytes. ``check`` as in ``write_atomically``."""
+    def write(self, storage: Storage, key: str, check: Callable[[], None]) -> int:
+        """Make the segment durable, unless nothing was new; its bytes. ``check`` as in :class:`Storage`."""
         if self.pieces:
-            write_atomically(path, self._fill, check)
+            storage.put_new(key, self._fill, check)
         self._new = []
         return self.pieces * PIECE
 
@@ -112,10 +112,10 @@ class SegmentWriter:
 
 
 class SegmentReader:
-    """Puts arrays together from the segments in a folder."""
+    """Puts arrays together from the segments in a folder of the storage."""
 
-    def __init__(self, folder: Path, segments: Iterable[Segment]) -> None:
-        self._folder = folder
+    def __init__(self, storage: Storage, folder: str, segments: Iterable[Segment]) -> None:
+        self._storage, self._folder = storage, folder
         self._segments = {segment.number: segment for segment in segments}
         self._opened: dict[int, _Bytes] = {}
 
@@ -144,8 +144,9 @@ class SegmentReader:
             if segment is None:
                 raise PieceError(f"segment {number} is not known")
             try:
-                with (self._folder / segment.name).open("rb") as file:
-                    content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                content = self._storage.mapped(f"{self._folder}/{segment.name}" if self._folder else segment.name)
+            except StorageAwayError:
+                raise  # it is not damaged: whoever asked asks again
             except (OSError, ValueError) as error:
                 raise PieceError(f"{segment.name} cannot be read: {error}") from error
             self._opened[number] = np.frombuffer(content, np.uint8, len(content) // PIECE * PIECE).reshape(-1, PIECE)

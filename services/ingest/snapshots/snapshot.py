@@ -9,8 +9,10 @@ as it is, or, where it is large, as its :class:`~services.ingest.snapshots.piece
 from __future__ import annotations
 
 import logging
+import secrets
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +21,7 @@ import msgspec
 import numpy as np
 from crc32c import crc32c
 
-from services.errors import HothouseError, SnapshotError
+from services.errors import AlreadyStoredError, ChangedError, HothouseError, NotStoredError, SnapshotError
 from services.ingest.snapshots.format_10 import read_format_10
 from services.ingest.snapshots.parts import ESSENTIAL, PARTS, PartError, parts_of_format_10, upgraded
 from services.ingest.snapshots.pieces import (
@@ -32,13 +34,16 @@ from services.ingest.snapshots.pieces import (
     pieces_used,
     to_rewrite,
 )
-from services.store.files import TMP_SUFFIX, write_atomically
+from services.store.storage import Storage, stored_in
 
 __all__ = ["FencedError", "Saved", "Snapshot", "Snapshots"]
 
 MAGIC = b"HHSNP2\r\n"
 FORMAT = 11
 KEEP = 2
+HEADER_BYTES = 65_536
+"""So much is read of a snapshot to see its header, which is smaller as a rule."""
+CLAIM_TRIES = 16
 _ARRAY, _LARGE = 1, 2  # codes of the MessagePack extensions that hold an array
 
 _log = logging.getLogger(__name__)
@@ -102,28 +107,30 @@ class _Loaded(NamedTuple):
 
 
 class Snapshots:
-    """Snapshots of one partition in ``folder``; the newest two are kept.
+    """Snapshots of one partition in a ``folder`` of the storage; the newest two are kept.
 
     Constructing it claims the partition: the writer epoch rises, and an older writer's next :meth:`check` or
-    :meth:`save` raises.
+    :meth:`save` raises. Of two that claim it at once the one that was second has it.
     """
 
-    def __init__(self, folder: Path, partition: int) -> None:
-        self._folder, self.partition = folder, partition
-        self._epoch_file = folder / f"p{partition}.epoch"
-        self.epoch = self._stored_epoch() + 1
-        write_atomically(self._epoch_file, lambda tmp: _fill(tmp, [str(self.epoch).encode()]))
+    def __init__(self, storage: Storage | Path, partition: int, folder: str = "") -> None:
+        self._storage, self.partition, self._folder = stored_in(storage), partition, folder
+        self._epoch_key = self._key(f"p{partition}.epoch")
+        self.epoch, self._claim = self._claimed()
         self._bodies: dict[str, _Body] = {}  # as they were saved last
         self._segments: dict[int, Segment] = {}  # that these lie in
-        for left in folder.glob(f".p{partition}-*{TMP_SUFFIX}"):  # of a writer that was killed
-            left.unlink(missing_ok=True)
-        self._useless: set[Path] = set()  # snapshots that were passed over; they go with the next that is saved
-        self._number = max((number for _, number in map(_epoch_and_number, self._segment_files())), default=0)
+        self._storage.tidy(folder, f"p{partition}-")  # of a writer that was killed
+        self._useless: set[str] = set()  # snapshots that were passed over; they go with the next that is saved
+        self._number = max((number for _, number in map(_epoch_and_number, self._segments_there())), default=0)
 
     def check(self) -> None:
         """Raises :class:`FencedError` when a newer writer has claimed the partition."""
-        newest = self._stored_epoch()
-        if newest != self.epoch:
+        try:
+            content = self._storage.read(self._epoch_key).content
+        except NotStoredError:
+            content = b"0"
+        if content != self._claim:
+            newest = self._epoch_in(content)
             raise FencedError(f"partition {self.partition} was taken over by another writer (epoch {newest})")
 
     def save(self, offset: int, parts: Mapping[str, Any]) -> Saved:
@@ -161,20 +168,21 @@ class Snapshots:
             else:
                 bodies[name] = _encoded(state, writer, before.layouts)
         segment = Segment(self._number, f"p{self.partition}-{self.epoch}-{self._number}.pieces", writer.pieces)
-        written = writer.write(self._folder / segment.name, self.check)
+        written = writer.write(self._storage, self._key(segment.name), self.check)
         segments = self._segments | {segment.number: segment}
         used = pieces_used(_layouts(bodies), max(segments))
         segments = {number: one for number, one in segments.items() if used[number]}
         content = _content(self.epoch, offset, list(segments.values()), bodies)
-        path = self._path(offset)
+        name = self._name(offset)
         try:
-            write_atomically(path, lambda tmp: _fill(tmp, content), self.check)
+            self._storage.put(self._key(name), lambda beside: _fill(beside, content), self.check)
         except BaseException:
-            if not _names(path, segment):  # it may fail after the rename, too
-                (self._folder / segment.name).unlink(missing_ok=True)  # on a full disk each new try would add one
+            if not self._needs(name, segment):  # it may fail once it is in place, too
+                with suppress(OSError):  # what it failed with says more
+                    self._storage.delete(self._key(segment.name))  # on a full disk each new try would add one
             raise
         self._bodies, self._segments = bodies, segments
-        self._remove_old(path)
+        self._remove_old(name)
         return Saved(written + sum(map(len, content)), writer.looked_at)
 
     def load(self, begin: int = 0) -> Snapshot | None:
@@ -185,15 +193,16 @@ class Snapshots:
         """
         found: list[_Loaded] = []
         reasons = []
-        for path in reversed(self._files()):
-            self._useless.add(path)
+        for name in reversed(self._snapshots_there()):
+            self._useless.add(name)
             try:
-                found.append(_read(path))
+                found.append(self._read(name))
             except SnapshotError as error:
                 reasons.append(str(error))
                 continue
+            where = self._storage.address(self._key(name))
             reasons += [
-                f"{name} in {path} cannot be read: {why}" for name, why in found[-1].snapshot.unreadable.items()
+                f"{part} in {where} cannot be read: {why}" for part, why in found[-1].snapshot.unreadable.items()
             ]
             if found[-1].is_whole:
                 break
@@ -203,11 +212,11 @@ class Snapshots:
         if usable:
             best = max(usable, key=lambda one: (one.snapshot.offset >= begin, one.is_whole, one.snapshot.offset))
             self._bodies, self._segments = best.bodies, best.segments
-            self._useless.discard(self._path(best.snapshot.offset))
+            self._useless.discard(self._name(best.snapshot.offset))
             return replace(best.snapshot, damage=tuple(reasons))
         if reasons:
             raise SnapshotError(
-                f"no snapshot of partition {self.partition} in {self._folder} can be read",
+                f"no snapshot of partition {self.partition} in {self._storage.address(self._folder)} can be read",
                 "Remove them to go on with what the log still holds.",
             )
         return None
@@ -215,53 +224,98 @@ class Snapshots:
     @property
     def oldest_offset(self) -> int:
         """The offset of the oldest snapshot that is kept, from which the log may still be read; 0 without any."""
-        files = self._files()
-        return int(files[0].stem.split("-")[1]) if files else 0
+        names = self._snapshots_there()
+        return int(names[0].removesuffix(".snapshot").split("-")[1]) if names else 0
 
-    def _files(self) -> list[Path]:
-        return sorted(self._folder.glob(f"p{self.partition}-*.snapshot"))
+    def _there(self, suffix: str) -> list[str]:
+        names = self._storage.list_folder(self._folder).names
+        return [name for name in names if name.startswith(f"p{self.partition}-") and name.endswith(suffix)]
 
-    def _segment_files(self) -> list[Path]:
-        return sorted(self._folder.glob(f"p{self.partition}-*.pieces"))
+    def _snapshots_there(self) -> list[str]:
+        return self._there(".snapshot")
 
-    def _path(self, offset: int) -> Path:
-        return self._folder / f"p{self.partition}-{offset:020d}.snapshot"
+    def _segments_there(self) -> list[str]:
+        return self._there(".pieces")
 
-    def _remove_old(self, newest: Path) -> None:
+    def _name(self, offset: int) -> str:
+        return f"p{self.partition}-{offset:020d}.snapshot"
+
+    def _key(self, name: str) -> str:
+        return f"{self._folder}/{name}" if self._folder else name
+
+    def _remove_old(self, newest: str) -> None:
         """Keep ``newest`` and the usable one before it. Those of later offsets are of before a replay."""
-        files = self._files()
-        before = [path for path in files if path < newest and path not in self._useless]
-        for path in set(files) - {newest, *before[1 - KEEP :]}:
-            path.unlink()
+        names = self._snapshots_there()
+        before = [name for name in names if name < newest and name not in self._useless]
+        kept = {newest, *before[1 - KEEP :]}
+        for name in set(names) - kept:
+            self._storage.delete(self._key(name))
         self._useless = set()
         needed = {segment.name for segment in self._segments.values()}
-        for path in self._files():
+        for name in kept - {newest}:
             try:
-                needed |= {name for _, name, _ in _header(path)[0].segments}
+                needed |= {segment for _, segment, _ in self._header(name)[0].segments}
             except SnapshotError:
                 continue  # of an earlier format, or damaged: it cannot be gone back to
-        for path in self._segment_files():
+        for name in self._segments_there():
             # A writer that has just been taken over from must not remove what the newer one writes.
-            if path.name not in needed and _epoch_and_number(path)[0] <= self.epoch:
-                path.unlink(missing_ok=True)
+            if name not in needed and _epoch_and_number(name)[0] <= self.epoch:
+                self._storage.delete(self._key(name))
 
-    def _stored_epoch(self) -> int:
+    def _claimed(self) -> tuple[int, bytes]:
+        """Take the partition over: the new epoch, and how it is written down, which no other writer writes."""
+        for left in range(CLAIM_TRIES, 0, -1):
+            try:
+                found = self._storage.read(self._epoch_key)
+            except NotStoredError:
+                found = None
+            epoch = 1 if found is None else self._epoch_in(found.content) + 1
+            claim = f"{epoch} {secrets.token_hex(8)}".encode()
+            try:
+                if found is None:
+                    self._storage.put_new(self._epoch_key, claim)
+                else:
+                    self._storage.swap(self._epoch_key, claim, found.version)
+            except (AlreadyStoredError, ChangedError):
+                if left == 1:
+                    raise
+                continue  # another writer was faster: what it has claimed is taken over
+            return epoch, claim
+        raise AssertionError("the last try has returned or raised")
+
+    def _epoch_in(self, content: bytes) -> int:
+        """Releases before 0.1.0 wrote the number alone."""
         try:
-            return int(self._epoch_file.read_text())
-        except FileNotFoundError:
-            return 0
-        except ValueError as error:
+            return int(content.split()[0])
+        except (ValueError, IndexError) as error:
             raise SnapshotError(
-                f"{self._epoch_file} does not hold a number", "Write a number that is larger than every earlier one."
+                f"{self._storage.address(self._epoch_key)} does not hold a number",
+                "Write a number that is larger than every earlier one.",
             ) from error
 
+    def _needs(self, name: str, segment: Segment) -> bool:
+        """Whether there is a snapshot of that name that needs ``segment``; also where that cannot be known."""
+        try:
+            return segment.name in {used for _, used, _ in self._header(name)[0].segments}
+        except (NotStoredError, SnapshotError):
+            return False
+        except OSError:
+            return self._storage.local(self._key(name)) is None
 
-def _names(path: Path, segment: Segment) -> bool:
-    """Whether there is a snapshot at ``path`` that needs ``segment``."""
-    try:
-        return segment.name in {name for _, name, _ in _header(path)[0].segments}
-    except (OSError, SnapshotError):
-        return False
+    def _header(self, name: str) -> tuple[_Header, int]:
+        key = self._key(name)
+        content = self._storage.read_range(key, 0, HEADER_BYTES)
+        whole = _header_bytes(content)
+        if whole > len(content) == HEADER_BYTES:
+            content = self._storage.read_range(key, 0, whole)
+        return _header(self._storage.address(key), memoryview(content))
+
+    def _read(self, name: str) -> _Loaded:
+        key = self._key(name)
+        return _read(
+            self._storage.address(key), self._storage.mapped(key),
+            lambda segments: SegmentReader(self._storage, self._folder, segments),
+        )  # fmt: skip
 
 
 def _layouts(bodies: Mapping[str, _Body]) -> list[Layout]:
@@ -275,14 +329,20 @@ def _content(epoch: int, offset: int, segments: Sequence[Segment], bodies: Mappi
     return [MAGIC + struct.pack("<II", len(header), crc32c(header)) + header, *(b.content for b in bodies.values())]
 
 
-def _header(path: Path) -> tuple[_Header, int]:
-    """The header of a file, and where it ends."""
-    with path.open("rb") as file:
-        head = file.read(len(MAGIC) + 8)
-        if len(head) < len(MAGIC) + 8 or not head.startswith(MAGIC):
-            raise SnapshotError(f"{path} is not a snapshot")
-        size, checksum = struct.unpack_from("<II", head, len(MAGIC))
-        content = file.read(size)
+def _header_bytes(content: bytes) -> int:
+    """How many bytes there are up to the end of the header; 0 where it is none."""
+    if len(content) < len(MAGIC) + 8 or not content.startswith(MAGIC):
+        return 0
+    return len(MAGIC) + 8 + int(struct.unpack_from("<I", content, len(MAGIC))[0])
+
+
+def _header(path: str, whole: memoryview) -> tuple[_Header, int]:
+    """The header of a snapshot, and where it ends; ``path`` is what it is called."""
+    head = bytes(whole[: len(MAGIC) + 8])
+    if len(head) < len(MAGIC) + 8 or not head.startswith(MAGIC):
+        raise SnapshotError(f"{path} is not a snapshot")
+    size, checksum = struct.unpack_from("<II", head, len(MAGIC))
+    content = bytes(whole[len(head) : len(head) + size])
     if len(content) != size or crc32c(content) != checksum:
         raise SnapshotError(f"{path} has a damaged header")
     try:
@@ -294,16 +354,16 @@ def _header(path: Path) -> tuple[_Header, int]:
         raise SnapshotError(f"{path} has a header of another kind: {error}") from error
 
 
-def _read(path: Path) -> _Loaded:
-    old = read_format_10(path)
+def _read(path: str, whole: memoryview, segments_of: Callable[[Iterable[Segment]], SegmentReader]) -> _Loaded:
+    old = read_format_10(path, whole)
     if old is not None:
         offset, state = old
         kept, lost = _upgraded({name: (1, part) for name, part in parts_of_format_10(state).items()})
         return _Loaded(Snapshot(offset, {**_new_parts({*kept, *lost}), **kept}, lost), {}, {})
-    header, at = _header(path)
-    content = path.read_bytes()
+    header, at = _header(path, whole)
+    content = bytes(whole)
     segments = {number: Segment(number, name, pieces) for number, name, pieces in header.segments}
-    reader = SegmentReader(path.parent, segments.values())
+    reader = segments_of(segments.values())
     found: dict[str, tuple[int, Any]] = {}
     bodies, unreadable = {}, {}
     for part in header.parts:
@@ -375,13 +435,13 @@ def _decoded(content: bytes, reader: SegmentReader) -> tuple[Any, _Body]:
     return msgspec.msgpack.decode(content, ext_hook=fetch), _Body(content, tuple(layouts))
 
 
-def _epoch_and_number(path: Path) -> tuple[int, int]:
-    """Of a segment's file name.
+def _epoch_and_number(name: str) -> tuple[int, int]:
+    """Of a segment's name.
 
-    >>> _epoch_and_number(Path("p0-3-17.pieces"))
+    >>> _epoch_and_number("p0-3-17.pieces")
     (3, 17)
     """
-    _, epoch, number = path.stem.split("-")
+    _, epoch, number = name.removesuffix(".pieces").split("-")
     return int(epoch), int(number)
 
 

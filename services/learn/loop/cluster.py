@@ -39,7 +39,8 @@ from services.messages import (
     shard_actor,
 )
 from services.store.history import History
-from services.store.pointer import Pointer, pointer_file
+from services.store.pointer import Pointer
+from services.store.storage import address_of, forget_folder, keep_folder, storage_of
 
 __all__ = ["RayCluster", "ShownModels", "result_of", "this_runtime"]
 
@@ -79,10 +80,11 @@ class RayCluster:
         self._expert, self._shown = expert, shown or ShownModels()
         self.learn = learn_settings(settings.learn, expert)
         self._settings = settings.model_copy(update={"learn": self.learn})
-        self._pointer = Pointer(pointer_file(settings.storage, expert.name))
+        self._pointer = Pointer(storage_of(settings), expert.name)
         self._namespace = namespace_of(settings)
         self._spec = forecast_spec(settings)
-        self._history = History(settings.storage, self._spec.channels, settings.stream.step_s)
+        self._where = address_of(settings).remote
+        self._history = History(storage_of(settings), self._spec.channels, settings.stream.step_s)
         self._days = 0.0
         self._measuring = threading.Lock()
         self._measurer: Any = None
@@ -94,7 +96,7 @@ class RayCluster:
         if self._behind():
             return None
         files = self._history.files()
-        oldest, newest = dataset.oldest_ms(files), dataset.newest_ms(files)
+        oldest, newest = dataset.oldest_ms(files, self._where), dataset.newest_ms(files, self._where)
         if oldest is None or newest is None:
             return None
         days = (newest - oldest) / DAY_MS
@@ -163,7 +165,7 @@ class RayCluster:
 
     def newest_ms(self) -> int:
         """The newest row in the history; 0 without any."""
-        return dataset.newest_ms(self._history.files()) or 0
+        return dataset.newest_ms(self._history.files(), self._where) or 0
 
     def compare(
         self, mine: str, theirs: str, theirs_name: str, from_ms: int, level: float, *, worse: bool
@@ -175,6 +177,7 @@ class RayCluster:
             spec=self._spec, places=self._places(), files=tuple(self._history.files(after_ms, newest_ms)),
             after_ms=after_ms, from_ms=from_ms, to_ms=newest_ms, mine=mine, theirs=theirs, theirs_name=theirs_name,
             level=level, margin=self._settings.learn.gate_margin, worse=worse,
+            where=self._where,
         )  # fmt: skip
         return cast(LiveVerdict, self._measure("compare", asked))
 
@@ -196,16 +199,18 @@ class RayCluster:
         newest_ms = self.newest_ms()
         if not newest_ms:
             raise TrainingError("there is no history yet that it could be compared on")
-        copied = self._settings.storage.resolve() / "models" / f"submitted-{_name(time.time_ns() // 1_000_000)}"
+        copied = self._settings.storage_folder.resolve() / "models" / f"submitted-{_name(time.time_ns() // 1_000_000)}"
         try:
             _copy_artefact(Path(folder), copied)
             manifest: dict[str, Any] = self._measure("examine", str(copied), self._spec)
+            keep_folder(self._where, copied)
         except BaseException:
             shutil.rmtree(copied, ignore_errors=True)
             raise
         kind = str(manifest.get("kind", NETWORK.name))
         if expert_for(kind) is not self._expert:
             shutil.rmtree(copied, ignore_errors=True)
+            forget_folder(self._where, copied)
             raise TrainingError(f"{folder} holds a model of kind {kind}, which is none for the {self._expert.name}")
         trained_on = TrainedOn(to_ms=newest_ms, to=datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat())
         return Candidate(
@@ -267,7 +272,7 @@ class RayCluster:
 
     def _job(self, order: TrainingRequest) -> Job:
         learn = self._settings.learn
-        newest = dataset.newest_ms(self._history.files())
+        newest = dataset.newest_ms(self._history.files(), self._where)
         if newest is None:
             raise TrainingError("there is no history yet")
         after_ms = newest - int(learn.window_days * DAY_MS)
@@ -276,7 +281,7 @@ class RayCluster:
         use_gpu = by_ray and (learn.use_gpu == "yes" or (learn.use_gpu == "auto" and gpus > 0))
         return Job(
             name=_name(order.started_ms),
-            storage=str(self._settings.storage.resolve()),
+            storage=str(self._settings.storage_folder.resolve()),
             spec=self._spec,
             learn=learn,
             places=self._places(),
@@ -293,6 +298,7 @@ class RayCluster:
             shadow=order.shadow,
             all_rows=order.all_rows,
             kind=learn.kind,
+            where=self._where,
         )
 
     def _actor(self, name: str) -> Any:

@@ -25,7 +25,7 @@ def replay_training(recipe: Mapping[str, Any], files: tuple[str, ...]) -> str:
     our own errors where it cannot be run again: it says so itself, or the history is no longer what it was.
     """
     job = job_of(recipe)
-    if not all(Path(name).exists() for name in job.files):
+    if job.where is not None or not all(Path(name).exists() for name in job.files):
         job = replace(job, files=files)
     with tempfile.TemporaryDirectory(prefix="hothouse-replay-") as folder:
         started = _run.options(runtime_env=this_runtime())

@@ -25,6 +25,7 @@ from services.messages import F32
 
 if TYPE_CHECKING:
     from models import artefact
+from services.store.storage import StorageAddress, fetch_folder
 
 __all__ = ["Comparison", "Measurer"]
 
@@ -52,6 +53,7 @@ class Comparison:
     level: float
     margin: float = 0.0
     worse: bool = False
+    where: StorageAddress | None = None  # the storage that ``files`` are URLs of; None: they are paths
 
 
 class Measurer:
@@ -72,20 +74,20 @@ class Measurer:
         from models.families import takes_of
         from services.learn.training.examples import EVALUATED_ORIGINS, cases_of, origins_after, spread
 
-        first = self._load(asked.mine, asked.spec)
+        first = self._load(asked.mine, asked.spec, asked.where)
         takes, name = takes_of(first.kind), asked.theirs_name
         mine: Callable[[Any], F32] = first.model.answer
         theirs: Callable[[Any], F32] = _climatology
         if asked.theirs:
             try:
-                second = self._load(asked.theirs, asked.spec)
+                second = self._load(asked.theirs, asked.spec, asked.where)
                 if takes_of(second.kind) != takes:
                     raise ModelFilesError(f"it takes {takes_of(second.kind)}")
                 theirs = second.model.answer
             except ModelFilesError:  # of another schema, since settings changed, or damaged: it can be no rival
                 name = f"the climatology ({asked.theirs_name} cannot be loaded)"
-        whole = dataset.describe(asked.files, asked.after_ms, asked.to_ms)
-        cases = cases_of(whole, asked.files, asked.spec, asked.places, takes)
+        whole = dataset.describe(asked.files, asked.after_ms, asked.to_ms, asked.where)
+        cases = cases_of(whole, asked.files, asked.spec, asked.places, takes, asked.where)
         origins = spread(origins_after(asked.from_ms + 1, cases), EVALUATED_ORIGINS)
         ours, rivals = (evaluate(predict, cases, origins) for predict in (mine, theirs))
         verdict = (
@@ -99,11 +101,12 @@ class Measurer:
         """The manifest of an artefact that can serve; raises :class:`ModelFilesError` if it cannot, and why."""
         return dict(self._load(folder, spec).manifest)
 
-    def _load(self, folder: str, spec: ForecastSpec) -> artefact.Artefact:
+    def _load(self, folder: str, spec: ForecastSpec, where: StorageAddress | None = None) -> artefact.Artefact:
         from models import artefact
 
         if folder not in self._models:
             try:
+                fetch_folder(where, Path(folder))
                 model = artefact.load(Path(folder), spec.hash)
                 model.verify_golden()
             except (artefact.ArtefactError, OSError, ValueError, RuntimeError, IndexError, TypeError) as error:

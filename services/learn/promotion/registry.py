@@ -28,6 +28,7 @@ from services.forecast_spec import forecast_spec
 from services.learn.experts import NETWORK, Expert
 from services.learn.records import Candidate, tags_of
 from services.messages import ONLINE_VERSION, ModelRow, Pruned, Shadow
+from services.store.storage import StorageAddress, address_of, fetch_folder, forget_folder
 
 # MLflow reads these when it is imported: nothing on the terminal, nothing sent anywhere, and a server that is away is
 # given up at once, because whoever asked asks again soon; one that is only slow, after half a minute.
@@ -69,12 +70,15 @@ class Registry:
     Methods may be called from any thread; every one raises
     :class:`RegistryError` when MLflow cannot be reached: what it was doing may be half done then, and may be done
     again. Where MLflow refuses, that is a :class:`RegistryRefusedError`, and would be one again. ``storage`` is where
-    the artefacts lie; :meth:`promote` takes models that were made for ``schema_hash``, no others.
+    the artefacts lie on this machine, and ``where`` the object store that keeps them, if there is one; :meth:`promote`
+    takes models that were made for ``schema_hash``, no others.
     """
 
-    def __init__(self, uri: str, storage: Path, schema_hash: str, expert: Expert = NETWORK) -> None:
+    def __init__(
+        self, uri: str, storage: Path, schema_hash: str, expert: Expert = NETWORK, where: StorageAddress | None = None
+    ) -> None:  # fmt: skip
         self.expert, self._model = expert, expert.registered
-        self._storage = storage
+        self._storage, self._where = storage, where
         self._schema_hash = schema_hash
         self._uri = uri
         self._client: MlflowClient | None = None
@@ -154,6 +158,7 @@ class Registry:
             folder = Path(json.loads(found.tags.get("folder", '""')))
             models = (self._storage / "models").resolve()
             if folder.resolve().parent == models:  # a tag may say anything
+                forget_folder(self._where, folder)
                 with suppress(FileNotFoundError):
                     shutil.rmtree(folder)
             uri = client.get_run(found.run_id).info.artifact_uri
@@ -179,6 +184,10 @@ class Registry:
             tags = client.get_model_version(self._model, self.expert.number(version)).tags
         _check_kept(tags)
         folder = Path(json.loads(tags["folder"]))
+        try:
+            fetch_folder(self._where, folder)
+        except OSError as error:
+            raise ModelFilesError(f"the artefact {folder.name} cannot be had: {error}") from error
         check_files(folder, json.loads(tags["weights_sha256"]))
         return folder
 
@@ -332,7 +341,8 @@ class Registry:
 def open_registry(settings: Settings, expert: Expert = NETWORK) -> Registry:
     """The registry of a system's settings; it connects at its first use."""
     uri = settings.learn.mlflow_uri or f"sqlite:///{(settings.data_dir / REGISTRY_FILE).resolve()}"
-    return Registry(uri, settings.storage, forecast_spec(settings).hash, expert)
+    spec_hash, where = forecast_spec(settings).hash, address_of(settings).remote
+    return Registry(uri, settings.storage_folder, spec_hash, expert, where)
 
 
 def check_files(folder: Path, weights_sha256: str) -> None:

@@ -31,6 +31,7 @@ from services.learn.training.network_options import network_options, training_co
 from services.learn.training.recipe import recipe_of
 from services.learn.training.reference_model import ReferenceModel, reference_model_of
 from services.messages import I64, ONLINE_VERSION
+from services.store.storage import keep_folder
 
 if TYPE_CHECKING:
     from models.network.training import FitResult
@@ -51,13 +52,14 @@ class _Work:
             self.job, self.family = job, family_of(job.kind)
         except UnknownFamilyError as error:
             raise TrainingError(str(error)) from error
-        self.whole = dataset.describe(job.files, job.after_ms, job.to_ms)
+        self.whole = dataset.describe(job.files, job.after_ms, job.to_ms, job.where)
         self.by_ray = FAMILIES[job.kind].by_ray  # by Ray Train; all others are trained in this process
 
     @cached_property
     def cases(self) -> WindowSet:
         """All rows; made when they are first needed: while Ray Train works, nothing here needs memory."""
-        return cases_of(self.whole, self.job.files, self.job.spec, self.job.places, takes_of(self.job.kind))
+        job = self.job
+        return cases_of(self.whole, job.files, job.spec, job.places, takes_of(job.kind), job.where)
 
     @cached_property
     def beginning(self) -> Model | None:
@@ -76,7 +78,7 @@ class _Work:
     def until(self, cut_ms: int) -> DataRange:
         """The rows that end then or before."""
         job, whole = self.job, self.whole
-        return whole if cut_ms == whole.to_ms else dataset.describe(job.files, job.after_ms, cut_ms)
+        return whole if cut_ms == whole.to_ms else dataset.describe(job.files, job.after_ms, cut_ms, job.where)
 
     def fit(self, cut_ms: int, reference: ReferenceModel) -> tuple[Model, FitResult | None]:
         """A model that knows nothing after ``cut_ms``, and how Ray Train came to it."""
@@ -86,7 +88,8 @@ class _Work:
 
             trained_on = self.until(cut_ms)
             fitted = train(
-                dataset.read(job.files, job.spec.channels, trained_on), _plan(self, trained_on, cut_ms, reference)
+                dataset.read(job.files, job.spec.channels, trained_on, job.where),
+                _plan(self, trained_on, cut_ms, reference),
             )
             return self.family.load(job.spec, self.options or {}, fitted.state), fitted
         origins = self.cases.origins(job.spec.steps_per_day)
@@ -272,6 +275,7 @@ def _keep(
             code_version=version("hothouse"), kind=job.kind,
         )  # fmt: skip
         artefact.load(folder, job.spec.hash).verify_golden()
+        keep_folder(job.where, folder)
     except (artefact.ArtefactError, OSError, ValueError) as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise TrainingError(f"the challenger's artefact cannot be kept: {error}") from error

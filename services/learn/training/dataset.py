@@ -2,7 +2,8 @@
 
 Ray Data reads the files of a range in parallel and streams each row once to each worker, which keeps its zones as
 one float32 array, sorted by site, zone and time. So epochs cost no I/O, and the same range gives the same array bit
-for bit, in whatever order blocks arrive.
+for bit, in whatever order blocks arrive. ``where`` is the address of the storage that files are URLs of; without one
+they are paths.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 
 from services.errors import HistoryError
 from services.messages import TrainedOn
+from services.store.storage import StorageAddress, open_storage
 
 if TYPE_CHECKING:
     import ray.data
@@ -72,30 +74,32 @@ class Rows:
         return tuple(zone.split("/", 1)[0] for zone in self.zones)
 
 
-def newest_ms(files: Sequence[str]) -> int | None:
+def newest_ms(files: Sequence[str], where: StorageAddress | None = None) -> int | None:
     """The newest ``end_ms`` of all sites, read from each site's last day alone; ``None`` without rows."""
-    last: dict[Path, str] = {}
-    for path in map(Path, files):
-        last[path.parent] = max(last.get(path.parent, ""), path.name[:10])
-    return max((_bounds(p)[1] for p in map(Path, files) if p.name[:10] == last[p.parent]), default=None)
+    last: dict[str, str] = {}
+    for folder, _, name in (path.rpartition("/") for path in files):
+        last[folder] = max(last.get(folder, ""), name[:10])
+    chosen = [path for path in files if path.rpartition("/")[2][:10] == last[path.rpartition("/")[0]]]
+    return max((_bounds(path, where)[1] for path in chosen), default=None)
 
 
-def oldest_ms(files: Sequence[str]) -> int | None:
+def oldest_ms(files: Sequence[str], where: StorageAddress | None = None) -> int | None:
     """The oldest ``end_ms`` of all sites, like :func:`newest_ms`."""
-    first: dict[Path, str] = {}
-    for path in map(Path, files):
-        first[path.parent] = min(first.get(path.parent, "9"), path.name[:10])
-    return min((_bounds(p)[0] for p in map(Path, files) if p.name[:10] == first[p.parent]), default=None)
+    first: dict[str, str] = {}
+    for folder, _, name in (path.rpartition("/") for path in files):
+        first[folder] = min(first.get(folder, "9"), name[:10])
+    chosen = [path for path in files if path.rpartition("/")[2][:10] == first[path.rpartition("/")[0]]]
+    return min((_bounds(path, where)[0] for path in chosen), default=None)
 
 
-def describe(files: Sequence[str], after_ms: int, to_ms: int) -> DataRange:
+def describe(files: Sequence[str], after_ms: int, to_ms: int, where: StorageAddress | None = None) -> DataRange:
     """Count the rows with ``after_ms < end_ms <= to_ms`` from the key columns alone.
 
     Raises :class:`HistoryError` without any.
     """
     rows: Counter[str] = Counter()
     low, high = to_ms, after_ms
-    for batch in _batches(files, KEYS, after_ms, to_ms):
+    for batch in _batches(files, KEYS, after_ms, to_ms, where):
         if batch.num_rows:
             ends = batch.column("end_ms").to_numpy()
             low, high = min(low, int(ends.min())), max(high, int(ends.max()))
@@ -106,7 +110,9 @@ def describe(files: Sequence[str], after_ms: int, to_ms: int) -> DataRange:
     return DataRange(low, high, dict(sorted(rows.items())))
 
 
-def read(files: Sequence[str], channels: Sequence[str], found: DataRange) -> ray.data.Dataset:
+def read(
+    files: Sequence[str], channels: Sequence[str], found: DataRange, where: StorageAddress | None = None
+) -> ray.data.Dataset:
     """The rows that :func:`describe` found, lazy: the columns site, zone, end_ms and ``channels``.
 
     A small history is read here and now, into the object store: Ray Data's reader starts half a dozen processes.
@@ -118,16 +124,23 @@ def read(files: Sequence[str], channels: Sequence[str], found: DataRange) -> ray
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     if found.total * len(channels) * 4 <= SMALL_BYTES:
-        batches = _batches(files, [*KEYS, *channels], found.from_ms - 1, found.to_ms)
+        batches = _batches(files, [*KEYS, *channels], found.from_ms - 1, found.to_ms, where)
         return ray.data.from_arrow(pa.Table.from_batches(batches))
-    rows = ray.data.read_parquet(list(files), num_cpus=READ_CPUS).select_columns([*KEYS, *channels])
-    within = (col("end_ms") >= found.from_ms) & (col("end_ms") <= found.to_ms)
-    return rows.filter(expr=within, num_cpus=READ_CPUS)
+    if where is None:
+        rows = ray.data.read_parquet(list(files), num_cpus=READ_CPUS).select_columns([*KEYS, *channels])
+        within = (col("end_ms") >= found.from_ms) & (col("end_ms") <= found.to_ms)
+        return rows.filter(expr=within, num_cpus=READ_CPUS)
+    names = ray.data.from_items([{"file": name} for name in files], override_num_blocks=len(files))
+    part = partial(_named, columns=[*KEYS, *channels], found=found, where=where)
+    return names.map_batches(part, batch_size=1, batch_format="pyarrow", num_cpus=READ_CPUS)
 
 
-def gather(files: Sequence[str], channels: Sequence[str], after_ms: int, to_ms: int, zones: Iterable[str]) -> Rows:
+def gather(
+    files: Sequence[str], channels: Sequence[str], after_ms: int, to_ms: int, zones: Iterable[str],
+    where: StorageAddress | None = None,
+) -> Rows:  # fmt: skip
     """The rows of ``zones`` with ``after_ms < end_ms <= to_ms``, read in this process. Raises :class:`HistoryError`."""
-    batches = _batches(files, [*KEYS, *channels], after_ms, to_ms)
+    batches = _batches(files, [*KEYS, *channels], after_ms, to_ms, where)
     return collect((pa.Table.from_batches([batch]) for batch in batches), channels, zones)
 
 
@@ -181,19 +194,45 @@ def _zone_names(table: pa.Table | pa.RecordBatch) -> Any:
     return pc.binary_join_element_wise(site, zone, "/")
 
 
-def _batches(files: Sequence[str], columns: Sequence[str], after_ms: int, to_ms: int) -> Iterator[pa.RecordBatch]:
+def _batches(
+    files: Sequence[str], columns: Sequence[str], after_ms: int, to_ms: int, where: StorageAddress | None
+) -> Iterator[pa.RecordBatch]:
     within = (pc.field("end_ms") > after_ms) & (pc.field("end_ms") <= to_ms)
     try:
-        yield from pads.dataset(list(files), format="parquet").to_batches(columns=list(columns), filter=within)
+        if where is None:
+            yield from pads.dataset(list(files), format="parquet").to_batches(columns=list(columns), filter=within)
+            return
+        for name in files:
+            yield from _fetched(name, columns, where).filter(within).to_batches()
     except (OSError, pa.ArrowException) as error:
         raise HistoryError(f"the history cannot be read: {error}") from error
 
 
-def _bounds(path: Path) -> tuple[int, int]:
+def _fetched(name: str, columns: Sequence[str], where: StorageAddress) -> pa.Table:
+    """Columns of a table in a bucket; those that it does not have are missing in every row. It is fetched at once, as
+    it may be replaced between two requests.
+    """
+    key = name.removeprefix(where.url.rstrip("/") + "/")
+    file = pq.ParquetFile(pa.BufferReader(open_storage(where).read(key).content))
+    there = file.read([column for column in columns if column in file.schema_arrow.names])
+    for column in columns:
+        if column not in there.column_names:
+            there = there.append_column(column, pa.nulls(len(there), pa.float32()))
+    return there.select(list(columns))
+
+
+def _named(names: pa.Table, columns: Sequence[str], found: DataRange, where: StorageAddress) -> pa.Table:
+    """The rows that were found of the tables with these names: a task of Ray Data."""
+    batches = _batches(names["file"].to_pylist(), columns, found.from_ms - 1, found.to_ms, where)
+    return pa.Table.from_batches(list(batches))
+
+
+def _bounds(path: str, where: StorageAddress | None) -> tuple[int, int]:
     try:
-        column = pq.read_table(path, columns=["end_ms"]).column("end_ms")
+        table = pq.read_table(path, columns=["end_ms"]) if where is None else _fetched(path, ["end_ms"], where)
+        column = table.column("end_ms")
     except (OSError, pa.ArrowException) as error:
-        raise HistoryError(f"{path.name} cannot be read: {error}") from error
+        raise HistoryError(f"{path.rpartition('/')[2]} cannot be read: {error}") from error
     span = pc.min_max(column).as_py()
     return (span["min"], span["max"]) if len(column) else (2**53, 0)
 

@@ -12,6 +12,7 @@ from models.spec import ForecastSpec, Place
 from services.learn.training import dataset
 from services.learn.training.dataset import DataRange
 from services.messages import I64
+from services.store.storage import StorageAddress
 
 __all__ = ["EVALUATED_ORIGINS", "EVALUATED_ZONES", "cases_of", "origins_after", "spread", "zone_places"]
 
@@ -23,14 +24,15 @@ CASES: Mapping[str, type[WindowSet]] = {"windows": WindowSet, "examples": Exampl
 
 
 def cases_of(
-    whole: DataRange, files: Sequence[str], spec: ForecastSpec, places: Mapping[str, Place], takes: str
-) -> WindowSet:
+    whole: DataRange, files: Sequence[str], spec: ForecastSpec, places: Mapping[str, Place], takes: str,
+    where: StorageAddress | None = None,
+) -> WindowSet:  # fmt: skip
     """The rows of ``whole`` as cases for models that take windows or examples.
 
     ``places`` are those of sites. Raises :class:`HistoryError` without rows.
     """
     zones = sorted(whole.rows)[:: -(-len(whole.rows) // EVALUATED_ZONES[takes])]
-    rows = dataset.gather(files, spec.channels, whole.from_ms - 1, whole.to_ms, zones)
+    rows = dataset.gather(files, spec.channels, whole.from_ms - 1, whole.to_ms, zones, where)
     names = np.array(rows.zones)[rows.zone_ids]
     return CASES[takes].from_columns(names, rows.end_ms, rows.values, zone_places(places, whole), spec)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from models.spec import ForecastSpec, Place
 from services.config import LearnSettings
+from services.store.storage import StorageAddress
 
 __all__ = ["TRAININGS", "Job"]
 
@@ -36,3 +37,4 @@ class Job:
     shadow: bool = False  # it is judged on live rows afterwards
     all_rows: bool = False  # none is held back: only with ``shadow``
     kind: str = "network"  # of the model to train
+    where: StorageAddress | None = None  # the storage that ``files`` are URLs of; None: they are paths

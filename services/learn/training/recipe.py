@@ -17,6 +17,7 @@ from services.config import LearnSettings
 from services.errors import TrainingError
 from services.learn.training.job import Job
 from services.learn.training.network_options import TUNABLE
+from services.store.storage import StorageAddress
 
 __all__ = ["differing_versions", "job_of", "recipe_of"]
 
@@ -54,6 +55,7 @@ def job_of(recipe: Mapping[str, Any]) -> Job:
             learn=LearnSettings.model_validate(given.pop("learn")),
             places={site: Place(**place) for site, place in given.pop("places").items()},
             files=tuple(given.pop("files")),
+            where=StorageAddress(**where) if (where := given.pop("where", None)) else None,
             **given,
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -18,6 +18,7 @@ from models import artefact
 from models.families import Model
 from services.learn.training.job import Job
 from services.messages import F32, ONLINE_VERSION
+from services.store.storage import fetch_folder
 
 __all__ = ["ReferenceModel", "reference_model_of"]
 
@@ -72,6 +73,10 @@ def _load(job: Job) -> tuple[artefact.Artefact, int]:
     """The champion, and the newest row that it was trained on."""
     if not job.champion_folder:
         raise artefact.ArtefactMissingError("its files are damaged or missing")
+    try:
+        fetch_folder(job.where, Path(job.champion_folder))
+    except OSError as error:
+        raise artefact.ArtefactMissingError(f"its files cannot be had: {error}") from error
     model = artefact.load(Path(job.champion_folder), job.spec.hash)
     until_ms = model.manifest.get("trained_on", {}).get("to_ms")
     if not isinstance(until_ms, int):

@@ -27,6 +27,7 @@ from services.learn.training import dataset
 from services.learn.training.network_options import NETWORK, TUNABLE, training_config
 from services.messages import I64
 from services.store.history import History
+from services.store.storage import address_of, storage_of
 
 __all__ = ["Tail", "Trial", "read_windows", "score", "search", "tail_of", "toml_of"]
 
@@ -67,14 +68,15 @@ def read_windows(settings: Settings, most_zones: int) -> WindowSet:
     Raises :class:`TrainingError` or :class:`HistoryError` without a history.
     """
     spec = forecast_spec(settings)
-    history = History(settings.storage, spec.channels, settings.stream.step_s)
-    newest = dataset.newest_ms(history.files())
+    history = History(storage_of(settings), spec.channels, settings.stream.step_s)
+    where = address_of(settings).remote
+    newest = dataset.newest_ms(history.files(), where)
     if newest is None:
-        raise TrainingError(f"there is no history in {settings.storage} yet")
+        raise TrainingError(f"there is no history in {history.storage.url} yet")
     after_ms = newest - int(settings.learn.window_days * DAY_MS)
     files = history.files(after_ms, newest)
-    zones = sorted(dataset.describe(files, after_ms, newest).rows)
-    rows = dataset.gather(files, spec.channels, after_ms, newest, zones[:: -(-len(zones) // most_zones)])
+    zones = sorted(dataset.describe(files, after_ms, newest, where).rows)
+    rows = dataset.gather(files, spec.channels, after_ms, newest, zones[:: -(-len(zones) // most_zones)], where)
     places = {zone: place_of(settings, zone.split("/", 1)[0]) for zone in rows.zones}
     return WindowSet.from_columns(np.array(rows.zones)[rows.zone_ids], rows.end_ms, rows.values, places, spec)
 

@@ -48,6 +48,7 @@ from services.serve.live_state import LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus
 from services.store.deadletters import DeadLetterCount, count_dead_letters, read_dead_letters
 from services.store.rows import DeadLetter
+from services.store.storage import storage_of
 
 if TYPE_CHECKING:
     from services.store.forecasts import IssuedForecast
@@ -228,7 +229,7 @@ class RayBackend:
         def newest() -> IssuedForecast | None:
             from services.store.forecasts import IssuedForecasts
 
-            kept = IssuedForecasts(self._settings.storage, 0)
+            kept = IssuedForecasts(storage_of(self._settings), 0)
             shape = len(spec.horizons_min), len(spec.targets)
             return next(reversed(kept.read(site, at_ms - ISSUED_MS, *shape, until_ms=at_ms)), None)
 
@@ -255,14 +256,14 @@ class RayBackend:
         def read() -> SaidAhead:
             from services.store.forecasts import IssuedForecasts
 
-            kept = IssuedForecasts(self._settings.storage, 0)
+            kept = IssuedForecasts(storage_of(self._settings), 0)
             return kept.ahead(site, zone, target, horizon_min, start_ms, end_ms)
 
         return await _read(read)
 
     async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
         """See :class:`Backend`."""
-        root = self._settings.storage
+        root = self._settings.storage_folder
 
         def read() -> tuple[list[DeadLetterCount], list[DeadLetter]]:
             return count_dead_letters(root, reason), read_dead_letters(root, newest, reason) if newest else []
@@ -281,11 +282,11 @@ class RayBackend:
 
     async def alert_changes(self, id: str) -> list[ShownAlert]:
         """See :class:`Backend`."""
-        return await _read(changes_of, self._settings.storage, id)
+        return await _read(changes_of, self._settings.storage_folder, id)
 
     async def zone_alerts(self, site: str, zone: str) -> tuple[list[ShownAlert], int | None]:
         """See :class:`Backend`."""
-        return await _read(changes_in, self._settings.storage, site, zone)
+        return await _read(changes_in, self._settings.storage_folder, site, zone)
 
     async def alert_rules(self, site: str) -> SiteRulesShown:
         """See :class:`Backend`."""
@@ -321,7 +322,7 @@ class RayBackend:
     def _history(self) -> History:
         from services.store.history import History  # Parquet's library is loaded by who asks first
 
-        return History(self._settings.storage, (), self._settings.stream.step_s)
+        return History(storage_of(self._settings), (), self._settings.stream.step_s)
 
     def _shard(self, site: str) -> Any:
         return self._actor(shard_of(site, self._settings))

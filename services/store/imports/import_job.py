@@ -1,32 +1,31 @@
 """Step 6 of the way of a reading: rows of a site that somebody imports, as files, and how far they have come.
 
-``storage/imports/{id}/`` holds ``rows.parquet`` (as files of the history have them, by end and zone) and ``job.json``.
-The id is made of the rows, so that the same import again is the same job. Whoever imports writes the folder whole; from
-then on the shard of the site's partition alone writes ``job.json``. It goes on after any crash: what it has done once
-changes nothing when it is done again.
+``imports/{id}/`` of the storage holds ``rows.parquet`` (as files of the history have them, by end and zone) and
+``job.json``. The id is made of the rows, so that the same import again is the same job. Whoever imports writes the
+rows, then the note, which makes it a job; from then on the shard of the site's partition alone writes ``job.json``. It
+goes on after any crash: what it has done once changes nothing when it is done again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
 
-from services.store.files import always, sync_folder, write_atomically
-from services.store.parquet import names, read_table, write_table
+from services.errors import AlreadyStoredError
+from services.store.parquet import read_table, write_table
+from services.store.storage import Storage, always, stored_in
 
 __all__ = ["ImportJob", "ImportNote", "ImportProgress", "new_job", "open_jobs", "progress", "words"]
 
 DAY_MS = 86_400_000
-ROWS, NOTE = "rows.parquet", "job.json"
+IMPORTS, ROWS, NOTE = "imports", "rows.parquet", "job.json"
 
 
 class ImportNote(TypedDict):
@@ -56,41 +55,43 @@ class ImportProgress(NamedTuple):
 
 
 class ImportJob:
-    """A folder of ``storage/imports``."""
+    """A folder of ``imports``."""
 
-    def __init__(self, folder: Path) -> None:
-        self.id, self._folder = folder.name, folder
+    def __init__(self, storage: Storage | Path, id: str) -> None:
+        self._storage, self.id = stored_in(storage), id
+        self._rows, self._note = f"{IMPORTS}/{id}/{ROWS}", f"{IMPORTS}/{id}/{NOTE}"
 
     def note(self) -> ImportNote:
         """How far it is. Raises ``OSError`` or ``ValueError`` when it cannot be read."""
-        note: ImportNote = json.loads((self._folder / NOTE).read_text())
+        note: ImportNote = json.loads(self._storage.read(self._note).content)
         missing = ImportNote.__annotations__.keys() - (note if isinstance(note, dict) else {}).keys()
         if missing:
-            raise ValueError(f"{self._folder / NOTE} is none of this version: it lacks {', '.join(sorted(missing))}")
+            where = self._storage.address(self._note)
+            raise ValueError(f"{where} is none of this version: it lacks {', '.join(sorted(missing))}")
         return note
 
     def put(self, note: ImportNote, check: Callable[[], None] = always) -> None:
-        """Keep how far it is. Raises ``OSError``, and what ``check`` raises (see ``write_atomically``)."""
-        write_atomically(self._folder / NOTE, lambda tmp: _write(tmp, note), check)
+        """Keep how far it is. Raises ``OSError``, and what ``check`` raises (see :class:`Storage`)."""
+        self._storage.put(self._note, json.dumps(note).encode(), check)
 
     def days(self) -> list[pa.Table]:
         """The rows by UTC day, oldest first. Raises :class:`HistoryError`."""
-        rows = read_table(self._folder / ROWS)
+        rows = read_table(self._storage, self._rows)
         ends = rows["end_ms"].to_numpy()
         day = ends // DAY_MS
         return [rows.filter(pa.array(day == one)) for one in np.unique(day)]
 
     def forget_rows(self) -> None:
         """The history has them."""
-        (self._folder / ROWS).unlink(missing_ok=True)
+        self._storage.delete(self._rows)
 
     @property
     def has_rows(self) -> bool:
         """Whether its rows are still in the folder."""
-        return (self._folder / ROWS).exists()
+        return self._storage.entry(self._rows) is not None
 
 
-def new_job(storage: Path, site: str, rows: pa.Table) -> ImportJob:
+def new_job(storage: Storage | Path, site: str, rows: pa.Table) -> ImportJob:
     """A job of these rows, or the one that there is already of the same.
 
     Raises ``OSError`` or :class:`HistoryError` when it cannot be written.
@@ -101,30 +102,25 @@ def new_job(storage: Path, site: str, rows: pa.Table) -> ImportJob:
     for column in rows.columns:
         for buffer in column.combine_chunks().buffers():
             named.update(buffer or b"-")
-    folder = storage / "imports" / named.hexdigest()[:16]
-    if not folder.exists():
-        made = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
-        made.mkdir(parents=True)
-        try:
-            write_table(made / ROWS, rows)
-            zones = sorted(set(rows["zone"].to_pylist()))
-            _write(made / NOTE, ImportNote(
-                site=site, zones=zones, rows=len(rows), first_ms=int(ends[0]), last_ms=int(ends[-1]), state="new",
-                days=0, of_days=len(np.unique(ends // DAY_MS)),
-                added=0, there=0, conflicts=0, too_new=0, grown=[], grown_pct=0,
-            ))  # fmt: skip
-            sync_folder(made)
-            made.rename(folder)
-        except BaseException:
-            shutil.rmtree(made, ignore_errors=True)
-            raise
-        sync_folder(folder.parent)
-    return ImportJob(folder)
+    there, id = stored_in(storage), named.hexdigest()[:16]
+    folder = f"{IMPORTS}/{id}"
+    if there.entry(f"{folder}/{NOTE}") is None:
+        write_table(there, f"{folder}/{ROWS}", rows)
+        note = ImportNote(
+            site=site, zones=sorted(set(rows["zone"].to_pylist())), rows=len(rows), first_ms=int(ends[0]),
+            last_ms=int(ends[-1]), state="new", days=0, of_days=len(np.unique(ends // DAY_MS)),
+            added=0, there=0, conflicts=0, too_new=0, grown=[], grown_pct=0,
+        )  # fmt: skip
+        with suppress(AlreadyStoredError):  # the same job, begun twice at once, and further by now
+            there.put_new(f"{folder}/{NOTE}", json.dumps(note).encode())
+    return ImportJob(there, id)
 
 
-def open_jobs(storage: Path) -> list[ImportJob]:
-    """The jobs that there are, done or not, sorted by id."""
-    return [ImportJob(storage / "imports" / name) for name in names(storage / "imports")]
+def open_jobs(storage: Storage | Path, known: Collection[str] = ()) -> list[ImportJob]:
+    """The jobs that there are but for those ``known``, done or not, sorted by id; rows without a note are none yet."""
+    there = stored_in(storage)
+    ids = [id for id in there.list_folder(IMPORTS).folders if id not in known]
+    return [ImportJob(there, id) for id in ids if NOTE in there.list_folder(f"{IMPORTS}/{id}").names]
 
 
 def progress(note: ImportNote) -> ImportProgress:
@@ -152,10 +148,3 @@ def words(note: ImportNote) -> str:
     if note["too_new"]:
         said += f"; {note['too_new']} are not older than the newest row that the system made, and are left out"
     return said
-
-
-def _write(path: Path, note: ImportNote) -> None:
-    with path.open("w") as file:
-        file.write(json.dumps(note))
-        file.flush()
-        os.fsync(file.fileno())

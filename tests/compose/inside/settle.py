@@ -141,7 +141,7 @@ def main() -> None:
     found = Found()
     _read_log(found, _records(settings, open_settings_log(settings)))
     _read_dead_letters(found, settings)
-    table = History(settings.storage, (), settings.stream.step_s).read(kind="devices")
+    table = History(settings.storage_folder, (), settings.stream.step_s).read(kind="devices")
     found.plans_kept = _kept_plans(settings)
     found.rows = {(r["zone"], r["device"], r["end_ms"], r["metric"]): r["count"] for r in table.to_pylist()}
     ledger = balance(published, found, settings.stream.step_s * 1000)
@@ -154,7 +154,7 @@ def _records(settings: Settings, log: Log) -> list[Record]:
     while True:
         found, unsaved = [], 0
         for partition in range(log.partitions):
-            snapshots = (settings.storage / "snapshots").glob(f"p{partition}-*.snapshot")
+            snapshots = (settings.storage_folder / "snapshots").glob(f"p{partition}-*.snapshot")
             saved = max((int(path.stem.split("-")[1]) for path in snapshots), default=0)
             offset, end = 0, log.end_offset(partition)
             while offset < end:
@@ -181,7 +181,7 @@ def _read_log(into: Found, records: Iterable[Record]) -> None:
 
 def _read_dead_letters(into: Found, settings: Settings) -> None:
     for partition in range(settings.log.partitions):
-        with DeadLetters(settings.storage, partition) as kept:
+        with DeadLetters(settings.storage_folder, partition) as kept:
             for letter in kept.newest(1_000_000):
                 if letter.reason == "late":
                     named = _BOOT_AND_SEQ.match(letter.payload)  # it may be cut short, and be no JSON any more
@@ -192,7 +192,7 @@ def _read_dead_letters(into: Found, settings: Settings) -> None:
 
 
 def _kept_plans(settings: Settings) -> Counter[PlanId]:
-    history, found = PlanHistory(settings.storage), Counter[PlanId]()
+    history, found = PlanHistory(settings.storage_folder), Counter[PlanId]()
     for site in history.sites():
         for kept in history.read(site, -1, 2**62):
             found[site, kept.plan.zone or SITE_ZONE, kept.plan.source, kept.plan.issued_ms] += 1
@@ -219,7 +219,7 @@ def _compare(rows: Mapping[tuple[str, int], float], points: Mapping[tuple[str, i
 
 def _zone_rows(settings: Settings) -> dict[tuple[str, int], float]:
     """Zone and time -> air temperature, in the history."""
-    table = History(settings.storage, ("air_temp_c",), settings.stream.step_s).read()
+    table = History(settings.storage_folder, ("air_temp_c",), settings.stream.step_s).read()
     rows = {(row["zone"], row["end_ms"]): row["air_temp_c"] for row in table.to_pylist()}
     return {key: value for key, value in rows.items() if value == value}
 

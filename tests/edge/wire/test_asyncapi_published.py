@@ -56,7 +56,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Rig:
 
 def changes(rig: Rig) -> list[ShownAlert]:
     """All changes of alerts, as they are told."""
-    return [entry.alert for entry in read_journal(rig.settings.storage / "alerts-p0.sqlite", 0, 10_000)[0]]
+    return [entry.alert for entry in read_journal(rig.settings.storage_folder / "alerts-p0.sqlite", 0, 10_000)[0]]
 
 
 def channel_of(topic: str) -> str:

@@ -176,14 +176,14 @@ class Rig:
 
     def content(self, kinds: Sequence[str] = ("zones", "devices")) -> dict[str, bytes]:
         """Every file of rows, byte for byte."""
-        root = self.settings.storage / "history"
+        root = self.settings.storage_folder / "history"
         files = [p for kind in kinds for p in sorted((root / kind).rglob("*.parquet"))]
         return {str(p.relative_to(root)): p.read_bytes() for p in files}
 
     def dead_letters(self) -> list[Any]:
         found = []
         for number in range(self.log.partitions):
-            with DeadLetters(self.settings.storage, number) as dead_letters:
+            with DeadLetters(self.settings.storage_folder, number) as dead_letters:
                 found += dead_letters.newest(1000)
         return found
 

@@ -48,10 +48,10 @@ def test_rows_of_another_step_are_kept_and_not_learned_until_the_configuration_f
     rig = Rig(tmp_path, log)
     before = run(rig)
     rows = rig.content()
-    assert before["zone_rows"] == len(History(rig.settings.storage, ()).read()) + len(
-        History(rig.settings.storage, (), 600).read()
+    assert before["zone_rows"] == len(History(rig.settings.storage_folder, ()).read()) + len(
+        History(rig.settings.storage_folder, (), 600).read()
     )
-    ends = History(rig.settings.storage, (), 600).read()["end_ms"].to_pylist()
+    ends = History(rig.settings.storage_folder, (), 600).read()["end_ms"].to_pylist()
     changed_ms = min(ends) - 2 * STEP
     assert before["origin_ms"] == changed_ms
     assert {end % (2 * STEP) for end in ends} == {0}

@@ -47,7 +47,7 @@ def rows_of(rig: Rig, until_step: int) -> pa.Table:
 
 
 def history(rig: Rig) -> History:
-    return History(rig.settings.storage, forecast_spec(rig.settings).channels)
+    return History(rig.settings.storage_folder, forecast_spec(rig.settings).channels)
 
 
 def finish(rig: Rig, shard: Shard) -> None:
@@ -55,7 +55,7 @@ def finish(rig: Rig, shard: Shard) -> None:
     rig.clock.tick_s = 0.05
     for _ in range(2000):
         busy = shard.step()
-        if not busy and all(job.note()["state"] == "done" for job in open_jobs(rig.settings.storage)):
+        if not busy and all(job.note()["state"] == "done" for job in open_jobs(rig.settings.storage_folder)):
             break
     shard.flush()
 
@@ -80,7 +80,7 @@ def test_a_system_that_began_late_becomes_one_that_had_it_first(whole: tuple[Rig
     rig = late(tmp_path)
     shard = rig.shard()
     finish(rig, shard)
-    new_job(rig.settings.storage, "demo", rows_of(first, PAST + 1))
+    new_job(rig.settings.storage_folder, "demo", rows_of(first, PAST + 1))
     rig.log.append(list(stream(PAST + 30, PAST + 45)))
     finish(rig, shard)
     rig.log.append(list(stream(PAST + 45, PAST + 60)))
@@ -99,7 +99,7 @@ def test_a_system_that_began_late_becomes_one_that_had_it_first(whole: tuple[Rig
         for point, wanted in zip(ours[at], theirs[at], strict=True):
             assert point["p50"] == pytest.approx(wanted["p50"], abs=0.05), at
     assert newest in theirs
-    (job,) = open_jobs(rig.settings.storage)
+    (job,) = open_jobs(rig.settings.storage_folder)
     assert (job.note()["state"], job.note()["conflicts"], job.has_rows) == ("done", 0, False)
 
 
@@ -113,7 +113,7 @@ def test_what_is_there_stays_and_each_conflict_is_counted(whole: tuple[Rig, Shar
     wrong = rows_of(first, PAST + 60)
     place = wrong.column_names.index("air_temp_c")
     wrong = wrong.set_column(place, "air_temp_c", pa.array(wrong["air_temp_c"].to_numpy() + np.float32(1)))
-    job = new_job(rig.settings.storage, "demo", wrong)
+    job = new_job(rig.settings.storage_folder, "demo", wrong)
     finish(rig, shard)
     note = job.note()
     newest_ms = int(before["end_ms"].to_numpy().max())
@@ -130,13 +130,13 @@ def test_the_same_import_again_is_the_same_job(whole: tuple[Rig, Shard], tmp_pat
     rig = late(tmp_path)
     shard = rig.shard()
     rows = rows_of(first, 60)
-    job = new_job(rig.settings.storage, "demo", rows)
+    job = new_job(rig.settings.storage_folder, "demo", rows)
     finish(rig, shard)
     before = rig.content(("zones",))
-    assert new_job(rig.settings.storage, "demo", rows).id == job.id
+    assert new_job(rig.settings.storage_folder, "demo", rows).id == job.id
     finish(rig, rig.shard())
     assert rig.content(("zones",)) == before
-    assert len(open_jobs(rig.settings.storage)) == 1
+    assert len(open_jobs(rig.settings.storage_folder)) == 1
 
 
 def test_a_zone_that_has_not_come_yet_is_learned_when_it_comes(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_zone_that_has_not_come_yet_is_learned_when_it_comes(whole: tuple[Rig,
     rig = late(tmp_path, filled(list(stream(PAST, PAST + 20, ["z1"]))))
     shard = rig.shard()
     finish(rig, shard)
-    job = new_job(rig.settings.storage, "demo", rows_of(first, PAST + 1))
+    job = new_job(rig.settings.storage_folder, "demo", rows_of(first, PAST + 1))
     for _ in range(400):
         shard.step()
     assert (job.note()["state"], job.note()["grown"]) == ("added", ["z1"])
@@ -163,7 +163,7 @@ def test_killed_in_the_middle_and_begun_again_it_ends_the_same(
     rig = late(tmp_path)
     shard = rig.shard()
     finish(rig, shard)
-    new_job(rig.settings.storage, "demo", rows_of(first, PAST + 1))
+    new_job(rig.settings.storage_folder, "demo", rows_of(first, PAST + 1))
     rig.log.append(list(stream(PAST + 30, PAST + 60)))
     for moment in range(1, 6):
         shard = rig.shard(dying(crash, moment))
@@ -174,7 +174,7 @@ def test_killed_in_the_middle_and_begun_again_it_ends_the_same(
     finish(rig, rig.shard())
     one, other = history(rig).read(), history(first).read()
     assert one.select(["zone", "end_ms", "air_temp_c"]).equals(other.select(["zone", "end_ms", "air_temp_c"]))
-    assert [job.note()["state"] for job in open_jobs(rig.settings.storage)] == ["done"]
+    assert [job.note()["state"] for job in open_jobs(rig.settings.storage_folder)] == ["done"]
 
 
 def test_a_job_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_job_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [one.id for one in open_jobs(tmp_path)] == [job.id]
     (tmp_path / "imports" / ".half").mkdir()
     assert [one.id for one in open_jobs(tmp_path)] == [job.id]
-    assert ImportJob(tmp_path / "imports" / job.id).note()["of_days"] == 1
+    assert ImportJob(tmp_path, job.id).note()["of_days"] == 1
 
 
 def test_a_job_that_cannot_be_read_holds_up_no_other(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_job_that_cannot_be_read_holds_up_no_other(whole: tuple[Rig, Shard], t
     rig = late(tmp_path)
     shard = rig.shard()
     finish(rig, shard)
-    imports = rig.settings.storage / "imports"
+    imports = rig.settings.storage_folder / "imports"
     for name, said in (
         ("0000", ""),
         ("0001", "{}"),
@@ -201,7 +201,7 @@ def test_a_job_that_cannot_be_read_holds_up_no_other(whole: tuple[Rig, Shard], t
     ):
         (imports / name).mkdir(parents=True)
         (imports / name / "job.json").write_text(said)
-    job = new_job(rig.settings.storage, "demo", rows_of(first, PAST + 1))
+    job = new_job(rig.settings.storage_folder, "demo", rows_of(first, PAST + 1))
     rig.clock.tick_s = 0.05
     for _ in range(2000):
         shard.step()

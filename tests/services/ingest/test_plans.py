@@ -82,7 +82,7 @@ def test_a_harvest_is_told_and_kept(tmp_path: Path) -> None:
     assert told["event"]["values"] == {name: [list(point) for point in path] for name, path in done.items()}
     shard.close()
     assert {plan["kind"]: plan for plan in rig.shard().questions.plan("demo", "z1") or []} == told
-    kept = {one.plan.kind: one.plan for one in PlanHistory(rig.settings.storage).read("demo", 0, 2**62)}
+    kept = {one.plan.kind: one.plan for one in PlanHistory(rig.settings.storage_folder).read("demo", 0, 2**62)}
     assert (kept["event"].source, kept["event"].zone, list(kept["event"].series)) == ("office", "z1", sorted(done))
     plans = Plans()
     plans.add(kept["event"])
@@ -213,7 +213,7 @@ def test_a_snapshot_of_before_plans_is_whole(tmp_path: Path) -> None:
     shard = rig.shard()
     rig.drain(shard)
     shard.close()
-    snapshots = Snapshots(rig.settings.storage / "snapshots", 0)
+    snapshots = Snapshots(rig.settings.storage_folder, 0, "snapshots")
     found = snapshots.load()
     assert found is not None
     snapshots.save(found.offset, {name: part for name, part in found.parts.items() if name != "plans"})
@@ -358,6 +358,6 @@ def test_a_plan_that_came_after_a_row_is_not_what_that_row_saw(tmp_path: Path) -
     (plan,) = shard.questions.plan("demo", "z1") or []
     assert plan["known_ms"] > T0 + 2 * STEP
     shard.close()
-    (kept,) = PlanHistory(rig.settings.storage).read("demo", 0, 2**62)
+    (kept,) = PlanHistory(rig.settings.storage_folder).read("demo", 0, 2**62)
     assert (kept.plan.issued_ms, kept.plan.known_ms, kept.plan.zone) == (T0, plan["known_ms"], "")
     assert forecast_spec(rig.settings).step_ms == STEP

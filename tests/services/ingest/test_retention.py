@@ -65,7 +65,7 @@ def test_a_shard_lets_old_records_go_and_its_rows_stay(tmp_path: Path, monkeypat
     assert begin > 0
     assert len(records) - begin >= 12
     assert letting.content() == keeping.content()
-    newest = max((letting.settings.storage / "snapshots").glob("p0-*.snapshot"))
+    newest = max((letting.settings.storage_folder / "snapshots").glob("p0-*.snapshot"))
     newest.write_bytes(b"")
     again = letting.shard()
     letting.drain(again)

@@ -41,7 +41,7 @@ def test_the_log_becomes_history_and_every_sample_is_accounted_for(tmp_path: Pat
     assert (stats["accepted"], stats["duplicates"], stats["late"], stats["rejected"]) == (120, 4, 4, {"malformed": 4})
     assert stats["samples"] == 132
     assert (stats["zone_rows"], stats["backlog"], stats["zones"]) == (78, 0, ["demo/z1", "demo/z2"])
-    table = History(rig.settings.storage, shard.spec.channels).read()
+    table = History(rig.settings.storage_folder, shard.spec.channels).read()
     assert len(table) == 78
     assert table["out_temp_c"].to_numpy()[:3].tolist() == [4.0, 5.0, 6.0]
     assert {(d.reason) for d in rig.dead_letters()} == {"late", "malformed"}
@@ -127,7 +127,7 @@ def test_a_shard_that_is_taken_over_from_in_the_middle_of_a_write_does_not_end_i
     with pytest.raises(FencedError):
         older.flush()
     assert rig.content() == {}
-    assert not list((rig.settings.storage / "history" / "zones").rglob("*.tmp"))
+    assert not list((rig.settings.storage_folder / "history" / "zones").rglob("*.tmp"))
 
 
 def test_changed_row_settings_are_refused(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_replay_of_a_truncated_log_keeps_the_rows_that_are_there(
     rig = Rig(tmp_path, filled(records[:30]))
 
     def rows() -> list[tuple[int, float]]:
-        table = History(rig.settings.storage, shard.spec.channels).read()
+        table = History(rig.settings.storage_folder, shard.spec.channels).read()
         return list(zip(table["end_ms"].to_pylist(), table["air_temp_c"].to_pylist(), strict=True))
 
     shard = rig.shard()
@@ -260,7 +260,11 @@ def test_sites_of_all_partitions_are_served(tmp_path: Path) -> None:
     rig.drain(shard)
     shard.flush()
     assert shard.stats()["sites"] == ["alpha", "beta", "demo"]
-    assert set(History(rig.settings.storage, forecast_spec(rig.settings).channels).sites()) == {"alpha", "beta", "demo"}
+    assert set(History(rig.settings.storage_folder, forecast_spec(rig.settings).channels).sites()) == {
+        "alpha",
+        "beta",
+        "demo",
+    }
     assert {f["site"] for f in rig.live_state.published} == {"alpha", "beta", "demo"}
     assert shard.questions.past("beta", "z1", 48) is not None
     assert shard.questions.past("beta", "z9", 48) is None
@@ -295,7 +299,7 @@ def test_one_more_sink_gets_each_row_and_forecast(tmp_path: Path) -> None:
     shard = rig.shard()
     rig.drain(shard)
     shard.flush()
-    ends = History(rig.settings.storage, shard.spec.channels).read()["end_ms"].to_pylist()
+    ends = History(rig.settings.storage_folder, shard.spec.channels).read()["end_ms"].to_pylist()
     assert [step.end_ms for step in recorder.steps] == sorted(set(ends))
     assert recorder.said == rig.live_state.published
     assert recorder.said

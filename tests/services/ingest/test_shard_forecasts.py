@@ -66,7 +66,7 @@ def replayed(rig: Rig, shard: Shard, network: float | None) -> dict[int, Any]:
     spec = shard.spec
     forecaster = OnlineForecaster(spec, pretrained=pretrained())
     zones = np.array([forecaster.add_zones() for _ in ZONES])
-    table = History(rig.settings.storage, spec.channels).read()
+    table = History(rig.settings.storage_folder, spec.channels).read()
     rows = np.stack([table[name].to_numpy() for name in spec.channels], axis=-1).reshape(
         len(ZONES), -1, len(spec.channels)
     )
@@ -91,7 +91,7 @@ def test_live_forecasts_are_those_of_a_plain_replay(tmp_path: Path, version: str
         for _ in range(3):  # read and ask, ask again with rows, issue
             shard.step()
     shard.flush()
-    issued = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
+    issued = IssuedForecasts(rig.settings.storage_folder, 0).read("demo", 0, 10, 4)
     expected = replayed(rig, shard, None if version == ONLINE_VERSION else 1.5)
     assert len(issued) == 329
     assert {f.age_steps for f in issued} == {0}
@@ -125,7 +125,7 @@ def test_a_crash_leaves_the_learners_as_they_would_have_been(tmp_path: Path) -> 
             shard = rig.shard()
             rig.drain(shard)
         states.append(shard._partitions[0].state())
-    issued = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
+    issued = IssuedForecasts(rig.settings.storage_folder, 0).read("demo", 0, 10, 4)
     assert len(issued) > 100
     assert {f.age_steps for f in issued} >= {0, 1, 2, 3}
     for part in ("forecaster", "scores", "paths"):
@@ -152,7 +152,7 @@ def test_each_closed_step_is_forecast_published_and_kept(tmp_path: Path) -> None
     assert [p["horizon_min"] for p in points] == list(shard.spec.horizons_min)
     assert all(p["p10"] <= p["p50"] <= p["p90"] for p in points)
     assert points[0]["time"] == "2022-03-01T00:55:00Z"
-    kept = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
+    kept = IssuedForecasts(rig.settings.storage_folder, 0).read("demo", 0, 10, 4)
     assert [f.origin_ms for f in kept] == [T0 + n * STEP for n in range(11)]
 
 
@@ -282,16 +282,16 @@ def test_a_day_that_is_over_keeps_its_forecasts_in_one_file(tmp_path: Path) -> N
         rig.log.append(new_records([[sample(T0 + n * STEP, n)]]))
         shard.step()
         shard.step()
-    folder = rig.settings.storage / "history" / "forecasts"
+    folder = rig.settings.storage_folder / "history" / "forecasts"
     assert sorted(p.name for p in folder.iterdir()) == ["2022-03-01-p0.parquet", "2022-03-02"]
-    found = IssuedForecasts(rig.settings.storage, 0).read("demo", 0, 10, 4)
+    found = IssuedForecasts(rig.settings.storage_folder, 0).read("demo", 0, 10, 4)
     assert [f.origin_ms for f in found] == [T0 + n * STEP for n in range(280, 293)]
 
 
 def test_small_files_of_plans_become_a_larger_one(tmp_path: Path) -> None:
     """Those of days before yesterday's, by the merge that the first forecast of a day begins."""
     rig = Rig(tmp_path, MemoryLog(1))
-    plans = PlanHistory(rig.settings.storage)
+    plans = PlanHistory(rig.settings.storage_folder)
     issued = [T0 - days * 86_400_000 for days in range(9, 0, -1)]
     series = {"out_temp_c": (np.array([T0]), np.array([4.0]))}
     plans.put(0, [KeptPlan("demo", n, Plan("knmi", "weather", ms, series)) for n, ms in enumerate(issued)])
@@ -300,7 +300,7 @@ def test_small_files_of_plans_become_a_larger_one(tmp_path: Path) -> None:
         rig.log.append(new_records([[sample(T0 + n * STEP, n)]]))
         shard.step()
         shard.step()
-    folder = rig.settings.storage / "history" / "plans" / "demo"
+    folder = rig.settings.storage_folder / "history" / "plans" / "demo"
     assert "2022-02-20-to-2022-02-27-p0-plans.parquet" in [path.name for path in folder.iterdir()]
     assert [one.plan.issued_ms for one in plans.read("demo", 0, 2**62)] == issued
 
@@ -401,8 +401,8 @@ def test_questions_never_wait_for_a_disk_or_the_log(tmp_path: Path, monkeypatch:
         rig.log.append(list(day(30)))
         rig.drain(shard)
         regressors = shard._partitions[0].forecaster.regressors
-        kept = save_trees(rig.settings.storage / "models" / "trees", shard.spec, regressors)
-        point_at(rig.settings.storage, "trees-v1", kept)
+        kept = save_trees(rig.settings.storage_folder / "models" / "trees", shard.spec, regressors)
+        point_at(rig.settings.storage_folder, "trees-v1", kept)
         rig.log.append(list(day(60))[39:])
         rig.drain(shard)
         shard.close()

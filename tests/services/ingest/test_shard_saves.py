@@ -112,9 +112,9 @@ def test_a_snapshot_that_cannot_be_written_is_tried_again(tmp_path: Path) -> Non
     rig.drain(shard)
     with pytest.raises(OSError, match="no space left"):
         shard.flush()
-    assert not list((rig.settings.storage / "snapshots").glob("*.snapshot"))
+    assert not list((rig.settings.storage_folder / "snapshots").glob("*.snapshot"))
     shard.flush()
-    assert len(list((rig.settings.storage / "snapshots").glob("*.snapshot"))) == 1
+    assert len(list((rig.settings.storage_folder / "snapshots").glob("*.snapshot"))) == 1
 
 
 def test_closing_after_a_snapshot_that_failed_saves_all(tmp_path: Path) -> None:
@@ -128,4 +128,4 @@ def test_closing_after_a_snapshot_that_failed_saves_all(tmp_path: Path) -> None:
     assert "no space left" in shard.stats()["last_error"]
     shard.close()
     assert failing.calls == 2
-    assert len(list((rig.settings.storage / "snapshots").glob("*.snapshot"))) == 1
+    assert len(list((rig.settings.storage_folder / "snapshots").glob("*.snapshot"))) == 1

@@ -31,7 +31,7 @@ class Trees:
         self.rig.clock = Clock()
         self.shard = self.rig.shard()
         self.rig.drain(self.shard)
-        self.storage, spec, takes = self.rig.settings.storage, self.shard.spec, self.forecaster.regressors
+        self.storage, spec, takes = self.rig.settings.storage_folder, self.shard.spec, self.forecaster.regressors
         self.folders = [save_trees(self.storage / "models" / f"t{n}", spec, takes, n) for n in range(2)]
 
     @property

@@ -69,7 +69,7 @@ def test_a_retired_zone_is_forecast_no_more(tmp_path: Path) -> None:
     assert again.stats()["left"] == figures["left"]
     again.close()
     for kind in ("snapshots", "history"):
-        shutil.rmtree(rig.settings.storage / kind)
+        shutil.rmtree(rig.settings.storage_folder / kind)
     replay = rig.shard()
     rig.drain(replay)
     replay.close()

@@ -55,7 +55,7 @@ def write_history(
         outside[step] = 0.97 * outside[step - 1] + rng.normal(0, 1.0)
     now = np.arange(count)
     sun = np.maximum(0, np.sin(2 * np.pi * (now / spec.steps_per_day - 0.25)))
-    history = History(settings.storage, spec.channels, settings.stream.step_s)
+    history = History(settings.storage_folder, spec.channels, settings.stream.step_s)
     column = {
         name: spec.channels.index(name) for name in ("air_temp_c", "rh_pct", "heat_pipe_low_c", "out_radiation_w_m2")
     }

@@ -10,20 +10,25 @@ import pytest
 
 from services.errors import StartError
 from services.runtime.state_lock import OWNERS, SILENT_S, StateLock, this_machine
+from services.store.storage import MemoryServer, ObjectStorage
+from services.store.storage.owners import OwnersInStorage
 from tests.patience import until
 
 
 class World:
     """Machines whose clocks run together; what happens while one waits is up to the test."""
 
-    def __init__(self, storage: Path) -> None:
-        self.storage, self.now_s = storage, 0.0
+    def __init__(self, storage: Path, server: MemoryServer | None = None) -> None:
+        self.storage, self.server, self.now_s = storage, server, 0.0
         self.meanwhile: Callable[[], Any] = lambda: None
         self.lost: list[str] = []
 
     def lock(self, machine: str) -> StateLock:
+        place: Path | OwnersInStorage = self.storage
+        if self.server is not None:
+            place = OwnersInStorage(ObjectStorage(self.server), machine, self.storage)
         return StateLock(
-            self.storage, lambda: self.lost.append(machine), machine=machine, say=lambda _: None,
+            place, lambda: self.lost.append(machine), machine=machine, say=lambda _: None,
             monotonic_s=lambda: self.now_s, sleep=self.sleep,
         )  # fmt: skip
 
@@ -128,8 +133,8 @@ def test_of_two_that_wait_one_gets_the_state(world: World) -> None:
             world.abandoned("b")
 
         other._await_silence = silence_then_another  # type: ignore[method-assign]
-        newest = other._newest
-        other._newest = lambda: min(newest(), 1)  # type: ignore[method-assign]  # as it was seen before
+        newest = other._place.newest
+        other._place.newest = lambda: min(newest(), 1)  # type: ignore[method-assign]  # as it was seen before
         claim()
 
     other._claim = claim_late  # type: ignore[method-assign]
@@ -148,3 +153,41 @@ def test_a_torn_record_is_waited_for(world: World) -> None:
 def test_a_machine_is_known_by_its_boot_and_its_mount(tmp_path: Path) -> None:
     """Two looks at one folder agree: else every start after a crash would wait."""
     assert this_machine(tmp_path) == this_machine(tmp_path)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> World:
+    """One bucket, and a data folder on each machine."""
+    return World(tmp_path / "storage", MemoryServer("s3://b"))
+
+
+def test_an_owner_of_a_bucket_is_left_alone_while_it_lives(bucket: World) -> None:
+    """As in a folder: refused at a sign of life, waited for once it is silent, and not after an orderly stop."""
+    with bucket.lock("a") as first:
+        bucket.meanwhile = first.beat
+        with pytest.raises(StartError, match=r"another Hothouse runs on the state in s3://b: process \d+ on "):
+            bucket.lock("b").__enter__()
+        assert first.beat()
+    assert bucket.now_s < SILENT_S
+    bucket.meanwhile = lambda: None
+    with bucket.lock("b"):
+        assert bucket.now_s < SILENT_S
+    bucket.abandoned("b")
+    with bucket.lock("a") as second:
+        assert (bucket.now_s >= SILENT_S, second.epoch) == (True, 4)
+    assert bucket.server is not None
+    assert list(bucket.server.objects) == ["owner/000000000004.json"]
+
+
+def test_an_owner_of_a_bucket_that_was_taken_over_finds_out(bucket: World) -> None:
+    """One that was stopped for so long that it seemed dead ends when it wakes up; of two that waited one has it."""
+    sleeper = bucket.abandoned("a")
+    bucket.meanwhile = lambda: None
+    with bucket.lock("b"):
+        assert not sleeper.beat()
+    third, fourth = bucket.lock("c"), bucket.lock("d")
+    place = fourth._place
+    with third:
+        assert isinstance(place, OwnersInStorage)
+        with pytest.raises(FileExistsError):
+            place.make(third.epoch, b"another")

@@ -36,7 +36,7 @@ class Link:
     """The model pointer in this process; ``announced`` holds what others were told."""
 
     def __init__(self, path: Path) -> None:
-        self.pointer = ModelPointer(path / "slot.json")
+        self.pointer = ModelPointer(path)
         self.announced: list[tuple[str, str, bool]] = []
         self.told = asyncio.Event()
 

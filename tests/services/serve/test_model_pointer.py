@@ -15,23 +15,23 @@ from tests.patience import patience_s
 
 def test_begins_with_the_climatology(tmp_path: Path) -> None:
     """Without a file the climatology serves, as generation 1."""
-    champion = asyncio.run(ModelPointer(tmp_path / "slot.json").get())
+    champion = asyncio.run(ModelPointer(tmp_path).get())
     assert (champion["generation"], champion["version"], champion["folder"]) == (1, ONLINE_VERSION, "")
 
 
 def test_survives_a_restart(tmp_path: Path) -> None:
     """A model pointer that is made again on the same file names the same champion and generation."""
-    path = tmp_path / "storage" / "slot.json"
+    path = tmp_path / "storage"
     champion = asyncio.run(ModelPointer(path).set("v3", "/models/v3"))
     assert asyncio.run(ModelPointer(path).get()) == champion
-    assert [file.name for file in path.parent.iterdir()] == ["slot.json"]
+    assert [file.name for file in path.iterdir() if file.name != ".storage.lock"] == ["slot.json"]
 
 
 def test_setting_the_same_again_changes_nothing(tmp_path: Path) -> None:
     """``set`` is idempotent: the generation rises only with a change."""
 
     async def run() -> None:
-        pointer = ModelPointer(tmp_path / "slot.json")
+        pointer = ModelPointer(tmp_path)
         first = await pointer.set("v1", "a")
         assert await pointer.set("v1", "a") == first
         assert (await pointer.set("v2", "b"))["generation"] == first["generation"] + 1
@@ -43,7 +43,7 @@ def test_a_waiting_replica_hears_at_once(tmp_path: Path) -> None:
     """``wait`` returns as soon as another champion is set, and after its time-out otherwise."""
 
     async def run() -> None:
-        pointer = ModelPointer(tmp_path / "slot.json")
+        pointer = ModelPointer(tmp_path)
         assert (await pointer.wait(0, 10))["generation"] == 1
         assert (await pointer.wait(1, 0.01))["generation"] == 1
         waiting = asyncio.create_task(pointer.wait(1, patience_s(60)))
@@ -59,7 +59,7 @@ def test_an_unreadable_pointer_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "slot.json"
     path.write_text("{")
     with pytest.raises(ModelFilesError, match="cannot be read"):
-        ModelPointer(path)
+        ModelPointer(tmp_path)
 
 
 def test_reports_say_who_serves_what_and_who_was_first(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_reports_say_who_serves_what_and_who_was_first(tmp_path: Path) -> None:
 
     async def run() -> None:
         nonlocal now_s
-        pointer = ModelPointer(tmp_path / "slot.json", clock_s=lambda: now_s)
+        pointer = ModelPointer(tmp_path, clock_s=lambda: now_s)
         assert not await pointer.report("a", 2, "v1", "corrupt")
         assert await pointer.report("b", 2, "v2")
         assert not await pointer.report("b", 2, "v2")

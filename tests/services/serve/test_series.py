@@ -139,13 +139,13 @@ def test_where_nothing_was_said_that_is_told(system: System) -> None:
 def test_the_backend_reads_where_shards_write(tmp_path: Path) -> None:
     """Rows and forecasts are found in the configured storage; a damaged file is a 503, not a defect."""
     settings = Settings(data_dir=tmp_path)
-    history = History(settings.storage, SPEC.channels)
+    history = History(settings.storage_folder, SPEC.channels)
     add(history, ROWS - 1)
     history.flush()
     spec = forecast_spec(settings)
     zeros = np.zeros((1, len(spec.horizons_min), len(spec.targets), 3), np.float32)
     said = IssuedForecast("demo", ORIGIN_MS, "v1", ("north-1",), zeros, zeros[..., 0], zeros[..., 0], 0)
-    IssuedForecasts(settings.storage, 0).put([said], spec.horizons_min, spec.targets)
+    IssuedForecasts(settings.storage_folder, 0).put([said], spec.horizons_min, spec.targets)
     backend = RayBackend(settings, None)
 
     async def ask() -> tuple[list[int], IssuedForecast | None, IssuedForecast | None]:
@@ -175,11 +175,11 @@ def test_what_was_kept_out_is_told(system: System) -> None:
 def test_the_backend_reads_the_shards_dead_letters(tmp_path: Path) -> None:
     """Those of all partitions; a file that is no database is a 503."""
     settings = Settings(data_dir=tmp_path)
-    with DeadLetters(settings.storage, 1) as kept:
+    with DeadLetters(settings.storage_folder, 1) as kept:
         kept.put([DeadLetter(1, 7, 0, ORIGIN_MS, "t", "late", "d", b"{}")])
     backend = RayBackend(settings, None)
     counts, letters = asyncio.run(backend.dead_letters(None, 10))
     assert ([one.count for one in counts], [one.offset for one in letters]) == ([1], [7])
-    (settings.storage / "deadletters-p2.sqlite").write_bytes(b"no database" * 100)
+    (settings.storage_folder / "deadletters-p2.sqlite").write_bytes(b"no database" * 100)
     with pytest.raises(ProblemError, match="the dead letters cannot be read"):
         asyncio.run(backend.dead_letters(None, 10))

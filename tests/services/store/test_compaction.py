@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.learn.training import dataset
-from services.store import compaction, files
+from services.store import compaction, files, parquet
 from services.store.compaction import GRACE_S, LEAST_FILES, Span, compact, current
 from services.store.history import History, zone_table
 from services.store.rows import SiteStep
+from services.store.storage import folder_storage
 from tests.services.store.test_history import CHANNELS, DAY, T0, site_step
 
 KINDS = ("zones", "devices")
@@ -61,7 +62,7 @@ def seen(history: History) -> list[list[bytes]]:
 
 def on_disk(history: History) -> list[str]:
     """All files of the zones' rows."""
-    return sorted(path.name for path in (history.root / "zones" / "demo").iterdir())
+    return sorted(path.name for path in (Path(history.storage.url, "history", "zones") / "demo").iterdir())
 
 
 def test_past_days_become_one_file(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_small_runs_large_files_and_others_files_stay(tmp_path: Path, monkeypatc
     other = history_of(tmp_path / "other", 12, partition=1)
     assert other.compact(T0 + 99 * DAY, [0]) == 0
     many = history_of(tmp_path / "many", 2 * LEAST_FILES - 1)
-    folder = many.root / "zones" / "demo"
+    folder = Path(many.storage.url, "history", "zones") / "demo"
     small = max(path.stat().st_size for path in folder.iterdir())
     many.add([site_step(T0 + (LEAST_FILES - 1) * DAY + n * 300_000) for n in range(2, 200)])
     many.flush()
@@ -128,7 +129,7 @@ def test_small_runs_large_files_and_others_files_stay(tmp_path: Path, monkeypatc
     assert max(path.stat().st_size for path in folder.iterdir()) > 4.5 * small
     before = seen(many)
     many.compact(T0 + 99 * DAY, [0])
-    assert len(current(folder)) == 2 * LEAST_FILES - 1
+    assert len(current(many.storage, "history/zones/demo")) == 2 * LEAST_FILES - 1
     assert seen(many) == before
 
 
@@ -179,11 +180,11 @@ def moments(monkeypatch: pytest.MonkeyPatch, crash_at: int) -> Iterator[None]:
         return call
 
     with monkeypatch.context() as patch:
-        patch.setattr(compaction.pq, "ParquetWriter", guarded(compaction.pq.ParquetWriter))
+        patch.setattr(parquet.pq, "ParquetWriter", guarded(parquet.pq.ParquetWriter))
         patch.setattr(Path, "replace", guarded(Path.replace))
         patch.setattr(Path, "unlink", guarded(Path.unlink))
         patch.setattr(files, "sync_folder", guarded(files.sync_folder))
-        patch.setattr(compaction, "sync_folder", guarded(compaction.sync_folder))
+        patch.setattr(folder_storage, "sync_folder", guarded(folder_storage.sync_folder))
         patch.setattr(os, "fsync", guarded(os.fsync))
         yield
 
@@ -207,7 +208,7 @@ def test_a_crash_at_any_moment_changes_nothing(
             except _CrashError:
                 crashes += 1
         assert seen(history) == before
-        again = History(history.root.parent, CHANNELS)
+        again = History(history.storage, CHANNELS)
         again.compact(T0 + 9 * DAY, [0], wall_s=lambda: 2e10)
         assert seen(again) == before
         assert on_disk(again) == expected
@@ -269,9 +270,9 @@ def test_a_day_that_comes_between_the_others_meanwhile_is_not_hidden(tmp_path: P
         if len(history.files(sites=["demo"])) == len(days):
             history.add_missing(0, "demo", zone_table(("air_temp_c",), [late]))
 
-    folder = tmp_path / "history" / "zones" / "demo"
-    compact(folder, "2100-01-01", [0], somebody_imports)
+    folder = "history/zones/demo"
+    compact(history.storage, folder, "2100-01-01", [0], somebody_imports)
     assert len(history.read()) == len(days) + 1
-    compact(folder, "2100-01-01", [0])
+    compact(history.storage, folder, "2100-01-01", [0])
     assert len(history.read()) == len(days) + 1
     assert len(history.files(sites=["demo"])) < len(days)

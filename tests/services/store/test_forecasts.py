@@ -29,7 +29,9 @@ def read(kept: IssuedForecasts, site: str = "demo", after_ms: int = 0) -> list[t
 
 
 def files(root: Path) -> list[str]:
-    return sorted(str(p.relative_to(root / "history" / "forecasts")) for p in root.rglob("*") if p.is_file())
+    return sorted(
+        str(p.relative_to(root / "history" / "forecasts")) for p in (root / "history").rglob("*") if p.is_file()
+    )
 
 
 def test_issued_forecasts_come_back_in_order_of_origin(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_files_are_a_function_of_the_rows(
         left = left[size:]
     often.add(steps[n] for n in left)
     often.flush()
-    assert content(once.root) == content(often.root)
+    assert content(Path(once.storage.url)) == content(Path(often.storage.url))
 
 
 def test_rows_come_back_bit_for_bit(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_an_empty_history_reads_as_an_empty_table(tmp_path: Path) -> None:
 def test_torn_leftovers_are_ignored_and_replaced(tmp_path: Path) -> None:
     """A file that a crash left half written is no row, and the next flush writes over it."""
     history = History(tmp_path, CHANNELS)
-    folder = history.root / "zones" / "demo"
+    folder = Path(history.storage.url, "history", "zones", "demo")
     folder.mkdir(parents=True)
     (folder / ".2022-03-01-p0-300s.parquet.0.tmp").write_bytes(b"PAR1 half")
     assert len(history.read()) == 0

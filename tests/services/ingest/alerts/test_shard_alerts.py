@@ -37,7 +37,7 @@ def small(folder: Path, log: MemoryLog, **stream: float) -> Rig:
 
 def told(rig: Rig) -> list[ShownAlert]:
     """Every change, as it was made durable."""
-    found, lost = read_journal(rig.settings.storage / "alerts-p0.sqlite", 0, 10_000)
+    found, lost = read_journal(rig.settings.storage_folder / "alerts-p0.sqlite", 0, 10_000)
     assert lost == 0
     return [entry.alert for entry in found]
 

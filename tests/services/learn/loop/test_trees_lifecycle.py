@@ -87,7 +87,7 @@ class World:
         self.grow(FIRST_DAYS)
         self.retrainer = self.start()
         self.partition = OnePartition(OnlineForecaster(self.cluster._spec))
-        self.trees = TreesInUse(self.settings.storage, self.cluster._spec, Failures(), self.clock)
+        self.trees = TreesInUse(self.settings.storage_folder, self.cluster._spec, Failures(), self.clock)
 
     def start(self) -> Retrainer:
         """A retrainer, as after a start of its process."""
@@ -129,7 +129,7 @@ def world(tmp_path: Path, empty_mlflow: bytes, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "mlflow.sqlite").write_bytes(empty_mlflow)
     settings = small_settings(tmp_path)
     spec_hash = Here(settings)._spec.hash
-    registry = Registry(f"sqlite:///{tmp_path / 'mlflow.sqlite'}", settings.storage, spec_hash, TREES)
+    registry = Registry(f"sqlite:///{tmp_path / 'mlflow.sqlite'}", settings.storage_folder, spec_hash, TREES)
     return World(tmp_path, registry, monkeypatch)
 
 
@@ -240,7 +240,7 @@ def test_a_version_of_another_expert_is_none(world: World) -> None:
     with pytest.raises(PromotionRefusedError, match="'v1' is not a model version"):
         world.retrainer.promote("v1")
     with pytest.raises(ModelFilesError, match="cannot be read"):
-        world.retrainer.submit(str(_copy_of_nothing(world.settings.storage / "elsewhere")))
+        world.retrainer.submit(str(_copy_of_nothing(world.settings.storage_folder / "elsewhere")))
 
 
 def _copy_of_nothing(folder: Path) -> Path:
@@ -251,7 +251,7 @@ def _copy_of_nothing(folder: Path) -> Path:
 
 def test_too_little_history_is_a_failed_training(world: World, tmp_path: Path, empty_mlflow: bytes) -> None:
     """Where an operator asks for trees too early, the reason is recorded and nothing is registered."""
-    world.settings.storage.rename(tmp_path / "away")
+    world.settings.storage_folder.rename(tmp_path / "away")
     world.days = 0.0
     world.grow(2.0)
     world.retrainer.trigger("operator")

@@ -49,7 +49,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[TrainPlan]:
         told.append(plan)
         return FitResult(plan.initial_state or QuantileNetwork(plan.spec).arrays(), [])
 
-    def read(files: Any, channels: Any, found: DataRange) -> Table:
+    def read(files: Any, channels: Any, found: DataRange, where: Any = None) -> Table:
         root = Path(files[0]).parents[3]
         return Table(History(root, channels, 900).read(found.from_ms - 1, found.to_ms))
 
@@ -65,8 +65,8 @@ def job(tmp_path: Path) -> Job:
     newest = write_history(settings, days=5)
     spec = forecast_spec(settings)
     return Job(
-        name="one", storage=str(settings.storage), spec=spec, learn=settings.learn, places={},
-        files=tuple(History(settings.storage, spec.channels, settings.stream.step_s).files()), after_ms=START_MS,
+        name="one", storage=str(settings.storage_folder), spec=spec, learn=settings.learn, places={},
+        files=tuple(History(settings.storage_folder, spec.channels, settings.stream.step_s).files()), after_ms=START_MS,
         to_ms=newest,
         log_offsets={"0": 1}, champion="online", champion_folder="", use_gpu=False, workers=0,
     )  # fmt: skip

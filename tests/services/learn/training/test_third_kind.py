@@ -36,9 +36,9 @@ def job(tmp_path: Path) -> Job:
     """A training of a ridge on eight days of rows, by nothing but its kind."""
     settings = small_settings(tmp_path, kind="ridge")
     to_ms = write_history(settings, days=8)
-    files = tuple(History(settings.storage, (), settings.stream.step_s).files())
+    files = tuple(History(settings.storage_folder, (), settings.stream.step_s).files())
     return Job(
-        name="one", storage=str(settings.storage), spec=forecast_spec(settings), learn=settings.learn, places={},
+        name="one", storage=str(settings.storage_folder), spec=forecast_spec(settings), learn=settings.learn, places={},
         files=files, after_ms=START_MS, to_ms=to_ms, log_offsets={"0": 1}, champion="online", champion_folder="",
         use_gpu=False, workers=0, kind=settings.learn.kind,
     )  # fmt: skip

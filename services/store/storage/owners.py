@@ -1,0 +1,61 @@
+"""Who runs on a state in a bucket: owners write themselves down there, as in a folder's ``owner/``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from services.errors import NotStoredError
+from services.store.storage.storage import Storage
+
+__all__ = ["OwnersInStorage"]
+
+OWNERS = "owner"
+
+
+class OwnersInStorage:
+    """Owners as objects (:class:`services.runtime.state_lock.OwnersPlace`). ``machine`` names this machine and boot.
+
+    The kernel's lock on ``data_dir`` keeps others from the bucket only if they have the same data folder.
+    """
+
+    def __init__(self, storage: Storage, machine: str, data_dir: Path) -> None:
+        self.name, self._storage = storage.url, storage
+        self._machine = f"{machine}/{data_dir}"
+
+    def machine(self) -> str:
+        """As the contract says."""
+        return self._machine
+
+    def newest(self) -> int:
+        """As the contract says."""
+        return max(map(_epoch_of, self._storage.list_folder(OWNERS).names), default=0)
+
+    def make(self, epoch: int, record: bytes) -> None:
+        """As the contract says."""
+        self._storage.put_new(_key(epoch), record)
+
+    def write(self, epoch: int, record: bytes) -> None:
+        """As the contract says."""
+        self._storage.put(_key(epoch), record)
+
+    def read(self, epoch: int) -> bytes:
+        """As the contract says."""
+        try:
+            return self._storage.read(_key(epoch)).content
+        except NotStoredError:
+            return b""
+
+    def remove_older(self, epoch: int) -> None:
+        """As the contract says."""
+        for name in self._storage.list_folder(OWNERS).names:
+            if 0 < _epoch_of(name) < epoch:
+                self._storage.delete(f"{OWNERS}/{name}")
+
+
+def _key(epoch: int) -> str:
+    return f"{OWNERS}/{epoch:012d}.json"
+
+
+def _epoch_of(name: str) -> int:
+    stem = name.removesuffix(".json")
+    return int(stem) if stem.isdigit() else 0

@@ -1,0 +1,166 @@
+"""A shard whose storage is a bucket is killed with SIGKILL while it writes: as if nothing had been."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edge.log import Log, partition_of
+from services.config import Settings, load_settings
+from services.ingest.shard import Executors, Outputs, Shard
+from services.log import open_settings_log
+from services.store.forecasts import IssuedForecasts
+from services.store.history import History
+from services.store.series import NullSeries
+from services.store.storage import open_storage, storage_of
+from tests.chaos.shard_process import NoBoard, baseline_forecast
+from tests.ci.record import balance
+from tests.patience import patience_s
+from tests.patience import until as wait_until
+from tests.s3 import s3_address
+from tests.services.ingest.rig import Clock, Inline, day
+
+pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
+
+KILLS = 4
+STEPS = 60
+PARTITION = partition_of("demo", 4)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Settings of a system whose storage is a bucket, with a log in a file."""
+    where = s3_address(tmp_path)
+    file = tmp_path / "hothouse.toml"
+    file.write_text(f"""\
+data_dir = "{tmp_path / "data"}"
+
+[storage]
+url = "{where.url}"
+endpoint = "{where.endpoint}"
+region = "{where.region}"
+path_style = true
+credentials_file = "{where.credentials_file}"
+
+[stream]
+snapshot_s = 0.2
+
+[[sites]]
+name = "demo"
+timezone = "Europe/Amsterdam"
+""")
+    return file
+
+
+def started(config: Path) -> subprocess.Popen[bytes]:
+    """A shard of all partitions."""
+    return subprocess.Popen([sys.executable, "-m", "tests.chaos.shard_process", str(config), "0", "1"])
+
+
+def content(settings: Settings) -> dict[str, Any]:
+    """Every row, to the bit, and which forecasts were issued."""
+    history = History(storage_of(settings), ())
+    origins = [one.origin_ms for one in IssuedForecasts(storage_of(settings), 0).read("demo", 0, 10, 4)]
+    # As text: a missing value is not equal to itself.
+    rows = {kind: [repr(row) for row in history.read(kind=kind).to_pylist()] for kind in ("zones", "devices")}
+    return {**rows, "origins": origins}
+
+
+def undisturbed(config: Path, log: Log, folder: Path) -> dict[str, Any]:
+    """The same of a shard that never died, with its storage in a folder."""
+    settings = load_settings(config, data_dir=folder, storage={"url": ""})
+    outputs, inline = Outputs(NullSeries(), NoBoard()), Inline()
+    shard = Shard(
+        settings, range(log.partitions), log, baseline_forecast, outputs, Executors(inline, inline, inline), Clock(0.2)
+    )
+    while shard.step():
+        pass
+    shard.close()
+    return content(settings)
+
+
+def test_a_kill_at_any_moment_loses_nothing_on_a_bucket(config: Path, tmp_path: Path) -> None:
+    """Samples come in while the shard is killed again and again: afterwards every row is in the bucket, once, and a
+    restart goes on from the snapshot there. Nothing of it is on this machine's disk.
+    """
+    settings, rng = load_settings(config), random.Random(17)
+    settings.data_dir.mkdir()
+    records = list(day(STEPS))
+    with closing(open_settings_log(settings)) as log:
+        process = started(config)
+        try:
+            for number, start in enumerate(range(0, len(records), len(records) // (KILLS + 1))):
+                log.append(records[start : start + len(records) // (KILLS + 1)])
+                if number < KILLS:
+                    wait_until(
+                        lambda before=number: epoch(settings) > before, "the shard has begun"
+                    )  # fmt: skip
+                    time.sleep(rng.uniform(0, 0.6))  # wherever it is then: in a flush, a snapshot, between them
+                    process.kill()
+                    process.wait()
+                    process = started(config)
+            wait_until(lambda: saved(settings) >= log.end_offset(PARTITION), "everything is saved")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(patience_s(60)) == 0
+        finally:
+            process.kill()
+            process.wait()
+        expected = undisturbed(config, log, tmp_path / "undisturbed")
+    found = content(settings)
+    with balance():
+        assert found["zones"] == expected["zones"]
+        assert found["devices"] == expected["devices"]
+        assert len(found["zones"]) > 2 * (STEPS - 3)
+        assert found["origins"] == sorted(set(found["origins"]))
+    assert epoch(settings) == KILLS + 1
+    assert not list(settings.storage_folder.glob("history/**/*"))
+    assert not list(settings.storage_folder.glob("snapshots/*"))
+
+
+def test_two_writers_of_a_partition_on_a_bucket(config: Path) -> None:
+    """The second takes it over, and the first ends with one sentence that says so."""
+    settings = load_settings(config)
+    settings.data_dir.mkdir()
+    with closing(open_settings_log(settings)) as log:
+        log.append(list(day(40))[:5])
+        command = [sys.executable, "-m", "tests.chaos.shard_process", str(config), "0", "1"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as first:
+            wait_until(lambda: epoch(settings) == 1, "the first has begun")
+            second = started(config)
+            try:
+                wait_until(lambda: epoch(settings) == 2, "the second has begun")
+                log.append(list(day(40))[5:])
+                _, said = first.communicate(timeout=patience_s(60))
+            finally:
+                second.kill()
+                second.wait()
+        assert first.returncode != 0
+        assert f"partition {PARTITION} was taken over by another writer (epoch 2)" in said.splitlines()[-1]
+
+
+def epoch(settings: Settings) -> int:
+    """How often partition 0 was claimed."""
+    found = open_storage.__wrapped__(_address(settings)).list_folder("snapshots").names
+    if "p0.epoch" not in found:
+        return 0
+    return int(storage_of(settings).read("snapshots/p0.epoch").content.split()[0])
+
+
+def saved(settings: Settings) -> int:
+    """The largest offset that snapshots of any partition stand for."""
+    names = open_storage.__wrapped__(_address(settings)).list_folder("snapshots").names
+    return max((int(n.removesuffix(".snapshot").split("-")[1]) for n in names if n.endswith(".snapshot")), default=0)
+
+
+def _address(settings: Settings) -> Any:
+    from services.store.storage import address_of
+
+    return address_of(settings)

@@ -1,0 +1,374 @@
+"""What every storage does: a folder, memory, an object store behind faults, and a real S3 server."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.errors import AlreadyStoredError, ChangedError, NotStoredError, StorageAwayError, StorageError
+from services.store.storage import (
+    FolderStorage,
+    MemoryServer,
+    ObjectStorage,
+    Pauses,
+    Storage,
+    StorageAddress,
+    open_storage,
+)
+from tests.contracts.faulty_server import FaultyServer
+from tests.s3 import s3_address
+
+
+class Time:
+    """Sleeps take no time, and are told."""
+
+    def __init__(self) -> None:
+        self.now_s, self.slept = 0.0, list[float]()
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now_s += seconds
+
+    def pauses(self, total_s: float = 1e6) -> Pauses:
+        return Pauses(total_s=total_s, sleep=self.sleep, clock_s=lambda: self.now_s)
+
+
+def faulty(seed: int = 0, chance: float = 0.3) -> tuple[ObjectStorage, FaultyServer]:
+    """A storage in memory, and what goes wrong on the way to it."""
+    server = FaultyServer(MemoryServer(), seed, chance)
+    return ObjectStorage(server, Time().pauses()), server
+
+
+@pytest.fixture(params=["folder", "memory", "faulty", pytest.param("s3", marks=pytest.mark.s3)])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
+    """Each implementation, empty."""
+    if request.param == "folder":
+        yield FolderStorage(tmp_path / "storage")
+    elif request.param == "memory":
+        yield ObjectStorage(MemoryServer(), Time().pauses())
+    elif request.param == "faulty":
+        yield faulty()[0]
+    else:
+        yield open_storage(s3_address(tmp_path))
+
+
+def file_of(content: bytes) -> Any:
+    """The same content, written piece by piece."""
+    return lambda path: path.write_bytes(content) and None
+
+
+def test_what_was_put_is_read(storage: Storage) -> None:
+    """Whole, in part, mapped, and with the size that it has; made at once or piece by piece."""
+    for number, content in enumerate((b"hello", b"", b"x" * 70_000)):
+        for form in (content, file_of(content)):
+            key = f"a/b/{number}-{callable(form)}"
+            version = storage.put(key, form)
+            assert storage.read(key).content == content
+            assert storage.read(key).version == version
+            assert bytes(storage.mapped(key)) == content
+            assert storage.read_range(key, 1, 3) == content[1:4]
+            found = storage.entry(key)
+            assert found is not None
+            assert (found.size, found.version) == (len(content), version)
+
+
+def test_a_range_behind_the_end_is_short(storage: Storage) -> None:
+    """As much is given as there is."""
+    storage.put("a", b"hello")
+    assert storage.read_range("a", 3, 10) == b"lo"
+
+
+def test_what_is_not_there_is_said(storage: Storage) -> None:
+    """One kind of error, which is a FileNotFoundError too and names the object; removing it again is no error."""
+    for read in (storage.read, storage.mapped, lambda key: storage.read_range(key, 0, 1)):
+        with pytest.raises(NotStoredError, match="nothing is not there"):
+            read("a/nothing")
+        with pytest.raises(FileNotFoundError):
+            read("a/nothing")
+    assert storage.entry("a/nothing") is None
+    storage.delete("a/nothing")
+    storage.put("a/nothing", b"1")
+    storage.delete("a/nothing")
+    storage.delete("a/nothing")
+    assert storage.entry("a/nothing") is None
+
+
+def test_put_replaces_whatever_is_there(storage: Storage) -> None:
+    """Also what another writer wrote meanwhile; each content has a version of its own."""
+    versions = {storage.put("a", content) for content in (b"1", b"2", b"1111")}
+    assert len(versions) == 3
+    assert storage.read("a").content == b"1111"
+
+
+def test_a_new_object_is_made_once(storage: Storage) -> None:
+    """The second writer is refused; the first may say it again, as its answer may have been lost."""
+    version = storage.put_new("a", b"mine")
+    assert storage.put_new("a", b"mine") == version
+    for other in (b"theirs", file_of(b"theirs")):
+        with pytest.raises(AlreadyStoredError, match="a is there already"):
+            storage.put_new("a", other)
+    assert storage.put_new("a", file_of(b"mine")) == version
+    assert storage.read("a").content == b"mine"
+
+
+def test_a_version_is_replaced_once(storage: Storage) -> None:
+    """Of two that replace the same one the second is refused, also where nothing is left to replace."""
+    first = storage.put("a", b"1")
+    second = storage.swap("a", b"2", first)
+    with pytest.raises(ChangedError, match="changed meanwhile by another writer"):
+        storage.swap("a", b"3", first)
+    assert storage.swap("a", b"2", first) == second  # its answer may have been lost
+    storage.delete("a")
+    with pytest.raises(ChangedError, match="another writer"):
+        storage.swap("a", b"4", second)
+    assert storage.entry("a") is None
+
+
+def test_a_version_of_before_is_never_a_version_again(storage: Storage) -> None:
+    """Writers put something of their own into what they swap: then no content, and no version, comes back."""
+    versions = [storage.put("a", b"%04d" % n) for n in range(20)]
+    assert len(set(versions)) == 20
+
+
+def test_what_is_checked_at_the_last_moment_leaves_the_object(storage: Storage) -> None:
+    """A writer that was fenced writes nothing, and what it raises is passed on."""
+
+    class FencedError(Exception):
+        pass
+
+    def fenced() -> None:
+        raise FencedError
+
+    version = storage.put("a", b"1")
+    for write in (
+        lambda: storage.put("a", b"2", fenced), lambda: storage.put_new("b", b"2", fenced),
+        lambda: storage.swap("a", b"2", version, fenced),
+    ):  # fmt: skip
+        with pytest.raises(FencedError):
+            write()
+    assert storage.read("a").content == b"1"
+    assert storage.list_folder("").names == ("a",)
+
+
+def test_a_folder_lists_what_lies_in_it(storage: Storage) -> None:
+    """Names and folders, sorted, not what is deeper; names that begin with a dot are nobody's."""
+    for key in ("b/2", "b/1", "b/c/d/3", "b/c/4", "bb/5", ".hidden", "b/.hidden", "6"):
+        storage.put(key, b"12")
+    assert storage.list_folder("b") == storage.list_folder("b")
+    assert (storage.list_folder("b").folders, storage.list_folder("b").names) == (("c",), ("1", "2"))
+    assert (storage.list_folder("").folders, storage.list_folder("").names) == (("b", "bb"), ("6",))
+    assert (storage.list_folder("nothing").folders, storage.list_folder("nothing").names) == ((), ())
+    assert {name: entry.size for name, entry in storage.entries("b").items()} == {"1": 2, "2": 2}
+    found = storage.entry("b/1")
+    assert found is not None
+    assert storage.entries("b")["1"].version == found.version
+    assert abs(storage.entries("b")["1"].modified_s - time.time()) < 3600
+
+
+def test_lists_know_at_once_what_this_writer_did(storage: Storage) -> None:
+    """Put, then deleted, then put again: however far the server's lists are behind."""
+    for _ in range(3):
+        storage.put("a/b", b"1")
+        assert storage.list_folder("a").names == ("b",)
+        storage.delete("a/b")
+        assert storage.list_folder("a").names == ()
+        assert storage.list_folder("").names == ()
+
+
+def test_addresses_name_the_object(storage: Storage) -> None:
+    """What people and other programs know it by; where it is a file, its path."""
+    storage.put("a/b", b"1")
+    assert storage.address("a/b").startswith(storage.url)
+    assert storage.address("a/b").endswith("/a/b")
+    path = storage.local("a/b")
+    assert path is None or path.read_bytes() == b"1"
+
+
+@pytest.mark.parametrize("kind", ["folder", pytest.param("s3", marks=pytest.mark.s3)])
+def test_of_many_writers_at_once_one_has_it(kind: str, tmp_path: Path) -> None:
+    """Threads that all make one object, then all replace one version: one of them each time."""
+    address = s3_address(tmp_path) if kind == "s3" else StorageAddress(url=str(tmp_path / "storage"))
+    won = list[int]()
+    version = ""
+
+    def write(number: int, turn: int) -> None:
+        open_storage.cache_clear()
+        mine = open_storage(address)  # as in a process of its own
+        with suppress(AlreadyStoredError, ChangedError):
+            content = b"%d %d" % (number, turn)
+            mine.put_new("a", content) if not version else mine.swap("a", content, version)
+            won.append(number)
+
+    for turn in range(3):
+        threads = [threading.Thread(target=write, args=(number, turn)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(won) == 1
+        found = open_storage(address).read("a")
+        assert found.content == b"%d %d" % (won.pop(), turn)
+        version = found.version
+
+
+class Register:
+    """Names in one object, each added by a swap, until it is there."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def add(self, name: str) -> None:
+        while True:
+            try:
+                found = self._storage.read("register")
+            except NotStoredError:
+                with suppress(AlreadyStoredError):
+                    self._storage.put_new("register", name.encode())
+                continue
+            names = found.content.decode().split()
+            if name in names:
+                return
+            with suppress(ChangedError):
+                self._storage.swap("register", " ".join([*names, name]).encode(), found.version)
+
+
+@given(
+    order=st.lists(st.integers(0, 3), min_size=1, max_size=40), seed=st.integers(0, 2**32),
+    chance=st.sampled_from([0.0, 0.2, 0.5]),
+)  # fmt: skip
+def test_whatever_goes_wrong_each_swap_counts_once(order: list[int], seed: int, chance: float) -> None:
+    """Writers add names through connections of their own: each is there once, and none is lost again."""
+    server = MemoryServer()
+    writers = [
+        Register(ObjectStorage(FaultyServer(server, seed + n, chance), Time().pauses())) for n in range(4)
+    ]  # fmt: skip
+    for number, writer in enumerate(order):
+        writers[writer].add(f"{writer}-{number}")
+        names = server.objects["register"].content.decode().split()
+        assert names == [f"{w}-{n}" for n, w in enumerate(order[: number + 1])]
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["read", "new", "swap"])), max_size=40),
+    seed=st.integers(0, 2**32),
+)  # fmt: skip
+def test_a_swap_that_succeeds_followed_what_it_replaced(steps: list[tuple[int, str]], seed: int) -> None:
+    """Of any history: the contents that writers say they wrote form one chain, each on the version that it names."""
+    server = MemoryServer()
+    clients = [ObjectStorage(FaultyServer(server, seed + n), Time().pauses()) for n in range(3)]
+    known: list[Any] = [None] * 3
+    written: dict[bytes, bytes | None] = {}  # content -> what it replaced
+    for number, (who, what) in enumerate(steps):
+        content = b"%d of %d" % (number, who)
+        with suppress(StorageError):
+            if what == "read":
+                known[who] = clients[who].read("a")
+            elif what == "new":
+                clients[who].put_new("a", content)
+                written[content] = None
+            elif known[who] is not None:
+                clients[who].swap("a", content, known[who].version)
+                written[content] = known[who].content
+    replaced = [before for before in written.values() if before is not None]
+    assert len(set(replaced)) == len(replaced)
+    assert sum(before is None for before in written.values()) <= 1
+    chain, at = set[bytes](), server.objects["a"].content if "a" in server.objects else None
+    while at is not None:
+        chain.add(at)
+        at = written[at]
+    assert chain == set(written)
+
+
+@given(contents=st.lists(st.binary(max_size=4), min_size=1, max_size=20), seed=st.integers(0, 2**32))
+def test_whatever_goes_wrong_the_newest_put_is_there(contents: list[bytes], seed: int) -> None:
+    """A put that arrives again, after newer ones, undoes none of them."""
+    storage, _ = faulty(seed)
+    for number, content in enumerate(contents):
+        storage.put("a", b"%d " % number + content)
+        assert storage.read("a").content == b"%d " % number + content
+
+
+@given(
+    steps=st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=30), seed=st.integers(0, 2**32)
+)  # fmt: skip
+def test_whatever_lags_a_writer_lists_what_it_left(steps: list[tuple[str, bool]], seed: int) -> None:
+    """After any order of puts and deletes, for as long as lists may lag."""
+    storage = ObjectStorage(FaultyServer(MemoryServer(), seed), Pauses(total_s=1, sleep=lambda _: None, clock_s=float))
+    there = set[str]()
+    for name, deletes in steps:
+        if deletes:
+            storage.delete(f"f/{name}")
+            there.discard(name)
+        else:
+            storage.put(f"f/{name}", b"1")
+            there.add(name)
+        assert set(storage.list_folder("f").names) == there
+
+
+@pytest.mark.parametrize("fault", ["lost", "answer lost", "busy", "expired"])
+def test_a_fault_is_not_seen(fault: str) -> None:
+    """Asked again the request is done, once."""
+    storage, server = faulty(chance=0)
+    version = storage.put("a", b"1")
+    server.next = [fault]
+    version = storage.swap("a", b"2", version)
+    assert server.happened == [fault]
+    assert storage.read("a").content == b"2"
+    server.next = [fault]
+    assert storage.put_new("b", b"mine")
+    assert storage.read("b").content == b"mine"
+
+
+def test_a_server_that_stays_away_is_told(tmp_path: Path) -> None:
+    """After the time that requests are asked again for, and not before; pauses grow."""
+    clock = Time()
+    server = FaultyServer(MemoryServer("s3://bucket"), chance=1, faults=["lost"])
+    storage = ObjectStorage(server, clock.pauses(10))
+    with pytest.raises(StorageAwayError, match="s3://bucket does not answer"):
+        storage.put("a", b"1")
+    assert 5 < clock.now_s <= 10
+    assert clock.slept[0] <= 0.1 < 1 <= max(clock.slept) <= 2
+
+
+def test_a_busy_server_is_left_alone_for_a_while() -> None:
+    """503 and Retry-After: the pause is as long as it wants at least."""
+    clock = Time()
+    server = FaultyServer(MemoryServer(), chance=0)
+    server.next = ["busy", "busy"]
+    ObjectStorage(server, clock.pauses()).put_new("a", b"1")
+    assert clock.slept[0] >= 1
+    assert clock.slept[1] >= 1
+
+
+def test_a_lagging_list_of_what_others_did_is_late_and_no_more() -> None:
+    """Another writer's object may be missing from a list; by its name it is there at once."""
+    server = MemoryServer()
+    one = ObjectStorage(server, Time().pauses())
+    faults = FaultyServer(server, chance=0)
+    other = ObjectStorage(faults, Time().pauses())
+    one.put("a/b", b"1")
+    faults.next = ["lagging"]
+    assert other.list_folder("a").names == ()
+    assert other.read("a/b").content == b"1"
+    assert other.list_folder("a").names == ("b",)
+
+
+def test_a_folder_made_by_hand_is_a_storage() -> None:
+    """What is in a folder needs nothing beside it: files are objects as they are."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "x").mkdir()
+        Path(folder, "x", "y").write_text("1")
+        storage = FolderStorage(Path(folder))
+        found = storage.read("x/y")
+        assert found.content == b"1"
+        storage.swap("x/y", b"2", found.version)
+        assert Path(folder, "x", "y").read_text() == "2"

@@ -1,0 +1,248 @@
+"""The history on storages of any kind: the same rows, forecasts and plans, whatever goes wrong on the way."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.features.plans import Plan
+from services.errors import HistoryError
+from services.learn.training import dataset
+from services.store.compaction import GRACE_S, LEAST_FILES
+from services.store.forecasts import IssuedForecast, IssuedForecasts
+from services.store.history import History
+from services.store.imports.import_job import new_job, open_jobs
+from services.store.plan_history import KeptPlan, PlanHistory
+from services.store.rows import SiteStep
+from services.store.storage import (
+    FolderStorage,
+    MemoryServer,
+    ObjectStorage,
+    Pauses,
+    Storage,
+    StorageAddress,
+    fetch_folder,
+    forget_folder,
+    keep_folder,
+    kept_folder,
+    open_storage,
+)
+from services.store.zone_series import fingerprint, resampled
+from tests.contracts.faulty_server import FaultyServer
+from tests.s3 import s3_address
+
+T0, STEP, DAY = 1_646_092_800_000, 300_000, 86_400_000
+END = T0 + 99 * DAY
+CHANNELS = ("air_temp_c", "rh_pct")
+Open = Callable[[], Storage]
+
+
+@pytest.fixture(params=["folder", "memory", "faulty", pytest.param("s3", marks=pytest.mark.s3)])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    """Each kind, opened as by a new process."""
+    if request.param == "folder":
+        return lambda: FolderStorage(tmp_path)
+    if request.param == "s3":
+        address = s3_address(tmp_path)
+        return lambda: open_storage.__wrapped__(address)
+    server, seeds = MemoryServer(), iter(range(1000))
+    patient = Pauses(total_s=1e6, sleep=lambda _: None, clock_s=float)
+    if request.param == "memory":
+        return lambda: ObjectStorage(server, patient)
+    # Lists that lag are of what other processes write: readers see that later, a process that has just begun, too.
+    faults = ("lost", "answer lost", "twice", "busy", "expired")
+    return lambda: ObjectStorage(FaultyServer(server, next(seeds), 0.2, faults), patient)
+
+
+def step(number: int, value: float = 20.0, partition: int = 0) -> SiteStep:
+    """Two zones at a step."""
+    values = np.array([[value + number, np.nan], [np.nan, 50.0]], np.float32)
+    return SiteStep(partition, "demo", T0 + number * STEP, ("z1", "z2"), values, values)
+
+
+def ends(history: History) -> list[int]:
+    return [(end_ms - T0) // STEP for end_ms in history.read().filter(_of("z1"))["end_ms"].to_pylist()]
+
+
+def _of(zone: str) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.field("zone") == zone
+
+
+def test_rows_are_there_once_over_days_restarts_and_compactions(opened: Open) -> None:
+    """Ten days in flushes of their own, late and repeated rows, a compaction, and retired files that go."""
+    written = []
+    for day in range(LEAST_FILES + 2):
+        history = History(opened(), CHANNELS)  # a restart
+        for number in (288 * day + 5, 288 * day + 6, 288 * day + 5, 288 * day + 1):
+            history.add([step(number)])
+            history.flush()
+        written += [288 * day + n for n in (1, 5, 6)]
+    assert ends(History(opened(), CHANNELS)) == written
+    assert history.newest_ms("demo") == T0 + written[-1] * STEP
+    before = fingerprint(History(opened(), CHANNELS), "demo", 0, END)
+    writer = History(opened(), CHANNELS)
+    assert writer.compact(T0 + LEAST_FILES * DAY, [0]) == LEAST_FILES
+    reader = History(opened(), CHANNELS)
+    assert fingerprint(reader, "demo", 0, END) != before
+    assert ends(reader) == written
+    writer.add([step(7)])  # into the larger one
+    writer.flush()
+    assert writer.compact(T0 + LEAST_FILES * DAY, [0], wall_s=lambda: 1e11 + GRACE_S) == 0
+    reader = History(opened(), CHANNELS)
+    assert len(reader.storage.list_folder("history/zones/demo").names) == 3
+    assert ends(reader) == sorted([*written, 7])
+    found = resampled(reader, "demo", "z1", ["air_temp_c"], 0, END, STEP)
+    assert found["mean"]["air_temp_c"].tolist() == [20 + n for n in sorted([*written, 7])]
+
+
+def test_a_writer_that_was_taken_over_overwrites_nothing(opened: Open) -> None:
+    """It read the day before the newer one wrote: what it puts together is refused, and the newer one's rows stay."""
+    History(opened(), CHANNELS).add([step(1)])
+    older, newer = History(opened(), CHANNELS), History(opened(), CHANNELS)
+    older.add([step(1)])
+    older.flush()
+    looks = 0
+
+    def the_other_writes(_: int) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 2:  # after the first look, and the read: at the last moment
+            newer.add([step(2)])
+            newer.flush()
+
+    older.add([step(3)])
+    with pytest.raises(HistoryError, match="changed meanwhile by another writer"):
+        older.flush(the_other_writes)
+    assert ends(History(opened(), CHANNELS)) == [1, 2]
+    older.flush()
+    assert ends(History(opened(), CHANNELS)) == [1, 2, 3]
+
+
+def issued(origin: int, version: str = "v1", value: float = 1.0) -> IssuedForecast:
+    shape = (1, 1, 1)
+    one = np.full(shape, value, np.float32)
+    return IssuedForecast("demo", T0 + origin * STEP, version, ("z1",), np.stack([one] * 3, axis=-1), one, one, 0)
+
+
+def test_of_forecasts_that_were_issued_twice_the_newest_counts(opened: Open) -> None:
+    """After restarts, in parts of the day and once they are one file."""
+    for value, origins in enumerate(([1, 2], [2, 3], [2], [290])):
+        IssuedForecasts(opened(), 0).put([issued(n, value=value) for n in origins], [60], ["air_temp_c"])
+
+    def said() -> dict[int, float]:
+        found = IssuedForecasts(opened(), 0).read("demo", 0, 1, 1)
+        return {(one.origin_ms - T0) // STEP: float(one.network[0, 0, 0]) for one in found}
+
+    assert said() == {1: 0, 2: 2, 3: 1, 290: 3}
+    writer = IssuedForecasts(opened(), 0)
+    assert writer.merge_days(T0 + DAY, [0]) == 3
+    assert said() == {1: 0, 2: 2, 3: 1, 290: 3}
+    assert writer.merge_days(T0 + 2 * DAY, [0]) == 1
+    assert said() == {1: 0, 2: 2, 3: 1, 290: 3}
+    ahead = IssuedForecasts(opened(), 0).ahead("demo", "z1", "air_temp_c", 60, 0, T0 + 9 * DAY)
+    assert ahead["p50"].tolist() == [0, 2, 1, 3]
+
+
+def test_plans_are_kept_once(opened: Open) -> None:
+    """The same plan again changes nothing; each day has its own."""
+
+    def plan(day: int, offset: int) -> KeptPlan:
+        at_ms = T0 + day * DAY
+        series = {"out_temp_c": (np.array([at_ms + STEP]), np.array([4.5], np.float32))}
+        plan = Plan(zone="z1", source="a", kind="weather", issued_ms=at_ms, known_ms=at_ms, series=series)
+        return KeptPlan("demo", offset, plan)
+
+    for _ in range(3):
+        PlanHistory(opened()).put(0, [plan(0, 1), plan(1, 2)])
+    found = PlanHistory(opened()).read("demo", 0, 2**52)
+    assert [kept.offset for kept in found] == [1, 2]
+    assert PlanHistory(opened()).sites() == ["demo"]
+
+
+def test_an_import_is_one_job(opened: Open) -> None:
+    """The same rows again are the same job, as far as it has come."""
+    history = History(opened(), CHANNELS)
+    history.add([step(n) for n in range(3)])
+    history.flush()
+    rows = history.read()
+    job = new_job(opened(), "demo", rows)
+    job.put({**job.note(), "state": "done"})
+    assert new_job(opened(), "demo", rows).note()["state"] == "done"
+    (found,) = open_jobs(opened())
+    assert len(found.days()) == 1
+    found.forget_rows()
+    assert not open_jobs(opened())[0].has_rows
+    assert open_jobs(opened(), {found.id}) == []
+
+
+@pytest.mark.s3
+def test_a_training_reads_rows_and_models_from_the_bucket(tmp_path: Path) -> None:
+    """The same rows as from a folder; the address that tells a job where they are has no secret."""
+    where = s3_address(tmp_path)
+    found = []
+    for storage, remote in ((FolderStorage(tmp_path / "folder"), None), (open_storage(where), where)):
+        history = History(storage, CHANNELS)
+        history.add([step(n) for n in range(400)])
+        history.flush()
+        files = history.files()
+        whole = dataset.describe(files, 0, END, remote)
+        rows = dataset.gather(files, CHANNELS, 0, END, ["demo/z1"], remote)
+        found.append((dataset.oldest_ms(files, remote), dataset.newest_ms(files, remote), whole, rows.values.tobytes()))
+    assert found[0] == found[1]
+    assert b"hothouse-test-secret" not in pickle.dumps(where)
+
+
+def test_a_models_folder_is_kept_and_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole, through a server that loses answers; where it was removed from the storage nothing is made."""
+    server, seeds = MemoryServer(), iter(range(100))
+    patient = Pauses(total_s=1e6, sleep=lambda _: None, clock_s=float)
+    monkeypatch.setattr(
+        kept_folder, "open_storage", lambda _: ObjectStorage(FaultyServer(server, next(seeds)), patient)
+    )
+    where, folder = StorageAddress(url="s3://b"), tmp_path / "models" / "m"
+    folder.mkdir(parents=True)
+    for name in ("manifest.json", "weights.safetensors"):
+        (folder / name).write_bytes(name.encode() * 1000)
+    keep_folder(where, folder)
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert set(server.objects) == {f"models/m/{name}" for name in ("files.json", *kept)}
+    shutil.rmtree(folder)
+    for _ in range(2):
+        fetch_folder(where, folder)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == kept
+    assert [path.name for path in folder.parent.iterdir()] == ["m"]
+    forget_folder(where, folder)
+    assert server.objects == {}
+    shutil.rmtree(folder)
+    fetch_folder(where, folder)
+    assert not folder.exists()
+    for nothing in (keep_folder, fetch_folder, forget_folder):
+        nothing(None, tmp_path / "nowhere")
+
+
+def test_a_folder_of_the_release_before_is_read_as_it_is(tmp_path: Path) -> None:
+    """Files had the same names; only parts of forecasts had no number, and the time of a file said which is newer."""
+    writer = IssuedForecasts(tmp_path, 0)
+    folder = tmp_path / "history" / "forecasts" / "2022-03-01"
+    for value, name in ((1.0, "p0-1646093100000-ffff.parquet"), (2.0, "p0-1646093100000-0000.parquet")):
+        writer.put([issued(1, value=value)], [60], ["air_temp_c"])
+        (part,) = (path for path in folder.iterdir() if path.name.count("-") == 3)
+        part.rename(folder / name)
+        os.utime(folder / name, (value, value))
+    for added in range(2):
+        if added:
+            IssuedForecasts(tmp_path, 0).put([issued(1, value=3.0)], [60], ["air_temp_c"])
+        (found,) = IssuedForecasts(tmp_path, 0).read("demo", 0, 1, 1)
+        assert found.network[0, 0, 0] == (3 if added else 2)
+    assert writer.merge_days(T0 + DAY, [0]) == 3
+    (found,) = IssuedForecasts(tmp_path, 0).read("demo", 0, 1, 1)
+    assert found.network[0, 0, 0] == 3
