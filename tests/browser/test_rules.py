@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from edge.wire.alert_orders import ChangeRules, decode_order
+from edge.wire.topic import SITE_ZONE
 from services.ingest.alerts.site_documents import SiteDocuments
 from services.serve.api.auth import Keys
 from tests.browser.driver import Page
@@ -36,7 +37,7 @@ class Ruled(House):
         async def publish(topic: str, payload: bytes) -> None:
             order = decode_order(payload)
             assert isinstance(order, ChangeRules)
-            self.documents.take("demo", order, ORIGIN_MS)
+            self.documents.take("demo", SITE_ZONE, order, ORIGIN_MS)
             await asyncio.sleep(0)
 
         self.backend.alert_rules = rules  # type: ignore[assignment]
