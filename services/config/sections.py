@@ -321,9 +321,9 @@ class StorageSettings(Section):
     """Where history, snapshots and models are kept."""
 
     url: str = Field(
-        "", pattern=r"^((s3|gs|az)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9._=-]+)*/?)?$",
-        description="Bucket, or container, and a folder in it: `s3://BUCKET/FOLDER`, `gs://…`, `az://…`; empty: the "
-        "folder `storage` of the data folder.",
+        "", pattern=r"^((s3|az)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9._=-]+)*/?)?$",
+        description="Bucket, or container, and a folder in it: `s3://BUCKET/FOLDER` or `az://…`; empty: the folder "
+        "`storage` of the data folder. Not yet `gs://`, which compares versions in another way.",
     )  # fmt: skip
     endpoint: str = Field(
         "",
@@ -337,9 +337,8 @@ class StorageSettings(Section):
     )  # fmt: skip
     account: str = Field("", description="Storage account (Azure).")
     credentials_file: Path | None = Field(
-        None, description="File with the login: as `~/.aws/credentials` (S3), a service account's JSON (Google), the "
-        "account's key (Azure). It is read again when it is refused. None: what the environment says (`AWS_…`, "
-        "`GOOGLE_…`, `AZURE_…`), or the machine's own role.",
+        None, description="File with the login: as `~/.aws/credentials` (S3), or the account's key (Azure). It is read "
+        "again when it is refused. None: what the environment says (`AWS_…`, `AZURE_…`), or the machine's own role.",
     )  # fmt: skip
     retry_s: float = Field(
         10.0, ge=0, le=300, description="For so long a request that gets no answer is asked again at once. Then what "

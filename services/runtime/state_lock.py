@@ -35,12 +35,13 @@ _log = logging.getLogger(__name__)
 
 
 def this_machine(folder: Path) -> str:
-    """Where the kernel's lock on ``folder`` is the same lock: this boot of this machine, and this mount."""
+    """Where the kernel's lock on ``folder`` is the same lock: this boot of this machine, and this folder."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:  # not Linux
         boot = platform.node()
-    return f"{boot}/{folder.stat().st_dev}"
+    found = folder.stat()
+    return f"{boot}/{found.st_dev}/{found.st_ino}"
 
 
 class OwnersPlace(Protocol):

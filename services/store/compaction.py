@@ -97,24 +97,29 @@ def compact(
         was = _versions(storage, folder, group)
         with ExitStack() as held:
 
-            def switch(
-                was: object = was, held: ExitStack = held, whole: Span = whole, group: Sequence[Span] = group
-            ) -> None:  # fmt: skip
-                held.pop_all().close()  # of the look before this one
-                check()
-                if switching is not None:
-                    held.enter_context(switching)
+            def look(was: object = was, whole: Span = whole, group: Sequence[Span] = group) -> None:
                 hidden = [span for span in current(storage, folder) if whole.holds(span) and span not in group]
                 if hidden or _versions(storage, folder, group) != was:  # a day between the others has come meanwhile
                     raise _ChangedError
 
+            def switch(look: Callable[[], None] = look, held: ExitStack = held) -> None:
+                held.pop_all().close()  # of a try before this one
+                check()
+                if switching is not None:
+                    held.enter_context(switching)
+                look()
+
             with suppress(_ChangedError):
                 tables = _Tables(storage, keys)
                 write_tables(storage, f"{folder}/{whole.name}", schema_of(storage, keys[0]), tables, switch)
+                # This process writes nothing into the new file before the lock is let go of. But another writer, of
+                # a storage that nobody can lock, may have come between the look and the write.
+                written = _versions(storage, folder, [whole])
                 try:
-                    switch()  # where nothing is locked, another writer may have come between the look and the write
-                except BaseException:
-                    storage.delete(f"{folder}/{whole.name}")
+                    look()
+                except _ChangedError:
+                    if _versions(storage, folder, [whole]) == written:
+                        storage.delete(f"{folder}/{whole.name}")
                     raise
                 replaced += len(keys)
     return replaced
@@ -127,7 +132,8 @@ def remove_retired(storage: Storage, folder: str, partitions: Collection[int], n
     removed = 0
     for span in (span for span in _all(storage, folder) if span.partition in partitions):
         larger = next((there.get(other.name) for other in wide if other.holds(span)), None)
-        if larger is not None and now_s - larger.modified_s > GRACE_S:
+        newer = larger is not None and span.name in there and there[span.name].modified_s > larger.modified_s
+        if larger is not None and not newer and now_s - larger.modified_s > GRACE_S:
             storage.delete(f"{folder}/{span.name}")
             removed += 1
     storage.tidy(folder, age_s=GRACE_S, now_s=now_s)

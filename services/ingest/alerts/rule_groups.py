@@ -75,7 +75,9 @@ class RuleGroups:
 
     def of(self, site: str, zone: str = SITE_ZONE) -> RuleGroup:
         """The group of a zone."""
-        rules = self._zone_rules.get(site, {}).get(zone) or self._rules.setdefault(site, rules_for())
+        rules = self._zone_rules.get(site, {}).get(zone)
+        if rules is None:  # one that has none at all, because all are off, is another thing
+            rules = self._rules.setdefault(site, rules_for())
         return self._groups.get(rules) or self._groups.setdefault(rules, RuleGroup(rules, self._spec))
 
     def of_site(self, site: str) -> list[RuleGroup]:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
-from services.errors import StorageAwayError
+from services.errors import StorageAwayError, StorageRefusedError
 from services.store.storage import Storage
 
 __all__ = ["PIECE", "Layout", "PieceError", "Segment", "SegmentReader", "SegmentWriter", "pieces_used", "to_rewrite"]
@@ -145,7 +145,7 @@ class SegmentReader:
                 raise PieceError(f"segment {number} is not known")
             try:
                 content = self._storage.mapped(f"{self._folder}/{segment.name}" if self._folder else segment.name)
-            except StorageAwayError:
+            except (StorageAwayError, StorageRefusedError):
                 raise  # it is not damaged: whoever asked asks again
             except (OSError, ValueError) as error:
                 raise PieceError(f"{segment.name} cannot be read: {error}") from error

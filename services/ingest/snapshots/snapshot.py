@@ -255,8 +255,8 @@ class Snapshots:
         for name in kept - {newest}:
             try:
                 needed |= {segment for _, segment, _ in self._header(name)[0].segments}
-            except SnapshotError:
-                continue  # of an earlier format, or damaged: it cannot be gone back to
+            except (SnapshotError, NotStoredError):
+                continue  # of an earlier format, damaged, or removed by another writer: it cannot be gone back to
         for name in self._segments_there():
             # A writer that has just been taken over from must not remove what the newer one writes.
             if name not in needed and _epoch_and_number(name)[0] <= self.epoch:

@@ -12,9 +12,10 @@ from services.errors import ConfigError
 from services.key_file import read_key
 from services.serve.api.problems import ProblemError
 
-__all__ = ["Keys"]
+__all__ = ["READERS", "Keys"]
 
 OPERATOR_KEY_FILE = "operator.key"
+READERS = "the readers' key"
 
 
 class Keys:
@@ -59,7 +60,7 @@ class Keys:
         sent = _sent(authorization)
         if sent is None:
             return None
-        for key, words in ((self._operator, "the operator's key"), (self._reader, "the readers' key")):
+        for key, words in ((self._operator, "the operator's key"), (self._reader, READERS)):
             if key is not None and hmac.compare_digest(sent.encode(), key.encode()):
                 return words
         try:

@@ -17,7 +17,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from services.serve.api.auth import Keys
+from services.serve.api.auth import READERS, Keys
 from services.serve.api.problems import ProblemError, problem
 
 __all__ = ["NO_LIMITS", "ClientLimits", "Limits", "RateLimited", "RequestRate"]
@@ -88,7 +88,10 @@ class ClientLimits:
         headers = scope["headers"]
         sent = next((value for name, value in headers if name == b"authorization"), None)
         owner = None if sent is None else self._keys.owner(sent.decode("latin-1"))
-        return owner if owner is not None else _address(scope, headers, self._limits.proxies)
+        address = _address(scope, headers, self._limits.proxies)
+        if owner == READERS:  # one key for all: who has it is many clients
+            return f"{owner} at {address or 'this machine'}"
+        return address if owner is None else owner
 
     def wait_s(self, client: str) -> float:
         """See :meth:`RequestRate.wait_s`; counts what is refused."""

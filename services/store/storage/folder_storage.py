@@ -67,6 +67,7 @@ class FolderStorage:
         with ExitStack() as held:
 
             def nobody_was_faster() -> None:
+                held.pop_all().close()  # of a try before this one: the lock is not to be waited for by who holds it
                 check()
                 held.enter_context(self._locked())
                 if path.exists():
@@ -80,6 +81,7 @@ class FolderStorage:
         with ExitStack() as held:
 
             def is_the_same() -> None:
+                held.pop_all().close()
                 check()
                 held.enter_context(self._locked())
                 found = self.entry(key)

@@ -60,6 +60,7 @@ class MemoryServer:
     objects: dict[str, Stored] = field(default_factory=dict)
     _changing: Lock = field(default_factory=Lock)
     _count: int = 0
+    _changed_s: dict[str, float] = field(default_factory=dict)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> Stored:
         """As the contract says."""
@@ -72,7 +73,7 @@ class MemoryServer:
     def head(self, key: str) -> Entry | None:
         """As the contract says."""
         found = self.objects.get(key)
-        return None if found is None else Entry(len(found.content), found.version, time.time())
+        return None if found is None else Entry(len(found.content), found.version, self._changed_s[key])
 
     def put(self, key: str, body: Body, version: str | None) -> str:
         """As the contract says."""
@@ -84,7 +85,7 @@ class MemoryServer:
             if version and (found is None or found.version != version):
                 raise ChangedError(f"{self.url}/{key} was changed meanwhile by another writer")
             self._count += 1
-            self.objects[key] = Stored(content, str(self._count))
+            self.objects[key], self._changed_s[key] = Stored(content, str(self._count)), time.time()
             return str(self._count)
 
     def list_folder(self, folder: str) -> Objects:
@@ -93,8 +94,10 @@ class MemoryServer:
         rests = {key[len(begin) :]: found for key, found in sorted(self.objects.items()) if key.startswith(begin)}
         folders = dict.fromkeys(rest.split("/")[0] for rest in rests if "/" in rest)
         files = {rest: one for rest, one in rests.items() if "/" not in rest}
-        now_s = time.time()
-        return tuple(folders), {rest: Entry(len(one.content), one.version, now_s) for rest, one in files.items()}
+        changed_s = {rest: self._changed_s[f"{begin}{rest}"] for rest in files}
+        return tuple(folders), {
+            rest: Entry(len(one.content), one.version, changed_s[rest]) for rest, one in files.items()
+        }
 
     def delete(self, key: str) -> None:
         """As the contract says."""

@@ -138,3 +138,14 @@ def test_a_snapshot_keeps_the_rules_of_zones_and_an_older_one_has_none() -> None
     older = {name: part for name, part in groups_of(a=TOMATO, b=COLDER).state().items() if name != "zones"}
     again.load(older)
     assert [again.of("a", zone).rules for zone in ("z1", "z2")] == [TOMATO, TOMATO]
+
+
+def test_a_zone_whose_rules_are_all_off_has_none() -> None:
+    """It does not fall back to its site's, also after a restart."""
+    groups = groups_of()
+    groups.give("demo", rules_for(), 0, {"empty": ()})
+    assert groups.of("demo", "empty").rules == ()
+    again = groups_of()
+    again.load(groups.state())
+    assert again.of("demo", "empty").rules == ()
+    assert again.of("demo", "z1").rules == rules_for()
