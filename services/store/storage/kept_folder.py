@@ -7,6 +7,7 @@ has the folder under the same path, as a copy of ``models/{name}/``, which is fe
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import uuid
 from pathlib import Path
@@ -46,9 +47,15 @@ def fetch_folder(where: StorageAddress | None, folder: Path) -> None:
     made.mkdir(parents=True)
     try:
         for name in names:
-            (made / name).write_bytes(storage.read(f"{key}/{name}").content)
-        if not folder.exists():
+            with (made / name).open("wb") as file:
+                file.write(storage.read(f"{key}/{name}").content)
+                file.flush()
+                os.fsync(file.fileno())
+        try:
             made.rename(folder)
+        except OSError:  # another process was faster
+            if not folder.exists():
+                raise
     except NotStoredError:
         return  # removed meanwhile
     finally:

@@ -148,7 +148,8 @@ def predict_routes(state: ApiState) -> APIRouter:
         keys = sorted(view.answers)
         problems: list[ZoneProblem] = []
         if named:
-            keys, problems = await each_zone(view, named, site, _itself)
+            found, problems = await each_zone(view, named, site, _itself)
+            keys = [key for key in dict.fromkeys(found) if key in view.answers]  # one may have been retired meanwhile
         elif site is not None:
             keys = [key for key in keys if key[0] == site]
         listed = []
