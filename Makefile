@@ -58,7 +58,7 @@ home-assistant: $(stamp) ## ask Home Assistant itself whether it takes what is p
 	@$(bin)/python -m tests.services.home_assistant.environment
 	$(bin)/python -m pytest -p no:cacheprovider -m home_assistant tests/services/home_assistant
 
-seeds: $(stamp) ## made-up crashes around every durable step, half a second each: make seeds SEEDS=0:5000
+seeds: $(stamp) ## made-up crashes around every durable step, some four seconds each: make seeds SEEDS=0:5000
 	HOTHOUSE_TEST_SEEDS=$(SEEDS) $(bin)/python -m pytest -s tests/chaos/test_simulation.py
 
 chaos: $(stamp) ## kill parts for ten minutes, settle the ledger: make chaos MINUTES=2 SEEDS=0:1000
