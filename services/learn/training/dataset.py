@@ -9,7 +9,7 @@ they are paths.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -76,20 +76,21 @@ class Rows:
 
 def newest_ms(files: Sequence[str], where: StorageAddress | None = None) -> int | None:
     """The newest ``end_ms`` of all sites, read from each site's last day alone; ``None`` without rows."""
-    last: dict[str, str] = {}
-    for folder, _, name in (path.rpartition("/") for path in files):
-        last[folder] = max(last.get(folder, ""), name[:10])
-    chosen = [path for path in files if path.rpartition("/")[2][:10] == last[path.rpartition("/")[0]]]
-    return max((_bounds(path, where)[1] for path in chosen), default=None)
+    return max((_bounds(path, where)[1] for path in _of_the_day(files, max)), default=None)
 
 
 def oldest_ms(files: Sequence[str], where: StorageAddress | None = None) -> int | None:
     """The oldest ``end_ms`` of all sites, like :func:`newest_ms`."""
-    first: dict[str, str] = {}
+    return min((_bounds(path, where)[0] for path in _of_the_day(files, min)), default=None)
+
+
+def _of_the_day(files: Sequence[str], which: Callable[[Iterable[str]], str]) -> list[str]:
+    """The files of each site's first or last day."""
+    days: dict[str, list[str]] = {}
     for folder, _, name in (path.rpartition("/") for path in files):
-        first[folder] = min(first.get(folder, "9"), name[:10])
-    chosen = [path for path in files if path.rpartition("/")[2][:10] == first[path.rpartition("/")[0]]]
-    return min((_bounds(path, where)[0] for path in chosen), default=None)
+        days.setdefault(folder, []).append(name[:10])
+    chosen = {(folder, which(of)) for folder, of in days.items()}
+    return [path for path in files if (path.rpartition("/")[0], path.rpartition("/")[2][:10]) in chosen]
 
 
 def describe(files: Sequence[str], after_ms: int, to_ms: int, where: StorageAddress | None = None) -> DataRange:

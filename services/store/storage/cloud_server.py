@@ -1,4 +1,4 @@
-"""Step 6 of the way of a reading: S3, Google Cloud Storage and Azure, through ``obstore``.
+"""Step 6 of the way of a reading: S3 and Azure, through ``obstore``.
 
 It asks once: what to do about an answer that does not come is decided in one place for all of them
 (:mod:`services.store.storage.object_storage`). What the libraries and servers say becomes our errors here.
@@ -203,11 +203,11 @@ def _reason(error: BaseException) -> str:
 
 
 def _store(address: StorageAddress) -> Any:
-    from obstore.store import AzureStore, GCSStore, S3Store
+    from obstore.store import AzureStore, S3Store
 
     scheme, options = options_of(address)
     bucket, _, prefix = address.url.partition("://")[2].partition("/")
-    kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
+    kinds: dict[str, Any] = {"s3": S3Store, "az": AzureStore}
     return kinds[scheme](bucket, prefix=prefix.strip("/") or None, retry_config={"max_retries": 0}, **options)
 
 
@@ -221,8 +221,6 @@ def options_of(address: StorageAddress) -> tuple[str, dict[str, Any]]:
         },
     }  # fmt: skip
     file = Path(address.credentials_file) if address.credentials_file else None
-    if scheme == "gs":
-        return scheme, options | _given(service_account=str(file or ""))
     if scheme == "az":
         key = file.read_text().strip() if file else ""
         return scheme, options | _given(endpoint=address.endpoint, account_name=address.account, account_key=key)

@@ -12,7 +12,7 @@ __all__ = ["StorageAddress"]
 class StorageAddress:
     """A folder, or the URL of a bucket; no secret, only where secrets are."""
 
-    url: str  # a path, or s3://bucket/prefix, gs://..., az://...
+    url: str  # a path, or s3://bucket/prefix or az://...
     endpoint: str = ""
     region: str = ""
     path_style: bool = False

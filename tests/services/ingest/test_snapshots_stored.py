@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +12,15 @@ import pytest
 from services.errors import StorageAwayError
 from services.ingest.snapshots.parts import PARTS
 from services.ingest.snapshots.snapshot import FencedError, Snapshots
-from services.store.storage import FolderStorage, MemoryServer, ObjectStorage, Pauses, Storage, open_storage
+from services.store.storage import FolderStorage, MemoryServer, ObjectStorage, Pauses, Storage
 from tests.contracts.faulty_server import FaultyServer
-from tests.s3 import s3_address
-
-Open = Callable[[], Storage]
-"""Gives the same storage, as a new process opens it."""
+from tests.storages import KINDS, Open, opener
 
 
-@pytest.fixture(params=["folder", "memory", "faulty", pytest.param("s3", marks=pytest.mark.s3)])
+@pytest.fixture(params=KINDS)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     """Each kind."""
-    if request.param == "folder":
-        return lambda: FolderStorage(tmp_path)
-    if request.param == "s3":
-        address = s3_address(tmp_path)
-        return lambda: open_storage.__wrapped__(address)
-    server, seeds = MemoryServer(), iter(range(100))
-    patient = Pauses(total_s=1e6, sleep=lambda _: None, clock_s=float)
-    if request.param == "memory":
-        return lambda: ObjectStorage(server, patient)
-    return lambda: ObjectStorage(FaultyServer(server, next(seeds)), patient)
+    return opener(request.param, tmp_path)
 
 
 def parts(values: Any) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,6 @@ from services.store.plan_history import KeptPlan, PlanHistory
 from services.store.rows import SiteStep
 from services.store.storage import (
     FolderStorage,
-    MemoryServer,
-    ObjectStorage,
-    Pauses,
-    Storage,
     StorageAddress,
     fetch_folder,
     forget_folder,
@@ -35,30 +30,21 @@ from services.store.storage import (
     open_storage,
 )
 from services.store.zone_series import fingerprint, resampled
-from tests.contracts.faulty_server import FaultyServer
+from tests.contracts.faulty_server import FAULTS
 from tests.s3 import s3_address
+from tests.storages import KINDS, Open, opener
 
 T0, STEP, DAY = 1_646_092_800_000, 300_000, 86_400_000
 END = T0 + 99 * DAY
 CHANNELS = ("air_temp_c", "rh_pct")
-Open = Callable[[], Storage]
 
 
-@pytest.fixture(params=["folder", "memory", "faulty", pytest.param("s3", marks=pytest.mark.s3)])
+@pytest.fixture(params=KINDS)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    """Each kind, opened as by a new process."""
-    if request.param == "folder":
-        return lambda: FolderStorage(tmp_path)
-    if request.param == "s3":
-        address = s3_address(tmp_path)
-        return lambda: open_storage.__wrapped__(address)
-    server, seeds = MemoryServer(), iter(range(1000))
-    patient = Pauses(total_s=1e6, sleep=lambda _: None, clock_s=float)
-    if request.param == "memory":
-        return lambda: ObjectStorage(server, patient)
-    # Lists that lag are of what other processes write: readers see that later, a process that has just begun, too.
-    faults = ("lost", "answer lost", "twice", "busy", "expired")
-    return lambda: ObjectStorage(FaultyServer(server, next(seeds), 0.2, faults), patient)
+    """Each kind. Lists that lag are of what other processes write: readers see that later, a process that has just
+    begun, too.
+    """
+    return opener(request.param, tmp_path, 0.2, [fault for fault in FAULTS if fault != "lagging"])
 
 
 def step(number: int, value: float = 20.0, partition: int = 0) -> SiteStep:
@@ -203,25 +189,22 @@ def test_a_training_reads_rows_and_models_from_the_bucket(tmp_path: Path) -> Non
 
 def test_a_models_folder_is_kept_and_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole, through a server that loses answers; where it was removed from the storage nothing is made."""
-    server, seeds = MemoryServer(), iter(range(100))
-    patient = Pauses(total_s=1e6, sleep=lambda _: None, clock_s=float)
-    monkeypatch.setattr(
-        kept_folder, "open_storage", lambda _: ObjectStorage(FaultyServer(server, next(seeds)), patient)
-    )
+    opened = opener("faulty", tmp_path)
+    monkeypatch.setattr(kept_folder, "open_storage", lambda _: opened())
     where, folder = StorageAddress(url="s3://b"), tmp_path / "models" / "m"
     folder.mkdir(parents=True)
     for name in ("manifest.json", "weights.safetensors"):
         (folder / name).write_bytes(name.encode() * 1000)
     keep_folder(where, folder)
     kept = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert set(server.objects) == {f"models/m/{name}" for name in ("files.json", *kept)}
+    assert set(opened().entries("models/m")) == {"files.json", *kept}
     shutil.rmtree(folder)
     for _ in range(2):
         fetch_folder(where, folder)
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == kept
     assert [path.name for path in folder.parent.iterdir()] == ["m"]
     forget_folder(where, folder)
-    assert server.objects == {}
+    assert not opened().entries("models/m")
     shutil.rmtree(folder)
     fetch_folder(where, folder)
     assert not folder.exists()
