@@ -11,13 +11,17 @@ from services.store.storage import FolderStorage, MemoryServer, ObjectStorage, P
 from tests.contracts.faulty_server import FAULTS, FaultyServer
 from tests.s3 import s3_address
 
-__all__ = ["KINDS", "Open", "opener"]
+__all__ = ["KINDS", "TABLE_KINDS", "Open", "opener"]
 
 Open = Callable[[], Storage]
 """Gives the same storage, as a new process opens it."""
 
 KINDS = ["folder", "memory", "faulty", pytest.param("s3", marks=pytest.mark.s3)]
 """Parameters of a fixture."""
+
+
+TABLE_KINDS = ["folder", pytest.param("s3", marks=pytest.mark.s3)]
+"""Those that tables can lie in: other programs reach them, too."""
 
 
 def opener(kind: str, folder: Path, chance: float = 0.3, faults: Sequence[str] = FAULTS) -> Open:

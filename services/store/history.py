@@ -1,32 +1,33 @@
-"""Step 6 of the way of a reading: rows as Parquet, cut by UTC day of a row's end.
+"""Step 6 of the way of a reading: rows in two open tables, which other programs read while the system runs.
 
-``history/zones/{site}/{YYYY-MM-DD}-p{partition}-{step}s.parquet`` and ``history/devices/...`` alike are a function of
-the rows alone, whatever the number of flushes and crashes on the way. Rows stand in the order of their ends, so that
-the newest, which are nearly all that comes, go behind what is there. Small files of past days become larger ones that
-hold the same rows (:mod:`services.store.compaction`).
+``history/zone_rows`` has a row a zone and step, ``history/device_rows`` one a device, metric and step
+(:mod:`services.store.tables`). What they hold is a function of the rows alone, whatever the number of flushes and
+crashes on the way.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from services.store.compaction import Span, compact, current, key_for, remove_retired
-from services.store.parquet import day_of, largest, read_table, version_of, write_table
 from services.store.rows import DeviceRows, SiteStep
 from services.store.storage import Storage, always, stored_in
+from services.store.tables.old_files import refuse_old_files
+from services.store.tables.row_table import RowTable, TableSpec
 
-__all__ = ["History", "MissingAdded", "age_column", "folder_of", "zone_table"]
+__all__ = ["DEVICE_ROWS", "ZONE_ROWS", "History", "MissingAdded", "age_column", "zone_table"]
 
+_DEVICE = ("site", "zone", "device", "metric", "end_ms")
+ZONE_ROWS = TableSpec("history/zone_rows", "end_ms", ("site", "zone", "end_ms"), ("site", "zone", "end_ms"))
+DEVICE_ROWS = TableSpec("history/device_rows", "end_ms", _DEVICE, _DEVICE)
+
+DAY_MS = 86_400_000
 ROUNDING = 1e-4
 """Values that differ by less than this share, or than this where they are small, are the same: files are rounded."""
 
@@ -57,13 +58,14 @@ class History:
 
     def __init__(self, storage: Storage | Path, channels: Sequence[str], step_s: int = 300) -> None:
         self.storage = stored_in(storage)
+        refuse_old_files(self.storage)
         self.step_s = step_s
         self.channels = tuple(channels)
+        self.zones, self.devices = RowTable(self.storage, ZONE_ROWS), RowTable(self.storage, DEVICE_ROWS)
         self._pending: list[SiteStep] = []
-        self._switching = Lock()  # of the thread that flushes and the one that compacts
 
     def add(self, steps: Iterable[SiteStep]) -> None:
-        """Take rows; they are durable after the next :meth:`flush`. The same row again changes nothing."""
+        """Take rows; they are durable after the next :meth:`flush`. A row that is there already changes nothing."""
         self._pending.extend(steps)
 
     @property
@@ -74,30 +76,25 @@ class History:
     def flush(self, check: Callable[[int], None] = lambda partition: None) -> None:
         """Make every added row durable; raises :class:`HistoryError` and keeps them for the next flush if it cannot.
 
-        ``check`` raises when the partition it is given belongs to another writer by now; no file of it is touched then.
+        ``check`` raises when the partition it is given belongs to another writer by now; no row of it is added then.
         """
-        by_file: dict[tuple[str, str, int, int], list[SiteStep]] = {}
+        by_writer: dict[tuple[int, int], list[SiteStep]] = {}
         for step in self._pending:
-            step_s = step.step_ms // 1000 or self.step_s
-            by_file.setdefault((step.site, day_of(step.end_ms), step.partition, step_s), []).append(step)
-        for (site, day, partition, step_s), steps in by_file.items():
-            still_ours = partial(check, partition)
+            by_writer.setdefault((step.partition, step.step_ms // 1000 or self.step_s), []).append(step)
+        for (number, step_s), steps in by_writer.items():
+            still_ours = partial(check, number)
             still_ours()
-            span = Span(partition, step_s, day, day)
-            for kind, table, keys in (
-                ("zones", zone_table(self.channels, steps), ("end_ms", "zone")),
-                ("devices", _device_table(steps), ("end_ms", "zone", "device", "metric")),
-            ):
-                if len(table):
-                    with self._switching:
-                        key = key_for(self.storage, folder_of(kind, site), span)
-                        _merge(self.storage, key, table, keys, still_ours)
+            for table, rows in (
+                (self.zones, zone_table(self.channels, steps, step_s)), (self.devices, _device_table(steps, step_s)),
+            ):  # fmt: skip
+                if len(rows):
+                    table.append(number, step_s, _each_once(rows, table.spec.identity), still_ours)
         self._pending = []
 
     def add_missing(
         self, partition: int, site: str, rows: pa.Table, check: Callable[[], None] = always
     ) -> MissingAdded:
-        """Make zone rows of one UTC day durable, where there is none of that zone and end: what is there stays.
+        """Make zone rows of a site durable, where there is none of that zone and end: what is there stays.
 
         ``rows`` has the columns of :func:`zone_table`. For the partition's writer; rows that wait for a flush are
         looked at too. Raises as :meth:`flush`.
@@ -114,100 +111,57 @@ class History:
             old, before.take(pa.array([n for n in known if n is not None], pa.int64())), self.channels
         )
         if len(new):
-            day = day_of(int(ends.min()))
-            with self._switching:
-                key = key_for(self.storage, folder_of("zones", site), Span(partition, self.step_s, day, day))
-                _merge(self.storage, key, new, ("end_ms", "zone"), check)
+            self.zones.append(partition, self.step_s, _each_once(new, ZONE_ROWS.identity), check)
         return MissingAdded(len(new), len(old), conflicts)
 
-    def compact(
-        self, before_ms: int, partitions: Collection[int], check: Callable[[], None] = always,
-        wall_s: Callable[[], float] = time.time,
-    ) -> int:  # fmt: skip
-        """Make larger files of the small ones of days before that of ``before_ms``; returns how many it replaced.
+    def compact(self, before_ms: int, partitions: Collection[int], check: Callable[[], None] = always) -> int:
+        """Make few files of months that ended before the day of ``before_ms``; returns how many it replaced.
 
         For the writer of the ``partitions``, in any thread; ``check`` raises when they belong to another one by now.
         Safe to be stopped anywhere and to be repeated. Raises :class:`HistoryError`.
         """
-        replaced = 0
-        kinds = ("zones", "devices")
-        for folder in [folder_of(kind, site) for kind in kinds for site in self._sites(kind)]:
-            replaced += compact(self.storage, folder, day_of(before_ms), partitions, check, self._switching)
-            remove_retired(self.storage, folder, partitions, wall_s())
-        return replaced
+        return sum(table.compact(before_ms, partitions, check) for table in (self.zones, self.devices))
 
     def sites(self) -> list[str]:
         """The sites that have rows."""
-        return self._sites("zones")
+        return self.zones.sites()
 
-    def _sites(self, kind: str) -> list[str]:
-        return list(self.storage.list_folder(f"history/{kind}").folders)
-
-    def _spans(self, kind: str, site: str) -> list[Span]:
-        return [span for span in current(self.storage, folder_of(kind, site)) if span.step_s == self.step_s]
+    def span_ms(self) -> tuple[int, int] | None:
+        """The ends of the oldest and the newest row of all sites; ``None`` without rows. No row is read."""
+        return self.zones.span_ms(self.step_s)
 
     def newest_ms(self, site: str) -> int:
-        """The end of a site's newest row, from the footers of its newest files alone; 0 where it has none."""
-        spans = self._spans("zones", site)
-        last = max((span.last for span in spans), default="")
-        newest = [f"{folder_of('zones', site)}/{span.name}" for span in spans if span.last == last]
-        return max((largest(self.storage, key, "end_ms") for key in newest), default=0)
+        """The end of a site's newest row; 0 where it has none."""
+        return self.zones.newest_ms(site, self.step_s)
 
     def first_day_ms(self, site: str) -> int:
         """The midnight (UTC) before a site's first row; 0 where it has none."""
-        spans = self._spans("zones", site)
-        first = min((span.first for span in spans), default="1970-01-01")
-        return round(datetime.fromisoformat(first).replace(tzinfo=UTC).timestamp() * 1000)
+        return max(self.zones.oldest_ms(site, self.step_s) - 1, 0) // DAY_MS * DAY_MS
 
     def files(
-        self, start_ms: int | None = None, end_ms: int | None = None, sites: Sequence[str] | None = None,
-        kind: str = "zones",
-    ) -> list[str]:  # fmt: skip
-        """Where the files (``kind`` zones or devices) are that may hold rows with ``start_ms < row end <= end_ms``,
-        sorted: paths, or URLs.
+        self, start_ms: int | None = None, end_ms: int | None = None, sites: Sequence[str] | None = None
+    ) -> list[str]:
+        """Where the files are that may hold zone rows with ``start_ms < row end <= end_ms``, sorted: paths, or URLs.
+        They stay for some hours, whatever comes.
         """
-        return [self.storage.address(key) for key in self.keys(start_ms, end_ms, sites, kind)]
-
-    def keys(
-        self, start_ms: int | None = None, end_ms: int | None = None, sites: Sequence[str] | None = None,
-        kind: str = "zones",
-    ) -> list[str]:  # fmt: skip
-        """The same, by their names in the storage."""
-        first = "" if start_ms is None else day_of(start_ms)
-        last = "9999-99-99" if end_ms is None else day_of(end_ms)
-        chosen = []
-        for site in self.sites() if sites is None else sorted(sites):
-            there = [span.name for span in self._spans(kind, site) if first <= span.last and span.first <= last]
-            chosen += [f"{folder_of(kind, site)}/{name}" for name in sorted(there)]
-        return chosen
+        return [self.storage.address(key) for key in self.zones.files(start_ms, end_ms, sites, step_s=self.step_s)]
 
     def read(
         self, start_ms: int | None = None, end_ms: int | None = None, sites: Sequence[str] | None = None,
         kind: str = "zones",
     ) -> pa.Table:  # fmt: skip
-        """Rows with ``start_ms < row end <= end_ms``, sorted by site, zone, (device, metric,) end."""
-        tables = [read_table(self.storage, key) for key in self.keys(start_ms, end_ms, sites, kind)]
-        if not tables:
-            return (zone_table(self.channels, []) if kind == "zones" else _device_table([])).combine_chunks()
-        table = pa.concat_tables(tables, promote_options="default").combine_chunks()
-        ends = table["end_ms"].to_numpy()
-        keep = np.ones(len(ends), bool)
-        if start_ms is not None:
-            keep &= ends > start_ms
-        if end_ms is not None:
-            keep &= ends <= end_ms
-        table = table.filter(pa.array(keep))
-        keys = [c for c in ("site", "zone", "device", "metric", "end_ms") if c in table.column_names]
-        return table.sort_by([(key, "ascending") for key in keys])
+        """Rows (``kind`` zones or devices) with ``start_ms < row end <= end_ms``, sorted by site, zone, (device,
+        metric,) end.
+        """
+        table, keys = (self.zones, ZONE_ROWS.order) if kind == "zones" else (self.devices, DEVICE_ROWS.order)
+        rows = table.read(start_ms, end_ms, sites, step_s=self.step_s)
+        if rows is None:
+            rows = zone_table(self.channels, []) if kind == "zones" else _device_table([])
+        return rows.combine_chunks().sort_by([(key, "ascending") for key in keys])
 
 
-def folder_of(kind: str, site: str) -> str:
-    """Where the rows of a site lie."""
-    return f"history/{kind}/{site}"
-
-
-def zone_table(channels: Sequence[str], steps: Sequence[SiteStep]) -> pa.Table:
-    """The zone rows of steps, as files of the history have them."""
+def zone_table(channels: Sequence[str], steps: Sequence[SiteStep], step_s: int = 300) -> pa.Table:
+    """The zone rows of steps of that length, as the table has them."""
     counts = [len(step.zones) for step in steps]
     width = len(channels)
     empty = np.empty((0, width), np.float32)
@@ -218,25 +172,13 @@ def zone_table(channels: Sequence[str], steps: Sequence[SiteStep]) -> pa.Table:
         "zone": pa.array([zone for s in steps for zone in s.zones], pa.string()),
         "end_ms": pa.array(np.repeat(np.array([s.end_ms for s in steps], np.int64), counts)),
         "schema_version": pa.array(np.repeat(np.array([s.schema_version for s in steps], np.int32), counts)),
+        "step_s": pa.array(np.full(sum(counts), step_s, np.int32)),
     }
     for index, channel in enumerate(channels):
         columns[channel] = pa.array(np.ascontiguousarray(values[:, index]))
     for index, channel in enumerate(channels):
         columns[age_column(channel)] = pa.array(np.ascontiguousarray(ages[:, index]))
     return pa.table(columns)
-
-
-def _merge(storage: Storage, key: str, new: pa.Table, keys: tuple[str, ...], check: Callable[[], None]) -> None:
-    """Add rows to a file; of rows with equal keys the newest stays. What was read is replaced, nothing newer."""
-    version = version_of(storage, key)
-    before = read_table(storage, key) if version else new.slice(0, 0)
-    newest = pc.max(before["end_ms"]).as_py()
-    new = _in_order(new, keys)
-    if newest is None or newest < new["end_ms"][0].as_py():
-        table = pa.concat_tables([before, new])
-    else:
-        table = _in_order(pa.concat_tables([before, new]), keys)
-    write_table(storage, key, table, check, version)
 
 
 def _differing(new: pa.Table, old: pa.Table, channels: Sequence[str]) -> int:
@@ -249,7 +191,7 @@ def _differing(new: pa.Table, old: pa.Table, channels: Sequence[str]) -> int:
     return int(differs.sum())
 
 
-def _in_order(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+def _each_once(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
     """Sorted by the keys; of rows with equal keys only the last."""
     places = table.append_column("_place", pa.array(np.arange(len(table))))
     order = pc.sort_indices(places, sort_keys=[(key, "ascending") for key in (*keys, "_place")])
@@ -261,7 +203,7 @@ def _in_order(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
     return table.filter(pa.array(np.append(differs, len(table) > 0)[: len(table)]))
 
 
-def _device_table(steps: Sequence[SiteStep]) -> pa.Table:
+def _device_table(steps: Sequence[SiteStep], step_s: int = 300) -> pa.Table:
     tables = [DeviceRows.of(step.devices) for step in steps]
     counts = [len(table) for table in tables]
 
@@ -275,6 +217,7 @@ def _device_table(steps: Sequence[SiteStep]) -> pa.Table:
         "zone": column("zone", None), "device": column("device", None), "metric": column("metric", None),
         "end_ms": pa.array(np.repeat(np.array([step.end_ms for step in steps], np.int64), counts)),
         "schema_version": pa.array(np.repeat(np.array([step.schema_version for step in steps], np.int32), counts)),
+        "step_s": pa.array(np.full(sum(counts), step_s, np.int32)),
         "count": column("n", np.int32),
         **{name: column(name, np.float32) for name in ("mean", "min", "max", "last")},
     })  # fmt: skip

@@ -77,25 +77,29 @@ def _of_footer(storage: Storage, key: str, read: Callable[[Any], Any]) -> Any:
 
 
 def write_table(
-    storage: Storage, key: str, table: pa.Table, check: Callable[[], None] = always, version: str | None = None
-) -> None:  # fmt: skip
+    storage: Storage, key: str, table: pa.Table, check: Callable[[], None] = always, version: str | None = None,
+    group_rows: int = 1 << 20,
+) -> int:  # fmt: skip
     """Put a table in place of that ``version``, :data:`NOTHING` or ``None`` for any; ``check`` as in :class:`Storage`.
 
-    Raises :class:`HistoryError` if it cannot, also where another writer was faster.
+    Returns the bytes written. Raises :class:`HistoryError` if it cannot, also where another writer was faster.
     """
-    write_tables(storage, key, table.schema, [table.combine_chunks()], check, version)
+    return write_tables(storage, key, table.schema, [table.combine_chunks()], check, version, group_rows)
 
 
 def write_tables(
     storage: Storage, key: str, schema: pa.Schema, tables: Iterable[pa.Table], check: Callable[[], None] = always,
-    version: str | None = None,
-) -> None:  # fmt: skip
+    version: str | None = None, group_rows: int = 1 << 20,
+) -> int:  # fmt: skip
     """Like :func:`write_table`, one table after the other, so that only one need be in memory."""
+    size = 0
 
     def write(beside: Path) -> None:
+        nonlocal size
         with pq.ParquetWriter(beside, schema, compression="zstd", store_schema=False) as writer:
             for table in tables:
-                writer.write_table(table, row_group_size=1 << 20)
+                writer.write_table(table, row_group_size=group_rows)
+        size = beside.stat().st_size
 
     try:
         if version is None:
@@ -107,6 +111,7 @@ def write_tables(
     except (pa.ArrowException, OSError) as error:
         hint = error.hint if isinstance(error, StorageError) else "Free space or fix the folder's rights."
         raise HistoryError(f"{storage.address(key)} cannot be written: {error}", hint) from error
+    return size
 
 
 def unreadable(where: str, error: Exception) -> HistoryError:

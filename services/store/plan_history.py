@@ -1,32 +1,29 @@
-"""Step 6 of the way of a reading: plans as Parquet, beside the rows, durable before the snapshot that names them.
+"""Step 6 of the way of a reading: plans in an open table, durable before the snapshot that names them.
 
-``history/plans/{site}/{YYYY-MM-DD}-p{partition}-plans.parquet`` holds the plans that could first be used on that UTC
-day, a row a value: when it was issued, from when on it could be used, and the time that it is valid at. What the files
-say is a function of the log alone, whatever the number of flushes and crashes on the way. Small files of past days
-become larger ones, as those of rows do (:mod:`services.store.compaction`).
+``history/plan_values`` has a row a value: when its plan was issued, from when on it could be used, and the time that it is
+valid at (:mod:`services.store.tables`). What it holds is a function of the log alone, whatever the number of flushes
+and crashes on the way.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from models.features.plans import Plan
-from services.store.compaction import Span, compact, current, key_for, remove_retired
-from services.store.parquet import day_of, read_table, version_of, write_table
 from services.store.storage import Storage, always, stored_in
+from services.store.tables.row_table import RowTable, TableSpec
 
-__all__ = ["KeptPlan", "PlanHistory"]
+__all__ = ["PLANS", "KeptPlan", "PlanHistory"]
 
-_PLANS = "history/plans"
 _KEYS = ("zone", "source", "issued_ms")
+_ORDER = ("known_ms", *_KEYS, "metric", "valid_ms")
+PLANS = TableSpec("history/plan_values", "known_ms", ("site", *_KEYS), ("site", *_ORDER))
 _SCHEMA = pa.schema(
     {
         "site": pa.string(), "zone": pa.string(), "source": pa.string(), "kind": pa.string(),
@@ -48,73 +45,39 @@ class PlanHistory:
     """Reads and writes the plans of a storage; one writer a partition, any number of readers."""
 
     def __init__(self, storage: Storage | Path) -> None:
-        self._storage = stored_in(storage)
-        self._switching = Lock()  # of the thread that writes and the one that compacts
+        self._plans = RowTable(stored_in(storage), PLANS)
 
     def put(self, partition: int, plans: Sequence[KeptPlan], check: Callable[[], None] = always) -> None:
         """Make plans durable; those that are there already stay as they are. Raises :class:`HistoryError`.
 
         ``check`` raises when the partition belongs to another writer by now.
         """
-        by_day: dict[tuple[str, str], list[KeptPlan]] = {}
+        first: dict[tuple[str, str, str, int], KeptPlan] = {}
         for kept in plans:
-            by_day.setdefault((kept.site, day_of(kept.plan.known_ms)), []).append(kept)
-        for (site, day), found in by_day.items():
-            with self._switching:
-                _add(self._storage, key_for(self._storage, _folder(site), Span(partition, 0, day, day)), found, check)
+            first.setdefault((kept.site, kept.plan.zone, kept.plan.source, kept.plan.issued_ms), kept)
+        if first:
+            self._plans.append(partition, 0, pa.concat_tables(map(_table, first.values())), check)
 
-    def compact(
-        self, before_ms: int, partitions: Collection[int], check: Callable[[], None] = always,
-        wall_s: Callable[[], float] = time.time,
-    ) -> int:  # fmt: skip
-        """Make larger files of the small ones of days before that of ``before_ms``; returns how many it replaced.
+    def compact(self, before_ms: int, partitions: Collection[int], check: Callable[[], None] = always) -> int:
+        """Make few files of months that ended before the day of ``before_ms``; returns how many it replaced.
 
-        As :meth:`services.store.history.History.compact`, and beside :meth:`put` in the same object alone.
+        As :meth:`services.store.history.History.compact`.
         """
-        replaced = 0
-        for folder in map(_folder, self._storage.list_folder(_PLANS).folders):
-            replaced += compact(self._storage, folder, day_of(before_ms), partitions, check, self._switching)
-            remove_retired(self._storage, folder, partitions, wall_s())
-        return replaced
+        return self._plans.compact(before_ms, partitions, check)
 
     def sites(self, partition: int | None = None) -> list[str]:
         """The sites that have plans; only those that a partition wrote, where one is given."""
-        return [site for site in self._storage.list_folder(_PLANS).folders if self._spans(site, partition)]
+        return self._plans.sites(partition)
 
     def read(self, site: str, after_ms: int, until_ms: int, partition: int | None = None) -> list[KeptPlan]:
         """A site's plans that could first be used after ``after_ms`` and at ``until_ms`` at the latest, in the order of
         their records. Raises :class:`HistoryError` for a damaged file.
         """
-        first, last = day_of(max(after_ms, 0)), day_of(min(until_ms, 253_402_300_799_000))
-        found: list[KeptPlan] = []
-        for span in self._spans(site, partition):
-            if first <= span.last and span.first <= last:
-                table = read_table(self._storage, f"{_folder(site)}/{span.name}")
-                found += (kept for kept in _plans(table) if after_ms < kept.plan.known_ms <= until_ms)
-        return sorted(found, key=lambda kept: (kept.plan.known_ms, kept.offset))
-
-    def _spans(self, site: str, partition: int | None) -> list[Span]:
-        return [span for span in current(self._storage, _folder(site)) if partition in (None, span.partition)]
-
-
-def _folder(site: str) -> str:
-    return f"{_PLANS}/{site}"
-
-
-def _add(storage: Storage, key: str, plans: Sequence[KeptPlan], check: Callable[[], None]) -> None:
-    """Add to a file the plans that are not there yet; what was read is replaced, nothing newer."""
-    version = version_of(storage, key)
-    before = read_table(storage, key) if version else _SCHEMA.empty_table()
-    known = set(_keys(before))
-    new = [kept for kept in plans if (kept.plan.zone, kept.plan.source, kept.plan.issued_ms) not in known]
-    if new:
-        order = [(name, "ascending") for name in ("known_ms", *_KEYS, "metric", "valid_ms")]
-        table = pa.concat_tables([before, *map(_table, new)]).combine_chunks().sort_by(order)
-        write_table(storage, key, table, check, version)
-
-
-def _keys(table: pa.Table) -> list[tuple[str, str, int]]:
-    return list(zip(*(table[name].to_pylist() for name in _KEYS), strict=True))
+        rows = self._plans.read(after_ms, until_ms, [site], partition=partition)
+        if rows is None or not len(rows):
+            return []
+        rows = rows.combine_chunks().sort_by([(name, "ascending") for name in _ORDER])
+        return sorted(_plans(rows), key=lambda kept: (kept.plan.known_ms, kept.offset))
 
 
 def _table(kept: KeptPlan) -> pa.Table:
@@ -133,7 +96,7 @@ def _table(kept: KeptPlan) -> pa.Table:
 
 
 def _plans(table: pa.Table) -> Iterator[KeptPlan]:
-    """The plans of a file, whose rows stand plan by plan, and in each by metric and time."""
+    """The plans of rows that stand plan by plan, and in each by metric and time."""
     columns = {name: table[name].to_numpy() for name in table.column_names}
     differs = np.zeros(max(len(table) - 1, 0), bool)
     for name in _KEYS:

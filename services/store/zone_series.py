@@ -9,13 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from models.psychrometrics import DERIVED
 from services.messages import Resampled
-from services.store.history import History, folder_of
-from services.store.parquet import source_of, unreadable
-from services.store.storage import Storage
+from services.store.history import History
 
 __all__ = ["fingerprint", "resampled"]
 
@@ -35,9 +32,7 @@ def resampled(
     :class:`~services.errors.HistoryError` for a damaged file.
     """
     wanted = list(dict.fromkeys([*metrics, *(_OF if set(metrics) & set(DERIVED) else ())]))
-    keys = history.keys(start_ms, end_ms, [site])
-    tables = [_rows(history.storage, key, zone, wanted, start_ms, end_ms) for key in keys]
-    table = pa.concat_tables(tables).sort_by("end_ms") if tables else _empty(wanted)
+    table = _rows(history, site, zone, wanted, start_ms, end_ms)
     ends = -(-table["end_ms"].to_numpy() // interval_ms) * interval_ms
     values = {name: table[name].to_numpy(zero_copy_only=False) for name in wanted}
     for name in set(metrics) & set(DERIVED):
@@ -50,29 +45,20 @@ def resampled(
 
 
 def fingerprint(history: History, site: str, start_ms: int, end_ms: int) -> str:
-    """Differs when the site's rows of a span may have changed: files are replaced as a whole, under the same name."""
-    folder = folder_of("zones", site)
-    there = history.storage.entries(folder)
-    keys = history.keys(start_ms, end_ms, [site])
-    stats = [(key, found.version if (found := there.get(key.rpartition("/")[2])) else "") for key in keys]
-    return hashlib.sha256(repr(stats).encode()).hexdigest()[:32]
+    """Differs when the site's rows of a span may have changed: files never change, others come."""
+    files = history.zones.files(start_ms, end_ms, [site], step_s=history.step_s)
+    return hashlib.sha256(repr(files).encode()).hexdigest()[:32]
 
 
-def _rows(storage: Storage, key: str, zone: str, columns: Sequence[str], start_ms: int, end_ms: int) -> pa.Table:
-    try:
-        file = pq.ParquetFile(source_of(storage, key))
-        there = [name for name in columns if name in file.schema_arrow.names]
-        table = file.read(["zone", "end_ms", *there])
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(storage.address(key), error) from error
-    inside = (pc.field("zone") == zone) & (pc.field("end_ms") > start_ms) & (pc.field("end_ms") <= end_ms)
-    table = table.filter(inside)
-    nothing = pa.array(np.full(len(table), np.nan, np.float32))
-    return pa.table({"end_ms": table["end_ms"]} | {name: table[name] if name in there else nothing for name in columns})
-
-
-def _empty(columns: Sequence[str]) -> pa.Table:
-    return pa.table({"end_ms": pa.array([], pa.int64())} | {name: pa.array([], pa.float32()) for name in columns})
+def _rows(history: History, site: str, zone: str, columns: Sequence[str], start_ms: int, end_ms: int) -> pa.Table:
+    """The columns that are wanted, in the order of their ends; one that the history does not have is NaN."""
+    found = history.zones.read(start_ms, end_ms, [site], zone, history.step_s, columns=["end_ms", *columns])
+    if found is None:
+        return pa.table({"end_ms": pa.array([], pa.int64())} | {name: pa.array([], pa.float32()) for name in columns})
+    found = found.sort_by("end_ms")
+    nothing = pa.array(np.full(len(found), np.nan, np.float32))
+    values = {name: pc.fill_null(found[name], np.nan) if name in found.column_names else nothing for name in columns}
+    return pa.table({"end_ms": found["end_ms"]} | values)
 
 
 def _of_intervals(values: npt.NDArray[np.floating], first: I64) -> tuple[F32, F32, F32]:

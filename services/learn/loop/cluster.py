@@ -24,7 +24,6 @@ from services.learn.experts import EXPERTS, NETWORK, Expert, expert_for, learn_s
 from services.learn.loop.triggers import NewData
 from services.learn.promotion.measure import Comparison, Measurer
 from services.learn.records import Candidate, LiveVerdict, TrainingRequest
-from services.learn.training import dataset
 from services.learn.training.job import Job
 from services.learn.training.task import run_job
 from services.messages import (
@@ -95,10 +94,10 @@ class RayCluster:
         """
         if self._behind():
             return None
-        files = self._history.files()
-        oldest, newest = dataset.oldest_ms(files, self._where), dataset.newest_ms(files, self._where)
-        if oldest is None or newest is None:
+        span = self._history.span_ms()
+        if span is None:
             return None
+        oldest, newest = span
         days = (newest - oldest) / DAY_MS
         settled = days <= self._days * (1 + SETTLED)
         self._days = days
@@ -165,7 +164,8 @@ class RayCluster:
 
     def newest_ms(self) -> int:
         """The newest row in the history; 0 without any."""
-        return dataset.newest_ms(self._history.files(), self._where) or 0
+        span = self._history.span_ms()
+        return span[1] if span else 0
 
     def compare(
         self, mine: str, theirs: str, theirs_name: str, from_ms: int, level: float, *, worse: bool
@@ -272,8 +272,8 @@ class RayCluster:
 
     def _job(self, order: TrainingRequest) -> Job:
         learn = self._settings.learn
-        newest = dataset.newest_ms(self._history.files(), self._where)
-        if newest is None:
+        newest = self.newest_ms()
+        if not newest:
             raise TrainingError("there is no history yet")
         after_ms = newest - int(learn.window_days * DAY_MS)
         by_ray = FAMILIES[learn.kind].by_ray

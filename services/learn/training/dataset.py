@@ -1,4 +1,4 @@
-"""Step 12 of the way of a reading: the Parquet history as training rows, through Ray Data.
+"""Step 12 of the way of a reading: the history's rows as training rows, through Ray Data.
 
 Ray Data reads the files of a range in parallel and streams each row once to each worker, which keeps its zones as
 one float32 array, sorted by site, zone and time. So epochs cost no I/O, and the same range gives the same array bit
@@ -9,7 +9,7 @@ they are paths.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -20,7 +20,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-import pyarrow.parquet as pq
 
 from services.errors import HistoryError
 from services.messages import TrainedOn
@@ -29,7 +28,7 @@ from services.store.storage import StorageAddress, open_storage
 if TYPE_CHECKING:
     import ray.data
 
-__all__ = ["DataRange", "Rows", "collect", "describe", "gather", "newest_ms", "oldest_ms", "read", "share_out"]
+__all__ = ["DataRange", "Rows", "collect", "describe", "gather", "read", "share_out"]
 
 KEYS = ("site", "zone", "end_ms")
 READ_CPUS = 0.25
@@ -72,25 +71,6 @@ class Rows:
     def sites(self) -> tuple[str, ...]:
         """The site of each zone."""
         return tuple(zone.split("/", 1)[0] for zone in self.zones)
-
-
-def newest_ms(files: Sequence[str], where: StorageAddress | None = None) -> int | None:
-    """The newest ``end_ms`` of all sites, read from each site's last day alone; ``None`` without rows."""
-    return max((_bounds(path, where)[1] for path in _of_the_day(files, max)), default=None)
-
-
-def oldest_ms(files: Sequence[str], where: StorageAddress | None = None) -> int | None:
-    """The oldest ``end_ms`` of all sites, like :func:`newest_ms`."""
-    return min((_bounds(path, where)[0] for path in _of_the_day(files, min)), default=None)
-
-
-def _of_the_day(files: Sequence[str], which: Callable[[Iterable[str]], str]) -> list[str]:
-    """The files of each site's first or last day."""
-    days: dict[str, list[str]] = {}
-    for folder, _, name in (path.rpartition("/") for path in files):
-        days.setdefault(folder, []).append(name[:10])
-    chosen = {(folder, which(of)) for folder, of in days.items()}
-    return [path for path in files if (path.rpartition("/")[0], path.rpartition("/")[2][:10]) in chosen]
 
 
 def describe(files: Sequence[str], after_ms: int, to_ms: int, where: StorageAddress | None = None) -> DataRange:
@@ -198,44 +178,28 @@ def _zone_names(table: pa.Table | pa.RecordBatch) -> Any:
 def _batches(
     files: Sequence[str], columns: Sequence[str], after_ms: int, to_ms: int, where: StorageAddress | None
 ) -> Iterator[pa.RecordBatch]:
+    """Rows of the files, one after the other; a column that a file does not have is missing in every row."""
     within = (pc.field("end_ms") > after_ms) & (pc.field("end_ms") <= to_ms)
+    kinds = {"site": pa.string(), "zone": pa.string(), "end_ms": pa.int64()}
+    schema = pa.schema([(name, kinds.get(name, pa.float32())) for name in columns])
     try:
         if where is None:
-            yield from pads.dataset(list(files), format="parquet").to_batches(columns=list(columns), filter=within)
+            rows = pads.dataset(list(files), schema=schema, format="parquet")
+            yield from rows.to_batches(columns=list(columns), filter=within)
             return
+        storage = open_storage(where)
         for name in files:
-            yield from _fetched(name, columns, where).filter(within).to_batches()
+            content: Any = pa.BufferReader(storage.read(name.removeprefix(where.url.rstrip("/") + "/")).content)
+            rows = pads.ParquetFileFormat().make_fragment(content)
+            yield from rows.to_table(schema=schema, columns=list(columns), filter=within).to_batches()
     except (OSError, pa.ArrowException) as error:
         raise HistoryError(f"the history cannot be read: {error}") from error
-
-
-def _fetched(name: str, columns: Sequence[str], where: StorageAddress) -> pa.Table:
-    """Columns of a table in a bucket; those that it does not have are missing in every row. It is fetched at once, as
-    it may be replaced between two requests.
-    """
-    key = name.removeprefix(where.url.rstrip("/") + "/")
-    file = pq.ParquetFile(pa.BufferReader(open_storage(where).read(key).content))
-    there = file.read([column for column in columns if column in file.schema_arrow.names])
-    for column in columns:
-        if column not in there.column_names:
-            there = there.append_column(column, pa.nulls(len(there), pa.float32()))
-    return there.select(list(columns))
 
 
 def _named(names: pa.Table, columns: Sequence[str], found: DataRange, where: StorageAddress) -> pa.Table:
     """The rows that were found of the tables with these names: a task of Ray Data."""
     batches = _batches(names["file"].to_pylist(), columns, found.from_ms - 1, found.to_ms, where)
     return pa.Table.from_batches(list(batches))
-
-
-def _bounds(path: str, where: StorageAddress | None) -> tuple[int, int]:
-    try:
-        table = pq.read_table(path, columns=["end_ms"]) if where is None else _fetched(path, ["end_ms"], where)
-        column = table.column("end_ms")
-    except (OSError, pa.ArrowException) as error:
-        raise HistoryError(f"{path.rpartition('/')[2]} cannot be read: {error}") from error
-    span = pc.min_max(column).as_py()
-    return (span["min"], span["max"]) if len(column) else (2**53, 0)
 
 
 def _iso(ms: int) -> str:

@@ -70,9 +70,10 @@ def read_windows(settings: Settings, most_zones: int) -> WindowSet:
     spec = forecast_spec(settings)
     history = History(storage_of(settings), spec.channels, settings.stream.step_s)
     where = address_of(settings).remote
-    newest = dataset.newest_ms(history.files(), where)
-    if newest is None:
+    span = history.span_ms()
+    if span is None:
         raise TrainingError(f"there is no history in {history.storage.url} yet")
+    newest = span[1]
     after_ms = newest - int(settings.learn.window_days * DAY_MS)
     files = history.files(after_ms, newest)
     zones = sorted(dataset.describe(files, after_ms, newest, where).rows)

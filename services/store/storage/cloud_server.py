@@ -127,6 +127,12 @@ class CloudServer:
                 f"the credentials for {self.url} cannot be read: {error}", "Check storage.credentials_file."
             ) from error
 
+    def delta_options(self) -> dict[str, str]:
+        """As the contract says."""
+        from services.store.storage.delta_options import delta_options
+
+        return delta_options(self._address)
+
     def _ask(self, key: str, question: Callable[[], Answer]) -> Answer:
         from obstore.exceptions import (
             AlreadyExistsError,

@@ -127,6 +127,10 @@ class FolderStorage:
         """As the contract says."""
         return str(self._path(key))
 
+    def delta_options(self) -> dict[str, str]:
+        """As the contract says."""
+        return {}
+
     def local(self, key: str) -> Path | None:
         """As the contract says."""
         return self._path(key)

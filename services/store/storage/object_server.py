@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
-from services.errors import AlreadyStoredError, ChangedError, NotStoredError
+from services.errors import AlreadyStoredError, ChangedError, NotStoredError, StorageRefusedError
 from services.store.storage.storage import Entry, Stored
 
 __all__ = ["ABSENT", "Body", "MemoryServer", "ObjectServer", "Objects"]
@@ -50,6 +50,9 @@ class ObjectServer(Protocol):
 
     def renew(self) -> None:
         """Read the credentials again: they may have expired."""
+
+    def delta_options(self) -> dict[str, str]:
+        """What the library of Delta Lake must be told to reach the same server."""
 
 
 @dataclass
@@ -106,3 +109,7 @@ class MemoryServer:
 
     def renew(self) -> None:
         """Nothing expires."""
+
+    def delta_options(self) -> dict[str, str]:
+        """Nobody else sees this memory."""
+        raise StorageRefusedError(f"no table can lie in {self.url}", "Take a folder or a bucket.")

@@ -124,6 +124,10 @@ class ObjectStorage:
         """As the contract says."""
         return f"{self.url}/{key}"
 
+    def delta_options(self) -> dict[str, str]:
+        """As the contract says."""
+        return self._server.delta_options()
+
     def local(self, key: str) -> Path | None:
         """It is no file."""
         return None

@@ -110,5 +110,8 @@ class Storage(Protocol):
     def address(self, key: str) -> str:
         """Where the object is, in words that other programs understand: a path, or a URL."""
 
+    def delta_options(self) -> dict[str, str]:
+        """What the library of Delta Lake must be told to reach the same storage by itself."""
+
     def local(self, key: str) -> Path | None:
         """The object's file, which only :meth:`put` and the others may write; ``None`` where it is none."""

@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 
 from models.features.plans import Plan
-from services.errors import HistoryError
 from services.learn.training import dataset
-from services.store.compaction import GRACE_S, LEAST_FILES
 from services.store.forecasts import IssuedForecast, IssuedForecasts
-from services.store.history import History
+from services.store.history import History, zone_table
 from services.store.imports.import_job import new_job, open_jobs
 from services.store.plan_history import KeptPlan, PlanHistory
 from services.store.rows import SiteStep
@@ -32,7 +30,7 @@ from services.store.storage import (
 from services.store.zone_series import fingerprint, resampled
 from tests.contracts.faulty_server import FAULTS
 from tests.s3 import s3_address
-from tests.storages import KINDS, Open, opener
+from tests.storages import KINDS, TABLE_KINDS, Open, opener
 
 T0, STEP, DAY = 1_646_092_800_000, 300_000, 86_400_000
 END = T0 + 99 * DAY
@@ -45,6 +43,12 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     begun, too.
     """
     return opener(request.param, tmp_path, 0.2, [fault for fault in FAULTS if fault != "lagging"])
+
+
+@pytest.fixture(params=TABLE_KINDS)
+def tabled(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    """Each kind that tables can lie in."""
+    return opener(request.param, tmp_path)
 
 
 def step(number: int, value: float = 20.0, partition: int = 0) -> SiteStep:
@@ -63,54 +67,32 @@ def _of(zone: str) -> Any:
     return pc.field("zone") == zone
 
 
-def test_rows_are_there_once_over_days_restarts_and_compactions(opened: Open) -> None:
-    """Ten days in flushes of their own, late and repeated rows, a compaction, and retired files that go."""
+def test_rows_are_there_once_over_days_restarts_and_compactions(tabled: Open) -> None:
+    """Forty days in flushes of their own, late and repeated rows, a compaction, and replaced files that go."""
     written = []
-    for day in range(LEAST_FILES + 2):
-        history = History(opened(), CHANNELS)  # a restart
+    for day in range(0, 40, 4):
+        history = History(tabled(), CHANNELS)  # a restart
         for number in (288 * day + 5, 288 * day + 6, 288 * day + 5, 288 * day + 1):
             history.add([step(number)])
             history.flush()
         written += [288 * day + n for n in (1, 5, 6)]
-    assert ends(History(opened(), CHANNELS)) == written
+    assert ends(History(tabled(), CHANNELS)) == written
     assert history.newest_ms("demo") == T0 + written[-1] * STEP
-    before = fingerprint(History(opened(), CHANNELS), "demo", 0, END)
-    writer = History(opened(), CHANNELS)
-    assert writer.compact(T0 + LEAST_FILES * DAY, [0]) == LEAST_FILES
-    reader = History(opened(), CHANNELS)
+    before = fingerprint(History(tabled(), CHANNELS), "demo", 0, END)
+    writer = History(tabled(), CHANNELS)
+    of_march = len(writer.files(None, T0 + 31 * DAY))
+    assert writer.compact(T0 + 40 * DAY, [0]) == of_march > 8
+    reader = History(tabled(), CHANNELS)
     assert fingerprint(reader, "demo", 0, END) != before
     assert ends(reader) == written
-    writer.add([step(7)])  # into the larger one
+    writer.add([step(7)])
     writer.flush()
-    assert writer.compact(T0 + LEAST_FILES * DAY, [0], wall_s=lambda: 1e11 + GRACE_S) == 0
-    reader = History(opened(), CHANNELS)
-    assert len(reader.storage.list_folder("history/zones/demo").names) == 3
+    assert writer.compact(T0 + 40 * DAY, [0]) == 2
+    reader = History(tabled(), CHANNELS)
+    assert len(reader.files(None, T0 + 31 * DAY)) == 1
     assert ends(reader) == sorted([*written, 7])
     found = resampled(reader, "demo", "z1", ["air_temp_c"], 0, END, STEP)
     assert found["mean"]["air_temp_c"].tolist() == [20 + n for n in sorted([*written, 7])]
-
-
-def test_a_writer_that_was_taken_over_overwrites_nothing(opened: Open) -> None:
-    """It read the day before the newer one wrote: what it puts together is refused, and the newer one's rows stay."""
-    History(opened(), CHANNELS).add([step(1)])
-    older, newer = History(opened(), CHANNELS), History(opened(), CHANNELS)
-    older.add([step(1)])
-    older.flush()
-    looks = 0
-
-    def the_other_writes(_: int) -> None:
-        nonlocal looks
-        looks += 1
-        if looks == 2:  # after the first look, and the read: at the last moment
-            newer.add([step(2)])
-            newer.flush()
-
-    older.add([step(3)])
-    with pytest.raises(HistoryError, match="changed meanwhile by another writer"):
-        older.flush(the_other_writes)
-    assert ends(History(opened(), CHANNELS)) == [1, 2]
-    older.flush()
-    assert ends(History(opened(), CHANNELS)) == [1, 2, 3]
 
 
 def issued(origin: int, version: str = "v1", value: float = 1.0) -> IssuedForecast:
@@ -138,7 +120,7 @@ def test_of_forecasts_that_were_issued_twice_the_newest_counts(opened: Open) -> 
     assert ahead["p50"].tolist() == [0, 2, 1, 3]
 
 
-def test_plans_are_kept_once(opened: Open) -> None:
+def test_plans_are_kept_once(tabled: Open) -> None:
     """The same plan again changes nothing; each day has its own."""
 
     def plan(day: int, offset: int) -> KeptPlan:
@@ -148,18 +130,15 @@ def test_plans_are_kept_once(opened: Open) -> None:
         return KeptPlan("demo", offset, plan)
 
     for _ in range(3):
-        PlanHistory(opened()).put(0, [plan(0, 1), plan(1, 2)])
-    found = PlanHistory(opened()).read("demo", 0, 2**52)
+        PlanHistory(tabled()).put(0, [plan(0, 1), plan(1, 2)])
+    found = PlanHistory(tabled()).read("demo", 0, 2**52)
     assert [kept.offset for kept in found] == [1, 2]
-    assert PlanHistory(opened()).sites() == ["demo"]
+    assert PlanHistory(tabled()).sites() == ["demo"]
 
 
 def test_an_import_is_one_job(opened: Open) -> None:
     """The same rows again are the same job, as far as it has come."""
-    history = History(opened(), CHANNELS)
-    history.add([step(n) for n in range(3)])
-    history.flush()
-    rows = history.read()
+    rows = zone_table(CHANNELS, [step(n) for n in range(3)])
     job = new_job(opened(), "demo", rows)
     job.put({**job.note(), "state": "done"})
     assert new_job(opened(), "demo", rows).note()["state"] == "done"
@@ -182,7 +161,7 @@ def test_a_training_reads_rows_and_models_from_the_bucket(tmp_path: Path) -> Non
         files = history.files()
         whole = dataset.describe(files, 0, END, remote)
         rows = dataset.gather(files, CHANNELS, 0, END, ["demo/z1"], remote)
-        found.append((dataset.oldest_ms(files, remote), dataset.newest_ms(files, remote), whole, rows.values.tobytes()))
+        found.append((history.span_ms(), whole, rows.values.tobytes()))
     assert found[0] == found[1]
     assert b"hothouse-test-secret" not in pickle.dumps(where)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from models.features.plans import Plan
 from services.errors import HistoryError
@@ -36,8 +37,10 @@ def said(found: list[KeptPlan]) -> list[tuple[str, int, str, str, int, int, dict
     ]  # fmt: skip
 
 
-def content(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*.parquet"))}
+def rows(root: Path) -> list[dict[str, object]]:
+    """What another program reads."""
+    table = pa.table(DeltaTable(root / "history/plan_values").to_pyarrow_table())
+    return table.sort_by([(name, "ascending") for name in table.column_names]).to_pylist()
 
 
 def test_what_is_put_is_read(tmp_path: Path) -> None:
@@ -52,30 +55,32 @@ def test_what_is_put_is_read(tmp_path: Path) -> None:
     assert history.sites(1) == []
 
 
-def test_files_are_the_same_whatever_the_number_of_writes(tmp_path: Path) -> None:
-    """Once, one by one, or again after a crash: byte for byte, a file a day of their use."""
+def test_rows_are_the_same_whatever_the_number_of_writes(tmp_path: Path) -> None:
+    """Once, one by one, or again after a crash."""
     plans = [kept(n, n * 5.0) for n in range(8)]
     once, often = PlanHistory(tmp_path / "a"), PlanHistory(tmp_path / "b")
     once.put(0, plans)
     for n in range(8):
         often.put(0, plans[max(0, n - 2) : n + 1])
-    assert content(tmp_path / "a") == content(tmp_path / "b")
-    assert list(content(tmp_path / "a")) == [f"history/plans/s/2022-03-0{day}-p0-plans.parquet" for day in (1, 2)]
+        PlanHistory(tmp_path / "b").put(0, plans[: n + 1])
+    assert rows(tmp_path / "a") == rows(tmp_path / "b")
+    assert len(rows(tmp_path / "a")) == 8 * 5
 
 
 def test_a_plan_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     """One that comes again, by another record, adds nothing."""
-    history = PlanHistory(tmp_path)
-    history.put(0, [kept(3, 1)])
-    before = content(tmp_path)
-    history.put(0, [kept(8, 1, known_h=2)])
-    assert content(tmp_path) == before
+    PlanHistory(tmp_path).put(0, [kept(3, 1)])
+    before = rows(tmp_path)
+    for history in (PlanHistory(tmp_path), PlanHistory(tmp_path)):
+        history.put(0, [kept(8, 1)])
+        history.put(0, [kept(8, 1)])
+    assert rows(tmp_path) == before
 
 
 def test_other_programs_read_issue_use_and_validity(tmp_path: Path) -> None:
     """A row a value, with the three times that tell what was known when."""
     PlanHistory(tmp_path).put(0, [kept(3, 1, known_h=2)])
-    table = pq.read_table(tmp_path / "history/plans/s/2022-03-01-p0-plans.parquet")
+    table = pa.table(DeltaTable(tmp_path / "history/plan_values").to_pyarrow_table())
     assert table.column_names == [
         "site", "zone", "source", "kind", "issued_ms", "known_ms", "offset", "metric", "valid_ms", "value",
     ]  # fmt: skip
@@ -86,53 +91,38 @@ def test_other_programs_read_issue_use_and_validity(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def of_days(root: Path, days: int, partition: int = 0) -> PlanHistory:
+def of_days(root: Path, days: int, partition: int = 0, site: str = "s") -> PlanHistory:
     """Two plans a day."""
     history = PlanHistory(root)
-    history.put(partition, [kept(n, n * 12.0) for n in range(2 * days)])
+    for n in range(2 * days):
+        history.put(partition, [kept(n, n * 12.0, site=site)])
     return history
 
 
-def names(root: Path) -> list[str]:
-    return sorted(path.name for path in (root / "history/plans/s").iterdir())
+def files(root: Path, partition: int) -> list[str]:
+    here = DeltaTable(root / "history/plan_values").file_uris()
+    return sorted(Path(name).name[:10] for name in here if f"/p{partition}/" in name)
 
 
-def test_plans_of_past_days_become_one_file(tmp_path: Path) -> None:
-    """As rows do: what is read stays the same, in each range; what was replaced goes a day later; the newest days and
-    another partition's files stay.
-    """
-    history = of_days(tmp_path, 12)
-    of_days(tmp_path, 12, partition=1)
-    ranges = [(0, 2**62), (T0 + 4 * DAY, T0 + 6 * DAY), (T0 + 10 * DAY, T0 + 11 * DAY)]
+def test_plans_of_a_month_that_is_over_become_one_file(tmp_path: Path) -> None:
+    """As rows do: what is read stays the same, in each range; another month and another partition's files stay."""
+    history = of_days(tmp_path, 40)
+    of_days(tmp_path, 4, partition=1, site="t")
+    ranges = [(0, 2**62), (T0 + 4 * DAY, T0 + 6 * DAY), (T0 + 33 * DAY, T0 + 34 * DAY)]
     before = [said(history.read("s", *limits, partition=0)) for limits in ranges]
-    assert history.compact(T0 + 10 * DAY, [0]) == 10
+    of_april, of_other = len(files(tmp_path, 0)) - 62, files(tmp_path, 1)
+    assert history.compact(T0 + 40 * DAY, [0]) == 62
     assert [said(history.read("s", *limits, partition=0)) for limits in ranges] == before
-    assert history.compact(T0 + 10 * DAY, [0]) == 0
-    assert len(names(tmp_path)) == 12 + 1 + 12
-    history.compact(T0 + 10 * DAY, [0], wall_s=lambda: 2e10)
-    assert [name for name in names(tmp_path) if "-p0-" in name] == [
-        "2022-03-01-to-2022-03-10-p0-plans.parquet", "2022-03-11-p0-plans.parquet", "2022-03-12-p0-plans.parquet",
-    ]  # fmt: skip
-    assert [said(history.read("s", *limits, partition=0)) for limits in ranges] == before
+    assert history.compact(T0 + 40 * DAY, [0]) == 0
+    assert len(files(tmp_path, 0)) == 1 + of_april
+    assert files(tmp_path, 1) == of_other
     assert history.sites(0) == ["s"]
-
-
-def test_a_plan_that_comes_late_goes_into_the_larger_file(tmp_path: Path) -> None:
-    """As after a crash: one that is there already adds nothing, another one stands where it belongs."""
-    history, plain = of_days(tmp_path / "a", 12), of_days(tmp_path / "b", 12)
-    history.compact(T0 + 10 * DAY, [0])
-    before = content(tmp_path / "a")
-    history.put(0, [kept(2, 24.0), kept(4, 48.0)])
-    assert content(tmp_path / "a") == before
-    late = [kept(90, 30.0), kept(91, 55.0, zone="z1")]
-    for one in (history, plain):
-        one.put(0, late)
-    assert said(history.read("s", 0, 2**62)) == said(plain.read("s", 0, 2**62))
-    assert set(content(tmp_path / "a")) == set(before)
+    history.put(0, [kept(2, 24.0), kept(90, 30.0), kept(91, 55.0, zone="z1")])  # one of them is there
+    assert len(history.read("s", 0, 2**62)) == 80 + 2
 
 
 def test_plans_that_are_written_while_files_are_merged_are_not_lost(tmp_path: Path) -> None:
-    """Their files are left for the next time."""
+    """Nor are those that are merged."""
     history = of_days(tmp_path, 10)
     late = [kept(90, 30.0)]
 
@@ -140,9 +130,8 @@ def test_plans_that_are_written_while_files_are_merged_are_not_lost(tmp_path: Pa
         if late:
             history.put(0, [late.pop()])
 
-    assert history.compact(T0 + 9 * DAY, [0], check=write) == 0
+    assert history.compact(T0 + 40 * DAY, [0], check=write) == 20
     assert 90 in [one.offset for one in history.read("s", 0, 2**62)]
-    assert history.compact(T0 + 9 * DAY, [0]) == 9
     assert len(history.read("s", 0, 2**62)) == 21
 
 
@@ -155,7 +144,7 @@ def test_another_writer_is_let_alone_and_damage_is_named(tmp_path: Path) -> None
 
     with pytest.raises(FencedError):
         history.put(0, [kept(3, 1)], fenced)
-    assert content(tmp_path) == {}
+    assert not list(tmp_path.rglob("_delta_log"))
     history.put(0, [kept(3, 1)])
     (path,) = tmp_path.rglob("*.parquet")
     path.write_bytes(path.read_bytes()[:50])

@@ -214,8 +214,8 @@ def test_a_gap_that_cannot_be_read_holds_up_no_other(tmp_path: Path) -> None:
     server.away.set()
     for number in range(20):
         north.step(number)
-    (day,) = (tmp_path / "north" / "history" / "zones" / "north").glob("*.parquet")
-    day.write_bytes(b"PAR1 damaged PAR1")
+    for day in (tmp_path / "north" / "history" / "zone_rows").rglob("*.parquet"):
+        day.write_bytes(b"PAR1 damaged PAR1")
     server.away.clear()
     for number in range(20):
         south.step(number)

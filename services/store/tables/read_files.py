@@ -1,0 +1,94 @@
+"""Step 6 of the way of a reading: rows of some files of a table, from a folder or a bucket."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+
+from services.store.parquet import unreadable
+from services.store.storage import Storage
+
+__all__ = ["read_files"]
+
+FETCHED_AT_ONCE = 8
+"""Objects are waited for together: each takes its time to come."""
+FEW_COLUMNS, LARGE_BYTES, FOOTER_BYTES = 3, 1_000_000, 65_536
+"""So few columns of so large an object are fetched alone, after its end, which says where they are. Any others are not
+worth a request each."""
+
+
+def read_files(
+    storage: Storage, sizes: Mapping[str, int], schema: pa.Schema, columns: Sequence[str], within: pc.Expression | None
+) -> pa.Table:
+    """The rows that are ``within`` of files, by name with their sizes, one file after the other. A column of the
+    ``schema`` that a file does not have is null there. Raises :class:`HistoryError` for a damaged file.
+    """
+    wanted = pa.schema([schema.field(name) for name in columns])
+    if not sizes:
+        return wanted.empty_table()
+    keys = list(sizes)
+    local = [storage.local(key) for key in keys]
+    at = storage.address(keys[0])
+    try:
+        if None not in local:
+            whole = pads.dataset([str(path) for path in local], schema=schema, format="parquet")
+            return whole.to_table(columns=list(columns), filter=within)
+
+        def read(key: str) -> pa.Table:
+            nonlocal at
+            at = storage.address(key)
+            if len(columns) <= FEW_COLUMNS and sizes[key] > LARGE_BYTES and set(columns) <= {"site", "zone", "end_ms"}:
+                with _Ranges(storage, key, sizes[key]) as ranges:
+                    table = pq.ParquetFile(ranges, pre_buffer=False).read(list(columns), use_threads=False)
+                return (table if within is None else table.filter(within)).cast(wanted)
+            content: Any = pa.BufferReader(storage.read(key).content)
+            fragment = pads.ParquetFileFormat().make_fragment(content)
+            return fragment.to_table(schema=schema, columns=list(columns), filter=within, use_threads=False)
+
+        return pa.concat_tables(_fetchers().map(read, keys) if len(keys) > 1 else [read(keys[0])])
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(at, error) from error
+
+
+class _Ranges(io.RawIOBase):
+    """An object as a file, of which each piece that is read is fetched by itself; its end is fetched once."""
+
+    def __init__(self, storage: Storage, key: str, size: int) -> None:
+        self._storage, self._key, self._size, self._at = storage, key, size, 0
+        self._end_at = max(size - FOOTER_BYTES, 0)
+        self._end = storage.read_range(key, self._end_at, size - self._end_at)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        length = self._size - self._at if size < 0 else min(size, self._size - self._at)
+        if self._at >= self._end_at:
+            found = self._end[self._at - self._end_at :][:length]
+        else:
+            found = self._storage.read_range(self._key, self._at, length)
+        self._at += len(found)
+        return found
+
+
+@cache
+def _fetchers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(FETCHED_AT_ONCE, thread_name_prefix="history")

@@ -1,0 +1,382 @@
+"""Step 6 of the way of a reading: rows of partitions in a table, each of them once, in files that suit their readers.
+
+``p{partition}/{period}-{step}s-{word}.parquet`` holds rows of a UTC day, or of a month that is over, in the table's
+order. New rows are a small file first; the eighth of a day becomes one file with those before it, and so do all files
+of a month that is over. What replaces and what is replaced change places in one commit: a reader sees every row once,
+at any moment. A writer that starts, or that another one came between, looks which of its rows are there already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from services.errors import HistoryError
+from services.store.parquet import NOTHING, day_of, write_table
+from services.store.storage import Storage, always
+from services.store.tables.delta_log import KEPT_H, DeltaLog, TableChangedError, TableFile, TableState
+from services.store.tables.read_files import read_files
+
+__all__ = ["FileName", "RowTable", "TableSpec"]
+
+SMALL_FILES = 8
+"""So many small files of a day become one."""
+FILE_ROWS = 250_000
+"""Files grow to about so many rows: a reader that wants one zone fetches what it need not, but never much."""
+ROW_GROUP = 20_000
+"""Rows that a reader may pass over together, as their zones and times are known."""
+TRIES = 10
+
+_NAME = re.compile(r"p(\d+)/(\d{4}-\d\d(?:-\d\d)?)-(\d+)s-[0-9a-f]+\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """What a table holds: where it is, its column of time (ms), which columns say that a row, or what it belongs to, is
+    there already, and the order of rows in a file.
+    """
+
+    folder: str
+    time: str
+    identity: tuple[str, ...]
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FileName:
+    """What the name of a file says.
+
+    >>> FileName.of("p0/2022-03-300s-1f.parquet")
+    FileName(partition=0, step_s=300, period='2022-03')
+    """
+
+    partition: int
+    step_s: int
+    period: str
+
+    @classmethod
+    def of(cls, path: str) -> FileName:
+        """Raises :class:`HistoryError` for another's file."""
+        found = _NAME.fullmatch(path)
+        if found is None:
+            raise HistoryError(f"{path} is no file of ours in a table of the history")
+        return cls(int(found[1]), int(found[3]), found[2])
+
+    def path(self, word: str) -> str:
+        """In the table; ``word`` is hexadecimal, and used once."""
+        return f"p{self.partition}/{self.period}-{self.step_s}s-{word}.parquet"
+
+
+class RowTable:
+    """Reads and writes a table of a storage; one writer a partition, any number of readers, in any threads.
+
+    Rows have the columns ``site`` and ``zone``, those that the spec names, and whatever else.
+    """
+
+    def __init__(self, storage: Storage, spec: TableSpec) -> None:
+        self.storage, self.spec = storage, spec
+        self._log = DeltaLog(storage, spec.folder, spec.time)
+        self._newest: dict[tuple[int, str], int] = {}  # of a partition's site: no row after it is in the table
+        self._sites: dict[str, tuple[str, ...]] = {}  # of a file, which never changes
+
+    def append(self, partition: int, step_s: int, rows: pa.Table, check: Callable[[], None] = always) -> int:
+        """Make rows durable, but for those that are there already; returns how many were new.
+
+        ``check`` raises when the partition belongs to another writer by now; nothing is changed then. Raises
+        :class:`HistoryError` if nobody knows whether it was done: then the same rows are to be appended again.
+        """
+        writer = f"p{partition}"
+        for _ in range(TRIES):
+            check()
+            state = self._log.state(writer)
+            try:
+                new = self._missing(state, partition, rows)
+                if not len(new):
+                    return 0
+                adds, removes = self._days(state, partition, step_s, new, check)
+                self._log.commit(adds, removes, new.schema, writer, state.turn, check)
+            except TableChangedError:
+                self._forget(partition)
+                continue
+            except BaseException:
+                self._forget(partition)
+                raise
+            self._note(partition, rows)
+            return len(new)
+        raise HistoryError(
+            f"{self.storage.address(self.spec.folder)} was changed by others at every one of {TRIES} tries",
+            "It is tried again. If this stays, another system writes into the same storage: stop one of them.",
+        )
+
+    def append_once(self, partition: int, step_s: int, rows: pa.Table, what: str) -> None:
+        """Make rows durable, unless that was done before of rows of the same months under the same name ``what``.
+
+        Nothing else may write to the table meanwhile. Raises :class:`HistoryError`.
+        """
+        months = np.array([day_of(int(time))[:7] for time in rows[self.spec.time].to_numpy()])
+        state, adds = self._log.state(), []
+        for month in np.unique(months):
+            name = FileName(partition, step_s, str(month))
+            word = hashlib.sha256(f"{what} {name}".encode()).hexdigest()[:24]
+            for number, part in enumerate(_cut(self._in_order(rows.filter(pa.array(months == month))))):
+                path = name.path(f"{word}{number:08x}")
+                if path in state.files:
+                    return
+                adds.append(self._write(path, part, always, version=None))
+        try:
+            self._log.commit(adds, [], rows.schema)
+        except TableChangedError as error:
+            raise HistoryError(f"{self.storage.address(self.spec.folder)} was changed by another process") from error
+
+    def compact(self, before_ms: int, partitions: Collection[int], check: Callable[[], None] = always) -> int:
+        """Make few files of a month that ended before the day of ``before_ms``; returns how many it replaced.
+
+        For the writer of the ``partitions``, in any thread. Safe to be stopped anywhere and to be repeated. The writer
+        of partition 0 also removes files that the table has not had for some hours. Raises :class:`HistoryError`.
+        """
+        month, replaced = day_of(before_ms)[:7], 0
+        named = [(FileName.of(file.path), file) for file in self._log.state().files.values()]
+        ours = sorted(
+            ((name.partition, name.step_s, name.period[:7]), file.path, file)
+            for name, file in named
+            if name.partition in partitions and name.period[:7] < month
+        )
+        for (partition, step_s, period), group in groupby(ours, key=lambda one: one[0]):
+            files = [file for _, _, file in group]
+            if len(files) <= 1 + sum(file.rows for file in files) // FILE_ROWS:
+                continue
+            check()
+            adds = list(self._sorted(FileName(partition, step_s, period), files, check))
+            schema = self._log.state().schema
+            assert schema is not None
+            try:
+                self._log.commit(adds, files, schema, check=check)
+            except TableChangedError:
+                continue  # rows came meanwhile: the next time
+            replaced += len(files)
+        if 0 in partitions:
+            self._log.vacuum(KEPT_H)
+        return replaced
+
+    def files(
+        self, start_ms: int | None = None, end_ms: int | None = None, sites: Collection[str] | None = None,
+        zone: str | None = None, step_s: int | None = None,
+    ) -> list[str]:  # fmt: skip
+        """The files, by their names in the storage, that may hold rows with ``start_ms < time <= end_ms``, sorted."""
+        return [self._key(file) for file in self._chosen(self._log.state(), start_ms, end_ms, sites, zone, step_s)]
+
+    def read(
+        self, start_ms: int | None = None, end_ms: int | None = None, sites: Collection[str] | None = None,
+        zone: str | None = None, step_s: int | None = None, columns: Sequence[str] | None = None,
+        partition: int | None = None,
+    ) -> pa.Table | None:  # fmt: skip
+        """Rows with ``start_ms < time <= end_ms``, in no certain order; ``None`` where there is no table.
+
+        A column that a file does not have is null in its rows, and one that no file has is left out. Raises
+        :class:`HistoryError` for a damaged file.
+        """
+        state = self._log.state()
+        if state.schema is None:
+            return None
+        files = self._chosen(state, start_ms, end_ms, sites, zone, step_s, partition)
+        names = state.schema.names if columns is None else [name for name in columns if name in state.schema.names]
+        within = self._within(start_ms, end_ms, sites, zone)
+        return read_files(self.storage, self._sizes(files), state.schema, names, within)
+
+    def sites(self, partition: int | None = None, step_s: int | None = None) -> list[str]:
+        """The sites that have rows, sorted."""
+        state = self._log.state()
+        found: set[str] = set()
+        for file in self._chosen(state, None, None, None, None, step_s, partition):
+            found |= set(self._sites_of(state, file))
+        return sorted(found)
+
+    def span_ms(self, step_s: int | None = None) -> tuple[int, int] | None:
+        """The times of the oldest and the newest row; ``None`` without rows. The log alone is read."""
+        files = self._chosen(self._log.state(), None, None, None, None, step_s)
+        return (min(file.first_ms for file in files), max(file.last_ms for file in files)) if files else None
+
+    def newest_ms(self, site: str, step_s: int | None = None) -> int:
+        """The time of a site's newest row; 0 where it has none."""
+        state, newest = self._log.state(), 0
+        for file in sorted(self._chosen(state, None, None, [site], None, step_s), key=lambda file: -file.last_ms):
+            if file.last_ms <= newest:
+                break
+            newest = max([newest, *self._times(state, file, site)])
+        return newest
+
+    def oldest_ms(self, site: str, step_s: int | None = None) -> int:
+        """The time of a site's oldest row; 0 where it has none."""
+        state, oldest = self._log.state(), 2**53
+        for file in sorted(self._chosen(state, None, None, [site], None, step_s), key=lambda file: file.first_ms):
+            if file.first_ms >= oldest:
+                break
+            oldest = min([oldest, *self._times(state, file, site)])
+        return oldest if oldest < 2**53 else 0
+
+    def _missing(self, state: TableState, partition: int, rows: pa.Table) -> pa.Table:
+        """Those rows that are not in the table. Only rows are looked for that are not newer than the site's newest."""
+        newest = {site: self._newest.get((partition, site)) for site in pc.unique(rows["site"]).to_pylist()}
+        last_ms = np.array([2**62 if (ms := newest[site]) is None else ms for site in rows["site"].to_pylist()])
+        doubtful = rows.filter(pa.array(rows[self.spec.time].to_numpy() <= last_ms))
+        if not len(doubtful) or state.schema is None:
+            return rows
+        start_ms = pc.min(doubtful[self.spec.time]).as_py() - 1
+        sites = pc.unique(doubtful["site"]).to_pylist()
+        keys = self._sizes(self._chosen(state, start_ms, None, sites, None, None))
+        columns = list(dict.fromkeys(["site", self.spec.time, *self.spec.identity]))
+        there = read_files(self.storage, keys, state.schema, columns, self._within(start_ms, None, sites, None))
+        self._note(partition, there)
+        known = set(_tuples(there, self.spec.identity))
+        return rows.filter(pa.array([row not in known for row in _tuples(rows, self.spec.identity)], pa.bool_()))
+
+    def _days(
+        self, state: TableState, partition: int, step_s: int, rows: pa.Table, check: Callable[[], None]
+    ) -> tuple[list[TableFile], list[TableFile]]:  # fmt: skip
+        """New files of each UTC day, and the small ones that they take the place of."""
+        adds: list[TableFile] = []
+        removes: list[TableFile] = []
+        days = rows[self.spec.time].to_numpy() // 86_400_000
+        by_name: dict[FileName, list[TableFile]] = {}
+        for file in state.files.values():
+            by_name.setdefault(FileName.of(file.path), []).append(file)
+        for day in np.unique(days):
+            name = FileName(partition, step_s, day_of(int(day) * 86_400_000))
+            new, small = rows.filter(pa.array(days == day)), by_name.get(name, [])
+            if len(small) >= SMALL_FILES - 1 and state.schema is not None:
+                keys = self._sizes(small)
+                before = read_files(self.storage, keys, state.schema, state.schema.names, None)
+                new = pa.concat_tables([before, new], promote_options="default")
+                removes += small
+            for part in _cut(self._in_order(new)):
+                adds.append(self._write(name.path(uuid.uuid4().hex), part, check))
+        return adds, removes
+
+    def _sorted(self, name: FileName, files: Sequence[TableFile], check: Callable[[], None]) -> Iterator[TableFile]:
+        """The rows of a month's files, written anew in the table's order; only some zones' are in memory at a time."""
+        state = self._log.state()
+        assert state.schema is not None
+        keys = self._sizes(files)
+        zones = read_files(self.storage, keys, state.schema, ["site", "zone"], None).group_by(["site", "zone"])
+        counts = zones.aggregate([([], "count_all")]).sort_by([("site", "ascending"), ("zone", "ascending")])
+        for low, high in _runs(counts):
+            at_least = (pc.field("site") > low[0]) | ((pc.field("site") == low[0]) & (pc.field("zone") >= low[1]))
+            at_most = (pc.field("site") < high[0]) | ((pc.field("site") == high[0]) & (pc.field("zone") <= high[1]))
+            rows = read_files(self.storage, keys, state.schema, state.schema.names, at_least & at_most)
+            for part in _cut(self._in_order(rows)):
+                check()
+                yield self._write(name.path(uuid.uuid4().hex), part, check)
+
+    def _in_order(self, rows: pa.Table) -> pa.Table:
+        return rows.sort_by([(name, "ascending") for name in self.spec.order])
+
+    def _write(self, path: str, rows: pa.Table, check: Callable[[], None], version: str | None = NOTHING) -> TableFile:
+        size = write_table(self.storage, f"{self.spec.folder}/{path}", rows, check, version, ROW_GROUP)
+        sites, zones, times = (pc.min_max(rows[column]).as_py() for column in ("site", "zone", self.spec.time))
+        return TableFile(
+            path, size, len(rows), times["min"], times["max"], (sites["min"], sites["max"]),
+            (zones["min"], zones["max"]),
+        )  # fmt: skip
+
+    def _chosen(
+        self, state: TableState, start_ms: int | None, end_ms: int | None, sites: Collection[str] | None,
+        zone: str | None, step_s: int | None, partition: int | None = None,
+    ) -> list[TableFile]:  # fmt: skip
+        def holds(file: TableFile) -> bool:
+            name = FileName.of(file.path)
+            return (
+                (start_ms is None or file.last_ms > start_ms)
+                and (end_ms is None or file.first_ms <= end_ms)
+                and (sites is None or any(file.sites[0] <= site <= file.sites[1] for site in sites))
+                and (zone is None or file.zones[0] <= zone <= file.zones[1])
+                and step_s in (None, name.step_s)
+                and partition in (None, name.partition)
+            )
+
+        return sorted(filter(holds, state.files.values()), key=lambda file: file.path)
+
+    def _within(
+        self, start_ms: int | None, end_ms: int | None, sites: Collection[str] | None, zone: str | None
+    ) -> pc.Expression | None:  # fmt: skip
+        wanted: list[pc.Expression] = []
+        if start_ms is not None:
+            wanted.append(pc.field(self.spec.time) > start_ms)
+        if end_ms is not None:
+            wanted.append(pc.field(self.spec.time) <= end_ms)
+        if sites is not None:
+            wanted.append(pc.field("site").isin(list(sites)))
+        if zone is not None:
+            wanted.append(pc.field("zone") == zone)
+        both: pc.Expression | None = None
+        for one in wanted:
+            both = one if both is None else both & one
+        return both
+
+    def _times(self, state: TableState, file: TableFile, site: str) -> tuple[int, ...]:
+        """The first and the last time of a site's rows in a file; none where it has none of it."""
+        if file.sites == (site, site):
+            return file.first_ms, file.last_ms
+        assert state.schema is not None
+        within = pc.field("site") == site
+        rows = read_files(self.storage, self._sizes([file]), state.schema, [self.spec.time], within)
+        span = pc.min_max(rows[self.spec.time]).as_py()
+        return (span["min"], span["max"]) if len(rows) else ()
+
+    def _sites_of(self, state: TableState, file: TableFile) -> tuple[str, ...]:
+        if file.path not in self._sites:
+            sites: tuple[str, ...] = tuple(dict.fromkeys(file.sites))
+            if len(sites) > 1:
+                assert state.schema is not None
+                rows = read_files(self.storage, self._sizes([file]), state.schema, ["site"], None)
+                sites = tuple(pc.unique(rows["site"]).to_pylist())
+            self._sites[file.path] = sites
+        return self._sites[file.path]
+
+    def _key(self, file: TableFile) -> str:
+        return f"{self.spec.folder}/{file.path}"
+
+    def _sizes(self, files: Sequence[TableFile]) -> dict[str, int]:
+        return {self._key(file): file.size for file in files}
+
+    def _note(self, partition: int, rows: pa.Table) -> None:
+        newest = pa.TableGroupBy(rows, "site").aggregate([(self.spec.time, "max")]).to_pydict()
+        for site, last_ms in zip(newest["site"], newest[f"{self.spec.time}_max"], strict=True):
+            at = partition, site
+            self._newest[at] = max(self._newest.get(at, 0), last_ms)
+
+    def _forget(self, partition: int) -> None:
+        self._newest = {at: newest for at, newest in self._newest.items() if at[0] != partition}
+
+
+def _tuples(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[object, ...]]:
+    return zip(*(table[name].to_pylist() for name in names), strict=True)
+
+
+def _cut(rows: pa.Table) -> Iterable[pa.Table]:
+    """Pieces of about :data:`FILE_ROWS`, of equal length."""
+    pieces = -(-len(rows) // FILE_ROWS)
+    size = -(-len(rows) // max(pieces, 1))
+    return (rows.slice(begin, size).combine_chunks() for begin in range(0, len(rows), size)) if len(rows) else ()
+
+
+def _runs(counts: pa.Table) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """Of zones in order, the first and the last of runs that have about four files' rows, or are one zone."""
+    places = zip(*(counts[name].to_pylist() for name in ("site", "zone", "count_all")), strict=True)
+    run: list[tuple[str, str]] = []
+    total = 0
+    for site, zone, count in places:
+        if run and total + count > 4 * FILE_ROWS:
+            yield run[0], run[-1]
+            run, total = [], 0
+        run.append((site, zone))
+        total += count
+    if run:
+        yield run[0], run[-1]
