@@ -1,7 +1,7 @@
 """Step 6 of the way of a reading: plans in an open table, durable before the snapshot that names them.
 
-``history/plan_values`` has a row a value: when its plan was issued, from when on it could be used, and the time that it is
-valid at (:mod:`services.store.tables`). What it holds is a function of the log alone, whatever the number of flushes
+``history/plan_values`` has a row a value: when its plan was issued, from when on it could be used, and the time that it
+is valid at (:mod:`services.store.tables`). What it holds is a function of the log alone, whatever the number of flushes
 and crashes on the way.
 """
 

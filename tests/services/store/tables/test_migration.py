@@ -1,0 +1,117 @@
+"""A history of before it was tables: every row comes over once, however often that is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.errors import HistoryError
+from services.store.history import History, zone_table
+from services.store.parquet import write_table
+from services.store.storage import FolderStorage, Storage
+from services.store.tables import migration, row_table
+from services.store.tables.delta_log import DeltaLog
+from services.store.tables.migration import bring_over
+from tests.services.store.test_history import CHANNELS, DAY, T0, site_step
+from tests.storages import TABLE_KINDS, opener
+
+
+class _CrashError(BaseException):
+    """Stands for the end of the process."""
+
+
+def old_history(storage: Storage, days: int) -> list[int]:
+    """Files as they were: days, and some that a larger one has taken in, retired but still there."""
+    ends = [T0 + n * DAY // 2 for n in range(days * 2)]
+
+    def put(name: str, of: list[int], step_s: int = 300) -> None:
+        for site in ("demo", "north"):
+            rows = zone_table(CHANNELS, [site_step(end_ms, site=site) for end_ms in of]).drop_columns("step_s")
+            write_table(storage, f"history/zones/{site}/{name}-p0-{step_s}s.parquet", rows)
+
+    for day in range(days):
+        put(f"2022-{3 + day // 31:02}-{day % 31 + 1:02}", ends[2 * day : 2 * day + 2])
+    put("2022-03-05-to-2022-03-12", ends[8:24])
+    put("2022-03-02", [T0 + DAY + 60_000], 60)
+    return ends
+
+
+def seen(storage: Storage) -> list[Any]:
+    return [History(storage, CHANNELS, step_s).read().to_pylist() for step_s in (300, 60)]
+
+
+@pytest.mark.parametrize("kind", TABLE_KINDS)
+def test_all_rows_come_over(kind: str, tmp_path: Path) -> None:
+    """The same rows, with the step that they are of; old files go, and what is left to do is told on the way."""
+    open_it = opener(kind, tmp_path)
+    ends, told = old_history(open_it(), 40), list[tuple[int, int]]()
+    with pytest.raises(HistoryError, match="a version before") as refused:
+        History(open_it(), CHANNELS)
+    assert "hothouse migrate" in refused.value.hint
+    count = bring_over(open_it(), lambda done, of: told.append((done, of)))
+    assert told == [(n + 1, count) for n in range(count)]
+    assert count == 2 * (40 + 2)
+    history = History(open_it(), CHANNELS)
+    rows = history.read(sites=["north"])
+    assert rows["end_ms"].to_pylist() == ends * 2
+    fresh = History(FolderStorage(tmp_path / "fresh"), CHANNELS)
+    fresh.add([site_step(end_ms, site="north") for end_ms in ends])
+    fresh.flush()
+    assert repr(rows.to_pylist()) == repr(fresh.read().to_pylist())
+    assert len(History(open_it(), CHANNELS, 60).read()) == 4
+    assert bring_over(open_it()) == 0
+    history.add([site_step(ends[3])])  # there already
+    history.flush()
+    assert len(history.read()) == len(ends) * 4
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=5))
+def test_it_may_be_killed_at_any_moment(tmp_path_factory: pytest.TempPathFactory, crashes: list[int]) -> None:
+    """And begun again: the same rows."""
+    storage = FolderStorage(tmp_path_factory.mktemp("old"))
+    old_history(storage, 8)
+    moments = iter([n == 0 for wait in crashes for n in range(wait, -1, -1)] + [False] * 10_000)
+
+    def around(act: Callable[..., Any]) -> Callable[..., Any]:
+        def acted(*said: Any, **more: Any) -> Any:
+            if next(moments):
+                raise _CrashError
+            done = act(*said, **more)
+            if next(moments):
+                raise _CrashError
+            return done
+
+        return acted
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_table, "write_table", around(row_table.write_table))
+        patch.setattr(DeltaLog, "_commit", around(DeltaLog._commit))
+        patch.setattr(FolderStorage, "delete", around(FolderStorage.delete))
+        patch.setattr(FolderStorage, "tidy", around(FolderStorage.tidy))
+        for _ in range(len(crashes) + 1):
+            try:
+                bring_over(storage)
+            except _CrashError:
+                continue
+            break
+    whole = FolderStorage(tmp_path_factory.mktemp("whole"))
+    old_history(whole, 8)
+    bring_over(whole)
+    assert repr(seen(storage)) == repr(seen(whole))
+
+
+def test_a_damaged_file_stops_it_and_is_named(tmp_path: Path) -> None:
+    """Nothing is removed then."""
+    storage = FolderStorage(tmp_path)
+    old_history(storage, 3)
+    path = tmp_path / "history/zones/demo/2022-03-02-p0-300s.parquet"
+    path.write_bytes(b"PAR1")
+    with pytest.raises(HistoryError, match=r"2022-03-02-p0-300s\.parquet cannot be read"):
+        bring_over(storage)
+    assert path.exists()
+    assert migration.old_files(storage, "history/zones/demo")

@@ -1,0 +1,277 @@
+"""Rows in a table are there once, whatever is killed, repeated, lost or done by two at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.errors import HistoryError
+from services.ingest.snapshots.snapshot import FencedError
+from services.store.history import ZONE_ROWS
+from services.store.storage import FolderStorage, Storage
+from services.store.tables import row_table
+from services.store.tables.delta_log import DeltaLog, TableChangedError
+from services.store.tables.row_table import SMALL_FILES, FileName, RowTable
+from tests.storages import TABLE_KINDS, Open, opener
+
+T0, STEP, DAY = 1_646_092_800_000, 300_000, 86_400_000  # 2022-03-01 00:00 UTC
+
+
+@pytest.fixture(params=TABLE_KINDS)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    """Each kind that tables can lie in."""
+    return opener(request.param, tmp_path)
+
+
+class _CrashError(BaseException):
+    """Stands for the end of the process: nothing cleans up after it."""
+
+
+def table(storage: Storage) -> RowTable:
+    return RowTable(storage, ZONE_ROWS)
+
+
+def rows(*numbers: int, site: str = "demo", zones: tuple[str, ...] = ("z1", "z2"), **more: float) -> pa.Table:
+    count = len(numbers) * len(zones)
+    ends = np.repeat([T0 + n * STEP for n in numbers], len(zones))
+    columns = {"air_temp_c": pa.array(np.repeat(np.array(numbers, np.float32), len(zones)))}
+    columns |= {name: pa.array(np.full(count, value, np.float32)) for name, value in more.items()}
+    names = {"site": pa.array([site] * count), "zone": pa.array(list(zones) * len(numbers))}
+    return pa.table({**names, "end_ms": pa.array(ends, pa.int64()), **columns})
+
+
+def there(storage: Storage, site: str = "demo", zone: str = "z1") -> list[int]:
+    found = table(storage).read(sites=[site], zone=zone)
+    return [] if found is None else sorted((found["end_ms"].to_numpy() - T0) // STEP)
+
+
+def test_a_days_small_files_become_one_and_a_months_days_do(opened: Open) -> None:
+    """A reader never has many files to open; what it listed before can still be read."""
+    writer = table(opened())
+    for n in range(20):
+        assert writer.append(0, 300, rows(n)) == 2
+    listed = writer.files()
+    assert len(listed) < 2 * SMALL_FILES
+    for day in range(1, 40):
+        writer.append(0, 300, rows(288 * day + 1))
+    wanted = [*range(20), *(288 * day + 1 for day in range(1, 40))]
+    assert there(opened()) == wanted
+    replaced = writer.compact(T0 + 40 * DAY, [0])
+    assert replaced >= 31
+    assert next(FileName.of(key.removeprefix("history/zone_rows/")).period for key in writer.files()) == "2022-03"
+    assert len(writer.files()) == 1 + 9
+    assert there(opened()) == wanted
+    assert writer.compact(T0 + 40 * DAY, [0]) == 0
+    for key in listed:
+        assert opened().entry(key) is not None
+    assert writer.span_ms() == (T0, T0 + (288 * 39 + 1) * STEP)
+
+
+def test_rows_of_many_zones_are_cut_and_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A month of many zones becomes several files, each with zones of its own."""
+    monkeypatch.setattr(row_table, "FILE_ROWS", 30)
+    zones = tuple(f"z{n:02}" for n in range(12))
+    writer = table(FolderStorage(tmp_path))
+    for n in range(20):
+        writer.append(0, 300, rows(n * 100, zones=zones))
+    before = {zone: there(writer.storage, zone=zone) for zone in zones}
+    assert writer.compact(T0 + 40 * DAY, [0])
+    assert {zone: there(writer.storage, zone=zone) for zone in zones} == before
+    assert len(writer.files()) == 8
+    assert len(writer.files(zone="z07")) <= 2
+    assert writer.compact(T0 + 40 * DAY, [0]) == 0
+
+
+def test_columns_that_come_later_are_missing_before(opened: Open) -> None:
+    """The table has them all; rows of before have nothing there."""
+    for one in (rows(1), rows(2, rh_pct=50.0), rows(3)):
+        table(opened()).append(0, 300, one)
+    found = table(opened()).read(zone="z1")
+    assert found is not None
+    said = {row["end_ms"]: row["rh_pct"] for row in found.to_pylist()}
+    assert said == {T0 + STEP: None, T0 + 2 * STEP: 50.0, T0 + 3 * STEP: None}
+
+
+def test_sites_and_their_ends(opened: Open) -> None:
+    """Of one table that several partitions write."""
+    writer = table(opened())
+    writer.append(0, 300, pa.concat_tables([rows(5, site="a"), rows(7, site="c")]))
+    writer.append(1, 300, rows(1, 9, site="b"))
+    writer.append(1, 60, rows(11, site="b"))
+    reader = table(opened())
+    assert (reader.sites(), reader.sites(partition=1)) == (["a", "b", "c"], ["b"])
+    assert [reader.newest_ms(site, 300) for site in "abcd"] == [T0 + n * STEP if n else 0 for n in (5, 9, 7, 0)]
+    assert [reader.oldest_ms(site, 300) for site in "abcd"] == [T0 + n * STEP if n else 0 for n in (5, 1, 7, 0)]
+
+
+def test_a_writer_that_was_taken_over_adds_nothing(opened: Open) -> None:
+    """Neither one that is told so by its check, nor one that hung after it while the newer one wrote."""
+    older, newer = table(opened()), table(opened())
+    older.append(0, 300, rows(1))
+
+    def fenced() -> None:
+        raise FencedError("another process owns it")
+
+    with pytest.raises(FencedError):
+        older.append(0, 300, rows(2), fenced)
+    looks = 0
+
+    def hangs() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:  # at the last moment, after its file was written
+            newer.append(0, 300, rows(2))
+        if looks > 3:
+            raise FencedError("another process owns it")
+
+    with pytest.raises(FencedError):
+        older.append(0, 300, rows(2, 3), hangs)
+    assert looks == 4
+    assert there(opened()) == [1, 2]
+    older.append(0, 300, rows(2, 3))
+    assert there(opened()) == [1, 2, 3]
+
+
+def test_an_answer_that_is_lost_adds_nothing_twice(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit was done, its writer was told that it failed: the same rows again are seen to be there."""
+    writer, commit = table(opened()), DeltaLog._commit
+    lost = [True, False, True]
+
+    def lose(log: DeltaLog, *said: Any) -> None:
+        commit(log, *said)
+        if lost and lost.pop(0):
+            raise OSError("no answer")
+
+    monkeypatch.setattr(DeltaLog, "_commit", lose)
+    with pytest.raises(HistoryError, match="no answer"):
+        writer.append(0, 300, rows(1, 2))
+    assert writer.append(0, 300, rows(1, 2, 3)) == 2
+    with pytest.raises(HistoryError, match="no answer"):
+        writer.append(0, 300, rows(4))
+    assert writer.append(0, 300, rows(4)) == 0
+    assert there(opened()) == [1, 2, 3, 4]
+
+
+def test_many_write_at_once(opened: Open) -> None:
+    """Each partition its own rows, beside a merge of their days and readers: none is lost, none doubled."""
+    table(opened()).append(9, 300, rows(0, site="other"))
+    failed: list[BaseException] = []
+    counts: list[int] = []
+    over = threading.Event()
+
+    def write(partition: int) -> None:
+        try:
+            writer = table(opened())
+            for n in range(12):
+                writer.append(partition, 300, rows(n, 288 * 3 + n, site=f"s{partition}"))
+                writer.compact(T0 + 40 * DAY, [partition])
+        except BaseException as error:
+            failed.append(error)
+
+    def read() -> None:
+        try:
+            reader = table(opened())
+            while not over.is_set():
+                found = reader.read(sites=["s1"])
+                counts.append(0 if found is None else len(found))
+        except BaseException as error:
+            failed.append(error)
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(3)]
+    watching = threading.Thread(target=read)
+    for thread in (watching, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    over.set()
+    watching.join()
+    assert failed == []
+    assert counts == sorted(counts)
+    assert all(count % 4 == 0 for count in counts)
+    for number in range(3):
+        assert there(opened(), f"s{number}") == [*range(12), *(288 * 3 + n for n in range(12))]
+
+
+def crashing(monkeypatch: pytest.MonkeyPatch, moments: Iterator[bool]) -> None:
+    """Each file that is written and each commit may be the last thing that a process does, before or after it."""
+
+    def around(act: Callable[..., Any]) -> Callable[..., Any]:
+        def acted(*said: Any, **more: Any) -> Any:
+            if next(moments):
+                raise _CrashError
+            done = act(*said, **more)
+            if next(moments):
+                raise _CrashError
+            return done
+
+        return acted
+
+    monkeypatch.setattr(row_table, "write_table", around(row_table.write_table))
+    monkeypatch.setattr(DeltaLog, "_commit", around(DeltaLog._commit))
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=6), st.lists(st.integers(1, 9), min_size=12, max_size=12))
+def test_a_crash_at_any_moment_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, crashes: list[int], sizes: list[int]
+) -> None:
+    """Rows are written again from some way back, by a new process: each is there once, also of a merged day."""
+    storage = FolderStorage(tmp_path_factory.mktemp("rows"))
+    moments = iter([n == 0 for wait in crashes for n in range(wait, -1, -1)] + [False] * 10_000)
+    wanted = [*range(20), *range(288 * 40, 288 * 40 + 20)]
+    with pytest.MonkeyPatch.context() as patch:
+        crashing(patch, moments)
+        done, writer = 0, table(storage)
+        turn = 0
+        while done < len(wanted):
+            size = sizes[turn % len(sizes)]
+            turn += 1
+            try:
+                writer.append(0, 300, rows(*wanted[done : done + size]))
+                done += size
+                if turn % 3 == 0:
+                    writer.compact(T0 + 45 * DAY, [0])
+            except _CrashError:
+                writer, done = table(storage), max(0, done - 7)
+    assert there(storage) == wanted
+    assert there(storage, zone="z2") == wanted
+
+
+def test_other_programs_see_the_same_rows(tmp_path: Path) -> None:
+    """Also while they are written, merged, and what was replaced is removed."""
+    writer = table(FolderStorage(tmp_path))
+    for n in range(30):
+        writer.append(0, 300, rows(n * 20))
+        seen = pa.table(DeltaTable(tmp_path / "history/zone_rows").to_pyarrow_table())
+        assert sorted(seen["end_ms"].to_pylist()) == sorted([T0 + m * 20 * STEP for m in range(n + 1)] * 2)
+    writer.compact(T0 + 40 * DAY, [0])
+    writer._log.vacuum(0)
+    assert there(writer.storage) == [n * 20 for n in range(30)]
+    assert len(list((tmp_path / "history/zone_rows/p0").iterdir())) == len(writer.files())
+
+
+def test_what_others_put_there_is_refused(tmp_path: Path) -> None:
+    """A file that we did not write is named; nobody guesses what it is."""
+    writer = table(FolderStorage(tmp_path))
+    writer.append(0, 300, rows(1))
+    log = DeltaLog(writer.storage, ZONE_ROWS.folder, "end_ms")
+    file = next(iter(log.state().files.values()))
+    with pytest.raises(TableChangedError):
+        log.commit([], [file, file.__class__(**{**fields(file), "path": "p0/gone.parquet"})], rows(1).schema)
+    other = Path(tmp_path, "history/zone_rows/theirs.parquet")
+    other.write_bytes(Path(tmp_path, "history/zone_rows", file.path).read_bytes())
+    log.commit([file.__class__(**{**fields(file), "path": other.name})], [], rows(1).schema)
+    with pytest.raises(HistoryError, match=r"theirs\.parquet is no file of ours"):
+        table(writer.storage).read()
+
+
+def fields(file: Any) -> dict[str, Any]:
+    return {name: getattr(file, name) for name in file.__dataclass_fields__}
