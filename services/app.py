@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from services.messages import SiteRulesShown
     from services.runtime.ray_runtime import RayRuntime
 
-__all__ = ["System"]
+__all__ = ["System", "owners_of"]
 
 Say = Callable[[str], None]
 
@@ -137,6 +137,20 @@ class System:
     def _gateway_status_file(self) -> Path:
         return self.settings.gateway.status_file or self.settings.data_dir / "gateway-status.json"
 
+    def _bring_history_over(self) -> None:
+        """Before anything reads or writes rows; of no avail but for the first start of a version."""
+        from services.store.tables.migration import bring_over
+
+        told_pct = -1
+
+        def progress(done: int, of: int) -> None:
+            nonlocal told_pct
+            if (pct := 100 * done // of // 10 * 10) > told_pct:
+                self._say(f"bringing the history of the version before over: {pct} % of {of:,} files")
+                told_pct = pct
+
+        bring_over(storage_of(self.settings), progress)
+
     def _start(self) -> None:
         if self.settings.mqtt.gateway == "here":
             try:
@@ -151,7 +165,8 @@ class System:
 
         settings = self.settings
         self._parts.enter_context(FolderLock(settings.data_dir))
-        self._parts.enter_context(StateLock(_owners(settings), self._lost, say=self._say))
+        self._parts.enter_context(StateLock(owners_of(settings), self._lost, say=self._say))
+        self._bring_history_over()
         settings.logs_dir.mkdir(exist_ok=True)
         if not settings.mqtt.host and settings.mqtt.gateway == "here":
             self._say("starting a local MQTT broker")
@@ -403,7 +418,7 @@ class _Thread(threading.Thread):
             raise self._error
 
 
-def _owners(settings: Settings) -> Path | OwnersPlace:
+def owners_of(settings: Settings) -> Path | OwnersPlace:
     """Where it is written down who runs on the state."""
     if not settings.storage.url:
         return settings.storage_folder

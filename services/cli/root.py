@@ -24,7 +24,7 @@ from services.cli import (
     zones,
 )
 from services.cli.base import GlobalOptions, Group
-from services.cli.history import import_rows
+from services.cli.history import import_rows, migrate
 from services.cli.running import ask
 from services.cli.setup import commands as setup
 from services.cli.setup import devices, keys
@@ -88,6 +88,7 @@ alerts.register(app)
 keys.register(app)
 devices.register(app)
 import_rows.register(app)
+migrate.register(app)
 learn.register(app)
 tune.register(app)
 pretrain.register(app)

@@ -111,6 +111,9 @@ class History:
             old, before.take(pa.array([n for n in known if n is not None], pa.int64())), self.channels
         )
         if len(new):
+            if "step_s" in new.column_names:  # not in rows of an import that a version before has begun
+                new = new.drop_columns("step_s")
+            new = new.append_column("step_s", pa.array(np.full(len(new), self.step_s, np.int32)))
             self.zones.append(partition, self.step_s, _each_once(new, ZONE_ROWS.identity), check)
         return MissingAdded(len(new), len(old), conflicts)
 

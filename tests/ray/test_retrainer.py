@@ -253,7 +253,7 @@ def test_torn_artefact_is_refused_and_the_champion_stays(retrainer: Any) -> None
 
 def test_torn_history_is_a_reported_failure(retrainer: Any, settings: Settings) -> None:
     """A history file that is not Parquet fails the training with its name; nothing is swapped, the actor lives."""
-    file = next((settings.storage_folder / "history" / "zones" / "demo").glob("2022-03-04-*.parquet"))
+    file = next((settings.storage_folder / "history" / "zone_rows").rglob("2022-03-04-*.parquet"))
     whole = file.read_bytes()
     file.write_bytes(b"torn")
     try:

@@ -42,7 +42,7 @@ def history_rows(
     while offset < end:
         records = list(log.read(0, offset, RECORDS))
         offset = records[-1].offset + 1
-        tables.append(zone_table(channels, windows.feed(records).steps))
+        tables.append(zone_table(channels, windows.feed(records).steps, step_ms // 1000))
         progress(total // 2 + total * offset // (2 * end), total)
     rows = pa.concat_tables(tables).combine_chunks()
     return rows.filter(pa.array(rows["end_ms"].to_numpy() < end_ms + step_ms))

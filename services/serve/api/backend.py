@@ -152,6 +152,7 @@ class RayBackend:
         self._settings = settings
         self._namespace = namespace_of(settings)
         self._forecaster = forecaster
+        self._kept_history: History | None = None
 
     async def connect(self) -> None:
         """Open the ways to Forecaster and shards before the first request.
@@ -214,13 +215,13 @@ class RayBackend:
         """See :class:`Backend`."""
         from services.store.zone_series import resampled
 
-        return await _read(resampled, self._history(), site, zone, metrics, start_ms, end_ms, interval_ms)
+        return await _read(lambda: resampled(self._history(), site, zone, metrics, start_ms, end_ms, interval_ms))
 
     async def series_tag(self, site: str, start_ms: int, end_ms: int) -> str:
         """See :class:`Backend`."""
         from services.store.zone_series import fingerprint
 
-        return await _read(fingerprint, self._history(), site, start_ms, end_ms)
+        return await _read(lambda: fingerprint(self._history(), site, start_ms, end_ms))
 
     async def issued(self, site: str, at_ms: int) -> IssuedForecast | None:
         """See :class:`Backend`."""
@@ -322,7 +323,9 @@ class RayBackend:
     def _history(self) -> History:
         from services.store.history import History  # Parquet's library is loaded by who asks first
 
-        return History(storage_of(self._settings), (), self._settings.stream.step_s)
+        if self._kept_history is None:  # it knows the tables' logs, and then asks for what is newer
+            self._kept_history = History(storage_of(self._settings), (), self._settings.stream.step_s)
+        return self._kept_history
 
     def _shard(self, site: str) -> Any:
         return self._actor(shard_of(site, self._settings))

@@ -7,6 +7,7 @@ one under that name came in between: so two processes that take themselves for t
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
@@ -70,6 +71,7 @@ class DeltaLog:
         self._lock = Lock()
         self._table: Any = None
         self._files: tuple[int, dict[str, TableFile], pa.Schema | None] = (-1, {}, None)  # of which version
+        self._turns: tuple[int, dict[str, int | None]] = (-1, {})  # likewise
 
     def state(self, writer: str = "") -> TableState:
         """What the table has now; no files where there is none. Raises :class:`HistoryError`."""
@@ -77,7 +79,8 @@ class DeltaLog:
             if not self._refresh():
                 return TableState({}, None)
             files, schema = self._read_files()
-            return TableState(files, schema, self._table.transaction_version(writer) if writer else None)
+            turn = self._turn(writer) if writer else None
+            return TableState(files, schema, turn)
 
     def commit(
         self, adds: Sequence[TableFile], removes: Sequence[TableFile], schema: pa.Schema, writer: str = "",
@@ -94,7 +97,7 @@ class DeltaLog:
             there, _ = self._read_files()
             if any(file.path not in there for file in removes):
                 raise TableChangedError
-            if writer and self._table.transaction_version(writer) != turn:
+            if writer and self._turn(writer) != turn:
                 raise TableChangedError
             check()
             before = self._table.version()
@@ -143,10 +146,20 @@ class DeltaLog:
             return False
         return True
 
+    def _turn(self, writer: str) -> int | None:
+        version = self._table.version()
+        if self._turns[0] != version:
+            self._turns = version, {}
+        turns = self._turns[1]
+        if writer not in turns:
+            turns[writer] = self._table.transaction_version(writer)
+        return turns[writer]
+
     def _open_or_make(self, schema: pa.Schema) -> None:
+        """What is newer than the last look is not looked for: the commit itself finds out."""
         from deltalake import DeltaTable
 
-        if self._refresh():
+        if self._table is not None or self._refresh():
             return
         local = self._storage.local(self._folder)
         if local is not None:
@@ -188,12 +201,12 @@ class DeltaLog:
         log = self._storage.local(f"{self._folder}/_delta_log")
         if log is None:
             return
-        self._table.update_incremental()
-        for version in range(before + 1, self._table.version() + 1):
-            path = log / f"{version:020}.json"
-            if path.exists():
-                with path.open("rb") as file:
+        for version in itertools.count(before + 1):
+            try:
+                with (log / f"{version:020}.json").open("rb") as file:
                     os.fsync(file.fileno())
+            except FileNotFoundError:  # behind the newest commit
+                break
         sync_folder(log)
 
     @contextmanager

@@ -29,6 +29,7 @@ from services.messages import (
 from services.store.deadletters import DeadLetters
 from services.store.series import NullSeries
 from tests.services.ingest.samples import STEP, T0, new_records, sample
+from tests.tables import content_of
 
 __all__ = [
     "MOMENTS",
@@ -174,11 +175,13 @@ class Rig:
         shard.step()
         shard.step()
 
-    def content(self, kinds: Sequence[str] = ("zones", "devices")) -> dict[str, bytes]:
-        """Every file of rows, byte for byte."""
-        root = self.settings.storage_folder / "history"
-        files = [p for kind in kinds for p in sorted((root / kind).rglob("*.parquet"))]
-        return {str(p.relative_to(root)): p.read_bytes() for p in files}
+    def content(self, kinds: Sequence[str] = ("zones", "devices")) -> dict[str, object]:
+        """Every row and forecast, bit for bit; no kind that has none."""
+        root, found = self.settings.storage_folder, dict[str, object]()
+        for kind in kinds:
+            parts = sorted((root / "history" / kind).rglob("*.parquet"))
+            found[kind] = [p.read_bytes() for p in parts] if kind == "forecasts" else content_of(root, kind)
+        return {kind: content for kind, content in found.items() if content}
 
     def dead_letters(self) -> list[Any]:
         found = []

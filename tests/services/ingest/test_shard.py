@@ -127,7 +127,7 @@ def test_a_shard_that_is_taken_over_from_in_the_middle_of_a_write_does_not_end_i
     with pytest.raises(FencedError):
         older.flush()
     assert rig.content() == {}
-    assert not list((rig.settings.storage_folder / "history" / "zones").rglob("*.tmp"))
+    assert not list((rig.settings.storage_folder / "history").rglob("*.tmp"))
 
 
 def test_changed_row_settings_are_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.errors import HistoryError
-from services.learn.training.dataset import collect, describe, newest_ms, oldest_ms, share_out
+from services.learn.training.dataset import collect, describe, share_out
 
 STEP_MS = 300_000
 CHANNELS = ("air_temp_c", "rh_pct")
@@ -96,17 +96,13 @@ def test_range_is_described_from_the_rows_themselves(tmp_path: Path) -> None:
     part = describe(files, 10 * STEP_MS, 20 * STEP_MS)
     assert (part.from_ms, part.to_ms, part.rows["south/a"]) == (11 * STEP_MS, 20 * STEP_MS, 10)
     assert part.as_dict()["from"] == "1970-01-01T00:55:00Z"
-    assert (oldest_ms(files), newest_ms(files)) == (STEP_MS, 864 * STEP_MS)
 
 
 def test_empty_range_and_torn_file_are_clear_errors(tmp_path: Path) -> None:
-    """No rows, or a file that is not Parquet, raise HistoryError; no files have no newest row."""
+    """No rows, or a file that is not Parquet, raise HistoryError."""
     files = _history(tmp_path, days=1)
     with pytest.raises(HistoryError, match="no rows between"):
         describe(files, 10**12, 10**13)
     Path(files[0]).write_bytes(b"torn")
     with pytest.raises(HistoryError, match="cannot be read"):
         describe(files, 0, 10**15)
-    with pytest.raises(HistoryError, match="1970-01-01-p0"):
-        newest_ms(files)
-    assert newest_ms([]) is None
