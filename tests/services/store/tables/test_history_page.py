@@ -1,0 +1,66 @@
+"""docs/history.md holds: what it says of other programs is tried, on a folder and on a bucket, beside a writer."""
+
+from __future__ import annotations
+
+import doctest
+import os
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+from services.store.history import History
+from services.store.rows import SiteStep
+from services.store.storage import FolderStorage, Storage, open_storage
+from tests.s3 import s3_address
+
+PAGE = Path(__file__).parents[4] / "docs" / "history.md"
+T0, STEP = 1_646_092_800_000, 300_000
+
+
+def a_history(storage: Storage) -> History:
+    """Two zones, twelve steps, in flushes of their own, some of them merged."""
+    history = History(storage, ("air_temp_c",))
+    for number in range(12):
+        values = np.array([[18 + number / 2], [28 + number / 2]], np.float32)
+        history.add([SiteStep(0, "demo", T0 + number * STEP, ("tomato-1", "tomato-2"), values, values * 0)])
+        history.flush()
+    return history
+
+
+def _names(kind: str, tmp_path: Path) -> tuple[Storage, dict[str, Any]]:
+    if kind == "folder":
+        return FolderStorage(tmp_path), {"root": str(tmp_path), "options": None}
+    where = s3_address(tmp_path)
+    options = {
+        "AWS_ENDPOINT_URL": where.endpoint, "AWS_REGION": where.region, "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": os.environ["HOTHOUSE_TEST_S3_ACCESS_KEY"],
+        "AWS_SECRET_ACCESS_KEY": os.environ["HOTHOUSE_TEST_S3_SECRET_KEY"],
+    }  # fmt: skip
+    return open_storage(where), {"root": where.url, "options": options}
+
+
+@pytest.mark.parametrize("kind", ["folder", pytest.param("s3", marks=pytest.mark.s3)])
+def test_the_page_holds(kind: str, tmp_path: Path) -> None:
+    """Its examples, word for word; DuckDB, Polars and pandas see the same rows as we do."""
+    storage, names = _names(kind, tmp_path)
+    history = a_history(storage)
+    test = doctest.DocTestParser().get_doctest(PAGE.read_text(), names, PAGE.name, str(PAGE), 0)
+    assert len(test.examples) >= 9
+    told: list[str] = []
+    doctest.DocTestRunner().run(test, out=told.append)
+    assert told == []
+    where, options = f"{names['root']}/history/zone_rows", names["options"]
+    columns = ["zone", "end_ms", "air_temp_c"]
+    table = DeltaTable(where, storage_options=options)
+    rows = table.to_pyarrow_dataset()  # noqa: F841 - DuckDB finds it by its name
+    by_duckdb = duckdb.sql("SELECT zone, end_ms, air_temp_c FROM rows ORDER BY zone, end_ms").fetchall()
+    by_polars = pl.read_delta(where, storage_options=options).select(columns).sort("zone", "end_ms").rows()
+    by_pandas = table.to_pandas(columns=columns).sort_values(["zone", "end_ms"]).itertuples(index=False, name=None)
+    wanted = [tuple(row.values()) for row in history.read().select(columns).to_pylist()]
+    assert len(wanted) == 24
+    assert by_duckdb == by_polars == list(by_pandas) == wanted
