@@ -181,14 +181,14 @@ def _read_log(into: Found, records: Iterable[Record]) -> None:
 
 def _read_dead_letters(into: Found, settings: Settings) -> None:
     for partition in range(settings.log.partitions):
-        with DeadLetters(settings.storage_folder, partition) as kept:
-            for letter in kept.newest(1_000_000):
-                if letter.reason == "late":
-                    named = _BOOT_AND_SEQ.match(letter.payload)  # it may be cut short, and be no JSON any more
-                    assert named is not None
-                    into.late[letter.topic, named[1].decode(), int(named[2])] += 1
-                else:
-                    into.dead_letters[letter.topic, letter.payload] += 1
+        kept = DeadLetters(settings.storage_folder, partition)
+        for letter in kept.newest(1_000_000):
+            if letter.reason == "late":
+                named = _BOOT_AND_SEQ.match(letter.payload)  # it may be cut short, and be no JSON any more
+                assert named is not None
+                into.late[letter.topic, named[1].decode(), int(named[2])] += 1
+            else:
+                into.dead_letters[letter.topic, letter.payload] += 1
 
 
 def _kept_plans(settings: Settings) -> Counter[PlanId]:

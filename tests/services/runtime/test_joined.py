@@ -32,7 +32,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The cluster's nodes, to be filled; every node sees every folder."""
     nodes: list[dict[str, Any]] = []
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
-    mine = lambda path, found: {address: path.read_text().strip() for address in found.values()}  # noqa: E731
+    mine = lambda storage, found: {address: joined._read(storage) for address in found.values()}  # noqa: E731
     monkeypatch.setattr(joined, "_read_on", mine)
     return nodes
 
@@ -66,8 +66,8 @@ def test_a_node_that_does_not_see_the_folder_is_named(
     """History and snapshots must be the same everywhere; a folder of that name that is another one is none."""
     cluster += [node("1", 2), node("2", 2)]
     mine = installation_of(tmp_path / "storage")
-    seen = {"10.0.0.1": mine, "10.0.0.2": there}
-    monkeypatch.setattr(joined, "_read_on", lambda path, found: seen)
+    seen = {"10.0.0.1": (mine, ""), "10.0.0.2": (there, "")}
+    monkeypatch.setattr(joined, "_read_on", lambda storage, found: seen)
     with pytest.raises(StartError, match=r"10\.0\.0\.2 do not see the data folder"):
         joined.check_nodes(settings(tmp_path))
 
