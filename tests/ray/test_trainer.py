@@ -132,11 +132,11 @@ def test_failed_training_is_one_sentence(settings: Settings, runtime: None) -> N
 
 def test_old_training_folders_go(tmp_path: Path) -> None:
     """Only the newest folders of trainings stay, the coming one included, which is there where it goes on."""
-    from services.learn.training.trainer import KEPT_RUNS, _forget_old_runs
+    from services.learn.training.kept_runs import KEPT_RUNS, KeptRuns
 
     for name in "abcde":
         (tmp_path / name).mkdir()
-    _forget_old_runs(tmp_path, "a")
+    KeptRuns(tmp_path).forget_old("a")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", *"abcde"[-(KEPT_RUNS - 1) :]]
-    _forget_old_runs(tmp_path, "f")
+    KeptRuns(tmp_path).forget_old("f")
     assert sorted(path.name for path in tmp_path.iterdir()) == list("abcde"[-(KEPT_RUNS - 1) :])
