@@ -10,9 +10,9 @@ from itertools import chain
 from pathlib import Path
 
 from services.errors import AlreadyStoredError, ChangedError
-from services.store.record_log import RecordLog
 from services.store.rows import DeadLetter
 from services.store.storage import Storage, always, stored_in
+from services.store.storage.record_log import RecordLog
 
 __all__ = [
     "KEEP",

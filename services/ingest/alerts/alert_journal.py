@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from services.errors import AlreadyStoredError, ChangedError
 from services.messages import ShownAlert
-from services.store.record_log import RecordLog
 from services.store.storage import Storage, always, stored_in
+from services.store.storage.record_log import RecordLog
 
 __all__ = ["AlertJournal", "JournalEntry", "JournalReader", "changes_in", "changes_of", "journal_name", "journals"]
 

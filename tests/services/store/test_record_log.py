@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.errors import AlreadyStoredError, ChangedError, StorageError
-from services.store.record_log import RecordLog
 from services.store.storage import FolderStorage, MemoryServer, ObjectStorage, Storage
+from services.store.storage.record_log import RecordLog
 from tests.storages import KINDS, Open, opener
 
 

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from services.errors import AlreadyStoredError, ChangedError, NotStoredError, StorageError
-from services.store.storage import Storage, always
+from services.store.storage.storage import Storage, always
 
 __all__ = ["PER_OBJECT", "RecordLog"]
 
