@@ -17,7 +17,7 @@ TOLD_AGAIN_S = 60.0
 """The same trouble of the same device is told once in so long; in between it is counted."""
 MOST_CLIENTS = 1000
 AT_ONCE = 50
-"""Letters of a partition that are looked at in one go."""
+"""Letters of a partition that are looked at in one go, for each second between looks."""
 
 ADVICE = {
     "malformed": "send one JSON object with boot, ts, seq and values, as docs/sensors.md shows",
@@ -66,7 +66,7 @@ class Troubles:
             if self._new is None:
                 self._new = NewDeadLetters(self._storage)
                 return []
-            letters = self._new.read(AT_ONCE)
+            letters = self._new.read(round(AT_ONCE * max(self._storage.poll_s, 1.0)))
         except OSError:
             return []  # it is away: the next look finds it
         return [line for letter in letters if (line := self._line(letter)) is not None]
