@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes what the compose file reads from deploy/secrets: passwords of broker logins with their rules, the token of the Ray cluster,
-# InfluxDB's login. Files are readable by their owner alone, the user that the containers run as. What is there stays.
+# logins of InfluxDB and of the object store. Files are readable by their owner alone, the user that the containers run as. What is there stays.
 set -eu
 umask 077
 cd "$(dirname "$0")"
@@ -20,7 +20,12 @@ influx_token() {
     printf 'hothouse:%s' "$(random)"
 }
 
+storage_credentials() { # in the form of ~/.aws/credentials
+    printf '[default]\naws_access_key_id = hothouse\naws_secret_access_key = %s\n' "$(random)"
+}
+
 keep ray_token random
+keep storage_credentials storage_credentials
 keep influx_token influx_token
 
 # Rules: the gateway reads everything, says that it is there, and may change how rows are made; a login writes for its devices.

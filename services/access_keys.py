@@ -1,9 +1,9 @@
 """Keys that people and programs get by name: what each may do, until when, and nothing that a thief of the file could
 use.
 
-``keys.json`` in the data folder holds a SHA-256 of each key, never the key. That is enough for 32 random bytes, which
-nobody guesses. The file is replaced as a whole, so whoever reads it sees all of a change or nothing; who follows it
-sees the change with the next request.
+``keys.json`` in the data folder, or in the bucket, holds a SHA-256 of each key, never the key. That is enough for 32
+random bytes, which nobody guesses. It is replaced as a whole, so whoever reads it sees all of a change or nothing; who
+follows a file sees the change with the next request, who follows a bucket at its next look.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ import hashlib
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import msgspec
 
-from services.errors import ConfigError
+from services.config import Settings
+from services.errors import AlreadyStoredError, ChangedError, ConfigError
+from services.store.storage import Storage, storage_of
 
-__all__ = ["KEYS_FILE", "SCOPES", "AccessKey", "AccessKeys", "Scope"]
+__all__ = ["KEYS_FILE", "SCOPES", "AccessKey", "AccessKeys", "Scope", "keys_of"]
 
 KEYS_FILE = "keys.json"
+CHANGE_TRIES = 8
 Scope = Literal["read", "operate", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 """From the least to the most; each may do what those before it may."""
@@ -53,33 +57,51 @@ class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: list[AccessKey]
 
 
-class AccessKeys:
-    """The keys of one data folder; a missing file holds none. Safe for several threads and processes."""
+class _Place(Protocol):
+    """Where the keys are kept."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / KEYS_FILE
-        self._seen: tuple[int, ...] | None = None
+    name: str
+
+    def identity(self) -> Hashable:
+        """Differs for each content that was put in place."""
+
+    def read(self) -> bytes:
+        """Raises ``OSError``; ``FileNotFoundError`` where nothing is."""
+
+    def change(self, changed: Callable[[], bytes]) -> None:
+        """Put in place what ``changed`` makes of what is there; of two changes at once none is lost."""
+
+
+class AccessKeys:
+    """The keys of one data folder, or bucket; where nothing is there are none. Safe for several threads and
+    processes.
+    """
+
+    def __init__(self, root: Path | Storage) -> None:
+        self._place: _Place = _File(root / KEYS_FILE) if isinstance(root, Path) else _Object(root)
+        self._seen: Hashable = None
         self._by_hash: dict[str, AccessKey] = {}
         self._reading = threading.Lock()
 
     def find(self, key: str) -> AccessKey | None:
         """The key that was sent, where there is such a one. Raises :class:`ConfigError` for a damaged file."""
         with self._reading:
-            stat = _identity(self._path)
-            if stat != self._seen:
+            identity = self._place.identity()
+            if identity != self._seen:
                 self._by_hash = {one.sha256: one for one in self.listed()}
-                self._seen = stat
+                self._seen = identity
             return self._by_hash.get(_hash(key))
 
     def listed(self) -> list[AccessKey]:
         """All keys, as they were added. Raises :class:`ConfigError` for a damaged file."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_Kept).keys
+            return msgspec.json.decode(self._place.read(), type=_Kept).keys
         except FileNotFoundError:
             return []
         except (OSError, msgspec.DecodeError) as error:
             raise ConfigError(
-                f"the keys in {self._path} cannot be read: {error}", "Restore the file, or remove it and add keys anew."
+                f"the keys in {self._place.name} cannot be read: {error}",
+                "Restore the file, or remove it and add keys anew.",
             ) from error
 
     def add(self, name: str, scope: Scope, now_ms: int, expires_ms: int | None = None) -> str:
@@ -109,9 +131,27 @@ class AccessKeys:
         self._change(without)
 
     def _change(self, change: Callable[[list[AccessKey]], Sequence[AccessKey]]) -> None:
+        self._place.change(lambda: msgspec.json.format(msgspec.json.encode(_Kept(1, list(change(self.listed()))))))
+
+
+class _File:
+    def __init__(self, path: Path) -> None:
+        self._path, self.name = path, str(path)
+
+    def identity(self) -> Hashable:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return ()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def read(self) -> bytes:
+        return self._path.read_bytes()
+
+    def change(self, changed: Callable[[], bytes]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(self._path.with_name(f".{KEYS_FILE}.lock")):
-            written = msgspec.json.format(msgspec.json.encode(_Kept(1, list(change(self.listed())))))
+            written = changed()
             new = self._path.with_name(f".{KEYS_FILE}.new")
             with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 os.fchmod(file.fileno(), 0o600)
@@ -121,21 +161,61 @@ class AccessKeys:
             new.replace(self._path)
 
 
+class _Object:
+    """In a bucket: a thread looks whether it has changed, for no request may wait for that."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage, self.name = storage, storage.address(KEYS_FILE)
+        self._looked: Hashable = None
+        self._looks: threading.Thread | None = None
+
+    def identity(self) -> Hashable:
+        if self._looks is None:
+            self._look()
+            self._looks = threading.Thread(target=self._follow, name="keys", daemon=True)
+            self._looks.start()
+        return self._looked
+
+    def read(self) -> bytes:
+        return self._storage.read(KEYS_FILE).content
+
+    def change(self, changed: Callable[[], bytes]) -> None:
+        for left in range(CHANGE_TRIES, 0, -1):
+            entry = self._storage.entry(KEYS_FILE)
+            try:
+                written = changed()
+                if entry is None:
+                    self._storage.put_new(KEYS_FILE, written)
+                else:
+                    self._storage.swap(KEYS_FILE, written, entry.version)
+            except (AlreadyStoredError, ChangedError):
+                if left == 1:
+                    raise
+            else:
+                return
+
+    def _follow(self) -> None:
+        while True:
+            time.sleep(self._storage.poll_s)
+            self._look()
+
+    def _look(self) -> None:
+        with suppress(OSError):  # it is away: what was seen last holds
+            found = self._storage.entry(KEYS_FILE)
+            self._looked = () if found is None else found.version
+
+
+def keys_of(settings: Settings) -> AccessKeys:
+    """Those of a system: in its data folder, or where its storage is a bucket there, where all machines see them."""
+    return AccessKeys(storage_of(settings) if settings.storage.url else settings.data_dir)
+
+
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Between processes, so that of two changes at once none is lost."""
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _identity(path: Path) -> tuple[int, ...]:
-    """Differs for each file that was put in place; empty where there is none."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return ()
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _hash(key: str) -> str:

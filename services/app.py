@@ -29,6 +29,7 @@ from services.alert.alert_deliveries import AlertDeliveries, DeliveryFigures
 from services.alert.rule_files import RuleFiles
 from services.alert.rules_file import load_document
 from services.config import Settings, child_environment
+from services.earlier_release import bring_over
 from services.errors import ConfigError, HothouseError, StartError
 from services.ingest.plans.repeater import RepeatedPlans
 from services.ingest.retirement import Retirements
@@ -168,6 +169,7 @@ class System:
         self._parts.enter_context(StateLock(owners_of(settings), self._lost, say=self._say))
         self._bring_history_over()
         settings.logs_dir.mkdir(exist_ok=True)
+        bring_over(settings.storage_folder, storage_of(settings))
         if not settings.mqtt.host and settings.mqtt.gateway == "here":
             self._say("starting a local MQTT broker")
             own = LocalBroker(settings.data_dir / "broker")

@@ -5,13 +5,13 @@ Two installations may run on one Ray cluster. Neither then sees, nor ends, the a
 
 from __future__ import annotations
 
-import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
 
 from services.config import Settings
-from services.errors import StartError
+from services.errors import AlreadyStoredError, NotStoredError, StartError
+from services.store.storage import Storage, storage_of, stored_in
 
 __all__ = ["INSTALLATION_FILE", "app_name_of", "installation_of", "namespace_of"]
 
@@ -20,46 +20,33 @@ _ID_LENGTH = 12
 _OWN_APP = "hothouse"
 
 
-def installation_of(storage: Path) -> str:
-    """The id of the installation whose state lies in ``storage``; made where there is none, by whoever is first.
+def installation_of(root: Storage | Path) -> str:
+    """The id of the installation whose state lies in a storage; made where there is none, by whoever is first.
 
-    Raises :class:`StartError` if the file cannot be read or made, or holds no id.
+    Raises :class:`StartError` if it cannot be read or made, or is no id.
     """
-    path = storage / INSTALLATION_FILE
+    storage = stored_in(root)
+    where = storage.address(INSTALLATION_FILE)
     try:
-        if not path.exists():
-            storage.mkdir(parents=True, exist_ok=True)
-            beside = storage / f".{INSTALLATION_FILE}-{secrets.token_hex(8)}"
-            try:
-                beside.write_text(secrets.token_hex(_ID_LENGTH // 2) + "\n")
-                with suppress(FileExistsError):  # another process was first: its id holds
-                    _publish(beside, path)
-            finally:
-                beside.unlink(missing_ok=True)
-        found = path.read_text().strip()
+        try:
+            content = storage.read(INSTALLATION_FILE).content
+        except NotStoredError:
+            with suppress(AlreadyStoredError):  # another process was first: its id holds
+                storage.put_new(INSTALLATION_FILE, f"{secrets.token_hex(_ID_LENGTH // 2)}\n".encode())
+            content = storage.read(INSTALLATION_FILE).content
+        found = content.decode().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise StartError(f"the id of this installation cannot be kept in {path}: {error}") from error
+        raise StartError(f"the id of this installation cannot be kept in {where}: {error}") from error
     if len(found) != _ID_LENGTH or not set(found) <= set("0123456789abcdef"):
         raise StartError(
-            f"{path} holds no id of an installation", "Remove it while nothing runs: the next start makes another."
+            f"{where} holds no id of an installation", "Remove it while nothing runs: the next start makes another."
         )
     return found
 
 
-def _publish(beside: Path, path: Path) -> None:
-    """Give a whole file its name, which it gets once; raises ``FileExistsError`` if that is taken."""
-    try:
-        os.link(beside, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        with path.open("x") as file:
-            file.write(beside.read_text())
-
-
 def namespace_of(settings: Settings) -> str:
     """The Ray namespace that all actors of this installation are in."""
-    return f"hothouse-{installation_of(settings.storage_folder)}"
+    return f"hothouse-{installation_of(storage_of(settings))}"
 
 
 def app_name_of(settings: Settings) -> str:

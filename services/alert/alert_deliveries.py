@@ -15,6 +15,7 @@ from services.alert.webhook import Webhook
 from services.config import Settings
 from services.errors import ConfigError
 from services.runtime.repeating import Repeating
+from services.store.storage import Storage, storage_of
 
 __all__ = ["AlertDeliveries", "DeliveryFigures"]
 
@@ -36,23 +37,19 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
     """
 
     def __init__(self, settings: Settings, publish: Callable[[Sequence[Message]], None]) -> None:
-        self._channels = list(_channels(settings, publish))
-        self._deliverers = {
-            channel.name: Deliverer(settings.storage_folder, channel, time.monotonic) for channel in self._channels
-        }
+        storage = storage_of(settings)
+        self._look_s = max(LOOK_S, storage.poll_s if settings.storage.url else 0.0)
+        self._channels = list(_channels(settings, storage, publish))
+        self._deliverers = {channel.name: Deliverer(storage, channel, time.monotonic) for channel in self._channels}
         self._threads = ExitStack()
 
     def __enter__(self) -> AlertDeliveries:
         for name, deliverer in self._deliverers.items():
-            self._threads.callback(deliverer.close)
-            self._threads.enter_context(Repeating(deliverer.look, LOOK_S, f"alerts by {name}", at_once=True))
+            self._threads.enter_context(Repeating(deliverer.look, self._look_s, f"alerts by {name}", at_once=True))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._threads.close()
-        for channel in self._channels:
-            if isinstance(channel, RetainedAlerts):
-                channel.close()
 
     @property
     def error(self) -> str:
@@ -70,10 +67,10 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
         )  # fmt: skip
 
 
-def _channels(settings: Settings, publish: Callable[[Sequence[Message]], None]) -> Iterator[Channel]:
+def _channels(settings: Settings, storage: Storage, publish: Callable[[Sequence[Message]], None]) -> Iterator[Channel]:
     said = settings.alerts
     if said.mqtt:
-        yield RetainedAlerts(settings.storage_folder, publish, 60 * said.mqtt_clear_min, time.time)
+        yield RetainedAlerts(storage, publish, 60 * said.mqtt_clear_min, time.time)
     if said.webhook_url:
         secret = _secret(said.webhook_secret_file, "alerts.webhook_secret_file")
         yield Webhook(said.webhook_url, secret, said.webhook_severity, time.monotonic, time.time)

@@ -1,23 +1,26 @@
 """Step 9 of the way of a reading: what every way of telling people about alerts has in common.
 
-The journals of the partitions are the queue, and are on disk. A way to tell has a place in each of them, which is on
-disk, too, and moves on only behind what was told. So nothing is lost over a restart or an outage; what was in doubt is
-told again, under the same name (an alert's id and the number of its change).
+The journals of the partitions are the queue, and are on the storage. A way to tell has a place in each of them, which
+is there, too (``alert-delivery/{name}.json``), and moves on only behind what was told. So nothing is lost over a
+restart, an outage or a lost machine; what was in doubt is told again, under the same name (an alert's id and the number
+of its change).
 """
 
 from __future__ import annotations
 
+import json
 import logging
-import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from edge.timing import Backoff
-from services.ingest.alerts.alert_journal import journals, newest_number, read_journal
+from services.errors import NotStoredError
+from services.ingest.alerts.alert_journal import JournalReader, journals
 from services.messages import ShownAlert
+from services.store.storage import Storage, stored_in
 
-__all__ = ["Channel", "Deliverer", "DeliveryError", "is_at_least", "key_of"]
+__all__ = ["Channel", "Deliverer", "DeliveryError", "is_at_least", "key_of", "places_key"]
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +56,7 @@ class Channel(Protocol):
 
 
 class _Waiting(NamedTuple):
-    path: Path
+    journal: str
     number: int
     alert: ShownAlert
 
@@ -65,22 +68,23 @@ class Deliverer:
     ``lost`` and ``waiting`` count changes, since it was made; ``error`` says what fails now.
     """
 
-    def __init__(self, root: Path, channel: Channel, clock_s: Callable[[], float]) -> None:
-        self._root, self._channel, self._clock_s = root, channel, clock_s
+    def __init__(self, root: Storage | Path, channel: Channel, clock_s: Callable[[], float]) -> None:
+        self._storage, self._channel, self._clock_s = stored_in(root), channel, clock_s
         self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._begun = False
         self.delivered = self.lost = self.waiting = 0
         self.error = ""
-        root.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(root / f"alert-delivery-{channel.name}.sqlite", check_same_thread=False)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
-        with self._db:
-            self._db.execute("CREATE TABLE IF NOT EXISTS places (journal TEXT PRIMARY KEY, number INTEGER)")
-            if not self._db.execute("PRAGMA user_version").fetchone()[0]:  # the channel is new
-                places = [(path.name, newest_number(path)) for path in journals(root)]
-                self._db.executemany("INSERT OR REPLACE INTO places VALUES (?, ?)", places)
-                self._db.execute("PRAGMA user_version = 1")
+        self._key = places_key(channel.name)
+        self._readers: dict[str, JournalReader] = {}
+        self._places, self._are_kept = self._first_places()
+
+    def _first_places(self) -> tuple[dict[str, int], bool]:
+        try:
+            return {str(name): int(at) for name, at in json.loads(self._storage.read(self._key).content).items()}, True
+        except NotStoredError:  # the channel is new
+            places = {name: self._reader(name).newest_number() for name in journals(self._storage)}
+            self._storage.put(self._key, _encoded(places))
+            return places, True
 
     def look(self) -> None:
         """Tell what is new, unless a pause after a failure goes on."""
@@ -95,15 +99,16 @@ class Deliverer:
             self.error = ""
             self._backoff.reset()
         except DeliveryError as error:
-            if not self.error:
-                _log.warning("%s: %s", self._channel.name, error)
-            self.error = f"alerts by {self._channel.name}: {error}"
             self._begun = False
-            self._backoff.failed(self._clock_s())
+            self._failed(error)
+        except OSError as error:  # the storage is away
+            self._failed(error)
 
-    def close(self) -> None:
-        """Release the file."""
-        self._db.close()
+    def _failed(self, error: Exception) -> None:
+        if not self.error:
+            _log.warning("%s: %s", self._channel.name, error)
+        self.error = f"alerts by {self._channel.name}: {error}"
+        self._backoff.failed(self._clock_s())
 
     def _tell(self) -> bool:
         """Tell some; whether there are more that can be told now."""
@@ -118,27 +123,43 @@ class Deliverer:
         return 0 < done == len(waiting)
 
     def _read(self) -> list[_Waiting]:
+        if not self._are_kept:  # what was told is not to be forgotten before more is told
+            self._keep_places()
         found = []
-        for path in journals(self._root):
-            row = self._db.execute("SELECT number FROM places WHERE journal = ?", (path.name,)).fetchone()
-            place = row[0] if row else 0
-            entries, gone = read_journal(path, place, A_LOOK)
+        for name in journals(self._storage):
+            place = self._places.get(name, 0)
+            entries, gone = self._reader(name).read(place, A_LOOK)
             if gone:
-                _log.error("%d changes of alerts are gone from %s before %s had them", gone, path, self._channel.name)
+                _log.error("%d changes of alerts are gone from %s before %s had them", gone, name, self._channel.name)
                 self.lost += gone
-                self._put(path, place + gone)
-            found += [_Waiting(path, entry.number, entry.alert) for entry in entries]
+                self._places[name] = place + gone
+                self._keep_places()
+            found += [_Waiting(name, entry.number, entry.alert) for entry in entries]
         return found
 
     def _move_on(self, told: Sequence[_Waiting]) -> None:
-        for path, number in {one.path: one.number for one in told}.items():
-            self._put(path, number)
         self.delivered += len(told)
         self.waiting -= len(told)
+        if told:
+            self._places |= {one.journal: one.number for one in told}
+            self._keep_places()
 
-    def _put(self, path: Path, number: int) -> None:
-        with self._db:
-            self._db.execute("INSERT OR REPLACE INTO places VALUES (?, ?)", (path.name, number))
+    def _keep_places(self) -> None:
+        self._are_kept = False
+        self._storage.put(self._key, _encoded(self._places))
+        self._are_kept = True
+
+    def _reader(self, name: str) -> JournalReader:
+        return self._readers.setdefault(name, JournalReader(self._storage, name))
+
+
+def places_key(channel: str) -> str:
+    """The object with a channel's places: a journal's name -> the number of the newest change that was told."""
+    return f"alert-delivery/{channel}.json"
+
+
+def _encoded(places: dict[str, int]) -> bytes:
+    return json.dumps(places, sort_keys=True).encode()
 
 
 def key_of(alert: ShownAlert) -> str:

@@ -1,25 +1,35 @@
 """Step 9 of the way of a reading: each alert as a retained message of its own topic.
 
 Who connects gets what holds now; a topic is cleared some time after its alert was resolved. What was published is kept
-in a file: a broker that has lost its messages gets them again when we start, and after every failure.
+on the storage: a broker that has lost its messages gets them again when we start, and after every failure.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from edge.wire.topic import alert_topic
 from services.alert.delivery import DeliveryError
-from services.errors import HothouseError
+from services.errors import HothouseError, NotStoredError
 from services.messages import ShownAlert
+from services.store.storage import Storage, stored_in
 
-__all__ = ["Message", "RetainedAlerts"]
+__all__ = ["TOPICS", "Message", "RetainedAlerts"]
 
 Message = tuple[str, bytes]
+TOPICS = "alert-delivery/topics.json"
+
+
+class _Topic(msgspec.Struct):
+    payload: str
+    clear_s: float | None  # Unix time
+
+
+_DECODER = msgspec.json.Decoder(dict[str, _Topic])
 
 
 class RetainedAlerts:
@@ -30,43 +40,42 @@ class RetainedAlerts:
     name = "mqtt"
 
     def __init__(
-        self, root: Path, publish: Callable[[Sequence[Message]], None], clear_after_s: float,
+        self, root: Storage | Path, publish: Callable[[Sequence[Message]], None], clear_after_s: float,
         wall_s: Callable[[], float],
     ) -> None:  # fmt: skip
         self._publish, self._clear_after_s, self._wall_s = publish, clear_after_s, wall_s
-        root.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(root / "alert-topics.sqlite", check_same_thread=False)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        with self._db:
-            self._db.execute("CREATE TABLE IF NOT EXISTS topics (topic TEXT PRIMARY KEY, payload BLOB, clear_s REAL)")
+        self._storage = stored_in(root)
+        self._topics: dict[str, _Topic] = {}
+        with suppress(NotStoredError):
+            self._topics = _DECODER.decode(self._storage.read(TOPICS).content)
 
     def begin(self) -> None:
         """Publish all that holds again."""
-        held = self._db.execute("SELECT topic, payload FROM topics ORDER BY topic").fetchall()
-        self._send([(topic, payload) for topic, payload in held])
+        self._send([(topic, held.payload.encode()) for topic, held in sorted(self._topics.items())])
 
     def deliver(self, alerts: Sequence[ShownAlert]) -> int:
-        """See :class:`services.alert.delivery.Channel`."""
+        """See :class:`services.alert.delivery.Channel`; raises ``OSError``, too."""
         newest = {alert_topic(alert["site"], alert["zone"], alert["id"]): alert for alert in alerts}
         now_s = self._wall_s()
-        with self._db:
-            for topic, alert in newest.items():
-                clear_s = now_s + self._clear_after_s if alert["state"] == "resolved" else None
-                row = (topic, msgspec.json.encode(alert), clear_s)
-                self._db.execute("INSERT OR REPLACE INTO topics VALUES (?, ?, ?)", row)
-        self._send([(topic, msgspec.json.encode(alert)) for topic, alert in newest.items()])
+        for topic, alert in newest.items():
+            clear_s = now_s + self._clear_after_s if alert["state"] == "resolved" else None
+            self._topics[topic] = _Topic(msgspec.json.encode(alert).decode(), clear_s)
+        if newest:
+            self._keep()
+        self._send([(topic, self._topics[topic].payload.encode()) for topic in newest])
         self._clear(now_s)
         return len(alerts)
 
-    def close(self) -> None:
-        """Release the file."""
-        self._db.close()
-
     def _clear(self, now_s: float) -> None:
-        due = [topic for (topic,) in self._db.execute("SELECT topic FROM topics WHERE clear_s <= ?", (now_s,))]
-        self._send([(topic, b"") for topic in due])
-        with self._db:
-            self._db.executemany("DELETE FROM topics WHERE topic = ?", [(topic,) for topic in due])
+        due = [topic for topic, held in self._topics.items() if held.clear_s is not None and held.clear_s <= now_s]
+        if due:
+            self._send([(topic, b"") for topic in due])
+            for topic in due:
+                del self._topics[topic]
+            self._keep()
+
+    def _keep(self) -> None:
+        self._storage.put(TOPICS, msgspec.json.encode(self._topics))
 
     def _send(self, messages: Sequence[Message]) -> None:
         if not messages:

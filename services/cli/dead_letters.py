@@ -1,8 +1,7 @@
-"""``deadletters``: what was kept out, and why; read from the data folder, whether the system runs or not."""
+"""``deadletters``: what was kept out, and why; read from the storage, whether the system runs or not."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -37,15 +36,16 @@ def deadletters(
 ) -> None:
     """Show what was kept out: late samples, refused messages and values, by reason and topic with their log offset."""
     from services.store.deadletters import count_dead_letters, read_dead_letters
+    from services.store.storage import storage_of
 
-    root = options_of(ctx).settings().storage_folder
+    root = storage_of(options_of(ctx).settings())
     try:
         if newest:
             _show_dead_letters(read_dead_letters(root, newest, reason), as_json)
         else:
             _show_counts(count_dead_letters(root, reason), as_json)
-    except sqlite3.Error as error:
-        raise HothouseError(f"the dead letters in {root} cannot be read: {error}") from error
+    except OSError as error:
+        raise HothouseError(f"the dead letters in {root.url} cannot be read: {error}") from error
 
 
 def _show_counts(counts: Sequence[DeadLetterCount], as_json: bool) -> None:

@@ -318,7 +318,7 @@ class ClientSettings(Section):
 
 
 class StorageSettings(Section):
-    """Where history, snapshots and models are kept."""
+    """Where all is kept that outlives a process, but for a log in a file: history, snapshots, models and more."""
 
     url: str = Field(
         "", pattern=r"^((s3|az)://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9._=-]+)*/?)?$",
@@ -349,7 +349,10 @@ class StorageSettings(Section):
 class RaySettings(Section):
     """The Ray runtime."""
 
-    address: str = Field("", description="Cluster to join; empty: start one here.")
+    address: str = Field(
+        "", description="Cluster to join; empty: start one here. Its nodes need a bucket (`storage.url`), or a folder "
+        "that all of them see.",
+    )  # fmt: skip
     num_cpus: int = Field(
         0, ge=0, le=1024, description="Logical CPUs of a local runtime; 0: as many as there are, at least 2."
     )

@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 from edge.mqtt.connection import MqttAddress
@@ -15,6 +14,7 @@ from edge.mqtt.subscriber import Published, Subscriber
 from edge.mqtt.subscription import Subscription
 from services.home_assistant.names import RetainedMessage
 from services.home_assistant.publication import Publication
+from services.store.storage import Storage
 
 __all__ = ["HomeAssistantLink", "PublishedTopics", "presence_topic"]
 
@@ -31,15 +31,15 @@ def presence_topic(client_id: str) -> str:
 
 
 class PublishedTopics:
-    """The topics on which the broker may hold something of ours, in a file: after a restart they can be taken back."""
+    """The topics on which the broker may hold something of ours, as an object: a restart can take them back."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._kept = path, set[str]()
+    def __init__(self, storage: Storage, key: str) -> None:
+        self._storage, self._key, self._kept = storage, key, set[str]()
 
     def read(self) -> set[str]:
-        """Those of the last time; none where the file is missing or damaged."""
+        """Those of the last time; none where the object is missing or damaged."""
         try:
-            self._kept = {str(topic) for topic in json.loads(self._path.read_text())}
+            self._kept = {str(topic) for topic in json.loads(self._storage.read(self._key).content)}
         except (OSError, ValueError, TypeError):
             self._kept = set()
         return set(self._kept)
@@ -53,9 +53,7 @@ class PublishedTopics:
         """Replace them, where they have changed."""
         if (now := set(topics)) == self._kept:
             return
-        beside = self._path.with_name(f".{self._path.name}.new")
-        beside.write_text(json.dumps(sorted(now), indent=1) + "\n")
-        beside.replace(self._path)
+        self._storage.put(self._key, (json.dumps(sorted(now), indent=1) + "\n").encode())
         self._kept = now
 
 

@@ -16,6 +16,7 @@ from services.home_assistant.publication import Publication
 from services.installation import installation_of
 from services.messages import ZoneForecast, ZoneOutlook
 from services.serve.api.predict_parameters import Asked, Event, answer_of
+from services.store.storage import FolderStorage, Storage, storage_of
 
 __all__ = ["TOPICS_FILE", "home_assistant_link"]
 
@@ -33,11 +34,11 @@ def home_assistant_link(
     """The link, not entered yet; ``None`` where nobody wants one and none was there before. The last two are handles
     of Ray actors.
     """
-    prefix, topics = settings.home_assistant.prefix, PublishedTopics(settings.data_dir / TOPICS_FILE)
+    prefix, topics = settings.home_assistant.prefix, PublishedTopics(_beside(settings), TOPICS_FILE)
     published = topics.read()
     if not prefix and not published:
         return None
-    client_id = f"hothouse-home-assistant-{installation_of(settings.storage_folder)}"
+    client_id = f"hothouse-home-assistant-{installation_of(storage_of(settings))}"
     spec = forecast_spec(settings)
 
     def changes(seen: int) -> Mapping[str, Any]:
@@ -59,6 +60,11 @@ def home_assistant_link(
         prefix, about, events_of, lambda site: settings.site(site).timezone, time.monotonic, published
     )
     return HomeAssistantLink(address, client_id, prefix, publication, changes, topics)
+
+
+def _beside(settings: Settings) -> Storage:
+    """Where the topics are noted: the data folder, or the bucket."""
+    return storage_of(settings) if settings.storage.url else FolderStorage(settings.data_dir)
 
 
 def _outlook(shards: Sequence[Any], site: str, zone: str) -> ZoneOutlook | None:

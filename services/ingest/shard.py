@@ -95,7 +95,9 @@ class Shard:
             settings, spec, log, snapshots, self._history, plans, self._issued, queue, self._changing, clock_s
         )
         self._partitions = self._recovery.partitions
-        self._alerts = AlertOutput(settings.storage_folder, self._partitions, outputs.live_state)
+        self._alerts = AlertOutput(
+            storage, self._partitions, outputs.live_state, lambda number: snapshots[number].check()
+        )
         began_s = clock_s()
         self._checkpoint = Checkpoint(
             settings, log, self._history, plans, self._recovery,
@@ -182,12 +184,9 @@ class Shard:
         self._failures.failed(what, error)
 
     def close(self) -> None:
-        """Save and release files."""
+        """Save."""
         with self._round:
-            try:
-                self._checkpoint.close(self._clock_s())
-            finally:
-                self._alerts.close()
+            self._checkpoint.close(self._clock_s())
 
     def _read(self) -> bool:
         """Read a little of each partition, and learn from the rows that close; whether there was anything."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sqlite3
 import threading
 import time
 from collections.abc import Sequence
@@ -187,7 +186,7 @@ class ShardActor:
             except LogError as error:
                 self._shard.failed("log", error)
                 self._stop.wait(RETRY_S)
-            except (HistoryError, SnapshotError, OSError, sqlite3.Error) as error:
+            except (HistoryError, SnapshotError, OSError) as error:
                 self._shard.failed("storage", error)
                 self._stop.wait(RETRY_S)
             except BaseException:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from services.config import Settings
-from services.errors import StartError
+from services.errors import HothouseError, StartError
 from services.installation import INSTALLATION_FILE, installation_of
+from services.store.storage import StorageAddress, address_of, open_storage, storage_of
 
 __all__ = ["api_host", "check_nodes", "check_serve", "end_earlier_run"]
 
@@ -37,13 +37,19 @@ def check_nodes(settings: Settings) -> None:
             f"the Ray cluster has {len(nodes)} nodes with CPUs, and a file log works on one node only",
             'Set log.kind = "kafka".',
         )
-    here = installation_of(settings.storage_folder)
-    found = _read_on(settings.storage_folder / INSTALLATION_FILE, nodes)
-    blind = [address for address, there in found.items() if there != here]
+    here, there = installation_of(storage_of(settings)), _read_on(address_of(settings), nodes)
+    blind = {address: said for address, (found, said) in there.items() if found != here}
+    if blind and settings.storage.url:
+        address, said = min(blind.items())
+        raise StartError(
+            f"the Ray nodes {', '.join(sorted(blind))} do not reach {settings.storage.url}; "
+            f"{address} says: {said or 'another installation is there'}",
+            "Each node needs the way there, and the login: storage.credentials_file, or what its environment says.",
+        )
     if blind:
         raise StartError(
             f"the Ray nodes {', '.join(sorted(blind))} do not see the data folder {settings.data_dir}",
-            "Mount the same folder there, under the same name.",
+            "Mount the same folder there, under the same name, or keep the state in a bucket (storage.url).",
         )
 
 
@@ -119,14 +125,14 @@ def _left(namespace: str) -> list[str]:
     return sorted(actor["name"] for actor in found if actor["namespace"] == namespace)
 
 
-def _read_on(path: Path, nodes: dict[str, str]) -> dict[str, str]:
-    """Address -> what the file says there, empty if there is none; asked on each node."""
+def _read_on(storage: StorageAddress, nodes: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """Node's address -> the installation's id that the storage has there, empty if none, and why; asked on each."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     read = ray.remote(num_cpus=0.01, max_retries=1)(_read)
     asked = {
-        address: read.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(str(path))
+        address: read.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(storage)
         for node, address in nodes.items()
     }
     try:
@@ -136,8 +142,8 @@ def _read_on(path: Path, nodes: dict[str, str]) -> dict[str, str]:
     return dict(zip(asked, answers, strict=True))
 
 
-def _read(path: str) -> str:
+def _read(address: StorageAddress) -> tuple[str, str]:
     try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""
+        return open_storage(address).read(INSTALLATION_FILE).content.decode().strip(), ""
+    except (OSError, HothouseError, UnicodeDecodeError) as error:
+        return "", str(error)

@@ -19,11 +19,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from services.access_keys import keys_of
 from services.config import Settings
 from services.errors import ModelFilesError, StartError
 from services.forecast_spec import forecast_spec, place_of
 from services.installation import app_name_of, namespace_of
-from services.key_file import write_secret
+from services.key_file import read_key, write_secret
 from services.messages import (
     FORECASTER_DEPLOYMENT,
     LIVE_STATE_ACTOR,
@@ -36,7 +37,7 @@ from services.runtime.ingress import probe_ingress
 from services.runtime.joined import api_host, check_serve
 from services.runtime.ports import free_port
 from services.serve.api.app import create_app
-from services.serve.api.auth import OPERATOR_KEY_FILE, Keys
+from services.serve.api.auth import OPERATOR_KEY_FILE, HashedKey, Keys
 from services.serve.api.backend import POLL_S, RayBackend
 from services.serve.api.client_limits import Limits
 from services.serve.api.event_stream import MOST as MOST_STREAMS
@@ -171,7 +172,7 @@ def build_app(settings: Settings, load: Load = load_model) -> Any:
 
     forecaster = deployment(_ForecasterReplica, FORECASTER_DEPLOYMENT, settings.ray.forecaster_replicas, 64)
     api = deployment(serve.ingress()(_ApiReplica), "Api", settings.api.replicas, MOST_STREAMS + 512)
-    return api.bind(settings, forecaster.bind(settings, load), _limits(settings))
+    return api.bind(settings, forecaster.bind(settings, load), _limits(settings), _operator(settings))
 
 
 def start_serving(settings: Settings, load: Load = load_model) -> str:
@@ -183,7 +184,7 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
 
     logging.getLogger("ray.serve").setLevel(logging.ERROR)  # the terminal belongs to the command line
     write_secret(settings.data_dir / OPERATOR_KEY_FILE)
-    _keys(settings)  # a bad key file must stop the start, not a replica
+    _keys(settings, _operator(settings))  # a bad key file must stop the start, not a replica
     host, port, route = settings.api.host, settings.api.port, settings.api.route.rstrip("/")
     joins = bool(settings.ray.address)  # then HTTP is on other nodes: what is free here says nothing
     if port == 0 and joins:
@@ -225,9 +226,14 @@ def _is_taken(host: str, port: int) -> bool:
     return False
 
 
-def _keys(settings: Settings) -> Keys:
+def _operator(settings: Settings) -> HashedKey:
+    """The operator's key, whose file is on this machine alone."""
+    return HashedKey.of(read_key(settings.data_dir / OPERATOR_KEY_FILE))
+
+
+def _keys(settings: Settings, operator: HashedKey) -> Keys:
     api = settings.api
-    return Keys.load(settings.data_dir, api.read_key_file, read_needs_key=api.read_needs_key)
+    return Keys.load(operator, keys_of(settings), api.read_key_file, read_needs_key=api.read_needs_key)
 
 
 def _limits(settings: Settings) -> Limits:
@@ -248,9 +254,9 @@ class _ApiReplica:
     """The ingress: a FastAPI application over an :class:`ApiState`."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits an async constructor
-        self, settings: Settings, forecaster: Any, limits: Limits
+        self, settings: Settings, forecaster: Any, limits: Limits, operator: HashedKey
     ) -> None:
-        keys = _keys(settings)
+        keys = _keys(settings, operator)
         backend = RayBackend(settings, forecaster)
         await backend.connect()
         self._cors_origins = settings.api.cors_origins

@@ -1,32 +1,34 @@
-"""Step 6 of the way of a reading: dead letters with their reasons, in one SQLite table a partition."""
+"""Step 6 of the way of a reading: dead letters with their reasons, a log of records (``deadletters/p{partition}/``) a
+partition, in the order of their places.
+"""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
+from services.errors import AlreadyStoredError, ChangedError
 from services.store.rows import DeadLetter
+from services.store.storage import Storage, always, stored_in
+from services.store.storage.record_log import RecordLog
 
 __all__ = [
+    "KEEP",
     "DeadLetterCount",
     "DeadLetters",
+    "NewDeadLetters",
+    "are_kept",
     "count_dead_letters",
-    "dead_letter_ends",
-    "dead_letters_after",
     "read_dead_letters",
 ]
 
-_TABLE = """CREATE TABLE IF NOT EXISTS dead_letters (
-    partition INTEGER, offset INTEGER, item INTEGER, receive_ms INTEGER,
-    topic TEXT, reason TEXT, detail TEXT, payload BLOB, PRIMARY KEY (partition, offset, item)
-) WITHOUT ROWID"""
-
-_INSERT = "INSERT OR IGNORE INTO dead_letters VALUES (?,?,?,?,?,?,?,?)"
-_REMOVE_OLDEST = """DELETE FROM dead_letters WHERE (partition, offset, item) IN
-    (SELECT partition, offset, item FROM dead_letters ORDER BY partition, offset, item LIMIT ?)"""
+KEEP = 100_000
+_ROOT = "deadletters"
+_TRIES = 4
+_Place = tuple[int, int]
+"""Offset and item: a letter's permanent name in its partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,100 +45,138 @@ class DeadLetterCount:
 
 
 class DeadLetters:
-    """``storage/deadletters-p{partition}.sqlite``; keeps the newest ``keep`` letters. A context manager."""
+    """Those of a partition, for its one writer; keeps the newest ``keep`` letters, and up to a thousand older ones."""
 
-    def __init__(self, root: Path, partition: int, keep: int = 100_000) -> None:
-        root.mkdir(parents=True, exist_ok=True)
-        self._keep = keep
-        self._db = sqlite3.connect(root / f"deadletters-p{partition}.sqlite", check_same_thread=False)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        with self._db:
-            self._db.execute(_TABLE)
-        self._count: int = self._db.execute("SELECT count(*) FROM dead_letters").fetchone()[0]
+    def __init__(self, root: Storage | Path, partition: int, keep: int = KEEP) -> None:
+        self._log = RecordLog(stored_in(root), f"{_ROOT}/p{partition}", DeadLetter, keep)
+        self._newest: _Place | None = None  # None: not looked at yet
+        self._places: set[_Place] | None = None  # of all letters, while older ones are put again
 
-    def put(self, dead_letters: Sequence[DeadLetter]) -> None:
-        """Keep letters durably; a letter that exists already, after a replay, stays as it is.
+    def put(self, dead_letters: Sequence[DeadLetter], check: Callable[[], None] = always) -> None:
+        """Keep letters durably; a letter that exists already, after a replay, stays as it is. Raises ``OSError``.
 
-        The cost depends on these letters only, not on those in the table, where the oldest come first.
+        The cost depends on these letters, and at most a thousand others; what a replay puts again is looked up in all.
+        ``check`` raises when the partition belongs to another writer by now.
         """
-        if not dead_letters:
+        for left in range(_TRIES, 0, -1):
+            new = self._new(dead_letters)
+            if not new:
+                return
+            try:
+                self._log.append(new, check)
+            except (AlreadyStoredError, ChangedError):  # by a writer that has the partition, or had it
+                self._newest = self._places = None
+                check()
+                if left == 1:
+                    raise
+                continue
+            except BaseException:
+                self._newest = self._places = None  # some may have been kept
+                raise
+            self._newest = max(map(_place, new), default=self._newest)
+            if self._places is not None:
+                self._places.update(map(_place, new))
             return
-        before = self._db.total_changes
-        with self._db:
-            self._db.executemany(_INSERT, dead_letters)
-            new = self._db.total_changes - before
-            surplus = max(self._count + new - self._keep, 0)
-            self._db.execute(_REMOVE_OLDEST, (surplus,))
-        self._count += new - surplus
 
     def newest(self, limit: int = 100) -> list[DeadLetter]:
         """The newest letters, newest first."""
-        rows = self._db.execute("SELECT * FROM dead_letters ORDER BY offset DESC, item DESC LIMIT ?", (limit,))
-        return [DeadLetter(*row) for row in rows.fetchall()]
+        return sorted(_once(self._log.oldest_first()), key=_place, reverse=True)[:limit]
 
-    def close(self) -> None:
-        """Release the file."""
-        self._db.close()
+    def _new(self, dead_letters: Sequence[DeadLetter]) -> list[DeadLetter]:
+        """Those that are not there and were not removed as the oldest, each once, in the order of their places."""
+        if not dead_letters:
+            return []
+        if self._newest is None:
+            self._newest = max(map(_place, next(self._log.newest_first(), ())), default=(-1, -1))
+        wanted = sorted(_once(dead_letters), key=_place)
+        if _place(wanted[0]) > self._newest:
+            self._places = None
+            return wanted
+        if self._places is None:
+            self._places = set(map(_place, self._log.oldest_first()))
+        oldest = min(self._places) if self._log.span()[0] > 1 else (-1, -1)
+        return [letter for letter in wanted if oldest < _place(letter) and _place(letter) not in self._places]
 
-    def __enter__(self) -> DeadLetters:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+class NewDeadLetters:
+    """The letters of all partitions that come from now on."""
+
+    def __init__(self, root: Storage | Path) -> None:
+        self._storage = stored_in(root)
+        self._logs = {partition: self._log(partition) for partition in _partitions(self._storage)}
+        self._after = {partition: log.span()[1] for partition, log in self._logs.items()}
+
+    def read(self, limit: int) -> list[DeadLetter]:
+        """Those since the last call, at most so many of each partition, in the order of receive times.
+
+        Raises ``OSError``.
+        """
+        found: list[DeadLetter] = []
+        for partition in _partitions(self._storage):
+            log = self._logs.setdefault(partition, self._log(partition))
+            letters, gone = log.read(self._after.get(partition, 0), limit)
+            self._after[partition] = self._after.get(partition, 0) + gone + len(letters)
+            found += [letter for _, letter in letters]
+        return sorted(found, key=lambda letter: (letter.receive_ms, *_place(letter)))
+
+    def _log(self, partition: int) -> RecordLog[DeadLetter]:
+        return _log_of(self._storage, partition)
 
 
-def count_dead_letters(root: Path, reason: str | None = None) -> list[DeadLetterCount]:
+def are_kept(root: Storage | Path) -> bool:
+    """Whether any partition has letters."""
+    return bool(_partitions(stored_in(root)))
+
+
+def count_dead_letters(root: Storage | Path, reason: str | None = None) -> list[DeadLetterCount]:
     """Counts of the letters in all partitions of ``root`` by reason and topic, the most frequent first; changes
-    nothing.
+    nothing. Raises ``OSError``.
     """
-    # Of a group with one max(), SQLite takes the other columns from the row that holds it.
-    sql = """SELECT reason, topic, count(*), partition, offset, max(receive_ms), detail FROM dead_letters
-             WHERE ?1 IS NULL OR reason = ?1 GROUP BY reason, topic"""
-    merged: dict[tuple[str, str], DeadLetterCount] = {}
-    for found in (DeadLetterCount(*row) for row in _ask(root, sql, (reason,))):
-        before = merged.get((found.reason, found.topic))
-        if before is not None:
-            newer = max(before, found, key=lambda letter: letter.receive_ms)
-            found = replace(newer, count=before.count + found.count)
-        merged[found.reason, found.topic] = found
-    return sorted(merged.values(), key=lambda found: (-found.count, found.reason, found.topic))
+    found: dict[tuple[str, str], DeadLetterCount] = {}
+    for letter in _once(_all(stored_in(root))):
+        if reason is not None and letter.reason != reason:
+            continue
+        key = letter.reason, letter.topic
+        before = found.get(key)
+        if before is None or letter.receive_ms >= before.receive_ms:
+            found[key] = DeadLetterCount(
+                *key, 1 + (before.count if before else 0), letter.partition, letter.offset, letter.receive_ms,
+                letter.detail,
+            )  # fmt: skip
+        else:
+            found[key] = replace(before, count=before.count + 1)
+    return sorted(found.values(), key=lambda one: (-one.count, one.reason, one.topic))
 
 
-def read_dead_letters(root: Path, limit: int, reason: str | None = None) -> list[DeadLetter]:
-    """The newest letters of all partitions by receive time, newest first; changes nothing."""
-    sql = """SELECT * FROM dead_letters WHERE ?1 IS NULL OR reason = ?1
-             ORDER BY receive_ms DESC, offset DESC, item DESC LIMIT ?2"""
-    dead_letters = [DeadLetter(*row) for row in _ask(root, sql, (reason, limit))]
-    return sorted(dead_letters, key=lambda letter: (-letter.receive_ms, -letter.offset, -letter.item))[:limit]
+def read_dead_letters(root: Storage | Path, limit: int, reason: str | None = None) -> list[DeadLetter]:
+    """The newest letters of all partitions by receive time, newest first; changes nothing. Raises ``OSError``."""
+    storage, found = stored_in(root), list[DeadLetter]()
+    for partition in _partitions(storage):
+        some: list[DeadLetter] = []
+        for letters in _log_of(storage, partition).newest_first():
+            some += [letter for letter in letters if reason in (None, letter.reason)]
+            if len(some) >= limit:
+                break
+        found += _once(some)
+    return sorted(found, key=lambda letter: (-letter.receive_ms, -letter.offset, -letter.item))[:limit]
 
 
-def dead_letter_ends(root: Path) -> dict[int, tuple[int, int]]:
-    """The place (offset and item) of the newest letter of each partition that has any."""
-    rows = _ask(root, "SELECT partition, offset, item FROM dead_letters ORDER BY offset DESC, item DESC LIMIT 1", ())
-    return {partition: (offset, item) for partition, offset, item in rows}
+def _all(storage: Storage) -> Iterator[DeadLetter]:
+    return chain.from_iterable(_log_of(storage, number).oldest_first() for number in _partitions(storage))
 
 
-def dead_letters_after(root: Path, after: dict[int, tuple[int, int]], limit: int) -> list[DeadLetter]:
-    """Letters behind the place ``after`` in each partition, at most so many of each, in the order of receive times;
-    ``after`` is moved behind them. A partition without a place begins with its first letter.
-    """
-    found = []
-    for path in sorted(root.glob("deadletters-p*.sqlite")):
-        partition = int(path.stem.removeprefix("deadletters-p"))
-        sql = "SELECT * FROM dead_letters WHERE (offset, item) > (?, ?) ORDER BY offset, item LIMIT ?"
-        letters = [DeadLetter(*row) for row in _ask(root, sql, (*after.get(partition, (-1, -1)), limit), path)]
-        if letters:
-            after[partition] = letters[-1].offset, letters[-1].item
-        found += letters
-    return sorted(found, key=lambda letter: (letter.receive_ms, letter.offset, letter.item))
+def _log_of(storage: Storage, partition: int) -> RecordLog[DeadLetter]:
+    return RecordLog(storage, f"{_ROOT}/p{partition}", DeadLetter)
 
 
-def _ask(root: Path, sql: str, values: tuple[object, ...], only: Path | None = None) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]] = []
-    for path in sorted(root.glob("deadletters-p*.sqlite")) if only is None else [only]:
-        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)
-        try:
-            rows += db.execute(sql, values).fetchall()
-        finally:
-            db.close()
-    return rows
+def _partitions(storage: Storage) -> list[int]:
+    return sorted(int(name[1:]) for name in storage.list_folder(_ROOT).folders if name[1:].isdigit())
+
+
+def _place(letter: DeadLetter) -> _Place:
+    return letter.offset, letter.item
+
+
+def _once(letters: Iterator[DeadLetter] | Sequence[DeadLetter]) -> list[DeadLetter]:
+    """Each name once: of two letters the first that was put."""
+    return list({(letter.partition, *_place(letter)): letter for letter in reversed(list(letters))}.values())[::-1]

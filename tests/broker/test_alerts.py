@@ -106,8 +106,6 @@ class House:
     def close(self) -> None:
         """Release files."""
         self.shard.close()
-        self._deliverer.close()
-        self._topics.close()
         self._log.close()
 
 

@@ -174,8 +174,8 @@ def _history(settings: Settings) -> dict[Key, Row]:
 def _dead_letters(settings: Settings, partitions: int) -> Counter[tuple[str, str]]:
     found: Counter[tuple[str, str]] = Counter()
     for number in range(partitions):
-        with DeadLetters(settings.storage_folder, number) as dead_letters:
-            found.update((letter.reason, letter.topic) for letter in dead_letters.newest(100_000))
+        dead_letters = DeadLetters(settings.storage_folder, number)
+        found.update((letter.reason, letter.topic) for letter in dead_letters.newest(100_000))
     return found
 
 

@@ -19,7 +19,7 @@ from edge.simulator.publisher import Publisher
 from edge.simulator.publisher.ledger import Ledger
 from edge.simulator.publisher.pace import Pace
 from edge.simulator.simulator_source import SimulatorSource
-from services.ingest.alerts.alert_journal import JournalEntry, journals, read_journal
+from services.ingest.alerts.alert_journal import JournalEntry, JournalReader, journals
 from tests.chaos.system import WholeSystem
 from tests.chaos.traffic import SteadySite
 from tests.ci.record import balance
@@ -78,8 +78,8 @@ class Told(WholeSystem):
     def entries(self) -> list[JournalEntry]:
         """Every change that the journals have."""
         found = []
-        for path in journals(self.settings.storage_folder):
-            entries, lost = read_journal(path, 0, 10_000)
+        for name in journals(self.settings.storage_folder):
+            entries, lost = JournalReader(self.settings.storage_folder, name).read(0, 10_000)
             assert lost == 0
             found += entries
         return found

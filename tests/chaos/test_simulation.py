@@ -30,7 +30,7 @@ from edge.wire.plan import plan_topic
 from edge.wire.reading import Sample, encode_message
 from edge.wire.topic import sample_topic
 from services.config import ForecastSettings, Settings, StreamSettings
-from services.ingest.alerts.alert_journal import journals, read_journal
+from services.ingest.alerts.alert_journal import JournalReader, journals
 from services.ingest.shard import Executors, Outputs, Shard
 from services.messages import ShownAlert, ShownAlerts
 from services.store.deadletters import DeadLetters
@@ -48,6 +48,12 @@ PARTITIONS = 3
 SILENT_MIN = range(6, 17)  # a zone of each site sends nothing
 AT_ONCE = ChangeRules({"changes": {name: {"for_min": 0, "keep_min": 0} for name in ("stale_zone", "silent_metric")}})
 METRICS = {"air_temp_c": (18, 26), "rh_pct": (55, 101.5), "wind_dir_deg": (0, 360), "irrigation_l_m2": (0, 50)}
+
+
+def _journaled(settings: Settings) -> list[list[ShownAlert]]:
+    """Every change of alerts, a list a partition."""
+    root = settings.storage_folder
+    return [[entry.alert for entry in JournalReader(root, name).read(0, 100_000)[0]] for name in journals(root)]
 
 
 class World:
@@ -270,8 +276,7 @@ class World:
 
     def alerts(self) -> list[list[ShownAlert]]:
         """Every change of an alert that was kept, by partition."""
-        paths = journals(self.settings.storage_folder)
-        return [[entry.alert for entry in read_journal(path, 0, 100_000)[0]] for path in paths]
+        return _journaled(self.settings)
 
     def undisturbed(self, folder: Path) -> list[list[ShownAlert]]:
         """The same of a shard that read the whole log and never died."""
@@ -283,14 +288,14 @@ class World:
         while shard.step():
             pass
         shard.close()
-        return [[e.alert for e in read_journal(path, 0, 100_000)[0]] for path in journals(settings.storage_folder)]
+        return _journaled(settings)
 
     def dead_letters(self) -> Counter[tuple[str, str]]:
         """Every dead letter by reason and topic."""
         found: Counter[tuple[str, str]] = Counter()
         for number in range(PARTITIONS):
-            with DeadLetters(self.settings.storage_folder, number) as dead_letters:
-                found.update((letter.reason, letter.topic) for letter in dead_letters.newest(100_000))
+            dead_letters = DeadLetters(self.settings.storage_folder, number)
+            found.update((letter.reason, letter.topic) for letter in dead_letters.newest(100_000))
         return found
 
 

@@ -15,8 +15,10 @@ import pytest
 
 from edge.log import Log, partition_of
 from services.config import Settings, load_settings
+from services.ingest.alerts.alert_journal import JournalReader, journals
 from services.ingest.shard import Executors, Outputs, Shard
 from services.log import open_settings_log
+from services.store.deadletters import read_dead_letters
 from services.store.forecasts import IssuedForecasts
 from services.store.history import History
 from services.store.series import NullSeries
@@ -66,12 +68,15 @@ def started(config: Path) -> subprocess.Popen[bytes]:
 
 
 def content(settings: Settings) -> dict[str, Any]:
-    """Every row, to the bit, and which forecasts were issued."""
+    """Every row, to the bit, every dead letter and change of an alert, and which forecasts were issued."""
     history = History(storage_of(settings), ())
     origins = [one.origin_ms for one in IssuedForecasts(storage_of(settings), 0).read("demo", 0, 10, 4)]
     # As text: a missing value is not equal to itself.
     rows = {kind: [repr(row) for row in history.read(kind=kind).to_pylist()] for kind in ("zones", "devices")}
-    return {**rows, "origins": origins}
+    storage = storage_of(settings)
+    letters = read_dead_letters(storage, 10_000)
+    alerts = [entry for name in journals(storage) for entry in JournalReader(storage, name).read(0, 10_000)[0]]
+    return {**rows, "origins": origins, "letters": letters, "alerts": alerts}
 
 
 def undisturbed(config: Path, log: Log, folder: Path) -> dict[str, Any]:
@@ -99,6 +104,7 @@ def test_a_kill_at_any_moment_loses_nothing_on_a_bucket(config: Path, tmp_path: 
         try:
             for number, start in enumerate(range(0, len(records), len(records) // (KILLS + 1))):
                 log.append(records[start : start + len(records) // (KILLS + 1)])
+                log.append(records[:2])  # but for the first time they are late
                 if number < KILLS:
                     wait_until(
                         lambda before=number: epoch(settings) > before, "the shard has begun"
@@ -119,10 +125,12 @@ def test_a_kill_at_any_moment_loses_nothing_on_a_bucket(config: Path, tmp_path: 
         assert found["zones"] == expected["zones"]
         assert found["devices"] == expected["devices"]
         assert len(found["zones"]) > 2 * (STEPS - 3)
+        assert found["letters"] == expected["letters"]
+        assert len({letter.offset for letter in found["letters"]}) >= KILLS
+        assert found["alerts"] == expected["alerts"]
         assert found["origins"] == sorted(set(found["origins"]))
     assert epoch(settings) == KILLS + 1
-    assert not list(settings.storage_folder.glob("history/**/*"))
-    assert not list(settings.storage_folder.glob("snapshots/*"))
+    assert not settings.storage_folder.exists()
 
 
 def test_two_writers_of_a_partition_on_a_bucket(config: Path) -> None:

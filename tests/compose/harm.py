@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tests.compose.stack import Stack
 from tests.compose.waiting import forecasts, until
 
-__all__ = ["CUTS", "KILLS", "Harm", "harm"]
+__all__ = ["CUTS", "KILLS", "LOSSES", "Harm", "harm"]
 
 RECOVER_S = 240.0
 AWAY_S = 8.0
@@ -17,30 +17,46 @@ STEP_MS = 300_000
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """A kill of a container's main process, or, with ``network``, eight seconds off that network."""
+    """A kill of a container's main process; with ``network``, eight seconds off that network; with ``disk``, the
+    container destroyed together with its disk, and another one made in its place.
+    """
 
     service: str
     network: str = ""
+    disk: bool = False
 
     @property
     def words(self) -> str:
         """For the timeline."""
+        if self.disk:
+            return f"{self.service} destroyed with its disk"
         return f"{self.service} off network {self.network}" if self.network else f"kill -9 {self.service}"
 
 
-KILLS = tuple(map(Harm, ("gateway", "mosquitto", "kafka", "influxdb", "ray-worker", "service", "ray-head")))
-CUTS = (Harm("gateway", "core"), Harm("mosquitto", "field"), Harm("kafka", "core"), Harm("influxdb", "core"))
+KILLS = tuple(map(Harm, ("gateway", "mosquitto", "kafka", "influxdb", "storage", "ray-worker", "service", "ray-head")))
+LOSSES = (Harm("ray-worker", disk=True),)
+CUTS = (
+    Harm("gateway", "core"),
+    Harm("mosquitto", "field"),
+    Harm("kafka", "core"),
+    Harm("influxdb", "core"),
+    Harm("storage", "core"),
+)
 
 
 def harm(stack: Stack, what: Harm) -> float:
     """Do it and wait for the recovery; how many seconds from the harm, or the network's return, that took.
 
     Recovered: the container runs and is healthy, every zone's forecast is of a row that closed after the harm, and
-    rows as new are in InfluxDB. A container that was killed must have been started again by the engine.
+    rows as new are in InfluxDB. A container that was killed must have been started again by the engine; one that was
+    destroyed is another one, with an empty disk.
     """
     before = max(forecasts(stack).values())
-    restarts = stack.inspect(what.service)["RestartCount"]
-    if what.network:
+    was = stack.inspect(what.service)
+    if what.disk:
+        stack.destroy(what.service)
+        stack.compose("up", "--detach", "--no-deps", "--no-recreate", what.service)
+    elif what.network:
         stack.cut(what.service, what.network)
         time.sleep(AWAY_S)
         stack.mend(what.service, what.network)
@@ -50,7 +66,8 @@ def harm(stack: Stack, what: Harm) -> float:
 
     def runs() -> bool:
         found = stack.inspect(what.service)
-        again = bool(what.network) or found["RestartCount"] > restarts
+        again = found["Id"] != was["Id"] if what.disk else found["RestartCount"] > was["RestartCount"]
+        again = again or bool(what.network)
         return again and found["State"]["Running"] and found["State"]["Health"]["Status"] == "healthy"
 
     until(runs, f"{what.service} runs again", RECOVER_S)

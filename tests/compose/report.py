@@ -53,9 +53,9 @@ class Report:
     def print(self) -> None:
         """The table."""
         if self.harms:
-            print(f"\n{'what was done':32} {'recovered after':>16} {'longest without /predict':>26}")
+            print(f"\n{'what was done':36} {'recovered after':>16} {'longest without /predict':>26}")
             for what, took_s, gap_s in self.harms:
-                print(f"{what:32} {took_s:14.0f} s {gap_s:24.1f} s")
+                print(f"{what:36} {took_s:14.0f} s {gap_s:24.1f} s")
         if self.ledger:
             print("\nThe ledger, in messages")
             for name, count in self.ledger.items():

@@ -3,9 +3,10 @@
     python3 -m tests.compose.run [--keep] [--speed 600] [--port 18000]
 
 Builds the images, brings the whole system up, follows samples from the broker into /predict, InfluxDB and Prometheus,
-retrains and swaps under a steady reader, kills the main process of one container after the other and cuts networks;
-then balances the ledger of every message that the simulated greenhouse published, and takes everything down. Prints a
-timeline and a table; a failure keeps the containers' logs. Standard library only. The exit code is 0 if all held.
+retrains and swaps under a steady reader, kills the main process of one container after the other, destroys the Ray
+worker with its disk and cuts networks; then balances the ledger of every message that the simulated greenhouse
+published, and takes everything down. Prints a timeline and a table; a failure keeps the containers' logs. Standard
+library only. The exit code is 0 if all held.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import time
 from pathlib import Path
 
 from tests.ci.record import FOLDER_VARIABLE
-from tests.compose.harm import CUTS, KILLS, harm
+from tests.compose.harm import CUTS, KILLS, LOSSES, harm
 from tests.compose.probe import Probe
 from tests.compose.report import Report
 from tests.compose.security import refusals, secrets_kept
@@ -135,7 +136,7 @@ def _learn(stack: Stack, report: Report, probe: Probe) -> None:
 
 
 def _harm(stack: Stack, report: Report, probe: Probe) -> None:
-    for what in (*KILLS, *CUTS):
+    for what in (*KILLS, *LOSSES, *CUTS):
         began_s = time.monotonic()
         report.say(f"{what.words} ...")
         took_s = harm(stack, what)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.compose
 FILE = Path(__file__).parents[2] / "deploy" / "compose.yaml"
 FULL = {
     "simulator", "mosquitto-volume", "mosquitto", "gateway", "kafka", "influxdb", "influxdb-setup", "mlflow",
-    "prometheus", "ray-head", "ray-worker", "service",
+    "prometheus", "storage-volume", "storage", "ray-head", "ray-worker", "service",
 }  # fmt: skip
 MINIMAL = {"simulator", "mosquitto-volume", "mosquitto", "gateway-to-file", "standalone"}
 
@@ -64,9 +64,27 @@ def test_the_head_takes_no_work_and_all_nodes_want_the_token() -> None:
         assert services[node]["environment"]["RAY_AUTH_MODE"] == "token"
 
 
+@pytest.mark.parametrize("profile", ["full", "minimal"])
+def test_no_disk_is_shared_but_for_a_log_in_a_file(profile: str) -> None:
+    """A node of the cluster may be lost with its disk, and be on another machine than the others."""
+    services = configuration(profile)["services"]
+    writers: dict[str, set[str]] = {}
+    for name, service in services.items():
+        for volume in service.get("volumes", []):
+            if volume["type"] == "volume" and volume.get("source"):
+                writers.setdefault(volume["source"], set()).add(name.removesuffix("-volume"))
+    shared = {volume: names for volume, names in writers.items() if len(names) > 1}
+    assert shared == ({"hothouse": {"gateway-to-file", "standalone"}} if profile == "minimal" else {})
+    if profile == "full":
+        for node in ("ray-head", "ray-worker", "service"):
+            mounted = [volume for volume in services[node]["volumes"] if volume["target"] == "/var/lib/hothouse"]
+            assert len(mounted) == 1
+            assert "storage_credentials" in {secret["source"] for secret in services[node]["secrets"]}
+
+
 def test_images_can_be_others() -> None:
     """Every image is overridden by its variable."""
-    parts = ("HOTHOUSE_CLUSTER", "HOTHOUSE_EDGE", "KAFKA", "INFLUXDB", "MOSQUITTO", "PROMETHEUS")
+    parts = ("HOTHOUSE_CLUSTER", "HOTHOUSE_EDGE", "KAFKA", "INFLUXDB", "MOSQUITTO", "PROMETHEUS", "VERSITYGW")
     names = [f"{part}_IMAGE" for part in parts]
     services = configuration("full", **{name: f"mine/{name.lower()}" for name in names})["services"]
     assert all(service["image"].startswith("mine/") for service in services.values())

@@ -42,7 +42,15 @@ def test_files_are_their_owners_alone(deploy: Path) -> None:
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     assert stat.S_IMODE((deploy / "secrets").stat().st_mode) == 0o700
     names = {file.name for file in files}
-    assert names >= {"ray_token", "influx_token", "mqtt_gateway", "mqtt_porch", "mqtt_house", "mosquitto_acl"}
+    assert names >= {
+        "ray_token",
+        "influx_token",
+        "storage_credentials",
+        "mqtt_gateway",
+        "mqtt_porch",
+        "mqtt_house",
+        "mosquitto_acl",
+    }
     assert len((deploy / "secrets/ray_token").read_text()) == 64
 
 

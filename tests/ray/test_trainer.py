@@ -15,7 +15,7 @@ from services.errors import TrainingError
 from services.forecast_spec import forecast_spec, place_of
 from services.learn.training import dataset
 from services.store.history import History
-from services.store.storage import open_storage
+from services.store.storage import StorageAddress, open_storage
 from tests.ray.runtime import local_ray
 from tests.s3 import s3_address
 from tests.services.learn.synthetic import small_settings, write_history
@@ -39,7 +39,10 @@ def runtime() -> Iterator[None]:
 
 
 @ray.remote(num_cpus=0, max_calls=1, max_retries=0)
-def _train(settings: Settings, name: str, workers: int, shuffled: bool = False, learning_rate: float = 2e-3) -> Any:
+def _train(
+    settings: Settings, name: str, workers: int, shuffled: bool = False, learning_rate: float = 2e-3,
+    epochs: int = 12, where: StorageAddress | None = None, folder: Path | None = None,
+) -> Any:  # fmt: skip
     from models.network.training import TrainingConfig
     from services.learn.training.trainer import TrainPlan, train
 
@@ -48,8 +51,8 @@ def _train(settings: Settings, name: str, workers: int, shuffled: bool = False, 
     found = dataset.describe(files, 0, 2**53)
     rows = dataset.read(files[::-1] if shuffled else files, spec.channels, found)
     plan = TrainPlan(
-        name=name, folder=str(settings.storage_folder / "train"), spec=spec,
-        config=TrainingConfig(epochs=12, max_windows=2000, learning_rate=learning_rate),
+        name=name, folder=str(folder or settings.storage_folder / "train"), where=where, spec=spec,
+        config=TrainingConfig(epochs=epochs, max_windows=2000, learning_rate=learning_rate),
         places={zone: place_of(settings, zone.split("/")[0]) for zone in found.rows},
         cut_ms=found.to_ms, shares=dataset.share_out(found.rows, workers), workers=workers, use_gpu=False,
     )  # fmt: skip
@@ -122,6 +125,22 @@ def test_two_workers_share_the_zones_and_keep_a_checkpoint(settings: Settings, r
     assert sum("shared" in path for path in kept) == 1
 
 
+@pytest.mark.s3
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_training_goes_on_from_a_bucket_on_another_machine(
+    settings: Settings, runtime: None, tmp_path: Path, workers: int
+) -> None:
+    """Without the disk of the first: from the newest epoch in the bucket. Nothing of it is in a folder."""
+    where = s3_address(tmp_path)
+    first, losses = (
+        ray.get(_train.remote(settings, "lost", workers, epochs=epochs, where=where, folder=tmp_path / machine))[1]
+        for machine, epochs in (("a", 2), ("b", 5))
+    )
+    assert (len(first), len(losses)) == (2, 5)
+    assert losses[:2] == first
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
 def test_failed_training_is_one_sentence(settings: Settings, runtime: None) -> None:
     """A training whose loop raises becomes a TrainingError that gives the loop's own reason."""
     with pytest.raises(ray.exceptions.RayTaskError) as raised:
@@ -132,11 +151,11 @@ def test_failed_training_is_one_sentence(settings: Settings, runtime: None) -> N
 
 def test_old_training_folders_go(tmp_path: Path) -> None:
     """Only the newest folders of trainings stay, the coming one included, which is there where it goes on."""
-    from services.learn.training.trainer import KEPT_RUNS, _forget_old_runs
+    from services.learn.training.kept_runs import KEPT_RUNS, KeptRuns
 
     for name in "abcde":
         (tmp_path / name).mkdir()
-    _forget_old_runs(tmp_path, "a")
+    KeptRuns(tmp_path).forget_old("a")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", *"abcde"[-(KEPT_RUNS - 1) :]]
-    _forget_old_runs(tmp_path, "f")
+    KeptRuns(tmp_path).forget_old("f")
     assert sorted(path.name for path in tmp_path.iterdir()) == list("abcde"[-(KEPT_RUNS - 1) :])

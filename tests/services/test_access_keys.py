@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import stat
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from services.access_keys import KEYS_FILE, SCOPES, AccessKeys
-from services.errors import ConfigError
+from services.errors import ConfigError, StorageAwayError
 from services.serve.api.auth import Keys
 from services.serve.api.problems import ProblemError
+from services.store.storage import MemoryServer, ObjectStorage, Pauses
+from tests.contracts.faulty_server import FaultyServer
+from tests.patience import until
 
 NOW_MS = 1_646_092_800_000
 DAY_MS = 86_400_000
@@ -109,3 +113,40 @@ def test_reading_stays_open_where_nothing_else_is_said(tmp_path: Path) -> None:
     Keys("op-key", None, named).require_reader(None)
     with pytest.raises(ProblemError, match="reading needs a key"):
         Keys("op-key", None, named, read_needs_key=True).require_reader(None)
+
+
+def test_keys_in_a_bucket_are_those_of_all_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that follows them sees a change at its next look; no request waits for that, nor for a bucket that is
+    away.
+    """
+    server = MemoryServer()
+    here, there = ObjectStorage(server), ObjectStorage(server)
+    there.poll_s = 0.01
+    followed = AccessKeys(there)
+    keys = Keys("op-key", None, followed, read_needs_key=True)
+    assert said(keys, "x", order=False) == 403
+    one = AccessKeys(here).add("one", "read", NOW_MS)
+    until(lambda: said(keys, one, order=False) == 200, "the key is taken", 10)
+    AccessKeys(here).revoke("one")
+    until(lambda: said(keys, one, order=False) == 403, "the key is refused", 10)
+    two = AccessKeys(here).add("two", "read", NOW_MS)
+    until(lambda: said(keys, two, order=False) == 200, "the other is taken", 10)
+
+    def away(*_: object) -> None:
+        raise StorageAwayError("the bucket is away")
+
+    monkeypatch.setattr(there, "entry", away)
+    assert said(keys, two, order=False) == 200
+
+
+def test_of_changes_to_a_bucket_at_once_none_is_lost() -> None:
+    """Each writer adds to what the others wrote, also where answers are lost."""
+    server = MemoryServer()
+    pauses = Pauses(total_s=1e6, sleep=lambda _: None)
+
+    def add(seed: int) -> None:
+        AccessKeys(ObjectStorage(FaultyServer(server, seed), pauses)).add(f"k{seed}", "read", NOW_MS)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(4)))
+    assert sorted(one.name for one in AccessKeys(ObjectStorage(server)).listed()) == ["k0", "k1", "k2", "k3"]

@@ -1,12 +1,12 @@
-"""Is what devices send in the right unit? The doctor's check of the dead letters in the data folder."""
+"""Is what devices send in the right unit? The doctor's check of the dead letters."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 
 from services.cli.setup.check import Check, CheckState
 from services.config import Settings
+from services.errors import HothouseError
 
 __all__ = ["check_units"]
 
@@ -16,14 +16,16 @@ _SHOWN = 5
 
 def check_units(settings: Settings) -> Check | None:
     """Which sensors send another unit, by the newest letter about each; ``None`` if nothing was ever taken in."""
-    from services.store.deadletters import read_dead_letters
+    from services.store.deadletters import are_kept, read_dead_letters
+    from services.store.storage import storage_of
 
     name = "units"
     try:
-        dead_letters = read_dead_letters(settings.storage_folder, _LETTERS, "unit")
-    except sqlite3.Error as error:
-        return Check(name, CheckState.WARN, f"the dead letters cannot be read: {error}", "Is the disk full or damaged?")
-    if not any(settings.storage_folder.glob("deadletters-p*.sqlite")):
+        storage = storage_of(settings)
+        dead_letters, any_at_all = read_dead_letters(storage, _LETTERS, "unit"), are_kept(storage)
+    except (OSError, HothouseError) as error:
+        return Check(name, CheckState.WARN, f"the dead letters cannot be read: {error}", "Is the storage damaged?")
+    if not any_at_all:
         return None
     newest: dict[tuple[str, str], str] = {}
     for letter in dead_letters:  # the newest comes first

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from services.access_keys import AccessKeys, Scope
+from services.access_keys import AccessKeys, Scope, keys_of
 from services.cli.base import Group, console, options_of, print_json
 
 __all__ = ["register"]
@@ -41,13 +41,13 @@ def add(
     if not 0 < len(name) <= 64 or not name.isascii() or not all(letter.isalnum() or letter in "._-" for letter in name):
         raise typer.BadParameter(f"{name!r} is no name: use up to 64 letters, digits, '.', '_' and '-'")
     now_ms = _now_ms()
-    keys = AccessKeys(options_of(ctx).settings().data_dir)
+    keys = _keys(ctx)
     typer.echo(keys.add(name, scope, now_ms, None if days is None else now_ms + days * DAY_MS))
 
 
 def list_keys(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
     """Show names, scopes and times of all keys."""
-    found = AccessKeys(options_of(ctx).settings().data_dir).listed()
+    found = _keys(ctx).listed()
     if as_json:
         print_json([{"name": one.name, "scope": one.scope, "created_ms": one.created_ms, "expires_ms": one.expires_ms}
                     for one in found])  # fmt: skip
@@ -65,8 +65,12 @@ def list_keys(ctx: typer.Context, as_json: Annotated[bool, typer.Option("--json"
 
 def revoke(ctx: typer.Context, name: Name) -> None:
     """Take a key back; a running system refuses it from the next request on."""
-    AccessKeys(options_of(ctx).settings().data_dir).revoke(name)
+    _keys(ctx).revoke(name)
     console.print(f"the key {escape(name)} is no longer taken")
+
+
+def _keys(ctx: typer.Context) -> AccessKeys:
+    return keys_of(options_of(ctx).settings())
 
 
 def _now_ms() -> int:

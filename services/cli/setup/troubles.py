@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 from edge.wire.topic import parse_topic
-from services.store.deadletters import dead_letter_ends, dead_letters_after
+from services.store.deadletters import NewDeadLetters
 from services.store.rows import DeadLetter
+from services.store.storage import Storage, stored_in
 
 __all__ = ["ADVICE", "BrokerRefusals", "Troubles", "device_of"]
 
@@ -17,7 +17,7 @@ TOLD_AGAIN_S = 60.0
 """The same trouble of the same device is told once in so long; in between it is counted."""
 MOST_CLIENTS = 1000
 AT_ONCE = 50
-"""Letters of a partition that are looked at in one go."""
+"""Letters of a partition that are looked at in one go, for each second between looks."""
 
 ADVICE = {
     "malformed": "send one JSON object with boot, ts, seq and values, as docs/sensors.md shows",
@@ -52,23 +52,23 @@ def device_of(topic: str) -> str:
 
 
 class Troubles:
-    """Dead letters of the data folder from now on. ``clock_s`` is monotonic."""
+    """Dead letters of the storage from now on. ``clock_s`` is monotonic."""
 
-    def __init__(self, storage: Path, clock_s: Callable[[], float]) -> None:
-        self._storage, self._clock_s = storage, clock_s
-        self._after: dict[int, tuple[int, int]] | None = None
+    def __init__(self, storage: Storage | Path, clock_s: Callable[[], float]) -> None:
+        self._storage, self._clock_s = stored_in(storage), clock_s
+        self._new: NewDeadLetters | None = None
         self._told_s: dict[tuple[str, str], float] = {}
         self._more: dict[tuple[str, str], int] = {}
 
     def lines(self) -> list[str]:
         """What is new since the last call; what was there at the first call is not told."""
         try:
-            if self._after is None:
-                self._after = dead_letter_ends(self._storage)
+            if self._new is None:
+                self._new = NewDeadLetters(self._storage)
                 return []
-            letters = dead_letters_after(self._storage, self._after, AT_ONCE)
-        except sqlite3.Error:
-            return []  # it is being made, or replaced: the next look finds it
+            letters = self._new.read(round(AT_ONCE * max(self._storage.poll_s, 1.0)))
+        except OSError:
+            return []  # it is away: the next look finds it
         return [line for letter in letters if (line := self._line(letter)) is not None]
 
     def _line(self, letter: DeadLetter) -> str | None:

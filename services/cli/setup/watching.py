@@ -18,12 +18,19 @@ LOOK_S = 1.0
 def trouble_lines(settings: Settings) -> Callable[[], None]:
     """A function that prints what is new since its last call; it begins now."""
     from services.cli.setup.troubles import BrokerRefusals, Troubles  # `hothouse --help` must not pay for NumPy
+    from services.store.storage import storage_of
 
-    troubles = Troubles(settings.storage_folder, time.monotonic)
+    storage = storage_of(settings)
+    troubles, every_s = Troubles(storage, time.monotonic), storage.poll_s if settings.storage.url else 0.0
+    looked_s = -every_s
     refusals = BrokerRefusals(settings.data_dir / "broker" / "broker.log", time.monotonic)
 
     def look() -> None:
-        for line in [*troubles.lines(), *refusals.lines()]:
+        nonlocal looked_s
+        lines = refusals.lines()
+        if time.monotonic() >= looked_s + every_s:
+            looked_s, lines = time.monotonic(), [*troubles.lines(), *lines]
+        for line in lines:
             moment = time.strftime("%H:%M:%S")
             console.print(f"[dim]{moment}[/] [yellow]{escape(line)}[/]", highlight=False, soft_wrap=True)
 

@@ -6,22 +6,28 @@ both, or the log makes it again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from services.ingest.alerts.alert_journal import AlertJournal
 from services.ingest.alerts.journaled import Journaled
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import LiveStatePublisher
+from services.store.storage import Storage
 
 __all__ = ["AlertOutput"]
 
 
 class AlertOutput:
-    """Of the partitions of a shard; one thread calls its methods."""
+    """Of the partitions of a shard; one thread calls its methods. ``check`` raises for a partition that belongs to
+    another writer by now.
+    """
 
-    def __init__(self, root: Path, partitions: Mapping[int, Partition], live_state: LiveStatePublisher) -> None:
-        self._partitions, self._live_state = partitions, live_state
+    def __init__(
+        self, root: Storage | Path, partitions: Mapping[int, Partition], live_state: LiveStatePublisher,
+        check: Callable[[int], None] = lambda number: None,
+    ) -> None:  # fmt: skip
+        self._partitions, self._live_state, self._check = partitions, live_state, check
         self._journals = {number: AlertJournal(root, number) for number in partitions}
         for number, partition in partitions.items():
             journal, alerts = self._journals[number], partition.alerts
@@ -29,9 +35,9 @@ class AlertOutput:
             alerts.expect(Journaled(journal.since(partition.offset)))
 
     def keep(self, partition: Partition) -> None:
-        """Make a partition's changes durable; raises ``sqlite3.Error``, and calling it again is safe."""
+        """Make a partition's changes durable; raises ``OSError``, and calling it again is safe."""
         if partition.alerts.told:
-            self._journals[partition.number].put(partition.alerts.told)
+            self._journals[partition.number].put(partition.alerts.told, lambda: self._check(partition.number))
             partition.alerts.told = []
 
     def tell(self) -> None:
@@ -41,8 +47,3 @@ class AlertOutput:
             renewed, partition.alerts.renewed = partition.alerts.renewed, {}
             if renewed:
                 self._live_state.put_alerts(list(renewed.values()))
-
-    def close(self) -> None:
-        """Release files."""
-        for journal in self._journals.values():
-            journal.close()

@@ -25,6 +25,7 @@ from services.ingest.snapshots.snapshot_pace import Progress, SnapshotPace
 from services.store.deadletters import DeadLetters
 from services.store.history import History
 from services.store.plan_history import PlanHistory
+from services.store.storage import storage_of
 
 __all__ = ["Checkpoint"]
 
@@ -45,7 +46,7 @@ class _PartitionSaver:
         return self.partition.offset == self.offset and not self.must_save
 
     def keep_dead_letters(self) -> None:
-        self.dead_letters.put(self.partition.dead_letters)
+        self.dead_letters.put(self.partition.dead_letters, self.snapshots.check)
         self.partition.dead_letters = []
 
     def keep_plans(self, plans: PlanHistory) -> None:
@@ -94,8 +95,9 @@ class Checkpoint:
         self._keep_alerts = keep_alerts
         self._retention = Retention(log, settings.log.keep_days if settings.log.kind == "sqlite" else 0)
         self._pace = SnapshotPace(settings.stream.snapshot_s, now_s)
+        storage = storage_of(settings)
         self._savers = {
-            number: _PartitionSaver(partition, recovery.snapshots[number], DeadLetters(settings.storage_folder, number))
+            number: _PartitionSaver(partition, recovery.snapshots[number], DeadLetters(storage, number))
             for number, partition in recovery.partitions.items()
         }
 
@@ -176,17 +178,13 @@ class Checkpoint:
         self.finish()
 
     def close(self, now_s: float) -> None:
-        """Save what was read, and release files."""
-        try:
-            self.wait()
-            with suppress(OSError, SnapshotError):  # told in the failures; the next one has it all
-                self.finish()
-            self.begin(now_s)
-            self.wait()
+        """Save what was read."""
+        self.wait()
+        with suppress(OSError, SnapshotError):  # told in the failures; the next one has it all
             self.finish()
-        finally:
-            for saver in self._savers.values():
-                saver.dead_letters.close()
+        self.begin(now_s)
+        self.wait()
+        self.finish()
 
     def _commit(self, number: int, offset: int) -> None:
         """Tell lag tools; nothing of ours reads it, so that it may fail."""

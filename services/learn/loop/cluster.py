@@ -7,6 +7,7 @@ import shutil
 import stat
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -202,10 +203,12 @@ class RayCluster:
         copied = self._settings.storage_folder.resolve() / "models" / f"submitted-{_name(time.time_ns() // 1_000_000)}"
         try:
             _copy_artefact(Path(folder), copied)
-            manifest: dict[str, Any] = self._measure("examine", str(copied), self._spec)
-            keep_folder(self._where, copied)
+            keep_folder(self._where, copied)  # it may be examined on another machine
+            manifest: dict[str, Any] = self._measure("examine", str(copied), self._spec, self._where)
         except BaseException:
             shutil.rmtree(copied, ignore_errors=True)
+            with suppress(OSError):
+                forget_folder(self._where, copied)
             raise
         kind = str(manifest.get("kind", NETWORK.name))
         if expert_for(kind) is not self._expert:

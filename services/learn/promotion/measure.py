@@ -97,9 +97,9 @@ class Measurer:
         )
         return LiveVerdict(promote=verdict.promote, reason=verdict.reason, evidence=verdict.evidence)
 
-    def examine(self, folder: str, spec: ForecastSpec) -> dict[str, Any]:
+    def examine(self, folder: str, spec: ForecastSpec, where: StorageAddress | None = None) -> dict[str, Any]:
         """The manifest of an artefact that can serve; raises :class:`ModelFilesError` if it cannot, and why."""
-        return dict(self._load(folder, spec).manifest)
+        return dict(self._load(folder, spec, where).manifest)
 
     def _load(self, folder: str, spec: ForecastSpec, where: StorageAddress | None = None) -> artefact.Artefact:
         from models import artefact

@@ -27,6 +27,7 @@ from services.learn.training import dataset
 from services.learn.training.dataset import DataRange
 from services.learn.training.examples import EVALUATED_ORIGINS, cases_of, origins_after, spread, zone_places
 from services.learn.training.job import Job
+from services.learn.training.kept_runs import TRAININGS
 from services.learn.training.network_options import network_options, training_config
 from services.learn.training.recipe import recipe_of
 from services.learn.training.reference_model import ReferenceModel, reference_model_of
@@ -211,7 +212,8 @@ def _plan(work: _Work, found: DataRange, cut_ms: int, reference: ReferenceModel)
     job = work.job
     return TrainPlan(
         name=job.name,
-        folder=str(Path(job.storage, "train")),
+        folder=str(Path(job.storage, TRAININGS)),
+        where=job.where,
         spec=job.spec,
         config=training_config(job.learn, job.kind),
         places=zone_places(job.places, found),

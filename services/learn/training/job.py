@@ -9,10 +9,7 @@ from models.spec import ForecastSpec, Place
 from services.config import LearnSettings
 from services.store.storage import StorageAddress
 
-__all__ = ["TRAININGS", "Job"]
-
-TRAININGS = "train"
-"""Folder of the storage for the checkpoints of trainings."""
+__all__ = ["Job"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,7 @@ import ray
 
 from models.families import FAMILIES
 from services.learn.records import Candidate
-from services.learn.training.job import TRAININGS, Job
+from services.learn.training.job import Job
 
 __all__ = ["run_job"]
 
@@ -32,7 +32,8 @@ def run_job(job: Job) -> Candidate:
     known = FAMILIES.get(job.kind)
     os.nice(NICE if known and known.by_ray else NICEST)  # it gives way to forecasts and requests
     from services.learn.training.challenger import learn
+    from services.learn.training.kept_runs import TRAININGS, KeptRuns
     from services.learn.training.placement_groups import release_reservations
 
-    release_reservations(Path(job.storage, TRAININGS))
+    release_reservations(KeptRuns(Path(job.storage, TRAININGS), job.where))
     return learn(job)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import tempfile
 import time
 import warnings
@@ -36,12 +35,12 @@ from models.network.training import FitResult, TrainingConfig, fit, quantile_net
 from models.spec import ForecastSpec, Place
 from services.errors import TrainingError
 from services.learn.training.dataset import collect
+from services.learn.training.kept_runs import KeptRuns
 from services.learn.training.placement_groups import note_reservation
+from services.store.storage import StorageAddress
 
 __all__ = ["EpochClock", "TrainPlan", "first_cause", "quiet", "train"]
 
-KEPT_RUNS = 3
-"""How many folders of trainings stay on the storage, so that people can look into a run."""
 WORKER_CPUS = 0.5
 RESTARTS = 2
 """How often workers that were lost are started again, with their node or without it."""
@@ -73,6 +72,12 @@ class TrainPlan:
     kind: str = "network"  # of what is trained
     options: Mapping[str, Any] | None = None  # of its form; None: as ``config`` says
     sharded: bool = False  # each worker holds a piece of the network (FSDP2), not all of it (DDP)
+    where: StorageAddress | None = None  # the bucket that keeps the ends of epochs; None: ``folder`` does
+
+    @property
+    def runs(self) -> KeptRuns:
+        """Where it is kept."""
+        return KeptRuns(Path(self.folder), self.where)
 
 
 def train(rows: ray.data.Dataset, plan: TrainPlan) -> FitResult:
@@ -81,7 +86,7 @@ def train(rows: ray.data.Dataset, plan: TrainPlan) -> FitResult:
     Workers that die are started again, on other nodes if need be, and go on from the newest epoch that was kept. So
     does a training whose own process died, when it is asked for once more. Raises :class:`TrainingError`.
     """
-    _forget_old_runs(Path(plan.folder), plan.name)
+    plan.runs.forget_old(plan.name)
     trainer = ray.train.torch.TorchTrainer(
         _loop,
         train_loop_config={"plan": plan},
@@ -118,7 +123,7 @@ def _loop(config: dict[str, Any]) -> FitResult:
     context = ray.train.get_context()
     rank, world = context.get_world_rank(), context.get_world_size()
     if plan.workers and not rank:
-        note_reservation(_run_folder(plan))
+        note_reservation(plan.runs, plan.name)
     stream = ray.train.get_dataset_shard("rows").iter_batches(batch_format="pyarrow", batch_size=8192)
     # A group that could not be as large as planned deals the shares of those that are not there among the others.
     rows = collect(stream, plan.spec.channels, frozenset().union(*plan.shares[rank::world]))
@@ -161,7 +166,11 @@ class EpochClock:
 def _keep(progress: TrainingProgress, plan: TrainPlan, rank: int) -> None:
     """Make an epoch's end durable and known."""
     epoch = asdict(progress.history[-1])
-    if not plan.workers:  # Ray keeps no checkpoint then
+    if plan.where is not None:  # Ray's checkpoints would need a folder that all nodes see
+        if not rank:
+            plan.runs.keep(plan.name, progress)
+        ray.train.report(epoch)
+    elif not plan.workers:  # Ray keeps no checkpoint then
         progress.save(_run_folder(plan))
         ray.train.report(epoch)
     elif rank:
@@ -179,6 +188,8 @@ def _keep(progress: TrainingProgress, plan: TrainPlan, rank: int) -> None:
 def _resume(plan: TrainPlan) -> TrainingProgress | None:
     """Where a training of this name stopped; ``None`` if it begins, or where what it kept cannot be read."""
     try:
+        if plan.where is not None:
+            return plan.runs.kept(plan.name)
         if not plan.workers:
             folder = _run_folder(plan)
             folder.mkdir(parents=True, exist_ok=True)
@@ -233,14 +244,6 @@ def _common_steps(origins: int, config: TrainingConfig) -> int:
     most = torch.tensor(float(mine), device=ray.train.torch.get_device())
     torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX)
     return int(most.item())
-
-
-def _forget_old_runs(folder: Path, coming: str) -> None:
-    """Leave the newest runs, of which the coming one is one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    others = sorted(path for path in folder.iterdir() if path.is_dir() and path.name != coming)
-    for old in others[: -(KEPT_RUNS - 1)]:
-        shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from services.access_keys import AccessKey, AccessKeys, Scope
@@ -12,10 +14,26 @@ from services.errors import ConfigError
 from services.key_file import read_key
 from services.serve.api.problems import ProblemError
 
-__all__ = ["READERS", "Keys"]
+__all__ = ["OPERATOR_KEY_FILE", "READERS", "HashedKey", "Keys"]
 
 OPERATOR_KEY_FILE = "operator.key"
 READERS = "the readers' key"
+
+
+@dataclass(frozen=True, slots=True)
+class HashedKey:
+    """A key without the key: enough to know it again, where it is long and random. Replicas get no more."""
+
+    sha256: str
+
+    @classmethod
+    def of(cls, key: str) -> HashedKey:
+        """That of a key."""
+        return cls(hashlib.sha256(key.encode()).hexdigest())
+
+    def is_of(self, sent: str) -> bool:
+        """Whether it is that of a key that was sent; takes constant time."""
+        return hmac.compare_digest(self.of(sent).sha256, self.sha256)
 
 
 class Keys:
@@ -26,24 +44,23 @@ class Keys:
     """
 
     def __init__(
-        self, operator: str, reader: str | None = None, named: AccessKeys | None = None, *,
+        self, operator: str | HashedKey, reader: str | None = None, named: AccessKeys | None = None, *,
         read_needs_key: bool = False, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:  # fmt: skip
-        self._operator = operator
-        self._reader = reader
+        self._operator = operator if isinstance(operator, HashedKey) else HashedKey.of(operator)
+        self._reader = None if reader is None else HashedKey.of(reader)
         self._named = named
         self._read_needs_key = read_needs_key or reader is not None
         self._wall_ms = wall_ms
 
     @classmethod
-    def load(cls, data_dir: Path, read_key_file: Path | None, *, read_needs_key: bool = False) -> Keys:
-        """The operator's key and the named ones from the data folder, the readers' from its file; raises as
-        :func:`read_key` and :meth:`AccessKeys.listed`.
-        """
-        named = AccessKeys(data_dir)
+    def load(
+        cls, operator: HashedKey, named: AccessKeys, read_key_file: Path | None, *, read_needs_key: bool = False
+    ) -> Keys:
+        """With the readers' key from its file; raises as :func:`read_key` and :meth:`AccessKeys.listed`."""
         named.listed()  # a damaged file is told at the start
         reader = None if read_key_file is None else read_key(read_key_file)
-        return cls(read_key(data_dir / OPERATOR_KEY_FILE), reader, named, read_needs_key=read_needs_key)
+        return cls(operator, reader, named, read_needs_key=read_needs_key)
 
     def require_reader(self, authorization: str | None) -> None:
         """Raises a 401 or 403 problem unless reading is open or the header holds a key that may read."""
@@ -61,7 +78,7 @@ class Keys:
         if sent is None:
             return None
         for key, words in ((self._operator, "the operator's key"), (self._reader, READERS)):
-            if key is not None and hmac.compare_digest(sent.encode(), key.encode()):
+            if key is not None and key.is_of(sent):
                 return words
         try:
             found = self._find(sent)
@@ -69,14 +86,14 @@ class Keys:
             return None
         return None if found is None or found.expired(self._wall_ms()) else f"the key {found.name}"
 
-    def _require(self, authorization: str | None, allowed: tuple[str, ...], scope: Scope, what: str) -> None:
+    def _require(self, authorization: str | None, allowed: tuple[HashedKey, ...], scope: Scope, what: str) -> None:
         if not authorization:
             raise ProblemError(
                 401, f"{what} needs a key: send the header 'Authorization: Bearer KEY'", {"WWW-Authenticate": "Bearer"}
             )
         sent = _sent(authorization)
         if sent is not None:
-            matches = [hmac.compare_digest(sent.encode(), key.encode()) for key in allowed]
+            matches = [key.is_of(sent) for key in allowed]
             if any(matches):
                 return
             found, now_ms = self._find(sent), self._wall_ms()

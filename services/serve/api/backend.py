@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -264,14 +263,14 @@ class RayBackend:
 
     async def dead_letters(self, reason: str | None, newest: int) -> tuple[list[DeadLetterCount], list[DeadLetter]]:
         """See :class:`Backend`."""
-        root = self._settings.storage_folder
+        root = storage_of(self._settings)
 
         def read() -> tuple[list[DeadLetterCount], list[DeadLetter]]:
             return count_dead_letters(root, reason), read_dead_letters(root, newest, reason) if newest else []
 
         try:
             return await asyncio.to_thread(read)
-        except sqlite3.Error as error:
+        except OSError as error:
             raise ProblemError(503, f"the dead letters cannot be read: {error}", {"Retry-After": "5"}) from error
 
     async def publish(self, topic: str, payload: bytes) -> None:
@@ -283,11 +282,11 @@ class RayBackend:
 
     async def alert_changes(self, id: str) -> list[ShownAlert]:
         """See :class:`Backend`."""
-        return await _read(changes_of, self._settings.storage_folder, id)
+        return await _read(changes_of, storage_of(self._settings), id)
 
     async def zone_alerts(self, site: str, zone: str) -> tuple[list[ShownAlert], int | None]:
         """See :class:`Backend`."""
-        return await _read(changes_in, self._settings.storage_folder, site, zone)
+        return await _read(changes_in, storage_of(self._settings), site, zone)
 
     async def alert_rules(self, site: str) -> SiteRulesShown:
         """See :class:`Backend`."""
@@ -365,5 +364,5 @@ async def _read(read: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.to_thread(read, *arguments)
     except HistoryError as error:
         raise ProblemError(503, f"the history cannot be read: {error.message}", {"Retry-After": "60"}) from error
-    except sqlite3.Error as error:
+    except OSError as error:
         raise ProblemError(503, f"what was kept cannot be read: {error}", {"Retry-After": "5"}) from error

@@ -31,6 +31,7 @@ from services.log import open_settings_log
 from services.store.deadletters import DeadLetters
 from services.store.history import History
 from services.store.plan_history import PlanHistory
+from services.store.storage import Storage, storage_of
 
 PATIENCE_S = 90.0
 KEPT_BYTES = 1024
@@ -139,23 +140,23 @@ def main() -> None:
     with Path(sys.argv[1]).open("rb") as lines:
         published = Published.read(lines)
     found = Found()
-    _read_log(found, _records(settings, open_settings_log(settings)))
+    storage = storage_of(settings)
+    _read_log(found, _records(storage, open_settings_log(settings)))
     _read_dead_letters(found, settings)
-    table = History(settings.storage_folder, (), settings.stream.step_s).read(kind="devices")
+    table = History(storage, (), settings.stream.step_s).read(kind="devices")
     found.plans_kept = _kept_plans(settings)
     found.rows = {(r["zone"], r["device"], r["end_ms"], r["metric"]): r["count"] for r in table.to_pylist()}
     ledger = balance(published, found, settings.stream.step_s * 1000)
     print(json.dumps(ledger | _compared(settings)))
 
 
-def _records(settings: Settings, log: Log) -> list[Record]:
+def _records(storage: Storage, log: Log) -> list[Record]:
     """What the log holds, once snapshots stand for all of it but ticks."""
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
         found, unsaved = [], 0
         for partition in range(log.partitions):
-            snapshots = (settings.storage_folder / "snapshots").glob(f"p{partition}-*.snapshot")
-            saved = max((int(path.stem.split("-")[1]) for path in snapshots), default=0)
+            saved = max(_snapshots(storage, partition), default=0)
             offset, end = 0, log.end_offset(partition)
             while offset < end:
                 for record in log.read(partition, offset, min(1000, end - offset)):
@@ -165,6 +166,13 @@ def _records(settings: Settings, log: Log) -> list[Record]:
         if not unsaved or time.monotonic() > deadline_s:
             return found
         time.sleep(1.0)
+
+
+def _snapshots(storage: Storage, partition: int) -> list[int]:
+    """The offsets up to which snapshots stand for the log."""
+    names = [name.removesuffix(".snapshot").split("-") for name in storage.list_folder("snapshots").names
+             if name.endswith(".snapshot")]  # fmt: skip
+    return [int(offset) for of, offset in names if of == f"p{partition}"]
 
 
 def _read_log(into: Found, records: Iterable[Record]) -> None:
@@ -181,18 +189,18 @@ def _read_log(into: Found, records: Iterable[Record]) -> None:
 
 def _read_dead_letters(into: Found, settings: Settings) -> None:
     for partition in range(settings.log.partitions):
-        with DeadLetters(settings.storage_folder, partition) as kept:
-            for letter in kept.newest(1_000_000):
-                if letter.reason == "late":
-                    named = _BOOT_AND_SEQ.match(letter.payload)  # it may be cut short, and be no JSON any more
-                    assert named is not None
-                    into.late[letter.topic, named[1].decode(), int(named[2])] += 1
-                else:
-                    into.dead_letters[letter.topic, letter.payload] += 1
+        kept = DeadLetters(storage_of(settings), partition)
+        for letter in kept.newest(1_000_000):
+            if letter.reason == "late":
+                named = _BOOT_AND_SEQ.match(letter.payload)  # it may be cut short, and be no JSON any more
+                assert named is not None
+                into.late[letter.topic, named[1].decode(), int(named[2])] += 1
+            else:
+                into.dead_letters[letter.topic, letter.payload] += 1
 
 
 def _kept_plans(settings: Settings) -> Counter[PlanId]:
-    history, found = PlanHistory(settings.storage_folder), Counter[PlanId]()
+    history, found = PlanHistory(storage_of(settings)), Counter[PlanId]()
     for site in history.sites():
         for kept in history.read(site, -1, 2**62):
             found[site, kept.plan.zone or SITE_ZONE, kept.plan.source, kept.plan.issued_ms] += 1
@@ -219,7 +227,7 @@ def _compare(rows: Mapping[tuple[str, int], float], points: Mapping[tuple[str, i
 
 def _zone_rows(settings: Settings) -> dict[tuple[str, int], float]:
     """Zone and time -> air temperature, in the history."""
-    table = History(settings.storage_folder, ("air_temp_c",), settings.stream.step_s).read()
+    table = History(storage_of(settings), ("air_temp_c",), settings.stream.step_s).read()
     rows = {(row["zone"], row["end_ms"]): row["air_temp_c"] for row in table.to_pylist()}
     return {key: value for key, value in rows.items() if value == value}
 

@@ -21,7 +21,7 @@ from services.alert.retained_alerts import RetainedAlerts
 from services.home_assistant import home_assistant_link
 from services.home_assistant.documents import About
 from services.home_assistant.publication import Publication
-from services.ingest.alerts.alert_journal import read_journal
+from services.ingest.alerts.alert_journal import JournalReader
 from services.messages import ShownAlert
 from tests.edge.wire.test_asyncapi import DOCUMENT, KINDS, PUBLISHED, keeps_to
 from tests.services.home_assistant.greenhouse import EVENTS, ORIGIN_MS, alert, forecast
@@ -56,7 +56,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Rig:
 
 def changes(rig: Rig) -> list[ShownAlert]:
     """All changes of alerts, as they are told."""
-    return [entry.alert for entry in read_journal(rig.settings.storage_folder / "alerts-p0.sqlite", 0, 10_000)[0]]
+    return [entry.alert for entry in JournalReader(rig.settings.storage_folder, "p0").read(0, 10_000)[0]]
 
 
 def channel_of(topic: str) -> str:
@@ -95,7 +95,6 @@ def test_alerts_as_they_are_told_keep_to_it(lived: Rig, tmp_path: Path) -> None:
         channel.deliver([one])
     now_s[0] = 1e6
     channel.deliver([])
-    channel.close()
     seen = checked(sent)
     assert seen["alert"] == len(told) > 5
     assert seen["alert taken back"] == len({one["id"] for one in told if one["state"] == "resolved"}) > 0

@@ -94,7 +94,6 @@ def test_a_burst_is_one_mail(tmp_path: Path, box: MailBox) -> None:
         "demo/z2 (critical): cold 72 % between 04:00 and 06:30; air 1.8 °C",
     ]
     assert deliverer.waiting == 0
-    deliverer.close()
 
 
 def test_back_to_normal_is_told(tmp_path: Path, box: MailBox) -> None:
@@ -108,7 +107,6 @@ def test_back_to_normal_is_told(tmp_path: Path, box: MailBox) -> None:
     [(_, mail)] = box.mails
     assert mail["Subject"] == "back to normal: demo/z1"
     assert mail.get_content().splitlines()[0] == "Back to normal:"
-    deliverer.close()
 
 
 def test_a_server_that_refuses_is_tried_again_with_the_same_mail(tmp_path: Path, box: MailBox) -> None:
@@ -126,7 +124,6 @@ def test_a_server_that_refuses_is_tried_again_with_the_same_mail(tmp_path: Path,
     deliverer.look()
     [(_, mail)] = box.mails
     assert mail["Message-ID"] == digest([change("a1", 1)])["Message-ID"]
-    deliverer.close()
 
 
 def test_a_mail_that_is_refused_for_good_holds_up_no_other(tmp_path: Path, box: MailBox) -> None:
@@ -146,7 +143,6 @@ def test_a_mail_that_is_refused_for_good_holds_up_no_other(tmp_path: Path, box: 
     clock.now_s += 60
     deliverer.look()
     assert len(box.mails) == 1
-    deliverer.close()
 
 
 def test_a_flood_is_a_mail_of_bounded_length() -> None:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.alert.delivery import Deliverer
-from services.ingest.alerts import alert_journal
-from services.ingest.alerts.alert_journal import AlertJournal, changes_of, read_journal
+from services.ingest.alerts.alert_journal import AlertJournal, JournalReader, changes_of
 from tests.services.alert.told import Clock, Keeper, change, journal
 
 
@@ -68,7 +67,6 @@ def test_a_restart_goes_on_where_it_was(tmp_path: Path) -> None:
     first = Deliverer(tmp_path, keeper, Clock())
     journal(tmp_path, change("a1", 1))
     first.look()
-    first.close()
     journal(tmp_path, change("a1", 2))
     Deliverer(tmp_path, keeper, Clock()).look()
     assert keeper.told == [("a1", 1), ("a1", 2)]
@@ -104,7 +102,6 @@ def test_what_left_the_journal_before_it_was_told_is_counted(tmp_path: Path) -> 
     deliverer = Deliverer(tmp_path, keeper, Clock())
     kept = AlertJournal(tmp_path, 0, keep=3)
     kept.put([(n, change("a1", n)) for n in range(1, 9)])
-    kept.close()
     deliverer.look()
     assert [number for _, number in keeper.told] == [6, 7, 8]
     assert deliverer.lost == 5
@@ -134,18 +131,16 @@ def test_whatever_happens_every_change_is_told_in_order(steps: list[str]) -> Non
             elif step == "again" and put:
                 journal(root, *(change("a1", n) for n in range(1, put + 1)))
             elif step == "restart":
-                deliverer.close()
                 deliverer = Deliverer(root, keeper, clock)
             else:
                 deliverer.look()
-        deliverer.close()
         assert [number for _, number in keeper.told] == list(range(1, put + 1))
 
 
 def test_a_journal_gives_what_came_after_a_number(tmp_path: Path) -> None:
     """In the order in which it was put."""
     journal(tmp_path, *(change("a1", n) for n in range(1, 6)))
-    path = tmp_path / "alerts-p0.sqlite"
-    found, gone = read_journal(path, 2, 2)
+    reader = JournalReader(tmp_path, "p0")
+    found, gone = reader.read(2, 2)
     assert ([entry.alert["change"] for entry in found], gone) == ([3, 4], 0)
-    assert alert_journal.newest_number(path) == 5
+    assert reader.newest_number() == 5

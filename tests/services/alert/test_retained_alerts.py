@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -46,13 +46,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def deliverer(tmp_path: Path, broker: Broker, clock: Clock) -> Iterator[Deliverer]:
+def deliverer(tmp_path: Path, broker: Broker, clock: Clock) -> Deliverer:
     """Topics are cleared an hour after."""
     channel = RetainedAlerts(tmp_path, broker.publish, 3600, clock)
     made = Deliverer(tmp_path, channel, clock)
-    yield made
-    made.close()
-    channel.close()
+    return made
 
 
 def test_an_alert_stands_on_its_topic_until_an_hour_after_it_was_resolved(
@@ -92,5 +90,4 @@ def test_a_broker_that_lost_its_messages_gets_them_again(
     broker.held.clear()
     again = RetainedAlerts(tmp_path, broker.publish, 3600, clock)
     again.begin()
-    again.close()
     assert broker.states() == {"a1": "firing", "a2": "firing"}

@@ -101,7 +101,6 @@ def test_a_server_that_is_killed_and_comes_back_gets_everything(tmp_path: Path, 
     journal(tmp_path, change("a1", 2))
     first.look()
     assert "cannot be reached" in first.error
-    first.close()
     again = Deliverer(tmp_path, webhook(receiver), clock)
     journal(tmp_path, change("a1", 3))
     again.look()

@@ -62,4 +62,3 @@ def journal(root: Path, *changes: ShownAlert, partition: int = 0) -> None:
     """Write changes as a shard does."""
     kept = AlertJournal(root, partition)
     kept.put([(n, alert) for n, alert in enumerate(changes)])
-    kept.close()

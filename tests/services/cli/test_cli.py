@@ -197,8 +197,8 @@ def test_dead_letters_are_counted_and_listed(tmp_path: Path) -> None:
     from services.store.rows import DeadLetter
 
     letter = DeadLetter(0, 7, 0, 1_646_092_800_000, "hothouse/v1/s/z/d/sample", "malformed", "why [bold]", b"\xff{")
-    with DeadLetters(tmp_path / "storage", 0) as dead_letters:
-        dead_letters.put([letter, letter._replace(offset=9), letter._replace(offset=8, reason="late")])
+    dead_letters = DeadLetters(tmp_path / "storage", 0)
+    dead_letters.put([letter, letter._replace(offset=9), letter._replace(offset=8, reason="late")])
     asked = ["--data-dir", str(tmp_path), "deadletters"]
     (first, second) = json.loads(hothouse(*asked, "--json").output)
     assert (first["reason"], first["count"], second["reason"], second["offset"]) == ("malformed", 2, "late", 8)

@@ -106,8 +106,8 @@ def test_a_sensor_of_another_unit_is_named_until_it_is_mended(tmp_path: Path) ->
     for partition, samples in enumerate(rows.values()):
         windows = PartitionWindows(STEP, 0, 60_000, VOCABULARY)
         found = windows.feed([record(n, [each]) for n, each in enumerate(samples)])
-        with DeadLetters(settings.storage_folder, partition) as dead_letters:
-            dead_letters.put(found.dead_letters)
+        dead_letters = DeadLetters(settings.storage_folder, partition)
+        dead_letters.put(found.dead_letters)
     check = check_of("units")
     assert check.state is CheckState.WARN
     assert check.found == "z1/climate rh_pct looks like a share (0.62 to 0.62): send percent"

@@ -28,45 +28,46 @@ def letter(
 
 def test_a_dead_letter_is_told_with_what_to_do(tmp_path: Path) -> None:
     """What was there before is not told; what comes is, from every partition, also one that is new."""
-    with DeadLetters(tmp_path, 0) as letters, DeadLetters(tmp_path, 3) as others:
-        letters.put([letter(1)])
-        troubles = Troubles(tmp_path, Clock())
-        assert troubles.lines() == []
-        letters.put([letter(2)])
-        others.put([letter(9, "vents -3 %", 3)])
-        told = troubles.lines()
-        assert told == [
-            f"device bench on topic {TOPIC}: air_temp_c 71.6 °C, allowed -20 to 60; is it in °F? [out_of_range]. "
-            "What to do: send the unit that the metric's name says, such as °C for air_temp_c.",
-            f"device bench on topic {TOPIC}: vents -3 % [out_of_range]. "
-            "What to do: send the unit that the metric's name says, such as °C for air_temp_c.",
-        ]
-        assert troubles.lines() == []
+    letters = DeadLetters(tmp_path, 0)
+    others = DeadLetters(tmp_path, 3)
+    letters.put([letter(1)])
+    troubles = Troubles(tmp_path, Clock())
+    assert troubles.lines() == []
+    letters.put([letter(2)])
+    others.put([letter(9, "vents -3 %", 3)])
+    told = troubles.lines()
+    assert told == [
+        f"device bench on topic {TOPIC}: air_temp_c 71.6 °C, allowed -20 to 60; is it in °F? [out_of_range]. "
+        "What to do: send the unit that the metric's name says, such as °C for air_temp_c.",
+        f"device bench on topic {TOPIC}: vents -3 % [out_of_range]. "
+        "What to do: send the unit that the metric's name says, such as °C for air_temp_c.",
+    ]
+    assert troubles.lines() == []
 
 
 def test_the_first_letter_of_a_partition_is_told(tmp_path: Path) -> None:
     """A data folder without any letter gets its first file while somebody watches."""
     troubles = Troubles(tmp_path, Clock())
     assert troubles.lines() == []
-    with DeadLetters(tmp_path, 0) as letters:
-        letters.put([letter(1)])
-        assert len(troubles.lines()) == 1
+    letters = DeadLetters(tmp_path, 0)
+    letters.put([letter(1)])
+    assert len(troubles.lines()) == 1
 
 
 def test_the_same_trouble_is_told_once_a_minute(tmp_path: Path) -> None:
     """In between it is counted; another trouble of the same device is told at once."""
     clock = Clock()
-    with DeadLetters(tmp_path, 0) as letters:
-        troubles = Troubles(tmp_path, clock)
-        troubles.lines()
-        letters.put([letter(1), letter(2, "air_temp_c 80.1 °C, allowed -20 to 60; is it in °F?"), letter(3, "no")])
-        assert len(troubles.lines()) == 2
-        letters.put([letter(4), letter(5)])
-        assert troubles.lines() == []
-        clock.now_s = 61.0
-        letters.put([letter(6)])
-        (told,) = troubles.lines()
-        assert "(3 more like it)" in told
+    letters = DeadLetters(tmp_path, 0)
+    troubles = Troubles(tmp_path, clock)
+    troubles.lines()
+    letters.put([letter(1), letter(2, "air_temp_c 80.1 °C, allowed -20 to 60; is it in °F?"), letter(3, "no")])
+    assert len(troubles.lines()) == 2
+    letters.put([letter(4), letter(5)])
+    assert troubles.lines() == []
+    clock.now_s = 61.0
+    letters.put([letter(6)])
+    (told,) = troubles.lines()
+    assert "(3 more like it)" in told
 
 
 def test_refusals_of_the_broker_are_told(tmp_path: Path) -> None:

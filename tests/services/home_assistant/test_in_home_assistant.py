@@ -17,6 +17,7 @@ from services.home_assistant.documents import About
 from services.home_assistant.home_assistant_link import HomeAssistantLink, PublishedTopics, presence_topic
 from services.home_assistant.names import device_id
 from services.home_assistant.publication import Publication
+from services.store.storage import FolderStorage
 from tests.broker.conftest import local_broker
 from tests.services.home_assistant.environment import PYTHON, why_not
 from tests.services.home_assistant.greenhouse import EVENTS, ORIGIN_MS, alert, forecast
@@ -74,9 +75,9 @@ class Greenhouse:
         about = About(presence_topic("us"), "0.1", 900)
         publication = Publication(prefix, about, lambda _: EVENTS, lambda _: "Europe/Amsterdam", lambda: 0.0)
         if not prefix:
-            publication.published = PublishedTopics(folder / "topics.json").read()
+            publication.published = PublishedTopics(FolderStorage(folder), "topics.json").read()
         self.link = HomeAssistantLink(
-            address, "us", prefix, publication, self._wait, PublishedTopics(folder / "topics.json")
+            address, "us", prefix, publication, self._wait, PublishedTopics(FolderStorage(folder), "topics.json")
         )
 
     def say(self, **changes: Any) -> None:

@@ -186,8 +186,8 @@ class Rig:
     def dead_letters(self) -> list[Any]:
         found = []
         for number in range(self.log.partitions):
-            with DeadLetters(self.settings.storage_folder, number) as dead_letters:
-                found += dead_letters.newest(1000)
+            dead_letters = DeadLetters(self.settings.storage_folder, number)
+            found += dead_letters.newest(1000)
         return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 import ray
 
-from services.config import Settings, load_settings
+from services.config import Settings, StorageSettings, load_settings
 from services.errors import StartError
 from services.installation import installation_of
 from services.runtime import joined
+from services.store.storage import StorageAddress
+from tests.s3 import s3_address
 
 
 def node(name: str, cpus: float, alive: bool = True) -> dict[str, Any]:
@@ -32,7 +35,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The cluster's nodes, to be filled; every node sees every folder."""
     nodes: list[dict[str, Any]] = []
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
-    mine = lambda path, found: {address: path.read_text().strip() for address in found.values()}  # noqa: E731
+    mine = lambda storage, found: {address: joined._read(storage) for address in found.values()}  # noqa: E731
     monkeypatch.setattr(joined, "_read_on", mine)
     return nodes
 
@@ -66,10 +69,39 @@ def test_a_node_that_does_not_see_the_folder_is_named(
     """History and snapshots must be the same everywhere; a folder of that name that is another one is none."""
     cluster += [node("1", 2), node("2", 2)]
     mine = installation_of(tmp_path / "storage")
-    seen = {"10.0.0.1": mine, "10.0.0.2": there}
-    monkeypatch.setattr(joined, "_read_on", lambda path, found: seen)
+    seen = {"10.0.0.1": (mine, ""), "10.0.0.2": (there, "")}
+    monkeypatch.setattr(joined, "_read_on", lambda storage, found: seen)
     with pytest.raises(StartError, match=r"10\.0\.0\.2 do not see the data folder"):
         joined.check_nodes(settings(tmp_path))
+
+
+@pytest.mark.s3
+def test_a_node_that_does_not_reach_the_bucket_is_named(
+    cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No folder need be shared then; but each node needs the way to the bucket, and its login."""
+    cluster += [node("1", 2), node("2", 2)]
+    address = s3_address(tmp_path)
+    there = {name: getattr(address, name) for name in ("url", "endpoint", "region", "path_style", "credentials_file")}
+    mine = settings(tmp_path)
+    mine = mine.model_copy(update={"storage": StorageSettings(**there)})
+    asked = []
+
+    def reads(storage: StorageAddress, found: dict[str, str]) -> dict[str, tuple[str, str]]:
+        asked.append(storage)
+        return {address: joined._read(storage) for address in found.values()}
+
+    monkeypatch.setattr(joined, "_read_on", reads)
+    joined.check_nodes(mine)
+    assert asked[0].url == address.url
+    assert not (tmp_path / "storage").exists()
+    blind = replace(address, credentials_file=str(tmp_path / "nothing"), retry_s=0.1)
+    monkeypatch.setattr(
+        joined, "_read_on", lambda storage, found: {"10.0.0.1": joined._read(storage), "10.0.0.2": joined._read(blind)}
+    )
+    with pytest.raises(StartError, match=r"10\.0\.0\.2 do not reach s3://.* says: .*nothing") as caught:
+        joined.check_nodes(mine)
+    assert "storage.credentials_file" in caught.value.hint
 
 
 def test_actors_of_an_earlier_run_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from edge.figure_fields import figures_of
+from services.access_keys import AccessKeys
 from services.config import SiteSettings
 from services.errors import ConfigError
 from services.ingest.figures import ShardFigures
@@ -24,7 +25,7 @@ from services.learn.records import row_of
 from services.serve.api.answer_types import StatusAnswer
 from services.serve.api.app import MAX_BODY_BYTES, create_app
 from services.serve.api.assets import PAGE
-from services.serve.api.auth import Keys
+from services.serve.api.auth import HashedKey, Keys
 from services.serve.api.schemas import ExpertName
 from services.serve.api.state import ApiState, SiteNames
 from services.serve.live_state import LiveState
@@ -284,11 +285,10 @@ def test_a_key_file_that_no_reader_could_match_stops_the_start(
     tmp_path: Path, content: bytes | None, says: str
 ) -> None:
     """A key that no header can carry, or none at all, is told at the start and names its file."""
-    (tmp_path / "operator.key").write_text("op-key\n")
     if content is not None:
         (tmp_path / "reader.key").write_bytes(content)
     with pytest.raises(ConfigError, match=rf"reader\.key .*{says}"):
-        Keys.load(tmp_path, tmp_path / "reader.key")
+        Keys.load(HashedKey.of("op-key"), AccessKeys(tmp_path), tmp_path / "reader.key")
 
 
 class Readiness:

@@ -173,13 +173,15 @@ def test_what_was_kept_out_is_told(system: System) -> None:
 
 
 def test_the_backend_reads_the_shards_dead_letters(tmp_path: Path) -> None:
-    """Those of all partitions; a file that is no database is a 503."""
+    """Those of all partitions; an object that is damaged is a 503."""
     settings = Settings(data_dir=tmp_path)
-    with DeadLetters(settings.storage_folder, 1) as kept:
-        kept.put([DeadLetter(1, 7, 0, ORIGIN_MS, "t", "late", "d", b"{}")])
+    kept = DeadLetters(settings.storage_folder, 1)
+    kept.put([DeadLetter(1, 7, 0, ORIGIN_MS, "t", "late", "d", b"{}")])
     backend = RayBackend(settings, None)
     counts, letters = asyncio.run(backend.dead_letters(None, 10))
     assert ([one.count for one in counts], [one.offset for one in letters]) == ([1], [7])
-    (settings.storage_folder / "deadletters-p2.sqlite").write_bytes(b"no database" * 100)
+    damaged = settings.storage_folder / "deadletters" / "p2" / "000000000000.jsonl.gz"
+    damaged.parent.mkdir()
+    damaged.write_bytes(b"no letters" * 100)
     with pytest.raises(ProblemError, match="the dead letters cannot be read"):
         asyncio.run(backend.dead_letters(None, 10))

@@ -16,7 +16,7 @@ from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule
 from models.alerts.chance_calibration import ChanceCalibration
 from models.alerts.rules_document import RulesDocument
 from services.config.sections import ForecastSettings
-from services.ingest.alerts.alert_journal import read_journal
+from services.ingest.alerts.alert_journal import JournalReader
 from services.ingest.alerts.partition_alerts import PartitionAlerts
 from services.messages import ShownAlert
 from tests.services.ingest.alerts.greenhouse import NIGHT_RULES, order, records
@@ -37,7 +37,7 @@ def small(folder: Path, log: MemoryLog, **stream: float) -> Rig:
 
 def told(rig: Rig) -> list[ShownAlert]:
     """Every change, as it was made durable."""
-    found, lost = read_journal(rig.settings.storage_folder / "alerts-p0.sqlite", 0, 10_000)
+    found, lost = JournalReader(rig.settings.storage_folder, "p0").read(0, 10_000)
     assert lost == 0
     return [entry.alert for entry in found]
 
