@@ -16,6 +16,8 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import polars as pl
+from deltalake import DeltaTable
 from rich.table import Table
 
 from edge.log import Log, Record
@@ -23,7 +25,7 @@ from edge.wire.reading import Refusal, Sample
 from edge.wire.samples import decode_samples
 from services.config import Settings
 from services.store.deadletters import DeadLetters
-from services.store.history import History
+from services.store.history import DEVICE_ROWS
 from tests.chaos.judge import Judge, Key, Reading, Row, differences
 from tests.chaos.traffic import read_messages
 
@@ -162,13 +164,16 @@ def _records(log: Log, partition: int, begin: int, end: int) -> Iterator[Record]
 
 
 def _history(settings: Settings) -> dict[Key, Row]:
-    table = History(settings.storage_folder, (), settings.stream.step_s).read(kind="devices")
-    return {
-        (f"{r['site']}/{r['zone']}", r["device"], r["end_ms"], r["metric"]): (
-            r["count"], r["mean"], r["min"], r["max"], r["last"],
-        )
-        for r in table.to_pylist()
-    }  # fmt: skip
+    """What another program reads; a row that is there twice counts for what it is."""
+    where = settings.storage_folder / DEVICE_ROWS.folder
+    if not DeltaTable.is_deltatable(str(where)):
+        return {}
+    found: dict[Key, Row] = {}
+    for r in pl.read_delta(str(where)).filter(step_s=settings.stream.step_s).iter_rows(named=True):
+        key = f"{r['site']}/{r['zone']}", r["device"], r["end_ms"], r["metric"]
+        twice = found[key][0] if key in found else 0
+        found[key] = r["count"] + twice, r["mean"], r["min"], r["max"], r["last"]
+    return found
 
 
 def _dead_letters(settings: Settings, partitions: int) -> Counter[tuple[str, str]]:
