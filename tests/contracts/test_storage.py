@@ -26,6 +26,7 @@ from services.store.storage import (
 )
 from tests.contracts.faulty_server import FaultyServer
 from tests.s3 import s3_address
+from tests.storages import KINDS, faulty_s3
 
 
 class Time:
@@ -48,7 +49,7 @@ def faulty(seed: int = 0, chance: float = 0.3) -> tuple[ObjectStorage, FaultySer
     return ObjectStorage(server, Time().pauses()), server
 
 
-@pytest.fixture(params=["folder", "memory", "faulty", pytest.param("s3", marks=pytest.mark.s3)])
+@pytest.fixture(params=KINDS)
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
     """Each implementation, empty."""
     if request.param == "folder":
@@ -57,8 +58,10 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]
         yield ObjectStorage(MemoryServer(), Time().pauses())
     elif request.param == "faulty":
         yield faulty()[0]
-    else:
+    elif request.param == "s3":
         yield open_storage(s3_address(tmp_path))
+    else:
+        yield faulty_s3(tmp_path)()
 
 
 def file_of(content: bytes) -> Any:
