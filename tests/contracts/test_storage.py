@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from services.store.storage import (
     StorageAddress,
     open_storage,
 )
+from tests.contracts.faulty_proxy import FaultyProxy
 from tests.contracts.faulty_server import FaultyServer
 from tests.s3 import s3_address
 from tests.storages import KINDS, faulty_s3
@@ -221,6 +223,49 @@ def test_of_many_writers_at_once_one_has_it(kind: str, tmp_path: Path) -> None:
         found = open_storage(address).read("a")
         assert found.content == b"%d %d" % (won.pop(), turn)
         version = found.version
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("through", ["", "lost answers"])
+def test_of_two_writers_of_a_large_object_one_has_it(through: str, tmp_path: Path) -> None:
+    """100 MB from each at once, made and then replaced: one has it, the other is told so, and what is there is whole.
+
+    A server refuses such a put before it was sent as a whole, and closes the connection: the answer is lost.
+    """
+    where = s3_address(tmp_path)
+    with FaultyProxy(where.endpoint, 5, chance=0.3, faults=("answer lost",) if through else ()) as proxy:
+        if through:
+            where = replace(where, endpoint=proxy.endpoint)
+        said = dict[int, str]()
+
+        def write(number: int, version: str) -> None:
+            mine = open_storage.__wrapped__(where)  # as in a process of its own
+            try:
+                content = file_of(_large(number))
+                said[number] = mine.swap("a", content, version) if version else mine.put_new("a", content)
+            except (AlreadyStoredError, ChangedError) as error:
+                said[number] = type(error).__name__
+
+        version = ""
+        for turn in (0, 2):
+            threads = [threading.Thread(target=write, args=(number, version)) for number in (turn, turn + 1)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            refused = [number for number in (turn, turn + 1) if said[number].endswith("Error")]
+            assert len(refused) == 1, said
+            assert said[refused[0]] == ("ChangedError" if turn else "AlreadyStoredError")
+            winner = 2 * turn + 1 - refused[0]
+            found = open_storage.__wrapped__(where).read("a")
+            assert found.content == _large(winner)
+            version = found.version
+        assert version == said[winner]
+
+
+def _large(number: int) -> bytes:
+    """100 MB, others for each number."""
+    return number.to_bytes(1, "big") * 100_000_000
 
 
 class Register:

@@ -7,6 +7,7 @@ looked into: where the object holds what was to be written, an earlier try was d
 
 from __future__ import annotations
 
+import io
 import random
 import tempfile
 import time
@@ -29,6 +30,7 @@ LAG_S = 60.0
 """What this process wrote or deleted so lately is put right in lists: a server's may lag behind."""
 POLL_S = 10.0
 MOST_KNOWN = 10_000
+PART_BYTES = 8_000_000
 PUT_TRIES = 8
 """How often an object is looked at anew before it is replaced, while others change it meanwhile."""
 
@@ -139,19 +141,27 @@ class ObjectStorage:
             made = self._ask(put)
         except (ChangedError, FileExistsError):
             self._note(key, None)
-            found = self._found(key)
-            if found is None or found.content != (body if isinstance(body, bytes) else body.read_bytes()):
+            found = self._ask(lambda: self._server.head(key))
+            if found is None or not self._holds(key, found, body):
                 raise
             made = found.version  # an earlier try was done, and its answer lost; or the same was there
         self._note(key, made)
-        self._remember(key, Entry(len(body) if isinstance(body, bytes) else body.stat().st_size, made, time.time()))
+        self._remember(key, Entry(_size(body), made, time.time()))
         return made
 
-    def _found(self, key: str) -> Stored | None:
-        try:
-            return self._ask(lambda: self._server.get(key))
-        except NotStoredError:
-            return None
+    def _holds(self, key: str, found: Entry, body: Body) -> bool:
+        """Whether the object is ``body``, of which no more is in memory than a part."""
+        if found.size != _size(body):
+            return False
+        with io.BytesIO(body) if isinstance(body, bytes) else body.open("rb") as file:
+            for start in range(0, found.size, PART_BYTES):
+                try:
+                    part = self._ask(lambda start=start: self._server.get(key, start, PART_BYTES))  # type: ignore[misc]
+                except NotStoredError:
+                    return False
+                if (part.version, part.content) != (found.version, file.read(PART_BYTES)):
+                    return False
+        return True
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         """The answer, asked for until there is one or the time is over; with new credentials where they expired."""
@@ -206,6 +216,10 @@ class ObjectStorage:
                 self._known[key] = version
             while len(self._known) > MOST_KNOWN:
                 del self._known[next(iter(self._known))]
+
+
+def _size(body: Body) -> int:
+    return len(body) if isinstance(body, bytes) else body.stat().st_size
 
 
 @contextmanager
