@@ -32,7 +32,7 @@ __all__ = ["CloudServer", "options_of"]
 
 Answer = TypeVar("Answer")
 
-REQUEST_S, CONNECT_S = 30.0, 5
+REQUEST_S, CONNECT_S = 10.0, 5
 """For how long a server may say nothing."""
 LEAST_BYTES_PER_S = 100_000
 """It says nothing while a put is on its way: as long as the put takes at this rate (0.8 Mbit/s) it may do so, too."""
