@@ -321,6 +321,29 @@ def test_null_in_a_patch_of_zones_takes_back_what_it_names(system: System) -> No
     assert (answer.status_code, answer.json()["changes"]) == (202, {})
 
 
+def test_others_are_answered_while_a_large_document_is_read(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents are not read on the thread that answers everybody."""
+    on_loop = list[bool]()
+    read = RulesDocument.of.__func__  # type: ignore[attr-defined]
+
+    def noting(cls: type[RulesDocument], said: Any) -> RulesDocument:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            on_loop.append(False)
+        else:
+            on_loop.append(True)
+        found: RulesDocument = read(cls, said)
+        return found
+
+    monkeypatch.setattr(RulesDocument, "of", classmethod(noting))
+    system.client.get("/rules")
+    system.client.put("/rules", json={"crop": "pepper"}, headers=OPERATOR)
+    system.client.patch("/rules", json={"crop": "pepper"}, headers=OPERATOR)
+    assert len(on_loop) >= 5
+    assert not any(on_loop)
+
+
 def test_wrong_rules_of_a_zone_are_refused_with_its_name(system: System) -> None:
     """Also a zone that is not there; nothing is published."""
     system.backend.rules |= {"document": ZONED, "zones": ["north-1"]}
