@@ -387,6 +387,34 @@ def test_a_server_that_stays_away_is_told(tmp_path: Path) -> None:
     assert clock.slept[0] <= 0.1 < 1 <= max(clock.slept) <= 2
 
 
+def test_a_server_that_stays_away_is_asked_little() -> None:
+    """Once it did not answer for all the time that is given, callers hear so at once; it is asked every two seconds,
+    once, and as ever from its first answer on.
+    """
+    clock = Time()
+    server = FaultyServer(MemoryServer("s3://bucket"), chance=1, faults=["lost"])
+    pauses = Pauses(total_s=10, rest_s=2, sleep=clock.sleep, clock_s=lambda: clock.now_s)
+    storage = ObjectStorage(server, pauses)
+    for least_asked, most_asked in ((6, 30), (0, 0)):
+        before = len(server.happened)
+        with pytest.raises(StorageAwayError, match="s3://bucket does not answer"):
+            storage.read("a")
+        assert least_asked <= len(server.happened) - before <= most_asked
+    before, began_s = len(server.happened), clock.now_s
+    for _ in range(100):
+        clock.now_s += 0.1
+        with pytest.raises(StorageAwayError):
+            storage.put("a", b"1")
+    assert clock.now_s - began_s < 10.1  # nobody waited
+    assert 4 <= len(server.happened) - before <= 5
+    server._chance = 0
+    clock.now_s += 2
+    storage.put("a", b"1")
+    assert storage.read("a").content == b"1"
+    server.next = ["lost", "lost"]
+    assert storage.read("a").content == b"1"
+
+
 def test_a_busy_server_is_left_alone_for_a_while() -> None:
     """503 and Retry-After: the pause is as long as it wants at least."""
     clock = Time()
