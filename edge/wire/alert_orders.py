@@ -34,12 +34,15 @@ class ChangeRules(msgspec.Struct, frozen=True, tag="alert_rules", omit_defaults=
     """A site's rules, published in zone ``_site``: ``rules`` is a document of
     :class:`~models.alerts.rules_document.RulesDocument`. Published in another zone, it is what that zone has of its
     own. With ``merge`` it only says what changes. ``file`` names the state of the file that it is from: the same file
-    counts once.
+    counts once. With ``keep_zones`` a document without zones leaves what zones have of their own. With ``version`` it
+    counts only while that is the rules' version: who gave it had seen no other.
     """
 
     rules: dict[str, Any]
     merge: bool = False
     file: str = ""
+    keep_zones: bool = False
+    version: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 AlertOrder = AcknowledgeAlert | MuteRule | ChangeRules

@@ -100,7 +100,7 @@ class RulesDocument:
         return of_site._with_zones(zones) if zones else of_site
 
     def merged(self, patch: Mapping[str, Any]) -> RulesDocument:
-        """With what ``patch`` says; ``None`` takes back an option, or all that was changed of a rule.
+        """With what ``patch`` says; ``None`` takes back an option, all that was changed of a rule, or all changes.
 
         >>> RulesDocument.of({"changes": {"frost": {"limit": 9}}}).merged({"changes": {"frost": None}}).changes
         {}
@@ -110,7 +110,7 @@ class RulesDocument:
         if not isinstance(given, Mapping):
             raise DocumentError([("zones", "zones must be tables, such as [zones.north-1]")])
         for name, own in given.items():
-            if isinstance(own, Mapping) and isinstance(own.get("changes", {}), Mapping):
+            if isinstance(own, Mapping) and isinstance(own.get("changes", {}), Mapping | None):
                 before = zones.get(name, {})
                 zones[name] = {**before, **own, "changes": _merged(before.get("changes", {}), own.get("changes", {}))}
             else:
@@ -186,7 +186,9 @@ _MEMBERS = ("crop", "stage", "changes", "zones")
 
 
 def _merged(before: Mapping[str, Mapping[str, Any]], given: object) -> dict[str, Any]:
-    """The changes with what is given; ``None`` takes back an option, or all that was changed of a rule."""
+    """The changes with what is given; ``None`` takes back an option, all that was changed of a rule, or all of them."""
+    if given is None:
+        return {}
     if not isinstance(given, Mapping):
         raise DocumentError([("changes", "rules must be tables, such as [rules.frost]")])
     changes: dict[str, Any] = {name: dict(table) for name, table in before.items()}

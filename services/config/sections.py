@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import zoneinfo
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,6 +52,14 @@ def _cron_expression(value: str) -> str:
     return value
 
 
+def _network(value: str) -> str:
+    try:
+        return str(ipaddress.ip_network(value))
+    except ValueError as error:
+        raise ValueError("it is no address, and no network such as 10.0.7.0/24") from error
+
+
+ProxyAddress = Annotated[str, AfterValidator(_network)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 CronExpression = Annotated[str, AfterValidator(_cron_expression)]
 
@@ -243,10 +252,10 @@ class ApiSettings(Section):
         le=3000,
         description="Streams of `/events` that one client may have open at a replica; 0: any number.",
     )
-    proxies: int = Field(
-        0, ge=0, le=8,
-        description="Proxies before Hothouse that add to `X-Forwarded-For`: then the address is the one that the first "
-        "of them saw.",
+    proxies: tuple[ProxyAddress, ...] = Field(
+        (), max_length=64,
+        description="Addresses, or networks such as 10.0.7.0/24, of proxies before Hothouse that add to "
+        "`X-Forwarded-For`: of a request that came through them the address is the one that the first of them saw.",
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from edge.log import Log
 from edge.timing import Periodic
 from services.config import Settings
+from services.errors import HistoryError, SnapshotError
 from services.forecast_spec import forecast_spec
 from services.ingest.alerts.alert_output import AlertOutput
 from services.ingest.daily_merge import DailyMerge
@@ -133,26 +134,36 @@ class Shard:
         Raises what the log, the history and the snapshots raise; calling it again is safe.
         """
         with self._round:
-            self._checkpoint.finish()
-            for number in self._recovery.grow():
-                self._checkpoint.must_save(number)
-            busy = not self._recovery.is_over
-            busy |= self._history.pending < MAX_UNFLUSHED_STEPS and self._read()
-            self._alerts.tell()
-            self._failures.works("log")
-            self._queue.harvest(self._issue)
-            self._queue.submit({number: p.rings for number, p in self._partitions.items()}, self._reads_more)
-            self._daily_merge.finish()
-            self._imports.work(self._partitions)
-            busy |= self._imports.waits
-            now_s = self._clock_s()
-            if self._checkpoint.is_due(now_s, self._reads_more, self._queue.waits):
-                self._checkpoint.begin(self._clock_s())
-            if self._each_second.due(now_s):
-                if self._tree_looks.due(now_s):
-                    self._trees.look(list(self._partitions.values()), self._save_all)
-                self._outputs.live_state.put_stats(self._stats())
-            return busy
+            try:
+                return self._work()
+            except (HistoryError, SnapshotError, OSError):
+                self._show()  # what fails may fail in each round, and before its end
+                raise
+
+    def _work(self) -> bool:
+        self._checkpoint.finish()
+        for number in self._recovery.grow():
+            self._checkpoint.must_save(number)
+        busy = not self._recovery.is_over
+        busy |= self._history.pending < MAX_UNFLUSHED_STEPS and self._read()
+        self._alerts.tell()
+        self._failures.works("log")
+        self._queue.harvest(self._issue)
+        self._queue.submit({number: p.rings for number, p in self._partitions.items()}, self._reads_more)
+        self._daily_merge.finish()
+        self._imports.work(self._partitions)
+        busy |= self._imports.waits
+        now_s = self._clock_s()
+        if self._checkpoint.is_due(now_s, self._reads_more, self._queue.waits):
+            self._checkpoint.begin(self._clock_s())
+        if self._each_second.is_due(now_s) and self._tree_looks.due(now_s):
+            self._trees.look(list(self._partitions.values()), self._save_all)
+        self._show()
+        return busy
+
+    def _show(self) -> None:
+        if self._each_second.due(self._clock_s()):
+            self._outputs.live_state.put_stats(self._stats())
 
     @property
     def is_behind(self) -> bool:

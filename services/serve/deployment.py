@@ -242,12 +242,12 @@ def _limits(settings: Settings) -> Limits:
     The HAProxy of this machine does. On a cluster, HAProxy is the cluster's: a replica sees its address instead of the
     client's, unless a proxy before it says more.
     """
-    api = settings.api
-    proxies = api.proxies + (not settings.ray.address and probe_ingress().kind == "haproxy")
-    known = bool(proxies) or not settings.ray.address
+    api, is_ours = settings.api, not settings.ray.address
     return Limits(
-        per_s=api.rate_per_s, burst=api.rate_burst, streams=api.streams_per_client, proxies=proxies if known else None
-    )
+        per_s=api.rate_per_s, burst=api.rate_burst, streams=api.streams_per_client,
+        ingress=is_ours and probe_ingress().kind == "haproxy", proxies=api.proxies,
+        known=is_ours or bool(api.proxies),
+    )  # fmt: skip
 
 
 class _ApiReplica:

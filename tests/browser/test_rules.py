@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,6 +120,49 @@ def test_rules_are_seen_and_changed_with_the_operators_key(rules: Page, house: R
     assert "Changed now, on this page or by a program." in said
     assert "limit = 9.5" in rules.ask("document.querySelector('#rules pre').textContent")
     assert rules.barriers() == []
+
+
+def test_what_is_typed_while_it_saves_is_not_lost(rules: Page, house: Ruled) -> None:
+    """The field has it, and the page says that it is not saved; a rule may have any name."""
+    publish, may_end = house.backend.publish, threading.Event()
+
+    async def slowly(topic: str, payload: bytes) -> None:
+        await asyncio.to_thread(may_end.wait, 60)
+        await publish(topic, payload)
+
+    house.backend.publish = slowly  # type: ignore[method-assign]
+    write(rules, "limit", "9.5")
+    write(rules, "chance", "40")
+    save(rules, "op-key")
+    rules.until("!document.getElementById('order-key').open")
+    write(rules, "limit", "8.5")
+    write(rules, "keep_min", "33")
+    may_end.set()
+    rules.until(f"({BAR}).includes('Saved.')")
+    assert "1 change is not saved." in rules.ask(BAR)
+    assert [rules.ask(f"{field(option)}.value") for option in ("limit", "chance", "keep_min")] == ["8.5", "40", "33"]
+    assert house.changes == {"frost": {"limit": 9.5, "chance": 0.4}}
+    rules.ask(f"{field('limit')}.focus()")
+    save(rules)
+    rules.until(f"!({BAR}).includes('not saved')")
+    assert house.changes == {"frost": {"limit": 8.5, "chance": 0.4, "keep_min": 33}}
+
+
+def test_a_rule_may_have_the_name_of_a_builtin(rules: Page, house: Ruled) -> None:
+    """It is changed as any other, and nothing else of the page changes with it."""
+    own = {"changes": {"__proto__": {"kind": "frost", "limit": 3}, "constructor": {"kind": "heat", "limit": 30}}}
+    house.documents.take("demo", SITE_ZONE, ChangeRules(own), ORIGIN_MS)
+    rules.ask("location.reload()")
+    rules.until("document.querySelector('[data-rule=__proto__]')")
+    rules.ask("document.querySelector('[data-rule=__proto__]').open = true")
+    write(rules, "limit", "5", rule="__proto__")
+    rules.until(f"({BAR}).includes('1 change is not saved.')")
+    assert rules.ask("({}).limit === undefined")
+    save(rules, "op-key")
+    rules.until(f"({BAR}).includes('Saved.')")
+    changes = house.changes
+    assert isinstance(changes, dict)
+    assert changes["__proto__"]["limit"] == 5
 
 
 def test_mistakes_are_told_beside_their_field(rules: Page, house: Ruled) -> None:

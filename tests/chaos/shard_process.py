@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import sqlite3
@@ -45,6 +46,19 @@ class NoBoard:
         """Nothing."""
 
 
+class FiguresInFile(NoBoard):
+    """Writes a shard's figures, as a test may read them at any time."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def put_stats(self, stats: dict[str, object]) -> None:
+        """Replace the file."""
+        beside = self._file.with_suffix(".new")
+        beside.write_text(json.dumps(stats, default=str))
+        beside.rename(self._file)
+
+
 def main(config: Path, index: int, count: int) -> None:
     """Run rounds until SIGTERM; an error that is not of log or storage ends the process, as in the actor."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -55,7 +69,8 @@ def main(config: Path, index: int, count: int) -> None:
     partitions = range(settings.log.partitions)[index::count]
     series = series_writer(settings, partitions)
     shard = Shard(
-        settings, partitions, log, baseline_forecast, Outputs(series, NoBoard()),
+        settings, partitions, log, baseline_forecast,
+        Outputs(series, FiguresInFile(settings.data_dir / f"shard-{index}.json")),
         Executors(*(ThreadPoolExecutor(1, name) for name in Executors._fields)), time.monotonic,
     )  # fmt: skip
     while not signals:
@@ -64,6 +79,7 @@ def main(config: Path, index: int, count: int) -> None:
                 time.sleep(POLL_S)
         except (LogError, HistoryError, OSError, sqlite3.Error) as error:
             logging.warning("tried again: %s", error)
+            shard.failed("log" if isinstance(error, LogError) else "storage", error)
             time.sleep(RETRY_S)
     shard.close()
     series.close()

@@ -26,7 +26,6 @@ from edge.wire.topic import sample_topic
 from services.config import Settings, StreamSettings
 from services.ingest.shard import Executors, Outputs, Shard
 from services.store.deadletters import DeadLetters
-from services.store.history import History
 from services.store.series import NullSeries
 from tests.chaos.ledger import Account, account
 from tests.chaos.shard_process import NoBoard, baseline_forecast
@@ -109,8 +108,8 @@ def test_a_message_that_never_arrived_is_lost(small: Small) -> None:
 def test_a_row_that_counts_a_sample_too_much_or_too_little_is_found(small: Small, by: int, column: str) -> None:
     """A history whose rows differ from the judge's is told, as a sample lost or counted twice."""
     small.settle()
-    path = Path(History(small.settings.storage_folder, (), 10).files(kind="devices")[0])
-    table = pq.read_table(path)
+    (path,) = (small.settings.storage_folder / "history" / "device_rows").rglob("p0/*.parquet")
+    table = pq.ParquetFile(path).read()
     at = table.schema.get_field_index("count")
     counts = table.column(at).to_pylist()
     counts[0] += by

@@ -22,7 +22,7 @@ from services.store.deadletters import read_dead_letters
 from services.store.forecasts import IssuedForecasts
 from services.store.history import History
 from services.store.series import NullSeries
-from services.store.storage import open_storage, storage_of
+from services.store.storage import StorageAddress, open_storage, storage_of
 from tests.chaos.shard_process import NoBoard, baseline_forecast
 from tests.ci.record import balance
 from tests.patience import patience_s
@@ -40,10 +40,14 @@ PARTITION = partition_of("demo", 4)
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     """Settings of a system whose storage is a bucket, with a log in a file."""
-    where = s3_address(tmp_path)
-    file = tmp_path / "hothouse.toml"
+    return written_config(tmp_path, s3_address(tmp_path))
+
+
+def written_config(folder: Path, where: StorageAddress, more: str = "") -> Path:
+    """Settings with that storage, and ``more`` of it."""
+    file = folder / "hothouse.toml"
     file.write_text(f"""\
-data_dir = "{tmp_path / "data"}"
+data_dir = "{folder / "data"}"
 
 [storage]
 url = "{where.url}"
@@ -51,6 +55,7 @@ endpoint = "{where.endpoint}"
 region = "{where.region}"
 path_style = true
 credentials_file = "{where.credentials_file}"
+{more}
 
 [stream]
 snapshot_s = 0.2

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ from services.store.storage import (
     StorageAddress,
     open_storage,
 )
+from tests.contracts.faulty_proxy import FaultyProxy
 from tests.contracts.faulty_server import FaultyServer
 from tests.s3 import s3_address
+from tests.storages import KINDS, faulty_s3
 
 
 class Time:
@@ -48,7 +51,7 @@ def faulty(seed: int = 0, chance: float = 0.3) -> tuple[ObjectStorage, FaultySer
     return ObjectStorage(server, Time().pauses()), server
 
 
-@pytest.fixture(params=["folder", "memory", "faulty", pytest.param("s3", marks=pytest.mark.s3)])
+@pytest.fixture(params=KINDS)
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
     """Each implementation, empty."""
     if request.param == "folder":
@@ -57,8 +60,10 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]
         yield ObjectStorage(MemoryServer(), Time().pauses())
     elif request.param == "faulty":
         yield faulty()[0]
-    else:
+    elif request.param == "s3":
         yield open_storage(s3_address(tmp_path))
+    else:
+        yield faulty_s3(tmp_path)()
 
 
 def file_of(content: bytes) -> Any:
@@ -220,6 +225,49 @@ def test_of_many_writers_at_once_one_has_it(kind: str, tmp_path: Path) -> None:
         version = found.version
 
 
+@pytest.mark.s3
+@pytest.mark.parametrize("through", ["", "lost answers"])
+def test_of_two_writers_of_a_large_object_one_has_it(through: str, tmp_path: Path) -> None:
+    """100 MB from each at once, made and then replaced: one has it, the other is told so, and what is there is whole.
+
+    A server refuses such a put before it was sent as a whole, and closes the connection: the answer is lost.
+    """
+    where = s3_address(tmp_path)
+    with FaultyProxy(where.endpoint, 5, chance=0.3, faults=("answer lost",) if through else ()) as proxy:
+        if through:
+            where = replace(where, endpoint=proxy.endpoint)
+        said = dict[int, str]()
+
+        def write(number: int, version: str) -> None:
+            mine = open_storage.__wrapped__(where)  # as in a process of its own
+            try:
+                content = file_of(_large(number))
+                said[number] = mine.swap("a", content, version) if version else mine.put_new("a", content)
+            except (AlreadyStoredError, ChangedError) as error:
+                said[number] = type(error).__name__
+
+        version = ""
+        for turn in (0, 2):
+            threads = [threading.Thread(target=write, args=(number, version)) for number in (turn, turn + 1)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            refused = [number for number in (turn, turn + 1) if said[number].endswith("Error")]
+            assert len(refused) == 1, said
+            assert said[refused[0]] == ("ChangedError" if turn else "AlreadyStoredError")
+            winner = 2 * turn + 1 - refused[0]
+            found = open_storage.__wrapped__(where).read("a")
+            assert found.content == _large(winner)
+            version = found.version
+        assert version == said[winner]
+
+
+def _large(number: int) -> bytes:
+    """100 MB, others for each number."""
+    return number.to_bytes(1, "big") * 100_000_000
+
+
 class Register:
     """Names in one object, each added by a swap, until it is there."""
 
@@ -337,6 +385,34 @@ def test_a_server_that_stays_away_is_told(tmp_path: Path) -> None:
         storage.put("a", b"1")
     assert 5 < clock.now_s <= 10
     assert clock.slept[0] <= 0.1 < 1 <= max(clock.slept) <= 2
+
+
+def test_a_server_that_stays_away_is_asked_little() -> None:
+    """Once it did not answer for all the time that is given, callers hear so at once; it is asked every two seconds,
+    once, and as ever from its first answer on.
+    """
+    clock = Time()
+    server = FaultyServer(MemoryServer("s3://bucket"), chance=1, faults=["lost"])
+    pauses = Pauses(total_s=10, rest_s=2, sleep=clock.sleep, clock_s=lambda: clock.now_s)
+    storage = ObjectStorage(server, pauses)
+    for least_asked, most_asked in ((6, 30), (0, 0)):
+        before = len(server.happened)
+        with pytest.raises(StorageAwayError, match="s3://bucket does not answer"):
+            storage.read("a")
+        assert least_asked <= len(server.happened) - before <= most_asked
+    before, began_s = len(server.happened), clock.now_s
+    for _ in range(100):
+        clock.now_s += 0.1
+        with pytest.raises(StorageAwayError):
+            storage.put("a", b"1")
+    assert clock.now_s - began_s < 10.1  # nobody waited
+    assert 4 <= len(server.happened) - before <= 5
+    server._chance = 0
+    clock.now_s += 2
+    storage.put("a", b"1")
+    assert storage.read("a").content == b"1"
+    server.next = ["lost", "lost"]
+    assert storage.read("a").content == b"1"
 
 
 def test_a_busy_server_is_left_alone_for_a_while() -> None:

@@ -96,7 +96,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     before = set(psutil.Process().children(recursive=True))
     data_dir = tmp_path_factory.mktemp("data")
     settings = load_settings(
-        data_dir=data_dir, api={"port": 0, "proxies": 1, "rate_per_s": 1, "rate_burst": 20},
+        data_dir=data_dir, api={"port": 0, "proxies": ["10.0.0.7"], "rate_per_s": 1, "rate_burst": 20},
         ray={"num_cpus": 2, "object_store_mb": 100},
         forecast={"lookback_hours": 2},
     )  # fmt: skip
@@ -133,7 +133,8 @@ def test_everything_listens_on_loopback_only(serving: Serving) -> None:
 def test_a_client_is_known_behind_the_ingress(serving: Serving) -> None:
     """Each replica sees the ingress's address alone; the limit is that of the address which a proxy before it saw."""
     asked = [
-        serving.http.get("/zones", headers={"X-Forwarded-For": f"9.9.9.{n}, 10.0.0.7"}).status_code for n in range(40)
+        serving.http.get("/zones", headers={"X-Forwarded-For": f"9.9.9.{n}, 10.0.0.8, 10.0.0.7"}).status_code
+        for n in range(40)
     ]
     assert asked[:20] == [200] * 20
     assert 429 in asked[20:]

@@ -37,17 +37,21 @@ class SiteDocuments:
 
     def take(self, site: str, zone: str, order: ChangeRules, at_ms: int) -> RulesDocument | None:
         """The document that an order makes, of a site (in its zone ``_site``) or of what a zone has of its own; None
-        where it changes nothing: the same file, or the same rules again.
+        where it changes nothing: the same file, the same rules again, or rules that have changed since they were seen.
 
         Raises :class:`~models.alerts.rules_document.DocumentError`.
         """
         before = self.of(site)
         if order.file and order.file == before.file:
             return None
+        if order.version and order.version != before.version:
+            return None
         if zone != SITE_ZONE:
             document = before.document.with_zone(zone, order.rules, merge=order.merge)
         else:
-            document = before.document.merged(order.rules) if order.merge else RulesDocument.of(order.rules)
+            kept_zones = {"zones": before.document.as_dict().get("zones", {})} if order.keep_zones else {}
+            said = {**kept_zones, **order.rules}
+            document = before.document.merged(said) if order.merge else RulesDocument.of(said)
         kept = replace(before, file=order.file or before.file)
         if document.as_dict() == before.document.as_dict():
             self._sites[site] = kept

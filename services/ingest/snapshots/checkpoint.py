@@ -141,6 +141,7 @@ class Checkpoint:
             self._failpoint("alerts kept")
             saver.begin(self._parts(saver.partition), self._executor)
             self.finish()
+        self._pace.works()
         if not any(map(self.is_writing, self._savers)):
             self._failures.works("storage")
 
@@ -159,6 +160,7 @@ class Checkpoint:
                 if not saver.finish():
                     continue
             except BaseException as error:
+                self._pace.failed()
                 self._failures.failed("storage", error)
                 raise
             self._failures.works("storage")

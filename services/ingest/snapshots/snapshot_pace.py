@@ -48,6 +48,7 @@ class SnapshotPace:
     def __init__(self, every_s: float, now_s: float) -> None:
         self._every_s = self._pause_s = every_s
         self._began_s = now_s
+        self._fails = False
 
     def is_due(self, now_s: float, progress: Progress) -> bool:
         """Whether to save now."""
@@ -55,12 +56,22 @@ class SnapshotPace:
         if progress.awaits_forecasts and not progress.is_behind:
             pause_s += FORECASTS_FIRST_S
         passed_s = now_s - self._began_s
+        if self._fails:  # else a shard that has read on for long would try all the time
+            return passed_s >= self._pause_s
         is_full = progress.unflushed_steps >= MAX_UNFLUSHED_STEPS and passed_s >= self._pause_s
         return passed_s >= pause_s or is_full or progress.unsaved_records >= SNAPSHOT_RECORDS
 
     def began(self, now_s: float) -> None:
-        """One begins, or is tried, now."""
-        self._began_s = now_s
+        """One begins, or is tried, now; it counts as failed until :meth:`works`."""
+        self._began_s, self._fails = now_s, True
+
+    def works(self) -> None:
+        """What was begun is durable, or on its way."""
+        self._fails = False
+
+    def failed(self) -> None:
+        """What was on its way did not become durable."""
+        self._fails = True
 
     def cost(self, sizes: Collection[Saved]) -> None:
         """What the newest snapshot of each partition cost, from which the next pause follows."""

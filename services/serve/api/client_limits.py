@@ -22,6 +22,8 @@ from services.serve.api.problems import ProblemError, problem
 
 __all__ = ["NO_LIMITS", "ClientLimits", "Limits", "RateLimited", "RequestRate"]
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
 MOST_CLIENTS = 10_000
 UNLIMITED = ("/health/",)
 """What looks after this process asks these, and would end it where they fail."""
@@ -31,13 +33,16 @@ UNLIMITED = ("/health/",)
 class Limits:
     """Requests a second, with so many at once, and open streams, of one client; 0: no limit.
 
-    ``proxies`` of those before us append to ``X-Forwarded-For``; ``None``: addresses say nothing of clients.
+    Of those before us that append to ``X-Forwarded-For`` ``ingress`` says whether our own is the first, and ``proxies``
+    names further ones, by address or network. Where ``known`` is false addresses say nothing of clients.
     """
 
     per_s: float = 0.0
     burst: int = 1
     streams: int = 0
-    proxies: int | None = 0
+    ingress: bool = False
+    proxies: tuple[str, ...] = ()
+    known: bool = True
 
 
 NO_LIMITS = Limits()
@@ -79,6 +84,7 @@ class ClientLimits:
 
     def __init__(self, limits: Limits, keys: Keys, clock_s: Callable[[], float]) -> None:
         self._limits, self._keys, self._clock_s = limits, keys, clock_s
+        self._proxies = tuple(map(ipaddress.ip_network, limits.proxies))
         self._rate = RequestRate(limits.per_s, limits.burst) if limits.per_s else None
         self._streams: Counter[str] = Counter()
         self.refused = 0
@@ -88,10 +94,30 @@ class ClientLimits:
         headers = scope["headers"]
         sent = next((value for name, value in headers if name == b"authorization"), None)
         owner = None if sent is None else self._keys.owner(sent.decode("latin-1"))
-        address = _address(scope, headers, self._limits.proxies)
+        address = self._address(scope, headers)
         if owner == READERS:  # one key for all: who has it is many clients
             return f"{owner} at {address or 'this machine'}"
         return address if owner is None else owner
+
+    def _address(self, scope: Mapping[str, Any], headers: Any) -> str:
+        """The first address, from ours on, that is no proxy's: a proxy saw it, and no client can say so."""
+        if not self._limits.known:
+            return ""
+        peer = scope.get("client")
+        found = _parsed(peer[0]) if peer else None
+        lines = b",".join(value for name, value in headers if name == b"x-forwarded-for").decode("latin-1")
+        forwarded = [part.strip() for part in lines.split(",") if part.strip()] if lines else []
+        if self._limits.ingress and forwarded:
+            found = _parsed(forwarded.pop()) or found
+        said = False
+        while forwarded and found is not None and any(found in proxy for proxy in self._proxies):
+            before = _parsed(forwarded.pop())
+            if before is None:
+                break
+            found, said = before, True
+        if found is None:
+            return str(peer[0]) if peer else ""
+        return "" if found.is_loopback and not said else _subscriber(found)
 
     def wait_s(self, client: str) -> float:
         """See :meth:`RequestRate.wait_s`; counts what is refused."""
@@ -141,32 +167,31 @@ class RateLimited:
         await self._app(scope, receive, send)
 
 
-def _address(scope: Mapping[str, Any], headers: Any, proxies: int | None) -> str:
-    if proxies is None:
-        return ""
-    peer = scope.get("client")
-    said = peer[0] if peer else ""
-    if proxies:
-        lines = b",".join(value for name, value in headers if name == b"x-forwarded-for").decode("latin-1")
-        forwarded = [part.strip() for part in lines.split(",") if part.strip()]
-        said = forwarded[-min(proxies, len(forwarded))] if forwarded else said
-    return _subscriber(said[:64])
+@lru_cache(4096)
+def _parsed(text: str) -> Address | None:
+    """An address, also with a port behind it; ``None`` where it is none.
+
+    >>> [str(_parsed(text)) for text in ("10.1.2.3:80", "[2001:db8::5]:80", "2001:db8::5", "::ffff:10.1.2.3", "_x")]
+    ['10.1.2.3', '2001:db8::5', '2001:db8::5', '10.1.2.3', 'None']
+    """
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        found = ipaddress.ip_address(text[:64])
+    except ValueError:
+        return None
+    return getattr(found, "ipv4_mapped", None) or found
 
 
 @lru_cache(4096)
-def _subscriber(address: str) -> str:
+def _subscriber(address: Address) -> str:
     """Whom an address belongs to: of IPv6 a network, of which each subscriber has one at least.
 
-    >>> _subscriber("10.1.2.3"), _subscriber("2001:db8::5"), _subscriber("::ffff:10.1.2.3"), _subscriber("127.0.0.1")
-    ('10.1.2.3', '2001:db8::/64', '10.1.2.3', '')
+    >>> _subscriber(ipaddress.ip_address("10.1.2.3")), _subscriber(ipaddress.ip_address("2001:db8::5"))
+    ('10.1.2.3', '2001:db8::/64')
     """
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv6Address):
-        mapped = found.ipv4_mapped
-        if mapped is None:
-            return "" if found.is_loopback else str(ipaddress.ip_network((found, 64), strict=False))
-        found = mapped
-    return "" if found.is_loopback else str(found)
+    if address.version == 4:
+        return str(address)
+    return str(ipaddress.ip_network((address, 64), strict=False))

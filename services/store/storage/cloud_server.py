@@ -7,10 +7,11 @@ It asks once: what to do about an answer that does not come is decided in one pl
 from __future__ import annotations
 
 import configparser
+import mmap
 import re
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,11 +32,18 @@ __all__ = ["CloudServer", "options_of"]
 
 Answer = TypeVar("Answer")
 
-REQUEST_S, CONNECT_S = 30, 5
+REQUEST_S, CONNECT_S = 10.0, 5
+"""For how long a server may say nothing."""
+LEAST_BYTES_PER_S = 100_000
+"""It says nothing while a put is on its way: as long as the put takes at this rate (0.8 Mbit/s) it may do so, too."""
+MOST_S = 86_400.0
+"""The library's own limit for a whole request, whatever comes: 30 s, where none is set."""
 BUSY_S = 1.0
 """The least pause after "slow down". Servers ask for as much as a rule; their Retry-After does not reach us."""
-LARGE_BYTES = 64_000_000
-"""Larger files are sent in parts, which cannot be conditional: their names are never used twice."""
+LARGEST_BYTES = 5_000_000_000
+"""What S3 and Azure take as one request. More would be sent in parts, which the library cannot make conditional."""
+EARLY_BYTES = 65_536
+"""A put of more may be refused, and the connection closed, before it was sent as a whole: then its answer is lost."""
 _BUSY, _LATER, _BEHIND_THE_END = (429, 503), (408, 409, 425, 429), 416
 _STATUS = re.compile(r"status code: (\d+)")
 _NO_OBJECT = ("NoSuchKey", "BlobNotFound")
@@ -48,7 +56,7 @@ class CloudServer:
 
     def __init__(self, address: StorageAddress) -> None:
         self._address, self.url = address, address.url.rstrip("/")
-        self._store: Any = None
+        self._stores = dict[float, Any]()  # by how long they wait
         self.renew()
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> Stored:
@@ -88,19 +96,25 @@ class CloudServer:
         import obstore
 
         mode: Any = "overwrite" if version is None else "create" if version == ABSENT else {"e_tag": version}
-        in_parts = isinstance(body, Path) and body.stat().st_size > LARGE_BYTES
+        size = len(body) if isinstance(body, bytes) else body.stat().st_size
+        if size > LARGEST_BYTES:
+            raise StorageRefusedError(
+                f"{self.url}/{key} would have {size:,} bytes, and {LARGEST_BYTES:,} is the most", "Keep less in it."
+            )
 
         def ask() -> str:
-            if in_parts:
-                made = obstore.put(self._store, key, body, use_multipart=True)
-            else:
-                made = obstore.put(self._store, key, body, mode=mode, use_multipart=False)
-            return str(made["e_tag"])
+            with _mapped(body) as content:
+                store = self._waiting(size / LEAST_BYTES_PER_S)
+                return str(obstore.put(store, key, content, mode=mode, use_multipart=False)["e_tag"])
 
         try:
             return self._ask(key, ask)
         except NotStoredError as error:
             raise ChangedError(f"{self.url}/{key} was removed meanwhile by another writer") from error
+        except StorageAwayError:
+            if version is not None and size > EARLY_BYTES:
+                self._look(key, version)
+            raise
 
     def list_folder(self, folder: str) -> Objects:
         """As the contract says."""
@@ -121,7 +135,7 @@ class CloudServer:
     def renew(self) -> None:
         """As the contract says."""
         try:
-            self._store = _store(self._address)
+            self._stores = {REQUEST_S: _store(self._address, REQUEST_S)}
         except (OSError, ValueError, KeyError, configparser.Error) as error:
             raise StorageRefusedError(
                 f"the credentials for {self.url} cannot be read: {error}", "Check storage.credentials_file."
@@ -132,6 +146,28 @@ class CloudServer:
         from services.store.storage.delta_options import delta_options
 
         return delta_options(self._address)
+
+    @property
+    def _store(self) -> Any:
+        return self._stores[REQUEST_S]
+
+    def _waiting(self, seconds: float) -> Any:
+        """A store that waits so long for an answer, or longer."""
+        wait_s = REQUEST_S
+        while wait_s < seconds:
+            wait_s *= 2  # few different ones: each has connections of its own
+        stores = self._stores
+        if wait_s not in stores:
+            stores[wait_s] = _store(self._address, wait_s)
+        return stores[wait_s]
+
+    def _look(self, key: str, version: str) -> None:
+        """Raise what the answer to a put on that version would have been, where another is there by now."""
+        found = self.head(key)
+        if found is not None and version == ABSENT:
+            raise AlreadyStoredError(f"{self.url}/{key} is there already")
+        if version != ABSENT and (found is None or found.version != version):
+            raise ChangedError(f"{self.url}/{key} was changed meanwhile by another writer")
 
     def _ask(self, key: str, question: Callable[[], Answer]) -> Answer:
         from obstore.exceptions import (
@@ -208,10 +244,21 @@ def _reason(error: BaseException) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-def _store(address: StorageAddress) -> Any:
+@contextmanager
+def _mapped(body: Body) -> Iterator[Any]:
+    """A file as memory that the system may take back at any time; the library would read the whole of it."""
+    if isinstance(body, bytes) or not body.stat().st_size:
+        yield b"" if isinstance(body, Path) else body
+        return
+    with body.open("rb") as file:
+        yield mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _store(address: StorageAddress, wait_s: float) -> Any:
     from obstore.store import AzureStore, S3Store
 
     scheme, options = options_of(address)
+    options["client_options"] |= {"read_timeout": timedelta(seconds=wait_s), "timeout": timedelta(seconds=MOST_S)}
     bucket, _, prefix = address.url.partition("://")[2].partition("/")
     kinds: dict[str, Any] = {"s3": S3Store, "az": AzureStore}
     return kinds[scheme](bucket, prefix=prefix.strip("/") or None, retry_config={"max_retries": 0}, **options)
@@ -222,8 +269,7 @@ def options_of(address: StorageAddress) -> tuple[str, dict[str, Any]]:
     scheme = address.url.partition("://")[0]
     options: dict[str, Any] = {
         "client_options": {
-            "timeout": timedelta(seconds=REQUEST_S), "connect_timeout": timedelta(seconds=CONNECT_S),
-            "allow_http": address.endpoint.startswith("http://"),
+            "connect_timeout": timedelta(seconds=CONNECT_S), "allow_http": address.endpoint.startswith("http://"),
         },
     }  # fmt: skip
     file = Path(address.credentials_file) if address.credentials_file else None

@@ -16,6 +16,6 @@ def delta_options(address: StorageAddress) -> dict[str, str]:
     told.pop("disable_bulk_delete", None)
     return told | {
         "allow_http": str(client["allow_http"]).lower(), "conditional_put": "etag",
-        "connect_timeout": f"{CONNECT_S}s", "timeout": f"{REQUEST_S}s",
+        "connect_timeout": f"{CONNECT_S}s", "timeout": f"{3 * REQUEST_S:g}s",
         "max_retries": "10", "retry_timeout": f"{address.retry_s:g}s",
     }  # fmt: skip

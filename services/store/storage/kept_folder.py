@@ -23,7 +23,8 @@ MODELS, FILES = "models", "files.json"
 
 
 def keep_folder(where: StorageAddress | None, folder: Path) -> None:
-    """Put a model's folder onto the storage, and last the names of its files. Raises ``OSError``.
+    """Put a model's folder onto the storage, and last the names of its files. Raises ``OSError``; of these
+    :class:`AlreadyStoredError` where a model of that name is there with other files.
 
     ``where`` is ``None`` where the storage is a folder: then it is there already.
     """
@@ -32,7 +33,7 @@ def keep_folder(where: StorageAddress | None, folder: Path) -> None:
     storage, paths = open_storage(where), sorted(path for path in folder.iterdir() if path.is_file())
     for path in paths:
         _put(storage, path, f"{MODELS}/{folder.name}/{path.name}")
-    storage.put(f"{MODELS}/{folder.name}/{FILES}", json.dumps([path.name for path in paths]).encode())
+    storage.put_new(f"{MODELS}/{folder.name}/{FILES}", json.dumps([path.name for path in paths]).encode())
 
 
 def fetch_folder(where: StorageAddress | None, folder: Path) -> None:

@@ -7,6 +7,7 @@ looked into: where the object holds what was to be written, an earlier try was d
 
 from __future__ import annotations
 
+import io
 import random
 import tempfile
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
-from services.errors import ChangedError, NotStoredError, StorageAwayError, StorageRefusedError
+from services.errors import ChangedError, NotStoredError, StorageAwayError, StorageError, StorageRefusedError
 from services.store.storage.object_server import ABSENT, Body, Objects, ObjectServer
 from services.store.storage.storage import Content, Entry, FolderListing, Stored, always
 
@@ -29,6 +30,7 @@ LAG_S = 60.0
 """What this process wrote or deleted so lately is put right in lists: a server's may lag behind."""
 POLL_S = 10.0
 MOST_KNOWN = 10_000
+PART_BYTES = 8_000_000
 PUT_TRIES = 8
 """How often an object is looked at anew before it is replaced, while others change it meanwhile."""
 
@@ -36,12 +38,14 @@ PUT_TRIES = 8
 @dataclass(frozen=True)
 class Pauses:
     """How long a request that gets no answer is asked again: pauses grow from ``first_s`` to ``last_s``, half of each
-    by chance, for ``total_s`` in all.
+    by chance, for ``total_s`` in all. After that requests are asked once each, and not for the next ``rest_s``, nor for
+    twice as long as the last one took, until one is answered.
     """
 
     total_s: float = 10.0
     first_s: float = 0.1
     last_s: float = 2.0
+    rest_s: float = 0.0
     sleep: Callable[[float], None] = time.sleep
     clock_s: Callable[[], float] = time.monotonic
 
@@ -55,6 +59,8 @@ class ObjectStorage:
         self._known: dict[str, str] = {}  # the version of what was read or written last
         self._lately: dict[str, tuple[float, Entry | None]] = {}  # what this process wrote, or deleted, and when
         self._noting = Lock()
+        self._away: StorageAwayError | None = None  # what was said when it did not answer for as long as it is asked
+        self._again_s = 0.0  # the clock when it is asked again then
 
     def read(self, key: str) -> Stored:
         """As the contract says."""
@@ -143,38 +149,72 @@ class ObjectStorage:
             made = self._ask(put)
         except (ChangedError, FileExistsError):
             self._note(key, None)
-            found = self._found(key)
-            if found is None or found.content != (body if isinstance(body, bytes) else body.read_bytes()):
+            found = self._ask(lambda: self._server.head(key))
+            if found is None or not self._holds(key, found, body):
                 raise
             made = found.version  # an earlier try was done, and its answer lost; or the same was there
         self._note(key, made)
-        self._remember(key, Entry(len(body) if isinstance(body, bytes) else body.stat().st_size, made, time.time()))
+        self._remember(key, Entry(_size(body), made, time.time()))
         return made
 
-    def _found(self, key: str) -> Stored | None:
-        try:
-            return self._ask(lambda: self._server.get(key))
-        except NotStoredError:
-            return None
+    def _holds(self, key: str, found: Entry, body: Body) -> bool:
+        """Whether the object is ``body``, of which no more is in memory than a part."""
+        if found.size != _size(body):
+            return False
+        with io.BytesIO(body) if isinstance(body, bytes) else body.open("rb") as file:
+            for start in range(0, found.size, PART_BYTES):
+                try:
+                    part = self._ask(lambda start=start: self._server.get(key, start, PART_BYTES))  # type: ignore[misc]
+                except NotStoredError:
+                    return False
+                if (part.version, part.content) != (found.version, file.read(PART_BYTES)):
+                    return False
+        return True
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         """The answer, asked for until there is one or the time is over; with new credentials where they expired."""
-        pauses = self._pauses
-        until_s, pause_s, renewed = pauses.clock_s() + pauses.total_s, pauses.first_s, False
+        pauses, is_away = self._pauses, self._is_away()
+        until_s, pause_s, renewed = pauses.clock_s() + (0 if is_away else pauses.total_s), pauses.first_s, False
         while True:
+            asked_s = pauses.clock_s()
             try:
-                return question()
+                answer = question()
             except StorageAwayError as error:
                 wait_s = max(error.pause_s, pause_s * random.uniform(0.5, 1))  # noqa: S311 - spreads requests
-                if pauses.clock_s() + wait_s > until_s:
+                now_s = pauses.clock_s()
+                if now_s + wait_s > until_s:
+                    if pauses.rest_s:
+                        self._rest(error, now_s + max(pauses.rest_s, 2 * (now_s - asked_s)))
                     raise
                 pauses.sleep(wait_s)
                 pause_s, renewed = min(2 * pause_s, pauses.last_s), False
             except StorageRefusedError:
+                self._away = None
                 if renewed:
                     raise
                 renewed = True
                 self._server.renew()
+            except StorageError:
+                self._away = None
+                raise
+            else:
+                self._away = None
+                return answer
+
+    def _is_away(self) -> bool:
+        """Whether it did not answer lately. Raises that at once while it rests: its caller may have other work."""
+        with self._noting:
+            away, now_s = self._away, self._pauses.clock_s()
+            if away is None:
+                return False
+            if now_s < self._again_s:
+                raise StorageAwayError(away.message, away.hint)
+            self._again_s = now_s + self._pauses.rest_s  # one thread asks
+            return True
+
+    def _rest(self, error: StorageAwayError, again_s: float) -> None:
+        with self._noting:
+            self._away, self._again_s = error, max(self._again_s, again_s)
 
     def _listed(self, folder: str) -> Objects:
         folders, objects = self._ask(lambda: self._server.list_folder(folder))
@@ -210,6 +250,10 @@ class ObjectStorage:
                 self._known[key] = version
             while len(self._known) > MOST_KNOWN:
                 del self._known[next(iter(self._known))]
+
+
+def _size(body: Body) -> int:
+    return len(body) if isinstance(body, bytes) else body.stat().st_size
 
 
 @contextmanager

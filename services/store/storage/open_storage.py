@@ -13,6 +13,11 @@ from services.store.storage.storage_address import StorageAddress
 
 __all__ = ["address_of", "open_storage", "storage_of", "stored_in"]
 
+REST_S = 2.0
+"""A server that did not answer for all of ``storage.retry_s`` is left alone for so long each time: a shard that asks it
+in several places spends its time on samples.
+"""
+
 
 def address_of(settings: Settings) -> StorageAddress:
     """Where the settings say that the storage is."""
@@ -31,7 +36,7 @@ def open_storage(address: StorageAddress) -> Storage:
         return FolderStorage(address.folder)
     from services.store.storage.cloud_server import CloudServer  # the edge part has no obstore
 
-    return ObjectStorage(CloudServer(address), Pauses(total_s=address.retry_s))
+    return ObjectStorage(CloudServer(address), Pauses(total_s=address.retry_s, rest_s=REST_S))
 
 
 def storage_of(settings: Settings) -> Storage:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
-from services.errors import NotStoredError
+from services.errors import ChangedError, NotStoredError
 from services.store.storage.storage import Storage
 
 __all__ = ["OwnersInStorage"]
@@ -15,12 +16,16 @@ OWNERS = "owner"
 class OwnersInStorage:
     """Owners as objects (:class:`services.runtime.state_lock.OwnersPlace`). ``machine`` names this machine and boot.
 
-    The kernel's lock on ``data_dir`` keeps others from the bucket only if they have the same data folder.
+    The kernel's lock on ``data_dir`` keeps others from the bucket only if they have the same data folder. A record
+    replaces the one that this owner wrote before, and no other: one that hung, and arrives when the owner has left,
+    changes nothing.
     """
 
     def __init__(self, storage: Storage, machine: str, data_dir: Path) -> None:
         self.name, self._storage = storage.url, storage
         self._machine = f"{machine}/{data_dir}"
+        self._numbers, self._version = count(), ""
+        self._unanswered = dict[bytes, int]()  # records that may be there, by number
 
     def machine(self) -> str:
         """As the contract says."""
@@ -32,11 +37,20 @@ class OwnersInStorage:
 
     def make(self, epoch: int, record: bytes) -> None:
         """As the contract says."""
-        self._storage.put_new(_key(epoch), record)
+        self._version = self._storage.put_new(_key(epoch), record)
 
     def write(self, epoch: int, record: bytes) -> None:
         """As the contract says."""
-        self._storage.put(_key(epoch), record)
+        number = next(self._numbers)
+        self._unanswered[record] = number
+        try:
+            self._version = self._storage.swap(_key(epoch), record, self._version)
+        except ChangedError:
+            found = self._storage.read(_key(epoch))
+            if self._unanswered.get(found.content, number) >= number:
+                raise
+            self._version = self._storage.swap(_key(epoch), record, found.version)
+        self._unanswered = {said: at for said, at in self._unanswered.items() if at > number}
 
     def read(self, epoch: int) -> bytes:
         """As the contract says."""

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from services.errors import StartError
+from services.errors import ChangedError, StartError, StorageAwayError
 from services.runtime.state_lock import OWNERS, SILENT_S, StateLock, this_machine
-from services.store.storage import MemoryServer, ObjectStorage
+from services.store.storage import MemoryServer, ObjectStorage, Pauses
+from services.store.storage.object_server import Body
 from services.store.storage.owners import OwnersInStorage
 from tests.patience import until
 
@@ -191,3 +192,60 @@ def test_an_owner_of_a_bucket_that_was_taken_over_finds_out(bucket: World) -> No
         assert isinstance(place, OwnersInStorage)
         with pytest.raises(FileExistsError):
             place.make(third.epoch, b"another")
+
+
+class Late(MemoryServer):
+    """Keeps the next put, which arrives when it is told to; or does something before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keeps, self.kept = False, list[Callable[[], Any]]()
+        self.before_put: Callable[[], Any] = lambda: None
+
+    def put(self, key: str, body: Body, version: str | None) -> str:
+        first, self.before_put = self.before_put, lambda: None
+        first()
+        if self.keeps:
+            self.keeps = False
+            self.kept.append(lambda: super(Late, self).put(key, body, version))
+            raise StorageAwayError(f"{self.url} does not answer")
+        return super().put(key, body, version)
+
+
+@pytest.mark.parametrize("comes", ["before", "after"])
+def test_a_beat_that_hung_does_not_take_back_a_state_that_was_given_back(tmp_path: Path, comes: str) -> None:
+    """It arrives after its owner has left, or just before: either way the next owner waits for nobody."""
+    server = Late()
+    world = World(tmp_path / "storage")
+    place = OwnersInStorage(ObjectStorage(server, Pauses(total_s=0)), "a", tmp_path)
+    lock = StateLock(place, lambda: None, machine="a", say=lambda _: None)
+    lock._thread.start, lock._thread.join = lambda: None, lambda _: None  # type: ignore[method-assign]
+    with lock:
+        assert lock.beat()
+        server.keeps = True
+        with pytest.raises(StorageAwayError):
+            lock.beat()
+        if comes == "before":
+            server.kept[0]()
+            assert lock.beat()  # and goes on
+    if comes == "after":
+        with pytest.raises(ChangedError):
+            server.kept[0]()
+    assert b'"released": true' in place.read(lock.epoch)
+    world.server = server
+    with world.lock("b"):
+        assert world.now_s == 0.0
+
+
+def test_a_beat_that_is_overtaken_by_its_owners_end_is_not_written(tmp_path: Path) -> None:
+    """The owner leaves while its beat is on the way: the beat is refused, and not tried anew on what is there then."""
+    server = Late()
+    place = OwnersInStorage(ObjectStorage(server, Pauses(total_s=0)), "a", tmp_path)
+    lock = StateLock(place, lambda: None, machine="a", say=lambda _: None)
+    lock._thread.start, lock._thread.join = lambda: None, lambda _: None  # type: ignore[method-assign]
+    lock.__enter__()
+    assert lock.beat()
+    server.before_put = lock.__exit__
+    with pytest.raises(ChangedError):
+        lock.beat()
+    assert b'"released": true' in place.read(lock.epoch)

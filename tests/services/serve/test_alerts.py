@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule, decode_order
+from models.alerts.rules_document import RulesDocument
+from services.ingest.alerts.site_documents import SiteDocuments
 from services.messages import ShownAlert
 from services.serve.api.auth import Keys
 from services.serve.live_state import LiveState
@@ -167,7 +169,7 @@ def test_rules_are_changed_by_an_order_and_answered_as_they_will_be(system: Syst
     topic, payload = system.backend.published[-1]
     assert topic == "hothouse/v1/demo/_site/operator/event"
     assert decode_order(payload) == ChangeRules(
-        {"crop": "lettuce", "stage": "growing", "changes": {"frost": {"limit": 3}}}
+        {"crop": "lettuce", "stage": "growing", "changes": {"frost": {"limit": 3}}}, keep_zones=True
     )
     system.backend.rules["document"] = {
         "crop": "lettuce",
@@ -259,12 +261,87 @@ def test_who_puts_the_rules_of_a_site_and_knows_no_zones_keeps_those_of_zones(sy
     assert put({"crop": "pepper"}).json()["zones"] == ZONED["zones"]
     order = decode_order(system.backend.published[-1][1])
     assert isinstance(order, ChangeRules)
-    assert order.rules["zones"] == ZONED["zones"]
+    assert (order.keep_zones, "zones" in order.rules) == (True, False)
     own = {"north-1": {"stage": "young"}}
     assert put({"crop": "pepper", "zones": own}).json()["zones"] == own
     assert put({"crop": "pepper", "zones": {}}).json()["zones"] == {}
     patched = system.client.patch("/rules", json={"zones": {"north-2": None, **own}}, headers=OPERATOR)
     assert patched.json()["zones"] == own
+
+
+def test_a_put_of_the_site_undoes_no_change_of_a_zone_that_it_had_not_seen(system: System) -> None:
+    """The zone's change is in the log a moment before, and no shard has taken it yet when the site's is published."""
+    documents, headers = SiteDocuments(), OPERATOR
+    system.backend.rules |= {**documents.shown("demo"), "zones": ["north-1"]}
+    system.client.put("/rules?zone=north-1", json={"crop": "lettuce"}, headers=headers)
+    system.client.put("/rules", json={"crop": "pepper"}, headers=headers)
+    for topic, payload in system.backend.published:
+        order = decode_order(payload)
+        assert isinstance(order, ChangeRules)
+        documents.take("demo", topic.split("/")[3], order, ORIGIN_MS)
+    document = documents.of("demo").document
+    assert (document.crop, document.zones) == ("pepper", {"north-1": {"crop": "lettuce"}})
+
+
+def test_rules_that_were_changed_meanwhile_are_not_replaced(system: System) -> None:
+    """With If-Match: at once where it is known, and else when the order is taken; one sentence says so."""
+    documents = SiteDocuments()
+    documents.take("demo", "_site", ChangeRules({"crop": "tomato"}), ORIGIN_MS)
+    system.backend.rules |= documents.shown("demo")
+
+    def send(verb: str, version: str, body: dict[str, Any]) -> Any:
+        return system.client.request(verb, "/rules", json=body, headers={**OPERATOR, "If-Match": version})
+
+    for verb in ("PUT", "PATCH"):
+        assert_problem(send(verb, '"1"', {"crop": "pepper"}), 412, "the rules of demo were changed meanwhile")
+    assert system.backend.published == []
+    for wrong in ("one", '"-1"', '"1", "2"', '"0"'):
+        assert_problem(send("PUT", wrong, {}), 422, "header.If-Match")
+    assert send("PUT", "*", {"crop": "pepper"}).status_code == 202
+    assert [send("PUT", '"2"', {"crop": crop}).status_code for crop in ("lettuce", "cucumber")] == [202, 202]
+    for _, payload in system.backend.published[1:]:
+        order = decode_order(payload)
+        assert isinstance(order, ChangeRules)
+        documents.take("demo", "_site", order, ORIGIN_MS)
+    assert documents.of("demo").document.crop == "lettuce"
+
+
+def test_null_in_a_patch_of_zones_takes_back_what_it_names(system: System) -> None:
+    """All changes of a zone, or all that it has; the crop of the zone stays."""
+    system.backend.rules |= {"document": ZONED, "zones": ["north-1", "north-2"]}
+    for path, body in (("", {"zones": {"north-2": {"changes": None}}}), ("?zone=north-2", {"changes": None})):
+        answer = system.client.patch(f"/rules{path}", json=body, headers=OPERATOR)
+        assert (answer.status_code, answer.json()["zones"]) == (202, {"north-2": {"crop": "lettuce"}})
+        order = decode_order(system.backend.published[-1][1])
+        assert isinstance(order, ChangeRules)
+        document = RulesDocument.of(ZONED)
+        taken = document.with_zone("north-2", order.rules, merge=True) if path else document.merged(order.rules)
+        assert taken.zones == {"north-2": {"crop": "lettuce"}}
+    answer = system.client.patch("/rules", json={"changes": None}, headers=OPERATOR)
+    assert (answer.status_code, answer.json()["changes"]) == (202, {})
+
+
+def test_others_are_answered_while_a_large_document_is_read(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents are not read on the thread that answers everybody."""
+    on_loop = list[bool]()
+    read = RulesDocument.of.__func__  # type: ignore[attr-defined]
+
+    def noting(cls: type[RulesDocument], said: Any) -> RulesDocument:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            on_loop.append(False)
+        else:
+            on_loop.append(True)
+        found: RulesDocument = read(cls, said)
+        return found
+
+    monkeypatch.setattr(RulesDocument, "of", classmethod(noting))
+    system.client.get("/rules")
+    system.client.put("/rules", json={"crop": "pepper"}, headers=OPERATOR)
+    system.client.patch("/rules", json={"crop": "pepper"}, headers=OPERATOR)
+    assert len(on_loop) >= 5
+    assert not any(on_loop)
 
 
 def test_wrong_rules_of_a_zone_are_refused_with_its_name(system: System) -> None:

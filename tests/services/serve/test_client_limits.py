@@ -19,8 +19,6 @@ from services.serve.api.state import ApiState
 from tests.services.serve.fakes import SPEC
 from tests.services.serve.test_api import OPERATOR, System, assert_problem
 
-BEFORE = {"X-Forwarded-For": "1.2.3.4, 10.0.0.7"}
-
 
 class Limited(System):
     """A system with limits, whose clock stands until it is moved."""
@@ -80,32 +78,64 @@ def test_each_key_has_its_own_share_and_an_unknown_one_none(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("proxies", "headers", "counted"),
+    ("proxies", "forwarded", "counted"),
     [
-        (0, {}, "10.9.9.9"),
-        (0, BEFORE, "10.9.9.9"),  # anybody may say so
-        (1, BEFORE, "10.0.0.7"),
-        (2, BEFORE, "1.2.3.4"),
-        (5, BEFORE, "1.2.3.4"),
-        (1, {}, "10.9.9.9"),
-        (1, {"X-Forwarded-For": "127.0.0.1"}, ""),
-        (1, {"X-Forwarded-For": "2001:db8:1:2:3::4"}, "2001:db8:1:2::/64"),
-        (None, BEFORE, ""),
+        ([], "", "10.9.9.9"),
+        ([], "1.2.3.4, 10.0.0.7", "10.9.9.9"),  # anybody may say so
+        (["10.9.9.9"], "1.2.3.4, 10.0.0.7", "10.0.0.7"),
+        (["10.9.9.9"], "1.2.3.4, 10.0.0.7:4711", "10.0.0.7"),
+        (["10.0.0.0/8"], "1.2.3.4, 5.6.7.8, 10.0.0.7", "5.6.7.8"),
+        (["10.0.0.7"], "1.2.3.4, 10.0.0.7", "10.9.9.9"),  # past the proxy
+        (["10.9.9.9"], "", "10.9.9.9"),
+        (["10.9.9.9"], "127.0.0.1", "127.0.0.1"),  # not this machine: it came from elsewhere
+        (["10.9.9.9"], "[::1]:80", "::/64"),
+        (["10.9.9.9"], "unknown", "10.9.9.9"),
+        (["10.9.9.9"], "[2001:db8:1:2:3::4]:443", "2001:db8:1:2::/64"),
+        (["10.9.9.9"], "::ffff:1.2.3.4", "1.2.3.4"),
     ],
 )
 def test_the_address_is_the_one_that_the_first_trusted_proxy_saw(
-    proxies: int | None, headers: dict[str, str], counted: str
+    proxies: list[str], forwarded: str, counted: str
 ) -> None:
-    """What a client itself writes into the header changes nothing; this machine itself has no limit."""
-    limits = ClientLimits(Limits(per_s=1, proxies=proxies), Keys("op-key"), lambda: 0.0)
-    lines = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    assert limits.client({"headers": lines, "client": ("10.9.9.9", 5)}) == counted
+    """What a client itself writes into the header changes nothing."""
+    limits = ClientLimits(Limits(per_s=1, proxies=tuple(proxies)), Keys("op-key"), lambda: 0.0)
+    assert limits.client(request(forwarded, "10.9.9.9")) == counted
+
+
+@pytest.mark.parametrize(
+    ("proxies", "forwarded", "counted"),
+    [
+        ([], "10.0.0.7", "10.0.0.7"),
+        ([], "127.0.0.1, 10.0.0.7", "10.0.0.7"),
+        ([], "127.0.0.1", ""),  # our ingress saw this machine itself
+        (["10.0.0.7"], "127.0.0.1, 10.0.0.7", "127.0.0.1"),
+        (["10.0.0.7"], "1.2.3.4, 10.0.0.8", "10.0.0.8"),
+        (["127.0.0.1"], "1.2.3.4, 127.0.0.1", "1.2.3.4"),  # a proxy on this machine
+        (["127.0.0.1"], "127.0.0.1, 127.0.0.1", "127.0.0.1"),
+    ],
+)
+def test_behind_our_ingress_the_address_is_what_it_saw(proxies: list[str], forwarded: str, counted: str) -> None:
+    """Who asks past a proxy cannot say to be this machine, which has no limit."""
+    limits = ClientLimits(Limits(per_s=1, ingress=True, proxies=tuple(proxies)), Keys("op-key"), lambda: 0.0)
+    assert limits.client(request(forwarded, "127.0.0.1")) == counted
+
+
+def test_where_addresses_say_nothing_there_is_no_limit() -> None:
+    """On a cluster that is not ours, all requests have its addresses."""
+    limits = ClientLimits(Limits(per_s=1, known=False), Keys("op-key"), lambda: 0.0)
+    assert limits.client(request("1.2.3.4", "10.9.9.9")) == ""
+
+
+def request(forwarded: str, peer: str) -> dict[str, Any]:
+    """A request through proxies that say so."""
+    lines = [(b"x-forwarded-for", forwarded.encode())] if forwarded else []
+    return {"headers": lines, "client": (peer, 5)}
 
 
 def test_0_is_no_limit_and_neither_is_this_machine() -> None:
     """Who asks from this machine without a key, as tests and dashboards do, is never refused."""
     assert Limited(Limits()).asks(600) == [200] * 600
-    one = Limited(Limits(per_s=1, burst=1, proxies=1))
+    one = Limited(Limits(per_s=1, burst=1, ingress=True))
     assert one.asks(20, {"X-Forwarded-For": "127.0.0.1"}) == [200] * 20
 
 

@@ -11,6 +11,9 @@ import pytest
 
 from services.serve.api.answer_types import ForecastsAnswer
 from services.serve.api.auth import Keys
+from services.serve.api.routes import several_zones
+from services.serve.api.routes.several_zones import each_zone
+from tests.patience import patience_s
 from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
 from tests.services.serve.test_alerts import alert
 from tests.services.serve.test_api import System, assert_problem
@@ -46,6 +49,31 @@ def test_each_zone_is_answered_as_it_is_alone(system: System, more: str) -> None
     alone = [get(system, f"/predict?zone={zone}{more}") for zone in ("north-2", "demo/north-1")]
     assert found == {"zones": alone, "problems": []}
     msgspec.convert(found, ForecastsAnswer)
+
+
+def test_a_call_of_many_zones_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has been answered by then is given; of the others each is named, also of those that were not begun."""
+    monkeypatch.setattr(several_zones, "LONGEST_S", 0.3)
+
+    class Known:
+        def find(self, name: str, site: str | None) -> tuple[str, str]:
+            return site or "demo", name
+
+    async def answer(zone: tuple[str, str]) -> str:
+        await asyncio.sleep(0 if zone[1] == "z0" else 60)
+        return zone[1]
+
+    async def call() -> tuple[list[str], list[Any], float]:
+        clock = asyncio.get_running_loop().time
+        began_s = clock()
+        found, problems = await each_zone(Known(), [f"z{n}" for n in range(40)], None, answer)  # type: ignore[arg-type]
+        return found, problems, clock() - began_s
+
+    found, problems, took_s = asyncio.run(call())
+    assert found == ["z0"]
+    assert [(one["zone"], one["status"]) for one in problems] == [(f"z{n}", 503) for n in range(1, 40)]
+    assert "no answer for z39 within the 0.3 s of a call" in problems[-1]["detail"]
+    assert took_s < patience_s(5)
 
 
 def test_a_zone_without_an_answer_is_named_with_the_reason(system: System) -> None:

@@ -48,7 +48,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
 @pytest.fixture(params=TABLE_KINDS)
 def tabled(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     """Each kind that tables can lie in."""
-    return opener(request.param, tmp_path)
+    return opener(request.param, tmp_path, 0.1)
 
 
 def step(number: int, value: float = 20.0, partition: int = 0) -> SiteStep:

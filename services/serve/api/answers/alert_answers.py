@@ -152,7 +152,7 @@ class ZoneRulesIn(BaseModel):
 class ZoneRulesPatch(ZoneRulesIn):
     """What is to be changed of that; null takes it back, and what the site says holds."""
 
-    changes: dict[str, dict[str, OptionPatch] | None] = {}  # type: ignore[assignment]
+    changes: dict[str, dict[str, OptionPatch] | None] | None = {}  # type: ignore[assignment]
 
 
 class RulesIn(BaseModel):
@@ -171,13 +171,13 @@ class RulesIn(BaseModel):
 
 
 class RulesPatch(BaseModel):
-    """What is to be changed of a site's rules; null takes back an option, or all that was changed of a rule."""
+    """What is to be changed of a site's rules; null takes back an option, what was changed of a rule, or all."""
 
     model_config = ConfigDict(extra="forbid")
 
     crop: Annotated[str | None, Field(max_length=64)] = None
     stage: Annotated[str | None, Field(max_length=64)] = None
-    changes: dict[str, dict[str, OptionPatch] | None] = {}
+    changes: dict[str, dict[str, OptionPatch] | None] | None = {}
     zones: dict[str, ZoneRulesPatch | None] = {}
 
 

@@ -27,6 +27,9 @@ Zones = Annotated[
     ),
 ]  # fmt: skip
 
+LONGEST_S = 10.0
+"""What has not been answered by then stands in `problems`: the call is as long as that, however many zones it names."""
+
 T = TypeVar("T")
 
 
@@ -49,10 +52,14 @@ async def each_zone(
     view: View, asked: Sequence[str], site: str | None, answer: Callable[[tuple[str, str]], Awaitable[T]]
 ) -> tuple[list[T], list[ZoneProblem]]:
     """What ``answer`` gives for each zone that is found, and why the others have none, both as they were asked for."""
+    until_s = asyncio.get_running_loop().time() + LONGEST_S
 
     async def one(name: str) -> T | ProblemError:
         try:
-            return await answer(view.find(name, site))
+            async with asyncio.timeout_at(until_s):
+                return await answer(view.find(name, site))
+        except TimeoutError:
+            return ProblemError(503, f"there was no answer for {name[:130]} within the {LONGEST_S:g} s of a call")
         except ProblemError as error:
             return error
 

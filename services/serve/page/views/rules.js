@@ -12,7 +12,9 @@ const ABSOLUTE = ["frost", "heat"]; // others of °C are differences
 const SEVERITIES = ["info", "warning", "critical"];
 const OF_COURSE = ["limit", "night_limit", "hysteresis", "lead_h", "chance"];
 const ONLY = { fruit_mm: ["condensation", "botrytis"], wet_rh_pct: ["botrytis"], base_c: ["mean_low", "mean_high"], per_100_j_cm2: ["mean_low", "mean_high"] };
-const drafts = {}; // by site: what is typed and not saved, in the API's units; it outlives a change of language
+// By site: what is typed and not saved, in the API's units; it outlives a change of language. Names are people's own:
+// where "__proto__" is one it is as any other.
+const drafts = Object.create(null);
 
 // Of an option: how the API's number is shown, and back; and what it is counted in.
 function measureOf(rule, option) {
@@ -33,7 +35,7 @@ const nameOf = (rule) => capital(rule.name === rule.kind ? t(`alert.kind.${rule.
 export function rulesView(box, wanted) {
   const site = wanted || Object.keys(store.sites)[0] || "";
   let [said, closed, errors, message] = [null, false, {}, ""];
-  const draft = () => (drafts[site] ??= { rules: {} });
+  const draft = () => (drafts[site] ??= { rules: Object.create(null) });
   const isTouched = () => Object.keys(draft()).length > 1 || Object.keys(draft().rules).length > 0;
   const bar = h("div", { class: "savebar", role: "region", "aria-label": t("rules.save") });
 
@@ -75,6 +77,17 @@ export function rulesView(box, wanted) {
       } }, t("rules.discard"))] : null);
   }
 
+  // What was sent is saved; what was typed meanwhile is not, and stays.
+  function forget(sent) {
+    const now = draft();
+    for (const member of ["crop", "stage"]) if (now[member] === sent[member]) delete now[member];
+    for (const [name, options] of Object.entries(sent.rules)) {
+      const typed = now.rules[name];
+      for (const option of typed ? Object.keys(options ?? {}) : []) if (JSON.stringify(typed[option]) === JSON.stringify(options[option])) delete typed[option];
+      if (typed === options || (typed && !Object.keys(typed).length)) delete now.rules[name];
+    }
+  }
+
   async function save(event) {
     event.preventDefault();
     const wrong = box.querySelector("input:invalid");
@@ -83,13 +96,14 @@ export function rulesView(box, wanted) {
       wrong.reportValidity();
       return;
     }
-    const { rules, ...members } = draft();
+    const sent = JSON.parse(JSON.stringify(draft()));
+    const { rules, ...members } = sent;
     [errors, message] = [{}, ""];
     try {
       const found = await order("PATCH", `rules?site=${encodeURIComponent(site)}`, t("rules.what"), { ...members, changes: rules });
       if (!found) return;
       said = { ...found, changed_by: "api", changed_ms: null }; // the log says in a moment when
-      delete drafts[site];
+      forget(sent);
       message = t("rules.saved");
     } catch (error) {
       message = takeErrors(error.body?.errors ?? []) || error.message;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,8 +16,10 @@ from services.cli.setup.check import CheckState
 from services.cli.setup.doctor_storage import check_storage
 from services.config import Settings, StorageSettings
 from services.errors import NotStoredError, StorageAwayError, StorageRefusedError
-from services.store.storage import ObjectStorage, Pauses, StorageAddress, open_storage
+from services.store.storage import ObjectStorage, Pauses, StorageAddress, cloud_server, open_storage
 from services.store.storage.cloud_server import CloudServer
+from tests.contracts.faulty_proxy import FaultyProxy
+from tests.patience import patience_s
 from tests.s3 import s3_address
 
 EXPIRED = "<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
@@ -149,6 +152,53 @@ def test_the_doctor_says_what_is_wrong(tmp_path: Path) -> None:
         found = check_storage(settings_of(address(endpoint, tmp_path)))
     assert found is not None
     assert (found.state, "heed conditions" in found.found) == (CheckState.FAIL, True)
+
+
+@pytest.mark.s3
+def test_a_slow_line_is_not_a_server_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """3 MB at 1 MB/s take three times as long as a server may say nothing: each way they arrive all the same."""
+    monkeypatch.setattr(cloud_server, "REQUEST_S", 1.0)
+    where, content = s3_address(tmp_path), b"x" * 3_000_000
+    with FaultyProxy(where.endpoint, chance=0) as proxy:
+        proxy.bytes_per_s = 1_000_000
+        storage = ObjectStorage(CloudServer(replace(where, endpoint=proxy.endpoint)), Pauses(total_s=0))
+        began_s = time.monotonic()
+        storage.put_new("a", content)
+        assert time.monotonic() - began_s > 2
+        began_s = time.monotonic()
+        assert storage.read("a").content == content
+        assert time.monotonic() - began_s > 2
+        assert len(proxy.requests) == 2
+
+
+@pytest.mark.s3
+def test_a_server_that_says_nothing_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After as long as it may say nothing; with a put as long as this may take on the slowest line."""
+    monkeypatch.setattr(cloud_server, "REQUEST_S", 0.5)
+    where = s3_address(tmp_path)
+    with FaultyProxy(where.endpoint, chance=0) as proxy:
+        storage = ObjectStorage(CloudServer(replace(where, endpoint=proxy.endpoint)), Pauses(total_s=0))
+        proxy.away(hangs=True)
+        for ask, least_s in (
+            (lambda: storage.read("a"), 0.5), (lambda: storage.put_new("a", b"x"), 0.5),
+            (lambda: storage.put_new("a", b"x" * 150_000), 1.5),
+        ):  # fmt: skip
+            began_s = time.monotonic()
+            with pytest.raises(StorageAwayError):
+                ask()
+            assert least_s <= time.monotonic() - began_s < patience_s(10)
+
+
+@pytest.mark.s3
+def test_an_object_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    """Before anything is sent: as one request it cannot go, and parts would have no condition."""
+
+    def sparse(path: Path) -> None:
+        with path.open("wb") as file:
+            file.truncate(5_000_000_001)
+
+    with pytest.raises(StorageRefusedError, match="5,000,000,000 is the most"):
+        open_storage(s3_address(tmp_path)).put_new("a", sparse)
 
 
 @pytest.mark.s3

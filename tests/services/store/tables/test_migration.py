@@ -48,7 +48,7 @@ def seen(storage: Storage) -> list[Any]:
 @pytest.mark.parametrize("kind", TABLE_KINDS)
 def test_all_rows_come_over(kind: str, tmp_path: Path) -> None:
     """The same rows, with the step that they are of; old files go, and what is left to do is told on the way."""
-    open_it = opener(kind, tmp_path)
+    open_it = opener(kind, tmp_path, 0.1)
     ends, told = old_history(open_it(), 40), list[tuple[int, int]]()
     with pytest.raises(HistoryError, match="a version before") as refused:
         History(open_it(), CHANNELS)

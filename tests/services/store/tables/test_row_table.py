@@ -29,7 +29,7 @@ T0, STEP, DAY = 1_646_092_800_000, 300_000, 86_400_000  # 2022-03-01 00:00 UTC
 @pytest.fixture(params=TABLE_KINDS)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     """Each kind that tables can lie in."""
-    return opener(request.param, tmp_path)
+    return opener(request.param, tmp_path, 0.1)
 
 
 class _CrashError(BaseException):
