@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from edge.clock import ReplayedClock
@@ -26,7 +25,10 @@ from edge.wire.topic import sample_topic
 from services.config import Settings, StreamSettings
 from services.ingest.shard import Executors, Outputs, Shard
 from services.store.deadletters import DeadLetters
+from services.store.history import DEVICE_ROWS
 from services.store.series import NullSeries
+from services.store.storage import FolderStorage
+from services.store.tables.row_table import FileName, RowTable
 from tests.chaos.ledger import Account, account
 from tests.chaos.shard_process import NoBoard, baseline_forecast
 from tests.chaos.traffic import RATES, SteadySite
@@ -108,12 +110,16 @@ def test_a_message_that_never_arrived_is_lost(small: Small) -> None:
 def test_a_row_that_counts_a_sample_too_much_or_too_little_is_found(small: Small, by: int, column: str) -> None:
     """A history whose rows differ from the judge's is told, as a sample lost or counted twice."""
     small.settle()
-    (path,) = (small.settings.storage_folder / "history" / "device_rows").rglob("p0/*.parquet")
-    table = pq.ParquetFile(path).read()
-    at = table.schema.get_field_index("count")
-    counts = table.column(at).to_pylist()
+    table = RowTable(FolderStorage(small.settings.storage_folder), DEVICE_ROWS)
+    rows = table.read()
+    assert rows is not None
+    at = rows.schema.get_field_index("count")
+    counts = rows.column(at).to_pylist()
     counts[0] += by
-    pq.write_table(table.set_column(at, table.schema.field(at), pa.array(counts, table.schema.field(at).type)), path)
+    rows = rows.set_column(at, rows.schema.field(at), pa.array(counts, rows.schema.field(at).type))
+    (file,) = table._log.state().files.values()
+    changed = table._write(FileName.of(file.path).path("00"), rows, lambda: None)
+    table._log.commit([changed], [file], rows.schema)
     found = small.account()
     assert found.total[column] == 1
     assert len(found.wrong) == 1

@@ -87,8 +87,8 @@ class RowTable:
         self._newest: dict[tuple[int, str], int] = {}  # of a partition's site: no row after it is in the table
         self._sites: dict[str, tuple[str, ...]] = {}  # of a file, which never changes
 
-    def append(self, partition: int, step_s: int, rows: pa.Table, check: Callable[[], None] = always) -> int:
-        """Make rows durable, but for those that are there already; returns how many were new.
+    def append(self, partition: int, step_s: int, rows: pa.Table, check: Callable[[], None] = always) -> None:
+        """Make rows durable, but for those that are there already.
 
         ``check`` raises when the partition belongs to another writer by now; nothing is changed then. Raises
         :class:`HistoryError` if nobody knows whether it was done: then the same rows are to be appended again.
@@ -100,7 +100,7 @@ class RowTable:
             try:
                 new = self._missing(state, partition, rows)
                 if not len(new):
-                    return 0
+                    return
                 adds, removes = self._days(state, partition, step_s, new, check)
                 self._log.commit(adds, removes, new.schema, writer, state.turn, check)
             except TableChangedError:
@@ -110,7 +110,7 @@ class RowTable:
                 self._forget(partition)
                 raise
             self._note(partition, rows)
-            return len(new)
+            return
         raise HistoryError(
             f"{self.storage.address(self.spec.folder)} was changed by others at every one of {TRIES} tries",
             "It is tried again. If this stays, another system writes into the same storage: stop one of them.",

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from deltalake import DeltaTable
 
 from edge.log.memory import MemoryLog
 from models.features.inputs import day_bins, targets_of
@@ -289,19 +290,20 @@ def test_a_day_that_is_over_keeps_its_forecasts_in_one_file(tmp_path: Path) -> N
 
 
 def test_small_files_of_plans_become_a_larger_one(tmp_path: Path) -> None:
-    """Those of days before yesterday's, by the merge that the first forecast of a day begins."""
+    """Those of a month that is over, by the merge that the first forecast of a day begins."""
     rig = Rig(tmp_path, MemoryLog(1))
     plans = PlanHistory(rig.settings.storage_folder)
-    issued = [T0 - days * 86_400_000 for days in range(9, 0, -1)]
+    issued = [T0 - days * 86_400_000 for days in range(40, 31, -1)]
     series = {"out_temp_c": (np.array([T0]), np.array([4.0]))}
-    plans.put(0, [KeptPlan("demo", n, Plan("knmi", "weather", ms, series)) for n, ms in enumerate(issued)])
+    for n, ms in enumerate(issued):
+        plans.put(0, [KeptPlan("demo", n, Plan("knmi", "weather", ms, series))])
     shard = rig.shard()
     for n in range(4):
         rig.log.append(new_records([[sample(T0 + n * STEP, n)]]))
         shard.step()
         shard.step()
-    folder = rig.settings.storage_folder / "history" / "plans" / "demo"
-    assert "2022-02-20-to-2022-02-27-p0-plans.parquet" in [path.name for path in folder.iterdir()]
+    files = DeltaTable(rig.settings.storage_folder / "history" / "plan_values").file_uris()
+    assert [Path(name).name[:10] for name in files if "2022-01-" in name] == ["2022-01-0s"]
     assert [one.plan.issued_ms for one in plans.read("demo", 0, 2**62)] == issued
 
 

@@ -58,7 +58,7 @@ def test_a_days_small_files_become_one_and_a_months_days_do(opened: Open) -> Non
     """A reader never has many files to open; what it listed before can still be read."""
     writer = table(opened())
     for n in range(20):
-        assert writer.append(0, 300, rows(n)) == 2
+        writer.append(0, 300, rows(n))
     listed = writer.files()
     assert len(listed) < 2 * SMALL_FILES
     for day in range(1, 40):
@@ -154,10 +154,10 @@ def test_an_answer_that_is_lost_adds_nothing_twice(opened: Open, monkeypatch: py
     monkeypatch.setattr(DeltaLog, "_commit", lose)
     with pytest.raises(HistoryError, match="no answer"):
         writer.append(0, 300, rows(1, 2))
-    assert writer.append(0, 300, rows(1, 2, 3)) == 2
+    writer.append(0, 300, rows(1, 2, 3))
     with pytest.raises(HistoryError, match="no answer"):
         writer.append(0, 300, rows(4))
-    assert writer.append(0, 300, rows(4)) == 0
+    writer.append(0, 300, rows(4))
     assert there(opened()) == [1, 2, 3, 4]
 
 
