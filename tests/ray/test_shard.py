@@ -49,6 +49,7 @@ from tests.ray.runtime import NAMESPACE, installed, local_ray
 from tests.services.ingest.rig import day
 from tests.services.ingest.samples import STEP, T0, sample
 from tests.services.serve.fakes import SPEC, zone_forecast
+from tests.tables import content_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 STEPS = 60
@@ -149,10 +150,8 @@ def ask(actor: Any, method: str) -> Any:
     return ray.get(getattr(actor, method).remote(), timeout=patience_s(30))
 
 
-def content(settings: Settings) -> dict[str, bytes]:
-    root = settings.storage_folder / "history"
-    files = [p for kind in ("zones", "devices") for p in sorted((root / kind).rglob("*.parquet"))]
-    return {str(p.relative_to(root)): p.read_bytes() for p in files}
+def content(settings: Settings) -> list[list[bytes]]:
+    return [content_of(settings.storage_folder, kind) for kind in ("zones", "devices")]
 
 
 def test_a_killed_shard_recovers_and_the_history_is_the_same(runtime: Any, tmp_path: Path) -> None:

@@ -142,10 +142,16 @@ class CloudServer:
             ) from error
 
     def delta_options(self) -> dict[str, str]:
-        """As the contract says."""
-        from services.store.storage.delta_options import delta_options
-
-        return delta_options(self._address)
+        """As the contract says; credentials are read anew."""
+        _, options = options_of(self._address)
+        client = options.pop("client_options")
+        options.pop("disable_bulk_delete", None)
+        told = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+        return told | {
+            "allow_http": str(client["allow_http"]).lower(), "conditional_put": "etag",
+            "connect_timeout": f"{CONNECT_S}s", "timeout": f"{3 * REQUEST_S:g}s",
+            "max_retries": "10", "retry_timeout": f"{self._address.retry_s:g}s",
+        }  # fmt: skip
 
     @property
     def _store(self) -> Any:

@@ -1,9 +1,10 @@
 """Step 6 of the way of a reading: rows of partitions in a table, each of them once, in files that suit their readers.
 
 ``p{partition}/{period}-{step}s-{word}.parquet`` holds rows of a UTC day, or of a month that is over, in the table's
-order. New rows are a small file first; the eighth of a day becomes one file with those before it, and so do all files
-of a month that is over. What replaces and what is replaced change places in one commit: a reader sees every row once,
-at any moment. A writer that starts, or that another one came between, looks which of its rows are there already.
+order. New rows are a small file first; the eighth of a day becomes one file with those before it, the eighth such one
+again; then all files of a day that is over become one, and those of a month. What replaces and what is replaced change
+places in one commit: a reader sees every row once, at any moment. A writer that starts, or that another one came
+between, looks which of its rows are there already.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from services.store.tables.read_files import read_files
 __all__ = ["FileName", "RowTable", "TableSpec"]
 
 SMALL_FILES = 8
-"""So many small files of a day become one."""
+"""So many files of a day that are about as small become one."""
 FILE_ROWS = 250_000
 """Files grow to about so many rows: a reader that wants one zone fetches what it need not, but never much."""
 ROW_GROUP = 20_000
@@ -137,17 +138,17 @@ class RowTable:
             raise HistoryError(f"{self.storage.address(self.spec.folder)} was changed by another process") from error
 
     def compact(self, before_ms: int, partitions: Collection[int], check: Callable[[], None] = always) -> int:
-        """Make few files of a month that ended before the day of ``before_ms``; returns how many it replaced.
+        """Make one file of a day before that of ``before_ms``, and few of a month; returns how many it replaced.
 
         For the writer of the ``partitions``, in any thread. Safe to be stopped anywhere and to be repeated. The writer
         of partition 0 also removes files that the table has not had for some hours. Raises :class:`HistoryError`.
         """
-        month, replaced = day_of(before_ms)[:7], 0
+        today, replaced = day_of(before_ms), 0
         named = [(FileName.of(file.path), file) for file in self._log.state().files.values()]
         ours = sorted(
-            ((name.partition, name.step_s, name.period[:7]), file.path, file)
+            ((name.partition, name.step_s, _period(name, today)), file.path, file)
             for name, file in named
-            if name.partition in partitions and name.period[:7] < month
+            if name.partition in partitions and _period(name, today) < today
         )
         for (partition, step_s, period), group in groupby(ours, key=lambda one: one[0]):
             files = [file for _, _, file in group]
@@ -250,8 +251,9 @@ class RowTable:
             by_name.setdefault(FileName.of(file.path), []).append(file)
         for day in np.unique(days):
             name = FileName(partition, step_s, day_of(int(day) * 86_400_000))
-            new, small = rows.filter(pa.array(days == day)), by_name.get(name, [])
-            if len(small) >= SMALL_FILES - 1 and state.schema is not None:
+            new = rows.filter(pa.array(days == day))
+            small = _as_small(by_name.get(name, []), len(new))
+            if small and state.schema is not None:
                 keys = self._sizes(small)
                 before = read_files(self.storage, keys, state.schema, state.schema.names, None)
                 new = pa.concat_tables([before, new], promote_options="default")
@@ -360,6 +362,24 @@ def _tuples(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[object, ...
     return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 
+def _period(name: FileName, today: str) -> str:
+    """What a file is merged with: its month, once that is over, before that its day."""
+    return name.period[:7] if name.period[:7] < today[:7] else name.period
+
+
+def _as_small(files: Sequence[TableFile], rows: int) -> list[TableFile]:
+    """The files of a day that new rows are to be merged with, if there are enough that are about as small as they are;
+    and if these make a larger one, that is looked at in the same way.
+    """
+    left, merged = sorted(files, key=lambda file: file.rows), list[TableFile]()
+    while True:
+        small = [file for file in left if file.rows < SMALL_FILES * rows]
+        if len(small) < SMALL_FILES - 1:
+            return merged
+        merged, left = merged + small, left[len(small) :]
+        rows += sum(file.rows for file in small)
+
+
 def _cut(rows: pa.Table) -> Iterable[pa.Table]:
     """Pieces of about :data:`FILE_ROWS`, of equal length."""
     pieces = -(-len(rows) // FILE_ROWS)
@@ -368,12 +388,12 @@ def _cut(rows: pa.Table) -> Iterable[pa.Table]:
 
 
 def _runs(counts: pa.Table) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Of zones in order, the first and the last of runs that have about four files' rows, or are one zone."""
+    """Of zones in order, the first and the last of runs that have about two files' rows, or are one zone."""
     places = zip(*(counts[name].to_pylist() for name in ("site", "zone", "count_all")), strict=True)
     run: list[tuple[str, str]] = []
     total = 0
     for site, zone, count in places:
-        if run and total + count > 4 * FILE_ROWS:
+        if run and total + count > 2 * FILE_ROWS:
             yield run[0], run[-1]
             run, total = [], 0
         run.append((site, zone))

@@ -14,9 +14,10 @@ from services.errors import HistoryError
 from services.store.history import History, zone_table
 from services.store.parquet import write_table
 from services.store.storage import FolderStorage, Storage
-from services.store.tables import migration, row_table
+from services.store.tables import row_table
 from services.store.tables.delta_log import DeltaLog
 from services.store.tables.migration import bring_over
+from services.store.tables.old_files import old_files
 from tests.services.store.test_history import CHANNELS, DAY, T0, site_step
 from tests.storages import TABLE_KINDS, opener
 
@@ -114,4 +115,4 @@ def test_a_damaged_file_stops_it_and_is_named(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match=r"2022-03-02-p0-300s\.parquet cannot be read"):
         bring_over(storage)
     assert path.exists()
-    assert migration.old_files(storage, "history/zones/demo")
+    assert old_files(storage, "history/zones/demo")
