@@ -96,7 +96,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     before = set(psutil.Process().children(recursive=True))
     data_dir = tmp_path_factory.mktemp("data")
     settings = load_settings(
-        data_dir=data_dir, api={"port": 0, "proxies": ["10.0.0.7"], "rate_per_s": 1, "rate_burst": 20},
+        data_dir=data_dir, api={"port": 0, "proxies": ["127.0.0.1", "10.0.0.7"], "rate_per_s": 1, "rate_burst": 20},
         ray={"num_cpus": 2, "object_store_mb": 100},
         forecast={"lookback_hours": 2},
     )  # fmt: skip
