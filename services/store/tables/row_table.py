@@ -152,7 +152,7 @@ class RowTable:
         )
         for (partition, step_s, period), group in groupby(ours, key=lambda one: one[0]):
             files = [file for _, _, file in group]
-            if len(files) <= 1 + sum(file.rows for file in files) // FILE_ROWS:
+            if len(files) <= 1 + 2 * (sum(file.rows for file in files) // FILE_ROWS):
                 continue
             check()
             adds = list(self._sorted(FileName(partition, step_s, period), files, check))
@@ -328,7 +328,7 @@ class RowTable:
             return file.first_ms, file.last_ms
         assert state.schema is not None
         within = pc.field("site") == site
-        rows = read_files(self.storage, self._sizes([file]), state.schema, [self.spec.time], within)
+        rows = read_files(self.storage, self._sizes([file]), state.schema, ["site", self.spec.time], within)
         span = pc.min_max(rows[self.spec.time]).as_py()
         return (span["min"], span["max"]) if len(rows) else ()
 

@@ -52,7 +52,7 @@ def test_the_page_holds(kind: str, tmp_path: Path) -> None:
     test = doctest.DocTestParser().get_doctest(PAGE.read_text(), names, PAGE.name, str(PAGE), 0)
     assert len(test.examples) >= 9
     told: list[str] = []
-    doctest.DocTestRunner().run(test, out=told.append)
+    doctest.DocTestRunner(verbose=False).run(test, out=told.append)
     assert told == []
     where, options = f"{names['root']}/history/zone_rows", names["options"]
     columns = ["zone", "end_ms", "air_temp_c"]
