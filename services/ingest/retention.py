@@ -7,6 +7,7 @@ every snapshot that is kept stands behind it: its rows are in the history then, 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 
 from edge.log import Log
 from edge.timing import Periodic
@@ -28,9 +29,11 @@ class Retention:
         self._looks = defaultdict[int, Periodic](lambda: Periodic(LOOK_EVERY_S))
         self._goal: dict[int, int] = {}
 
-    def apply(self, partition: int, passed: int) -> int:
-        """Remove old records before the offset ``passed``, at most ``PIECE``; returns how many. Raises the log's
-        errors.
+    def apply(self, partition: int, passed: Callable[[], int]) -> int:
+        """Remove old records before the offset that ``passed`` says, at most ``PIECE``; returns how many.
+
+        ``passed`` may list a folder of a bucket: it is asked only where there is something to remove. Raises the log's
+        errors, and what ``passed`` raises.
         """
         newest_ms = self._log.last_receive_ms(partition) if self._keep_ms else None
         if newest_ms is None:
@@ -39,7 +42,9 @@ class Retention:
         if self._looks[partition].is_due(newest_ms / 1000):
             self._goal[partition] = self._first_kept(partition, begin, newest_ms - self._keep_ms)
             self._looks[partition].restart(newest_ms / 1000)
-        before = min(self._goal[partition], passed, begin + PIECE)
+        if self._goal[partition] <= begin:
+            return 0
+        before = min(self._goal[partition], passed(), begin + PIECE)
         if before > begin:
             self._log.truncate(partition, before)
         return max(before - begin, 0)

@@ -199,7 +199,8 @@ class Checkpoint:
     def _let_go(self, number: int) -> None:
         """Old records leave the log; where they cannot, they wait for the next time."""
         try:
-            self._retention.apply(number, self._savers[number].snapshots.oldest_offset)
+            snapshots = self._savers[number].snapshots
+            self._retention.apply(number, lambda: snapshots.oldest_offset)
             self._failures.works("retention")
         except LogError as error:
             self._failures.failed("retention", error)

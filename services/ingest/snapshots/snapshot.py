@@ -227,7 +227,7 @@ class Snapshots:
         names = self._snapshots_there()
         return int(names[0].removesuffix(".snapshot").split("-")[1]) if names else 0
 
-    def _there(self, suffix: str) -> list[str]:
+    def _there(self, suffix: str = "") -> list[str]:
         names = self._storage.list_folder(self._folder).names
         return [name for name in names if name.startswith(f"p{self.partition}-") and name.endswith(suffix)]
 
@@ -245,7 +245,8 @@ class Snapshots:
 
     def _remove_old(self, newest: str) -> None:
         """Keep ``newest`` and the usable one before it. Those of later offsets are of before a replay."""
-        names = self._snapshots_there()
+        there = self._there()  # once: a bucket is paid by the list
+        names = [name for name in there if name.endswith(".snapshot")]
         before = [name for name in names if name < newest and name not in self._useless]
         kept = {newest, *before[1 - KEEP :]}
         for name in set(names) - kept:
@@ -257,7 +258,7 @@ class Snapshots:
                 needed |= {segment for _, segment, _ in self._header(name)[0].segments}
             except (SnapshotError, NotStoredError):
                 continue  # of an earlier format, damaged, or removed by another writer: it cannot be gone back to
-        for name in self._segments_there():
+        for name in (name for name in there if name.endswith(".pieces")):
             # A writer that has just been taken over from must not remove what the newer one writes.
             if name not in needed and _epoch_and_number(name)[0] <= self.epoch:
                 self._storage.delete(self._key(name))

@@ -64,6 +64,23 @@ def test_only_pieces_that_changed_are_written(tmp_path: Path) -> None:
     assert found.parts["scores"]["x"].tobytes() == longer.tobytes()
 
 
+def test_saving_lists_the_folder_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket is paid by the list, and a shard saves every few seconds."""
+    listed: list[str] = []
+    list_folder = folder_storage.FolderStorage.list_folder
+
+    def counted(storage: folder_storage.FolderStorage, folder: str) -> Any:
+        listed.append(folder)
+        return list_folder(storage, folder)
+
+    snapshots = Snapshots(tmp_path, 0, "snapshots")
+    monkeypatch.setattr(folder_storage.FolderStorage, "list_folder", counted)
+    for offset in range(1, 5):
+        snapshots.save(offset, parts(watch={"v": np.full(9_999, offset)}))
+    assert listed == 4 * ["snapshots"]
+    assert len(list(tmp_path.glob("snapshots/*.snapshot"))) == 2
+
+
 def test_files_take_at_most_about_twice_what_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of which little is alive are let go, however long a shard runs, and every snapshot comes back."""
     monkeypatch.setattr(pieces, "SLACK", 8)
