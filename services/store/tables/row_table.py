@@ -129,7 +129,8 @@ class RowTable:
             word = hashlib.sha256(f"{what} {name}".encode()).hexdigest()[:24]
             for number, part in enumerate(_cut(self._in_order(rows.filter(pa.array(months == month))))):
                 path = name.path(f"{word}{number:08x}")
-                if path in state.files:
+                if path in state.files:  # done before; but an older version may have written again since
+                    self.append(partition, step_s, rows)
                     return
                 adds.append(self._write(path, part, always, version=None))
         try:
