@@ -1,4 +1,4 @@
-"""A writer of rows in a process of its own, which says what it is doing (told_child.py). It imports neither Ray nor torch.
+"""A writer of rows in a process of its own, which says what it is doing (told_child.py). No Ray, no torch.
 
 ``python -m tests.chaos.rows_process ADDRESS flush FIRST LAST`` flushes step after step, and compacts meanwhile in
 another thread, as a shard does; ``ADDRESS migrate`` brings an old history over.

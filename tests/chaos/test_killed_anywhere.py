@@ -199,3 +199,35 @@ def kill_snapshots(tally: Kills, wanted: int, kind: str, folder: Path) -> int:
             assert found[what] == expected[what], what
         assert found["origins"] == sorted(set(found["origins"]))
     return len(found["zones"]) + len(found["devices"])
+
+
+@pytest.mark.parametrize("stops", [2, pytest.param(12, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_writer_that_hung_finds_the_newer_one_and_ends(kind: str, stops: int, tmp_path: Path) -> None:
+    """Stopped in the middle of a flush or a compaction, while another one takes the partition over, writes the same
+    steps and more, and compacts: when it goes on it says one sentence, and nothing is there twice.
+    """
+    address, rng, took_s = address_in(kind, tmp_path / "rows"), random.Random(SEED), dict[str, float]()
+    told, first, hits = json.dumps(asdict(address)), 0, Counter[str]()
+    for number in range(stops):
+        with child(took_s, "rows_process", told, "flush", str(first), "1400") as older:
+            hit = set[str]()
+            while not hit:
+                assert older.reach(("flush", "compaction")[number % 2], rng), older.end()
+                if not (hit := older.stop()):  # between two of them: once more
+                    older.process.send_signal(signal.SIGCONT)
+            hits.update(hit)
+            durable = max(map(int, older.ended("flush")), default=first - 1)
+            last = durable + 10
+            with child(took_s, "rows_process", told, "flush", str(max(0, durable - 1)), str(last)) as newer:
+                assert not newer.end()
+            older.process.send_signal(signal.SIGCONT)
+            said = older.end()
+        assert older.process.returncode == 1
+        epoch = 2 * (number + 1)
+        with balance():
+            for folder in FOLDERS:
+                assert_frame_equal(rows_there(opened(address), folder), rows_to_be(folder, last + 1))
+        assert said == f"partition 0 was taken over by another writer (epoch {epoch})\n"
+        first = last + 1
+    print(f"\n{kind}: stopped and taken over {stops} times ({dict(hits)}): one sentence each, 0 lost, 0 twice")

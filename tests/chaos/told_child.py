@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -14,7 +15,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from tests.patience import patience_s
+import psutil
+
+from tests.patience import patience_s, until
 
 __all__ = ["ToldChild", "say"]
 
@@ -46,7 +49,9 @@ class ToldChild:
 
     def ended(self, activity: str) -> list[str]:
         """What it said each time when it had ended that."""
-        return [line.removeprefix(f"{activity} ends").strip() for line in list(self.lines) if f"{activity} ends" in line]
+        return [
+            line.removeprefix(f"{activity} ends").strip() for line in list(self.lines) if f"{activity} ends" in line
+        ]
 
     def open(self) -> set[str]:
         """What it has begun and not ended."""
@@ -78,6 +83,16 @@ class ToldChild:
                 return False
         time.sleep(rng.uniform(0, self._took_s.get(activity, AT_FIRST_S)))
         return self.process.poll() is None
+
+    def stop(self) -> set[str]:
+        """SIGSTOP; what it is in the middle of, once it stands still and all that it said is read."""
+        self.process.send_signal(signal.SIGSTOP)
+        until(lambda: psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED, "it stands still")
+        read = -1
+        while read != len(self.lines):  # what it said before is in the pipe at most, whose reader waits for it
+            read = len(self.lines)
+            time.sleep(0.05)
+        return self.open()
 
     def kill(self) -> set[str]:
         """SIGKILL; what it was doing when it died, which is empty if it had ended by itself."""
