@@ -1,4 +1,7 @@
-"""A shard in a process of its own, without Ray: ``python -m tests.chaos.shard_process CONFIG INDEX COUNT``."""
+"""A shard in a process of its own, without Ray: ``python -m tests.chaos.shard_process CONFIG INDEX COUNT``.
+
+With ``--say`` behind that it says when it flushes and when it writes a snapshot (told_child.py).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ import signal
 import sqlite3
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from edge.log import LogError
 from services.config import load_settings
@@ -18,6 +23,7 @@ from services.ingest.shard import Executors, Outputs, Shard
 from services.ingest.sinks.series_sink import series_writer
 from services.log import open_settings_log
 from services.messages import ForecastReply, ForecastRequest, ShownAlert, ZoneForecast
+from tests.chaos.told_child import say
 
 __all__ = ["NoBoard", "baseline_forecast"]
 
@@ -59,7 +65,28 @@ class FiguresInFile(NoBoard):
         beside.rename(self._file)
 
 
-def main(config: Path, index: int, count: int) -> None:
+class SnapshotsTold(ThreadPoolExecutor):
+    """Runs what writes a snapshot, and says so."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Do it in the thread."""
+
+        def told() -> Any:
+            say("snapshot begins")
+            done = work(*args, **kwargs)
+            say("snapshot ends")
+            return done
+
+        return super().submit(told)
+
+
+def say_flush(failpoint: str) -> None:
+    """What the shard's moments mean to the test."""
+    if failpoint in ("before flush", "flushed"):
+        say("flush", "begins" if failpoint == "before flush" else "ends")
+
+
+def main(config: Path, index: int, count: int, says: bool = False) -> None:
     """Run rounds until SIGTERM; an error that is not of log or storage ends the process, as in the actor."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     signals: list[int] = []  # not an event, whose lock the handler could wait for
@@ -71,7 +98,8 @@ def main(config: Path, index: int, count: int) -> None:
     shard = Shard(
         settings, partitions, log, baseline_forecast,
         Outputs(series, FiguresInFile(settings.data_dir / f"shard-{index}.json")),
-        Executors(*(ThreadPoolExecutor(1, name) for name in Executors._fields)), time.monotonic,
+        Executors(ThreadPoolExecutor(1), ThreadPoolExecutor(1), (SnapshotsTold if says else ThreadPoolExecutor)(1)),
+        time.monotonic, say_flush if says else lambda name: None,
     )  # fmt: skip
     while not signals:
         try:
@@ -87,4 +115,4 @@ def main(config: Path, index: int, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), "--say" in sys.argv)

@@ -43,12 +43,11 @@ def config(tmp_path: Path) -> Path:
     return written_config(tmp_path, s3_address(tmp_path))
 
 
-def written_config(folder: Path, where: StorageAddress, more: str = "") -> Path:
-    """Settings with that storage, and ``more`` of it."""
-    file = folder / "hothouse.toml"
-    file.write_text(f"""\
-data_dir = "{folder / "data"}"
-
+def written_config(folder: Path, where: StorageAddress | None, more: str = "") -> Path:
+    """Settings with that storage, and ``more`` of it; ``None`` is the folder in ``data_dir``."""
+    file, storage = folder / "hothouse.toml", ""
+    if where is not None:
+        storage = f"""\
 [storage]
 url = "{where.url}"
 endpoint = "{where.endpoint}"
@@ -56,7 +55,11 @@ region = "{where.region}"
 path_style = true
 credentials_file = "{where.credentials_file}"
 {more}
+"""
+    file.write_text(f"""\
+data_dir = "{folder / "data"}"
 
+{storage}
 [stream]
 snapshot_s = 0.2
 
