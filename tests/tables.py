@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from services.store.history import DEVICE_ROWS, ZONE_ROWS
 from services.store.plan_history import PLANS
-from services.store.storage import FolderStorage
-from services.store.tables.row_table import RowTable
+from services.store.storage import FolderStorage, always
+from services.store.tables.read_files import read_files
+from services.store.tables.row_table import FileName, RowTable
 
 __all__ = ["content_of", "leave_out", "raw"]
 
@@ -33,10 +36,17 @@ def raw(rows: pa.Table) -> list[bytes]:
 
 
 def leave_out(root: Path, kind: str, site: str) -> None:
-    """Take a site's files, which hold no other's rows, out of a table."""
+    """Take a site's rows out of a table, files and all."""
     table = RowTable(FolderStorage(root), _TABLES[kind])
     state = table._log.state()
-    gone = [file for file in state.files.values() if file.sites == (site, site)]
+    gone = [file for file in state.files.values() if file.sites[0] <= site <= file.sites[1]]
     assert gone
     assert state.schema is not None
-    table._log.commit([], gone, state.schema)
+    kept = []
+    for file in gone:
+        rows = read_files(
+            table.storage, table._sizes([file]), state.schema, state.schema.names, pc.field("site") != site
+        )
+        if len(rows):
+            kept.append(table._write(FileName.of(file.path).path(uuid.uuid4().hex), rows, always))
+    table._log.commit(kept, gone, state.schema)

@@ -212,6 +212,7 @@ class Snapshots:
         if usable:
             best = max(usable, key=lambda one: (one.snapshot.offset >= begin, one.is_whole, one.snapshot.offset))
             self._bodies, self._segments = best.bodies, best.segments
+            self._number = max(self._number, *best.segments, 0)  # the list of the folder may have been an old one
             self._useless.discard(self._name(best.snapshot.offset))
             return replace(best.snapshot, damage=tuple(reasons))
         if reasons:

@@ -105,6 +105,26 @@ def test_a_claim_whose_answer_was_lost_is_still_ours() -> None:
         assert snapshots.epoch == epoch
 
 
+def test_a_list_that_lags_gives_no_number_twice() -> None:
+    """What is unchanged lies in a segment of before, which is told from the new one by its number."""
+    server, values = MemoryServer(), np.arange(20_000)
+    first = Snapshots(ObjectStorage(server), 0)
+    for offset in (1, 2):
+        values[-1] = offset
+        first.save(offset, parts(values))
+    faults = FaultyServer(server, chance=0)
+    faults.next = ["", "", "lagging"]  # the epoch is read and written, the folder listed
+    second = Snapshots(ObjectStorage(faults), 0)
+    assert faults.happened == ["lagging"]
+    second.load()
+    values[-1] = 3
+    second.save(3, parts(values))
+    found = Snapshots(ObjectStorage(server), 0).load()
+    assert found is not None
+    assert (found.offset, found.damage) == (3, ())
+    assert np.array_equal(found.parts["watch"]["v"], values)
+
+
 def test_the_epoch_of_a_release_before_is_read(tmp_path: Path) -> None:
     """It was a number alone."""
     (tmp_path / "p0.epoch").write_text("7")

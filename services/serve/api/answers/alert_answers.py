@@ -152,7 +152,7 @@ class ZoneRulesIn(BaseModel):
 class ZoneRulesPatch(ZoneRulesIn):
     """What is to be changed of that; null takes it back, and what the site says holds."""
 
-    changes: dict[str, dict[str, OptionPatch] | None] | None = {}  # type: ignore[assignment]
+    changes: dict[str, dict[str, OptionPatch] | None] | None = Field(default_factory=dict)  # type: ignore[assignment]
 
 
 class RulesIn(BaseModel):
@@ -177,7 +177,7 @@ class RulesPatch(BaseModel):
 
     crop: Annotated[str | None, Field(max_length=64)] = None
     stage: Annotated[str | None, Field(max_length=64)] = None
-    changes: dict[str, dict[str, OptionPatch] | None] | None = {}
+    changes: dict[str, dict[str, OptionPatch] | None] | None = Field(default_factory=dict)
     zones: dict[str, ZoneRulesPatch | None] = {}
 
 
