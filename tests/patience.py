@@ -15,6 +15,8 @@ __all__ = ["budget_s", "core_slowness", "patience_s", "slowness", "until"]
 COUNTED = 2_000_000
 REFERENCE_S = 0.04
 """Seconds that counting to ``COUNTED`` takes where ten seconds mean ten seconds."""
+ARRAYS, ARRAYS_REFERENCE_S = 20_000, 0.06
+"""The same for arithmetic with so many small arrays."""
 
 
 @cache

@@ -12,7 +12,7 @@ from edge.wire.topic import parse_topic
 from models.alerts.alert_book import Alert, AlertBook, RuleFinding
 from models.alerts.alert_rule import AlertRule
 from services.ingest.alerts.shown_alert import shown_alert
-from services.serve.api.auth import Keys
+from services.serve.api.auth import HashedKey, Keys
 from tests.browser.driver import Page
 from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
 from tests.services.serve.fakes import ORIGIN_MS
@@ -94,7 +94,7 @@ def test_a_key_is_asked_for_and_forgotten(page: Page, tmp_path: Path) -> None:
         page.until(f"{STATE} === 'live'")
         assert page.ask("window.loaded") == "once"
         assert page.ask(KEPT) == [0, 0, "", "#/zone/demo/north-2", 0, 0, ""]
-        house.state.keys._reader = "another"
+        house.state.keys._reader = HashedKey.of("another")
         page.ask("location.hash = '#/system'")
         page.until(f"{ASKED} && {SAID} === 'This key is not accepted.'")
         assert "Tonight" not in page.ask("document.body.innerText")
