@@ -30,7 +30,7 @@ from tests.patience import until as wait_until
 from tests.s3 import s3_address
 from tests.services.ingest.rig import day
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SEED = 17
 MOST_REPEATED = 3
