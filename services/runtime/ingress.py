@@ -12,6 +12,11 @@ from services.runtime.ports import free_port
 
 __all__ = ["Ingress", "probe_ingress", "serve_environment"]
 
+HEADERS_S = 10
+"""So long a client may take for the headers of a request."""
+IDLE_S = 300
+"""So long a connection stays open for its next one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ingress:
@@ -82,7 +87,9 @@ def _loopback_wrapper(home: Path, binary: str, metrics: int, stats: int) -> Path
     rules = [
         f"s/bind :{metrics}$/bind 127.0.0.1:{metrics}/",
         f"s/bind \\*:{stats}$/bind 127.0.0.1:{stats}/",
-        r"s/^defaults$/defaults\n    option forwardfor/",  # a replica sees HAProxy's address alone
+        # A replica sees HAProxy's address alone; and who sends a header slowly must not hold a connection for an hour.
+        r"s/^defaults$/defaults\n    option forwardfor/",
+        rf"s/^defaults$/defaults\n    timeout http-request {HEADERS_S}s\n    timeout http-keep-alive {IDLE_S}s/",
         f"s#errorfile \\(50[234]\\) .*#errorfile \\1 {home / '503.http'}#",
     ]
     wrapper = home / "haproxy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from services.demo.probe import Probe
 from services.forecast_spec import forecast_spec
 from services.installation import app_name_of, namespace_of
 from services.messages import FORECASTER_DEPLOYMENT, ForecastRequest, shard_actor
+from services.runtime.ingress import probe_ingress
 from services.runtime.ray_runtime import RayRuntime
 from services.serve.deployment import ServingActors, start_actors, start_serving
 from tests.patience import patience_s, until
@@ -139,6 +141,29 @@ def test_a_client_is_known_behind_the_ingress(serving: Serving) -> None:
     assert asked[:20] == [200] * 20
     assert 429 in asked[20:]
     assert {serving.http.get("/zones").status_code for _ in range(40)} == {200}  # this machine has no limit
+
+
+def test_who_sends_headers_slowly_or_without_end_is_cut_off(serving: Serving) -> None:
+    """By HAProxy, after ten seconds, or once they fill its buffer. Serve's own proxy has no such limits."""
+    if probe_ingress().kind != "haproxy":
+        pytest.skip("no HAProxy here")
+    url = httpx.URL(serving.url)
+    head = b"GET /zones HTTP/1.1\r\nHost: x\r\n"
+    slow = [socket.create_connection((url.host, url.port or 80), timeout=patience_s(60)) for _ in range(100)]
+    try:
+        for connection in slow:
+            connection.sendall(head)
+        with socket.create_connection((url.host, url.port or 80), timeout=patience_s(60)) as endless:
+            with suppress(OSError):
+                endless.sendall(head + b"X-A: " + bytes([97]) * 1_000_000)
+            with suppress(OSError):
+                assert b" 400 " in endless.recv(64)
+        assert serving.http.get("/zones").status_code == 200
+        for connection in slow:
+            assert b" 408 " in connection.recv(64)
+    finally:
+        for connection in slow:
+            connection.close()
 
 
 def test_secrets_are_the_owners_only(serving: Serving) -> None:

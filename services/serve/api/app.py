@@ -10,12 +10,12 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.serve.api.answer_types import answer_schemas
 from services.serve.api.assets import PageFiles, page_routes
+from services.serve.api.body_limit import BodyLimit
 from services.serve.api.client_limits import UNLIMITED, RateLimited
-from services.serve.api.problems import install, problem
+from services.serve.api.problems import install
 from services.serve.api.routes.alert_routes import alert_routes
 from services.serve.api.routes.alert_score_routes import alert_score_routes
 from services.serve.api.routes.live_routes import live_routes
@@ -24,12 +24,10 @@ from services.serve.api.routes.plan_routes import plan_routes
 from services.serve.api.routes.predict import predict_routes
 from services.serve.api.routes.rule_routes import rule_routes
 from services.serve.api.routes.zone_past import series_routes
-from services.serve.api.schemas import TOO_LARGE, TOO_MANY
+from services.serve.api.schemas import TOO_LARGE, TOO_MANY, TOO_SLOW
 from services.serve.api.state import ApiState
 
-__all__ = ["MAX_BODY_BYTES", "create_app"]
-
-MAX_BODY_BYTES = 4 * 1024 * 1024
+__all__ = ["create_app"]
 
 
 def create_app(state: ApiState, cors_origins: Sequence[str] = ()) -> FastAPI:
@@ -67,7 +65,7 @@ def create_app(state: ApiState, cors_origins: Sequence[str] = ()) -> FastAPI:
     app.include_router(operate_routes(state))
     app.include_router(page_routes())
     app.mount("/page", GZipMiddleware(PageFiles(), compresslevel=6), name="page")
-    app.add_middleware(_BodyLimit)
+    app.add_middleware(BodyLimit)
     app.add_middleware(RateLimited, limits=state.limits)
     if cors_origins:
         app.add_middleware(
@@ -101,7 +99,7 @@ def _complete(path: str, method: str, call: dict[str, Any]) -> None:
     if not path.startswith(UNLIMITED):
         call["responses"] |= TOO_MANY
     if "requestBody" in call:
-        call["responses"] |= TOO_LARGE
+        call["responses"] |= TOO_LARGE | TOO_SLOW
     if "401" in call["responses"]:
         is_order = method != "get" and path != "/predict"
         call["security"] = [{"key": []}] if is_order else [{}, {"key": []}]
@@ -114,44 +112,3 @@ def _version() -> str:
         return version("hothouse")
     except PackageNotFoundError:  # run from a source tree
         return "0"
-
-
-class _BodyLimit:
-    """Refuses a request body of more than :data:`MAX_BODY_BYTES` with a 413 problem, before it is read whole."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
-            await self._app(scope, receive, send)
-            return
-        received = 0
-        refused = False
-
-        async def counted() -> Message:
-            nonlocal received, refused
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > MAX_BODY_BYTES:
-                refused = True
-                return {"type": "http.disconnect"}
-            return message
-
-        async def guarded(message: Message) -> None:
-            if not refused:
-                await send(message)
-
-        headers = dict(scope["headers"])
-        length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > MAX_BODY_BYTES:
-            refused = True
-        else:
-            try:
-                await self._app(scope, counted, guarded)
-            except Exception:
-                if not refused:
-                    raise
-        if refused:
-            answer = problem(413, f"the body is larger than {MAX_BODY_BYTES} bytes", {"Connection": "close"})
-            await answer(scope, receive, send)

@@ -13,7 +13,7 @@ from edge.wire.vocabulary import VOCABULARY
 
 __all__ = [
     "EARLIEST_MS", "EXAMPLE_FORECAST", "EXAMPLE_WHAT_IF", "HOW_OF", "KEYED", "LATEST_MS", "ORDERED", "PREDICT_ANSWERS",
-    "TOO_LARGE", "TOO_MANY",
+    "TOO_LARGE", "TOO_MANY", "TOO_SLOW",
     "ChangeIn", "ExpertName", "RowIn", "Submission", "WhatIf",
 ]  # fmt: skip
 
@@ -185,6 +185,9 @@ KEYED: dict[int | str, dict[str, Any]] = {
 
 TOO_LARGE = {"413": _problem_answer("Content Too Large", 413, "the body is larger than 4194304 bytes")}
 """Of calls with a body."""
+
+TOO_SLOW = {"408": _problem_answer("Request Timeout", 408, "the body did not come within 30 s")}
+"""Likewise."""
 
 TOO_MANY: dict[str, dict[str, Any]] = {
     "429": _problem_answer(

@@ -23,9 +23,10 @@ from services.ingest.figures import ShardFigures
 from services.learn.experts import EXPERTS
 from services.learn.records import row_of
 from services.serve.api.answer_types import StatusAnswer
-from services.serve.api.app import MAX_BODY_BYTES, create_app
+from services.serve.api.app import create_app
 from services.serve.api.assets import PAGE
 from services.serve.api.auth import HashedKey, Keys
+from services.serve.api.body_limit import MAX_BODY_BYTES
 from services.serve.api.schemas import ExpertName
 from services.serve.api.state import ApiState, SiteNames
 from services.serve.live_state import LiveState
