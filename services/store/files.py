@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["TMP_SUFFIX", "always", "sync_folder", "write_atomically"]
+__all__ = ["TMP_SUFFIX", "always", "sync_folder", "write_atomically", "write_new"]
 
 TMP_SUFFIX = ".tmp"
 """Ends the name, which begins with a dot, of a file that is still being written; readers skip it."""
@@ -24,18 +24,38 @@ def write_atomically(path: Path, write: Callable[[Path], None], check: Callable[
     After a crash at any moment ``path`` holds the old content or the new one. ``check`` raises when the path belongs
     to another writer by now; it is called at the last moment, and what it raises leaves ``path`` as it was.
     """
+
+    def put(beside: Path) -> None:
+        _remove_leftovers(path, beside)
+        _make_later(beside, path)
+        beside.replace(path)
+
+    _write(path, write, check, put)
+
+
+def write_new(path: Path, write: Callable[[Path], None], check: Callable[[], None] = always) -> None:
+    """The same of a ``path`` that is not there. Of several writers one has it, and the others get a
+    :class:`FileExistsError`; nobody waits for another one, who may hang.
+    """
+
+    def put(beside: Path) -> None:
+        os.link(beside, path)
+        beside.unlink()
+
+    _write(path, write, check, put)
+
+
+def _write(path: Path, write: Callable[[Path], None], check: Callable[[], None], put: Callable[[Path], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    tmp = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TMP_SUFFIX}")
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TMP_SUFFIX}")
     try:
-        write(tmp)
-        with tmp.open("rb") as file:
+        write(beside)
+        with beside.open("rb") as file:
             os.fsync(file.fileno())
         check()
-        _remove_leftovers(path, tmp)
-        _make_later(tmp, path)
-        tmp.replace(path)
+        put(beside)
     except Exception:
-        tmp.unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 

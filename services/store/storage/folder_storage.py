@@ -15,12 +15,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from services.errors import AlreadyStoredError, ChangedError, NotStoredError
-from services.store.files import TMP_SUFFIX, sync_folder, write_atomically
+from services.store.files import TMP_SUFFIX, sync_folder, write_atomically, write_new
 from services.store.storage.storage import Content, Entry, FolderListing, Stored, always
 
 __all__ = ["FolderStorage"]
 
 LOCK = ".storage.lock"
+_Write = Callable[[Path, Callable[[Path], None], Callable[[], None]], None]
 
 
 class FolderStorage:
@@ -64,16 +65,13 @@ class FolderStorage:
     def put_new(self, key: str, content: Content, check: Callable[[], None] = always) -> str:
         """As the contract says."""
         path = self._path(key)
-        with ExitStack() as held:
 
-            def nobody_was_faster() -> None:
-                held.pop_all().close()  # of a try before this one: the lock is not to be waited for by who holds it
-                check()
-                held.enter_context(self._locked())
-                if path.exists():
-                    raise AlreadyStoredError(f"{path} is there already")
+        def nobody_was_faster() -> None:
+            check()
+            if path.exists():
+                raise AlreadyStoredError(f"{path} is there already")
 
-            return self._conditionally(path, content, nobody_was_faster)
+        return self._conditionally(write_new, path, content, nobody_was_faster)
 
     def swap(self, key: str, content: Content, version: str, check: Callable[[], None] = always) -> str:
         """As the contract says."""
@@ -88,7 +86,7 @@ class FolderStorage:
                 if found is None or found.version != version:
                     raise ChangedError(f"{path} was changed meanwhile by another writer")
 
-            return self._conditionally(path, content, is_the_same)
+            return self._conditionally(write_atomically, path, content, is_the_same)
 
     def list_folder(self, folder: str) -> FolderListing:
         """As the contract says."""
@@ -138,7 +136,7 @@ class FolderStorage:
     def _path(self, key: str) -> Path:
         return self.root / key
 
-    def _conditionally(self, path: Path, content: Content, condition: Callable[[], None]) -> str:
+    def _conditionally(self, write: _Write, path: Path, content: Content, condition: Callable[[], None]) -> str:
         filled = False
 
         def fill(beside: Path) -> None:
@@ -148,10 +146,13 @@ class FolderStorage:
 
         while True:
             try:
-                write_atomically(path, fill, condition)
-            except (AlreadyStoredError, ChangedError):
-                if not _holds(path, content):
+                write(path, fill, condition)
+            except (FileExistsError, ChangedError) as error:
+                if _holds(path, content):
+                    return _version(path.stat())
+                if isinstance(error, AlreadyStoredError | ChangedError):
                     raise
+                raise AlreadyStoredError(f"{path} is there already") from error
             except FileNotFoundError:
                 if not filled:
                     raise

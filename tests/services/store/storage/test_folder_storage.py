@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from services.errors import AlreadyStoredError
 from services.store.storage.folder_storage import FolderStorage
+
+
+@pytest.mark.timeout(30)
+def test_a_new_object_waits_for_nobody(tmp_path: Path) -> None:
+    """A writer that hangs while it holds the lock stops others from replacing what is there, and from nothing else."""
+    storage = FolderStorage(tmp_path)
+    with storage._locked():
+        storage.put_new("new", b"1")
+        with pytest.raises(AlreadyStoredError, match="new is there already"):
+            storage.put_new("new", b"2")
+    assert storage.read("new").content == b"1"
 
 
 @pytest.mark.timeout(30)
@@ -14,8 +27,8 @@ from services.store.storage.folder_storage import FolderStorage
 def test_a_file_that_another_writer_removed_half_written_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaces: bool
 ) -> None:
-    """The writer had the lock by then, and does not wait for itself."""
-    storage, rename, removed = FolderStorage(tmp_path), Path.replace, []
+    """One that replaces has the lock by then, and does not wait for itself."""
+    storage, rename, link, removed = FolderStorage(tmp_path), Path.replace, os.link, list[str]()
     version = storage.put_new("slot.json", b"old") if replaces else ""
 
     def vanish(self: Path, target: Path) -> Path:
@@ -24,7 +37,14 @@ def test_a_file_that_another_writer_removed_half_written_is_written_again(
             self.unlink()
         return rename(self, target)
 
+    def vanish_new(beside: Path, target: Path) -> None:
+        if not removed:
+            removed.append(beside.name)
+            beside.unlink()
+        link(beside, target)
+
     monkeypatch.setattr(Path, "replace", vanish)
+    monkeypatch.setattr(os, "link", vanish_new)
     if replaces:
         storage.swap("slot.json", b"new", version)
     else:
