@@ -32,6 +32,7 @@ SMALL_FILES = 8
 """So many files of a day that are about as small become one."""
 FILE_ROWS = 250_000
 """Files grow to about so many rows: a reader that wants one zone fetches what it need not, but never much."""
+DAY_MS = 86_400_000
 ROW_GROUP = 20_000
 """Rows that a reader may pass over together, as their zones and times are known."""
 TRIES = 10
@@ -117,17 +118,21 @@ class RowTable:
             "It is tried again. If this stays, another system writes into the same storage: stop one of them.",
         )
 
-    def append_once(self, partition: int, step_s: int, rows: pa.Table, what: str) -> None:
-        """Make rows durable, unless that was done before of rows of the same months under the same name ``what``.
+    def append_once(self, partition: int, step_s: int, rows: pa.Table, what: str, begun: str) -> None:
+        """Make rows durable, unless that was done before under the same name ``what``, and month ``begun``.
 
-        Nothing else may write to the table meanwhile. Raises :class:`HistoryError`.
+        Rows of other months may be among them, and rows of such a month come again with another ``begun``. Nothing else
+        may write to the table meanwhile. Raises :class:`HistoryError`.
         """
-        months = np.array([day_of(int(time))[:7] for time in rows[self.spec.time].to_numpy()])
+        days, at_day = np.unique(rows[self.spec.time].to_numpy() // DAY_MS, return_inverse=True)
+        months, month_of = np.unique([day_of(int(day) * DAY_MS)[:7] for day in days], return_inverse=True)
         state, adds = self._log.state(), []
-        for month in np.unique(months):
+        for index, month in enumerate(months):
             name = FileName(partition, step_s, str(month))
-            word = hashlib.sha256(f"{what} {name}".encode()).hexdigest()[:24]
-            for number, part in enumerate(_cut(self._in_order(rows.filter(pa.array(months == month))))):
+            said = f"{what} {name}" if month == begun else f"{what} {name} begun in {begun}"
+            word = hashlib.sha256(said.encode()).hexdigest()[:24]
+            there = rows.filter(pa.array(month_of[at_day] == index))
+            for number, part in enumerate(_cut(self._in_order(there))):
                 path = name.path(f"{word}{number:08x}")
                 if path in state.files:  # done before; but an older version may have written again since
                     self.append(partition, step_s, rows)
@@ -246,12 +251,12 @@ class RowTable:
         """New files of each UTC day, and the small ones that they take the place of."""
         adds: list[TableFile] = []
         removes: list[TableFile] = []
-        days = rows[self.spec.time].to_numpy() // 86_400_000
+        days = rows[self.spec.time].to_numpy() // DAY_MS
         by_name: dict[FileName, list[TableFile]] = {}
         for file in state.files.values():
             by_name.setdefault(FileName.of(file.path), []).append(file)
         for day in np.unique(days):
-            name = FileName(partition, step_s, day_of(int(day) * 86_400_000))
+            name = FileName(partition, step_s, day_of(int(day) * DAY_MS))
             new = rows.filter(pa.array(days == day))
             small = _as_small(by_name.get(name, []), len(new))
             if small and state.schema is not None:
