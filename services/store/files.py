@@ -24,6 +24,7 @@ def write_atomically(path: Path, write: Callable[[Path], None], check: Callable[
     After a crash at any moment ``path`` holds the old content or the new one. ``check`` raises when the path belongs
     to another writer by now; it is called at the last moment, and what it raises leaves ``path`` as it was.
     """
+    new = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     tmp = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TMP_SUFFIX}")
     try:
@@ -37,7 +38,8 @@ def write_atomically(path: Path, write: Callable[[Path], None], check: Callable[
     except Exception:
         tmp.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    for folder in (path.parent, *(made.parent for made in new)):
+        sync_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:
