@@ -87,6 +87,7 @@ class RowTable:
         self.storage, self.spec = storage, spec
         self._log = DeltaLog(storage, spec.folder, spec.time)
         self._newest: dict[tuple[int, str], int] = {}  # of a partition's site: no row after it is in the table
+        self._turns: dict[int, int | None] = {}  # of a partition's writer: as we left it
         self._sites: dict[str, tuple[str, ...]] = {}  # of a file, which never changes
 
     def append(self, partition: int, step_s: int, rows: pa.Table, check: Callable[[], None] = always) -> None:
@@ -99,6 +100,9 @@ class RowTable:
         for _ in range(TRIES):
             check()
             state = self._log.state(writer)
+            if self._turns.get(partition) != state.turn:  # another one has written, or we begin
+                self._forget(partition)
+                self._turns[partition] = state.turn
             try:
                 new = self._missing(state, partition, rows)
                 if not len(new):
@@ -111,6 +115,7 @@ class RowTable:
             except BaseException:
                 self._forget(partition)
                 raise
+            self._turns[partition] = 0 if state.turn is None else state.turn + 1
             self._note(partition, rows)
             return
         raise HistoryError(
@@ -124,6 +129,7 @@ class RowTable:
         Rows of other months may be among them, and rows of such a month come again with another ``begun``. Nothing else
         may write to the table meanwhile. Raises :class:`HistoryError`.
         """
+        self._forget(partition)
         days, at_day = np.unique(rows[self.spec.time].to_numpy() // DAY_MS, return_inverse=True)
         months, month_of = np.unique([day_of(int(day) * DAY_MS)[:7] for day in days], return_inverse=True)
         state, adds = self._log.state(), []
@@ -162,6 +168,12 @@ class RowTable:
                 continue
             check()
             adds = list(self._sorted(FileName(partition, step_s, period), files, check))
+            before, after = (sum(file.rows for file in some) for some in (files, adds))
+            if before != after:
+                raise HistoryError(
+                    f"files of {self.storage.address(self.spec.folder)} have {after:,} rows, its log says {before:,} "
+                    f"(p{partition}, {period}): they are left as they are", "Keep a copy of it, and report this.",
+                )  # fmt: skip
             schema = self._log.state().schema
             assert schema is not None
             try:
@@ -231,19 +243,30 @@ class RowTable:
 
     def _missing(self, state: TableState, partition: int, rows: pa.Table) -> pa.Table:
         """Those rows that are not in the table. Only rows are looked for that are not newer than the site's newest."""
-        newest = {site: self._newest.get((partition, site)) for site in pc.unique(rows["site"]).to_pylist()}
-        last_ms = np.array([2**62 if (ms := newest[site]) is None else ms for site in rows["site"].to_pylist()])
-        doubtful = rows.filter(pa.array(rows[self.spec.time].to_numpy() <= last_ms))
+        sites = pc.unique(rows["site"]).to_pylist()
+        newest = pa.array([self._no_row_after(state, partition, site) for site in sites], pa.int64())
+        last_ms = pc.take(newest, pc.index_in(rows["site"], pa.array(sites, rows["site"].type)))
+        doubted = pc.less_equal(rows[self.spec.time], last_ms)
+        doubtful = rows.filter(doubted)
         if not len(doubtful) or state.schema is None:
             return rows
-        start_ms = pc.min(doubtful[self.spec.time]).as_py() - 1
+        ends = pc.min_max(doubtful[self.spec.time]).as_py()
+        start_ms, end_ms = ends["min"] - 1, ends["max"]
         sites = pc.unique(doubtful["site"]).to_pylist()
-        keys = self._sizes(self._chosen(state, start_ms, None, sites, None, None))
-        columns = list(dict.fromkeys(["site", self.spec.time, *self.spec.identity]))
-        there = read_files(self.storage, keys, state.schema, columns, self._within(start_ms, None, sites, None))
-        self._note(partition, there)
-        known = set(_tuples(there, self.spec.identity))
-        return rows.filter(pa.array([row not in known for row in _tuples(rows, self.spec.identity)], pa.bool_()))
+        keys = self._sizes(self._chosen(state, start_ms, end_ms, sites, None, None))
+        identity = pa.schema([rows.schema.field(name) for name in self.spec.identity])
+        within = self._within(start_ms, end_ms, sites, None)
+        there = read_files(self.storage, keys, state.schema, identity.names, within).cast(identity)
+        new = doubtful.join(there, identity.names, join_type="left anti").select(rows.column_names)
+        return pa.concat_tables([rows.filter(pc.invert(doubted)), new])
+
+    def _no_row_after(self, state: TableState, partition: int, site: str) -> int:
+        """A time after which the table has no row of the site: that of our newest, or as the log says of files."""
+        at = partition, site
+        if at not in self._newest:
+            files = state.files.values()
+            self._newest[at] = max((one.last_ms for one in files if one.sites[0] <= site <= one.sites[1]), default=-1)
+        return self._newest[at]
 
     def _days(
         self, state: TableState, partition: int, step_s: int, rows: pa.Table, check: Callable[[], None]
@@ -362,10 +385,6 @@ class RowTable:
 
     def _forget(self, partition: int) -> None:
         self._newest = {at: newest for at, newest in self._newest.items() if at[0] != partition}
-
-
-def _tuples(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[object, ...]]:
-    return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 
 def _period(name: FileName, today: str) -> str:

@@ -276,3 +276,69 @@ def test_what_others_put_there_is_refused(tmp_path: Path) -> None:
 
 def fields(file: Any) -> dict[str, Any]:
     return {name: getattr(file, name) for name in file.__dataclass_fields__}
+
+
+class Reads:
+    """Counts the rows of files that are read to see which rows are there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.files: list[int] = []
+        read = row_table.read_files
+
+        def counted(storage: Storage, sizes: Any, schema: pa.Schema, columns: Any, within: Any) -> pa.Table:
+            if "air_temp_c" not in columns:
+                self.files.append(len(sizes))
+            return read(storage, sizes, schema, columns, within)
+
+        monkeypatch.setattr(row_table, "read_files", counted)
+
+
+def test_a_start_reads_what_it_doubts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New rows of a site are known by the log; of old ones the files of their days are read, none after them."""
+    storage, reads = FolderStorage(tmp_path), Reads(monkeypatch)
+    for day in range(10):
+        table(storage).append(0, 300, rows(288 * day, 288 * day + 1))
+    assert reads.files == []
+    writer = table(storage)
+    writer.append(0, 300, rows(288 * 3, 288 * 3 + 1, 288 * 3 + 2))
+    assert reads.files == [1]
+    writer.append(0, 300, rows(288 * 10))
+    writer.append(0, 300, rows(288 * 11, site="new"))
+    assert reads.files == [1]
+    wanted = sorted([*(288 * day + n for day in range(10) for n in (0, 1)), 288 * 3 + 2, 288 * 10])
+    assert there(storage) == there(storage, zone="z2") == wanted
+
+
+def test_what_another_wrote_meanwhile_is_looked_at(opened: Open) -> None:
+    """A writer whose turn came again does not trust what it knew of the table."""
+    ours, another = table(opened()), table(opened())
+    ours.append(0, 300, rows(1))
+    another.append(0, 300, rows(2, 3))
+    ours.append(0, 300, rows(2, 3, 4))
+    assert there(opened()) == [1, 2, 3, 4]
+
+
+def test_a_compaction_that_would_lose_rows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of the files are counted against those that the log knows, before anything takes their place."""
+    writer = table(FolderStorage(tmp_path))
+    for n in range(4):
+        writer.append(0, 300, rows(n))
+    within = RowTable._in_order
+    with monkeypatch.context() as patch:
+        patch.setattr(RowTable, "_in_order", lambda table, found: within(table, found).slice(1))
+        with pytest.raises(HistoryError, match="have 7 rows, its log says 8"):
+            writer.compact(T0 + DAY, [0])
+    assert there(writer.storage) == [0, 1, 2, 3]
+    assert writer.compact(T0 + DAY, [0]) == 4
+
+
+def test_the_damaged_file_is_named(opened: Open) -> None:
+    """Not another one that is read at the same time."""
+    writer = table(opened())
+    for day in range(12):
+        writer.append(0, 300, rows(288 * day))
+    damaged = writer.files()[7]
+    writer.storage.put(damaged, b"PAR1")
+    for columns in (None, ["site"]):
+        with pytest.raises(HistoryError, match=f"{Path(damaged).name} cannot be read"):
+            table(opened()).read(columns=columns)
