@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -37,6 +38,9 @@ _CONFIGURATION = {
     "delta.deletedFileRetentionDuration": f"interval {KEPT_H} hours",
     "delta.checkpointInterval": "100",
 }
+MOST_SAID = 600
+"""Characters of what the library says of an error; the cause is at the end."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LAST_CHECKPOINT = "_last_checkpoint"
 
 
@@ -300,7 +304,7 @@ class DeltaLog:
                 raise
             hint = error.hint if isinstance(error, StorageError) else "Free space, or see to the storage's server."
             raise HistoryError(
-                f"the table {self._where} cannot be read or written: {_first_line(error)}", hint
+                f"the table {self._where} cannot be read or written: {_in_a_line(error)}", hint
             ) from error
 
     @property
@@ -320,5 +324,8 @@ def _hooks() -> Any:
     return PostCommitHookProperties(cleanup_expired_logs=False)
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+def _in_a_line(error: Exception) -> str:
+    """The library writes a cause below what it has caused, behind an arrow in colour."""
+    lines = (line.strip(" \t↳") for line in _COLOUR.sub("", str(error)).splitlines())
+    said = ": ".join(line for line in lines if line) or type(error).__name__
+    return said if len(said) <= MOST_SAID else f"{said[: MOST_SAID // 3]} ... {said[-2 * MOST_SAID // 3 :]}"

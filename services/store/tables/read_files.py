@@ -36,15 +36,15 @@ def read_files(
         return wanted.empty_table()
     keys = list(sizes)
     local = [storage.local(key) for key in keys]
-    at = storage.address(keys[0])
-    try:
-        if None not in local:
-            whole = pads.dataset([str(path) for path in local], schema=schema, format="parquet")
-            return whole.to_table(columns=list(columns), filter=within)
+    if None not in local:
+        paths = [str(path) for path in local]
+        try:
+            return pads.dataset(paths, schema=schema, format="parquet").to_table(columns=list(columns), filter=within)
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(_damaged(paths, schema, columns) or paths[0], error) from error
 
-        def read(key: str) -> pa.Table:
-            nonlocal at
-            at = storage.address(key)
+    def read(key: str) -> pa.Table:
+        try:
             if len(columns) <= FEW_COLUMNS and sizes[key] > LARGE_BYTES and set(columns) <= {"site", "zone", "end_ms"}:
                 with _Ranges(storage, key, sizes[key]) as ranges:
                     table = pq.ParquetFile(ranges, pre_buffer=False).read(list(columns), use_threads=False)
@@ -52,10 +52,21 @@ def read_files(
             content: Any = pa.BufferReader(storage.read(key).content)
             fragment = pads.ParquetFileFormat().make_fragment(content)
             return fragment.to_table(schema=schema, columns=list(columns), filter=within, use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(storage.address(key), error) from error
 
-        return pa.concat_tables(_fetchers().map(read, keys) if len(keys) > 1 else [read(keys[0])])
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(at, error) from error
+    return pa.concat_tables(_fetchers().map(read, keys) if len(keys) > 1 else [read(keys[0])])
+
+
+def _damaged(paths: Sequence[str], schema: pa.Schema, columns: Sequence[str]) -> str | None:
+    """The first of the files that cannot be read by itself: of many at once Arrow does not always say which it was."""
+    for path in paths:
+        try:
+            for _ in pads.dataset(path, schema=schema, format="parquet").to_batches(columns=list(columns)):
+                pass
+        except (pa.ArrowException, OSError):
+            return path
+    return None
 
 
 class _Ranges(io.RawIOBase):

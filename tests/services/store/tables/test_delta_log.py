@@ -214,3 +214,12 @@ def test_readers_that_wait_share_a_look(tmp_path: Path, monkeypatch: pytest.Monk
     looks.clear()
     assert len(log.state().files) == 2
     assert looks
+
+
+@pytest.mark.s3
+def test_the_cause_of_an_error_is_told(tmp_path: Path) -> None:
+    """In one line, and without colours."""
+    address = replace(s3_address(tmp_path), endpoint="http://127.0.0.1:9", retry_s=0.1)
+    with pytest.raises(HistoryError, match=r"Generic S3 error: .*Connection refused \(os error 111\)$") as refused:
+        table(open_storage(address)).files()
+    assert refused.value.message.isprintable()
