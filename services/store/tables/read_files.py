@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, reduce
+from operator import and_
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 from services.store.parquet import unreadable
 from services.store.storage import Storage
 
-__all__ = ["read_files"]
+__all__ = ["FETCHED_AT_ONCE", "fetchers", "read_files", "rows_within"]
 
 FETCHED_AT_ONCE = 8
 """Objects are waited for together: each takes its time to come."""
@@ -55,7 +56,23 @@ def read_files(
         except (pa.ArrowException, OSError) as error:
             raise unreadable(storage.address(key), error) from error
 
-    return pa.concat_tables(_fetchers().map(read, keys) if len(keys) > 1 else [read(keys[0])])
+    return pa.concat_tables(fetchers().map(read, keys) if len(keys) > 1 else [read(keys[0])])
+
+
+def rows_within(
+    time_column: str, start_ms: int | None, end_ms: int | None, sites: Collection[str] | None, zone: str | None = None
+) -> pc.Expression | None:
+    """The rows with ``start_ms < time <= end_ms`` of sites and a zone; ``None`` where all are wanted."""
+    wanted: list[pc.Expression] = []
+    if start_ms is not None:
+        wanted.append(pc.field(time_column) > start_ms)
+    if end_ms is not None:
+        wanted.append(pc.field(time_column) <= end_ms)
+    if sites is not None:
+        wanted.append(pc.field("site").isin(list(sites)))
+    if zone is not None:
+        wanted.append(pc.field("zone") == zone)
+    return reduce(and_, wanted) if wanted else None
 
 
 def _damaged(paths: Sequence[str], schema: pa.Schema, columns: Sequence[str]) -> str | None:
@@ -101,5 +118,6 @@ class _Ranges(io.RawIOBase):
 
 
 @cache
-def _fetchers() -> ThreadPoolExecutor:
+def fetchers() -> ThreadPoolExecutor:
+    """For all tables of a process. What reads one file may run in it: that waits for none of its threads."""
     return ThreadPoolExecutor(FETCHED_AT_ONCE, thread_name_prefix="history")

@@ -24,7 +24,8 @@ from services.errors import HistoryError
 from services.store.parquet import NOTHING, day_of, write_table
 from services.store.storage import Storage, always
 from services.store.tables.delta_log import KEPT_H, DeltaLog, TableChangedError, TableFile, TableState
-from services.store.tables.read_files import read_files
+from services.store.tables.file_spans import FileSpans, one_then_several
+from services.store.tables.read_files import read_files, rows_within
 
 __all__ = ["FileName", "RowTable", "TableSpec"]
 
@@ -88,10 +89,18 @@ class RowTable:
         self._log = DeltaLog(storage, spec.folder, spec.time)
         self._newest: dict[tuple[int, str], int] = {}  # of a partition's site: no row after it is in the table
         self._turns: dict[int, int | None] = {}  # of a partition's writer: as we left it
-        self._sites: dict[str, tuple[str, ...]] = {}  # of a file, which never changes
+        self._spans = FileSpans(storage, spec.folder, spec.time)
 
     def append(self, partition: int, step_s: int, rows: pa.Table, check: Callable[[], None] = always) -> None:
         """Make rows durable, but for those that are there already.
+
+        Each row is written once. The log numbers the commits of a partition's writer: its turns. A commit is made for
+        the turn that its rows were thought out on. The log refuses it if the writer's name was used since. So two
+        commits never follow from the same look at the table. At each look a writer compares the turn with that of its
+        own last commit. Where it is another, somebody else wrote, or an answer was lost: it forgets what it knew of the
+        table. A row is new if it is later than any row of its site, by what the writer wrote itself since then, or by
+        the spans of files in the log. Any other row is looked for in the files that may hold it. A commit adds all its
+        rows or none. So after a crash, a lost answer or a takeover the same rows can be appended again.
 
         ``check`` raises when the partition belongs to another writer by now; nothing is changed then. Raises
         :class:`HistoryError` if nobody knows whether it was done: then the same rows are to be appended again.
@@ -207,16 +216,14 @@ class RowTable:
             return None
         files = self._chosen(state, start_ms, end_ms, sites, zone, step_s, partition)
         names = state.schema.names if columns is None else [name for name in columns if name in state.schema.names]
-        within = self._within(start_ms, end_ms, sites, zone)
+        within = rows_within(self.spec.time, start_ms, end_ms, sites, zone)
         return read_files(self.storage, self._sizes(files), state.schema, names, within)
 
     def sites(self, partition: int | None = None, step_s: int | None = None) -> list[str]:
         """The sites that have rows, sorted."""
         state = self._log.state()
-        found: set[str] = set()
-        for file in self._chosen(state, None, None, None, None, step_s, partition):
-            found |= set(self._sites_of(state, file))
-        return sorted(found)
+        files = self._chosen(state, None, None, None, None, step_s, partition)
+        return sorted({site for span in self._spans.of(state, files) for site in span})
 
     def span_ms(self, step_s: int | None = None) -> tuple[int, int] | None:
         """The times of the oldest and the newest row; ``None`` without rows. The log alone is read."""
@@ -226,19 +233,21 @@ class RowTable:
     def newest_ms(self, site: str, step_s: int | None = None) -> int:
         """The time of a site's newest row; 0 where it has none."""
         state, newest = self._log.state(), 0
-        for file in sorted(self._chosen(state, None, None, [site], None, step_s), key=lambda file: -file.last_ms):
-            if file.last_ms <= newest:
+        files = self._chosen(state, None, None, [site], None, step_s)
+        for some in one_then_several(sorted(files, key=lambda file: -file.last_ms)):
+            if some[0].last_ms <= newest:
                 break
-            newest = max([newest, *self._times(state, file, site)])
+            newest = max([newest, *(span[site][1] for span in self._spans.of(state, some) if site in span)])
         return newest
 
     def oldest_ms(self, site: str, step_s: int | None = None) -> int:
         """The time of a site's oldest row; 0 where it has none."""
         state, oldest = self._log.state(), 2**53
-        for file in sorted(self._chosen(state, None, None, [site], None, step_s), key=lambda file: file.first_ms):
-            if file.first_ms >= oldest:
+        files = self._chosen(state, None, None, [site], None, step_s)
+        for some in one_then_several(sorted(files, key=lambda file: file.first_ms)):
+            if some[0].first_ms >= oldest:
                 break
-            oldest = min([oldest, *self._times(state, file, site)])
+            oldest = min([oldest, *(span[site][0] for span in self._spans.of(state, some) if site in span)])
         return oldest if oldest < 2**53 else 0
 
     def _missing(self, state: TableState, partition: int, rows: pa.Table) -> pa.Table:
@@ -255,7 +264,7 @@ class RowTable:
         sites = pc.unique(doubtful["site"]).to_pylist()
         keys = self._sizes(self._chosen(state, start_ms, end_ms, sites, None, None))
         identity = pa.schema([rows.schema.field(name) for name in self.spec.identity])
-        within = self._within(start_ms, end_ms, sites, None)
+        within = rows_within(self.spec.time, start_ms, end_ms, sites)
         there = read_files(self.storage, keys, state.schema, identity.names, within).cast(identity)
         new = doubtful.join(there, identity.names, join_type="left anti").select(rows.column_names)
         return pa.concat_tables([rows.filter(pc.invert(doubted)), new])
@@ -333,43 +342,6 @@ class RowTable:
             )
 
         return sorted(filter(holds, state.files.values()), key=lambda file: file.path)
-
-    def _within(
-        self, start_ms: int | None, end_ms: int | None, sites: Collection[str] | None, zone: str | None
-    ) -> pc.Expression | None:  # fmt: skip
-        wanted: list[pc.Expression] = []
-        if start_ms is not None:
-            wanted.append(pc.field(self.spec.time) > start_ms)
-        if end_ms is not None:
-            wanted.append(pc.field(self.spec.time) <= end_ms)
-        if sites is not None:
-            wanted.append(pc.field("site").isin(list(sites)))
-        if zone is not None:
-            wanted.append(pc.field("zone") == zone)
-        both: pc.Expression | None = None
-        for one in wanted:
-            both = one if both is None else both & one
-        return both
-
-    def _times(self, state: TableState, file: TableFile, site: str) -> tuple[int, ...]:
-        """The first and the last time of a site's rows in a file; none where it has none of it."""
-        if file.sites == (site, site):
-            return file.first_ms, file.last_ms
-        assert state.schema is not None
-        within = pc.field("site") == site
-        rows = read_files(self.storage, self._sizes([file]), state.schema, ["site", self.spec.time], within)
-        span = pc.min_max(rows[self.spec.time]).as_py()
-        return (span["min"], span["max"]) if len(rows) else ()
-
-    def _sites_of(self, state: TableState, file: TableFile) -> tuple[str, ...]:
-        if file.path not in self._sites:
-            sites: tuple[str, ...] = tuple(dict.fromkeys(file.sites))
-            if len(sites) > 1:
-                assert state.schema is not None
-                rows = read_files(self.storage, self._sizes([file]), state.schema, ["site"], None)
-                sites = tuple(pc.unique(rows["site"]).to_pylist())
-            self._sites[file.path] = sites
-        return self._sites[file.path]
 
     def _key(self, file: TableFile) -> str:
         return f"{self.spec.folder}/{file.path}"

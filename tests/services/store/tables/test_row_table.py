@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from services.errors import HistoryError
 from services.ingest.snapshots.snapshot import FencedError
 from services.store.history import ZONE_ROWS
 from services.store.storage import FolderStorage, Storage
-from services.store.tables import row_table
+from services.store.tables import file_spans, row_table
 from services.store.tables.delta_log import DeltaLog, TableChangedError
 from services.store.tables.row_table import SMALL_FILES, FileName, RowTable
 from tests.storages import TABLE_KINDS, Open, opener
@@ -342,3 +343,35 @@ def test_the_damaged_file_is_named(opened: Open) -> None:
     for columns in (None, ["site"]):
         with pytest.raises(HistoryError, match=f"{Path(damaged).name} cannot be read"):
             table(opened()).read(columns=columns)
+
+
+def test_a_file_is_read_once_for_the_sites_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And several at once; those that were replaced are forgotten."""
+    sites = ("a", "b", "c", "d")
+    writer = table(FolderStorage(tmp_path))
+    for day in range(12):
+        new = [rows(288 * day + number, site=site) for number, site in enumerate(sites) if (day > 5) == (site < "c")]
+        writer.append(0, 300, pa.concat_tables(new))
+    reader, read, reading, most = table(FolderStorage(tmp_path)), file_spans.read_files, [0], [0]
+    files: list[str] = []
+
+    def counted(storage: Storage, sizes: Any, *more: Any) -> pa.Table:
+        files.extend(sizes)
+        reading[0] += 1
+        most[0] = max(most[0], reading[0])
+        time.sleep(0.05)
+        reading[0] -= 1
+        return read(storage, sizes, *more)
+
+    monkeypatch.setattr(file_spans, "read_files", counted)
+    for _ in range(3):
+        assert [reader.newest_ms(site) for site in "abcde"] == [T0 + n * STEP for n in (288 * 11, 288 * 11 + 1)] + [
+            T0 + n * STEP for n in (288 * 5 + 2, 288 * 5 + 3)
+        ] + [0]
+        assert [reader.oldest_ms(site) for site in "ad"] == [T0 + 288 * 6 * STEP, T0 + 3 * STEP]
+        assert reader.sites() == list(sites)
+    assert len(files) == len(set(files)) == 12
+    assert most[0] > 1
+    assert writer.compact(T0 + 40 * DAY, [0]) == 12
+    assert reader.sites() == list(sites)
+    assert len(reader._spans._known) == 1
