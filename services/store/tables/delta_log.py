@@ -265,20 +265,23 @@ class DeltaLog:
         log, root = self._storage.local(f"{self._folder}/_delta_log"), self._storage.local("")
         if log is None or root is None:
             return
-        paths = {path.name: path for path in log.iterdir()}
-        new = paths.keys() - self._durable
+        names = set(os.listdir(log))  # noqa: PTH208 - a thousand names, at each flush
+        if _LAST_CHECKPOINT in names:  # is written again and again: its time is a part of its name here
+            names.add(f"{_LAST_CHECKPOINT} {(log / _LAST_CHECKPOINT).stat().st_mtime_ns}")
+            names.discard(_LAST_CHECKPOINT)
+        new = names - self._durable
         if not new:
             return
-        for name in sorted({*new, _LAST_CHECKPOINT} & paths.keys()):  # that one is written again and again
-            with suppress(FileNotFoundError), paths[name].open("rb") as file:  # the library's own, until it is renamed
-                os.fsync(file.fileno())
+        for name in sorted(new):
+            with suppress(FileNotFoundError), (log / name.partition(" ")[0]).open("rb") as file:
+                os.fsync(file.fileno())  # one of the library's own may be renamed meanwhile
         sync_folder(log)
         if not self._durable:  # the table may be new
             for folder in itertools.takewhile(root.parent.__ne__, log.parents):
                 sync_folder(folder)
             with suppress(PermissionError):
                 sync_folder(root.parent)
-        self._durable = frozenset(paths)
+        self._durable = frozenset(names)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
