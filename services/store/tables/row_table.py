@@ -232,13 +232,7 @@ class RowTable:
 
     def newest_ms(self, site: str, step_s: int | None = None) -> int:
         """The time of a site's newest row; 0 where it has none."""
-        state, newest = self._log.state(), 0
-        files = self._chosen(state, None, None, [site], None, step_s)
-        for some in one_then_several(sorted(files, key=lambda file: -file.last_ms)):
-            if some[0].last_ms <= newest:
-                break
-            newest = max([newest, *(span[site][1] for span in self._spans.of(state, some) if site in span)])
-        return newest
+        return self._newest_in(self._log.state(), site, step_s)
 
     def oldest_ms(self, site: str, step_s: int | None = None) -> int:
         """The time of a site's oldest row; 0 where it has none."""
@@ -252,9 +246,12 @@ class RowTable:
 
     def _missing(self, state: TableState, partition: int, rows: pa.Table) -> pa.Table:
         """Those rows that are not in the table. Only rows are looked for that are not newer than the site's newest."""
-        sites = pc.unique(rows["site"]).to_pylist()
-        newest = pa.array([self._no_row_after(state, partition, site) for site in sites], pa.int64())
-        last_ms = pc.take(newest, pc.index_in(rows["site"], pa.array(sites, rows["site"].type)))
+        oldest = pa.TableGroupBy(rows, "site").aggregate([(self.spec.time, "min")])
+        newest = [
+            self._no_row_after(state, partition, site, first_ms)
+            for site, first_ms in zip(*(column.to_pylist() for column in oldest.columns), strict=True)
+        ]
+        last_ms = pc.take(pa.array(newest, pa.int64()), pc.index_in(rows["site"], oldest["site"].combine_chunks()))
         doubted = pc.less_equal(rows[self.spec.time], last_ms)
         doubtful = rows.filter(doubted)
         if not len(doubtful) or state.schema is None:
@@ -269,13 +266,25 @@ class RowTable:
         new = doubtful.join(there, identity.names, join_type="left anti").select(rows.column_names)
         return pa.concat_tables([rows.filter(pc.invert(doubted)), new])
 
-    def _no_row_after(self, state: TableState, partition: int, site: str) -> int:
-        """A time after which the table has no row of the site: that of our newest, or as the log says of files."""
+    def _no_row_after(self, state: TableState, partition: int, site: str, first_ms: int) -> int:
+        """A time after which the table has no row of the site: by what we wrote, or by the log if that is before
+        ``first_ms``, else by the files.
+        """
         at = partition, site
         if at not in self._newest:
             files = state.files.values()
-            self._newest[at] = max((one.last_ms for one in files if one.sites[0] <= site <= one.sites[1]), default=-1)
+            last_ms = max((one.last_ms for one in files if one.sites[0] <= site <= one.sites[1]), default=-1)
+            self._newest[at] = last_ms if last_ms < first_ms else self._newest_in(state, site, None)
         return self._newest[at]
+
+    def _newest_in(self, state: TableState, site: str, step_s: int | None) -> int:
+        newest = 0
+        files = self._chosen(state, None, None, [site], None, step_s)
+        for some in one_then_several(sorted(files, key=lambda file: -file.last_ms)):
+            if some[0].last_ms <= newest:
+                break
+            newest = max([newest, *(span[site][1] for span in self._spans.of(state, some) if site in span)])
+        return newest
 
     def _days(
         self, state: TableState, partition: int, step_s: int, rows: pa.Table, check: Callable[[], None]

@@ -310,6 +310,20 @@ def test_a_start_reads_what_it_doubts_alone(tmp_path: Path, monkeypatch: pytest.
     assert there(storage) == there(storage, zone="z2") == wanted
 
 
+def test_a_site_that_lags_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where files have rows of sites that are far ahead of it."""
+    storage, reads = FolderStorage(tmp_path), Reads(monkeypatch)
+    for n in range(0, 40, 10):
+        table(storage).append(0, 300, pa.concat_tables([rows(n + 500, site=site) for site in ("a", "c")]))
+    writer = table(storage)
+    for n in range(5):
+        writer.append(0, 300, rows(n, site="b"))
+    assert reads.files == []
+    table(storage).append(0, 300, rows(4, 5, site="b"))
+    assert len(reads.files) == 1
+    assert there(storage, "b") == list(range(6))
+
+
 def test_what_another_wrote_meanwhile_is_looked_at(opened: Open) -> None:
     """A writer whose turn came again does not trust what it knew of the table."""
     ours, another = table(opened()), table(opened())
