@@ -156,6 +156,8 @@ class RowTable:
         try:
             self._log.commit(adds, [], rows.schema)
         except TableChangedError as error:
+            if self._done(adds):
+                return
             raise HistoryError(f"{self.storage.address(self.spec.folder)} was changed by another process") from error
 
     def compact(self, before_ms: int, partitions: Collection[int], check: Callable[[], None] = always) -> int:
@@ -188,7 +190,8 @@ class RowTable:
             try:
                 self._log.commit(adds, files, schema, check=check)
             except TableChangedError:
-                continue  # rows came meanwhile: the next time
+                if not self._done(adds):
+                    continue  # rows came meanwhile: the next time
             replaced += len(files)
         if 0 in partitions:
             self._log.vacuum(KEPT_H)
@@ -323,6 +326,11 @@ class RowTable:
             for part in _cut(self._in_order(rows)):
                 check()
                 yield self._write(name.path(uuid.uuid4().hex), part, check)
+
+    def _done(self, adds: Sequence[TableFile]) -> bool:
+        """Whether a commit that was refused is there: its first answer was lost, and it was asked for again."""
+        files = self._log.state().files
+        return all(file.path in files for file in adds)
 
     def _in_order(self, rows: pa.Table) -> pa.Table:
         return rows.sort_by([(name, "ascending") for name in self.spec.order])

@@ -163,6 +163,23 @@ def test_an_answer_that_is_lost_adds_nothing_twice(opened: Open, monkeypatch: py
     assert there(opened()) == [1, 2, 3, 4]
 
 
+def test_a_commit_that_meets_itself_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer was lost, the library asked again, and was told that the table had changed: nothing is done twice."""
+    writer, commit = table(FolderStorage(tmp_path)), DeltaLog._commit
+
+    def refused(log: DeltaLog, *said: Any) -> None:
+        commit(log, *said)
+        raise TableChangedError
+
+    for n in range(4):
+        writer.append(0, 300, rows(n))
+    monkeypatch.setattr(DeltaLog, "_commit", refused)
+    writer.append(0, 300, rows(4))
+    assert writer.compact(T0 + DAY, [0]) == 5
+    writer.append_once(0, 300, rows(400), "old", "2022-03")
+    assert there(writer.storage) == [0, 1, 2, 3, 4, 400]
+
+
 def test_many_write_at_once(opened: Open) -> None:
     """Each partition its own rows, beside a merge of their days and readers: none is lost, none doubled."""
     table(opened()).append(9, 300, rows(0, site="other"))
