@@ -39,11 +39,11 @@ from services.config import Settings, SiteSettings, load_settings
 from services.ingest.figures import ShardFigures
 from services.ingest.shard import Executors, Outputs, Shard
 from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest, ShownAlert, ZoneForecast
-from services.runtime.state_lock import BEAT_S
 from services.store.history import History
 from services.store.plan_history import PlanHistory
 from services.store.series import NullSeries
 from services.store.storage import Storage, address_of, open_storage
+from services.store.storage.owners import BEAT_S
 from services.store.tables.delta_log import KEPT_H
 
 P = ParamSpec("P")
@@ -218,7 +218,7 @@ def besides(settings: Settings, storage: Storage) -> dict[str, dict[str, float]]
     """Requests a day of what is not in a shard, from the intervals in the code; while nothing happens."""
     beats, looks = DAY_MS / 1000 / BEAT_S, DAY_MS / 1000 / storage.poll_s
     return {
-        "owner: the sign of life (computed)": {"PUT": beats},
+        "owner: the sign of life (computed)": {"PUT": beats, "LIST": beats},
         "keys.json: each process of the API (computed)": {"GET": looks},
         "alerts: each way to tell people (computed)": {"LIST": looks, "GET": looks},
         "dead letters: the terminal of `hothouse up` (computed)": {"LIST": looks, "GET": looks},

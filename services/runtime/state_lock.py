@@ -2,7 +2,7 @@
 
 The kernel's lock on the data folder (:mod:`services.runtime.folder`) is let go of at once when its process dies, but is
 worth nothing between two machines whose mount does not share locks. So an owner also writes itself down beside the
-state, in a file whose name is its epoch and which can be made once only, and shows every two seconds that it lives.
+state, in a file whose name is its epoch and which can be made once only, and shows every few seconds that it lives.
 Clocks are never compared: a newcomer watches whether the file changes.
 """
 
@@ -24,6 +24,7 @@ __all__ = ["BEAT_S", "SILENT_S", "OwnersFolder", "OwnersPlace", "StateLock", "th
 
 OWNERS = "owner"
 BEAT_S = 2.0
+"""In a folder, and after a sign of life that could not be written."""
 SILENT_S = 20.0
 """An owner elsewhere whose file has not changed for this long is dead; or it is stopped, and finds out when it wakes
 up."""
@@ -49,6 +50,8 @@ class OwnersPlace(Protocol):
 
     name: str
     """Of the state, for people."""
+    beat_s: float
+    """So often an owner shows that it lives."""
 
     def machine(self) -> str:
         """Where the kernel's lock on our data folder is the same lock, and keeps others from this state."""
@@ -73,7 +76,7 @@ class OwnersFolder:
     """Owners in a folder (:class:`OwnersPlace`): a record is written over in one piece, under the same name."""
 
     def __init__(self, storage: Path) -> None:
-        self.name, self._folder = str(storage), storage / OWNERS
+        self.name, self.beat_s, self._folder = str(storage), BEAT_S, storage / OWNERS
 
     def machine(self) -> str:
         """As the contract says."""
@@ -202,12 +205,15 @@ class StateLock:
         )
 
     def _run(self) -> None:
-        while not self._ended.wait(BEAT_S):
+        wait_s = self._place.beat_s
+        while not self._ended.wait(wait_s):
+            wait_s = BEAT_S
             try:
                 if not self.beat():
                     _log.error("another process has taken the state over: this one was silent for too long, and ends")
                     self._lost()
                     return
+                wait_s = self._place.beat_s
             except OSError:
                 _log.warning("no sign of life could be written to %s", self._place.name, exc_info=True)
 

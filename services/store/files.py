@@ -46,6 +46,7 @@ def write_new(path: Path, write: Callable[[Path], None], check: Callable[[], Non
 
 
 def _write(path: Path, write: Callable[[Path], None], check: Callable[[], None], put: Callable[[Path], None]) -> None:
+    new = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TMP_SUFFIX}")
     try:
@@ -57,7 +58,8 @@ def _write(path: Path, write: Callable[[Path], None], check: Callable[[], None],
     except Exception:
         beside.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    for folder in (path.parent, *(made.parent for made in new)):
+        sync_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:

@@ -26,6 +26,10 @@ __all__ = ["DEVICE_ROWS", "ZONE_ROWS", "History", "MissingAdded", "age_column", 
 _DEVICE = ("site", "zone", "device", "metric", "end_ms")
 ZONE_ROWS = TableSpec("history/zone_rows", "end_ms", ("site", "zone", "end_ms"), ("site", "zone", "end_ms"))
 DEVICE_ROWS = TableSpec("history/device_rows", "end_ms", _DEVICE, _DEVICE)
+"""The length of the step says nothing of which row it is: a zone has one row at an end. Where the step was changed, and
+an import or a replay makes rows of the new step where there are old ones, those that end with an old one are left out:
+readers of the new step miss them. What is there stays, and nobody counts a time twice.
+"""
 
 DAY_MS = 86_400_000
 ROUNDING = 1e-4

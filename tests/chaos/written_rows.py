@@ -27,9 +27,6 @@ _VALUES = {
 }
 
 
-_OURS = {"max_retries", "retry_timeout", "connect_timeout", "timeout", "conditional_put"}
-
-
 def key_of(folder: str) -> list[str]:
     """The columns that say which row it is."""
     return _KEYS[folder]
@@ -40,7 +37,7 @@ def rows_there(storage: Storage, folder: str) -> pl.DataFrame:
     local = storage.local(folder)
     if not storage.list_folder(f"{folder}/_delta_log").names:
         return pl.DataFrame()
-    where, options = (str(local), None) if local is not None else (storage.address(folder), _login(storage))
+    where, options = (str(local), None) if local is not None else (storage.address(folder), storage.delta_options())
     rows = pl.scan_delta(where, storage_options=options).collect()
     return rows.select(_KEYS[folder] + _VALUES[folder]).sort(_KEYS[folder])
 
@@ -93,11 +90,6 @@ def old_rows(storage: Storage, folder: str) -> pl.DataFrame:
     files = [file for site in storage.list_folder(old).folders for file in old_files(storage, f"{old}/{site}")]
     frames = [pl.DataFrame(pl.from_arrow(read_table(storage, file.key))).select(_KEYS[folder]) for file in files]
     return pl.concat(frames) if frames else pl.DataFrame()
-
-
-def _login(storage: Storage) -> dict[str, str]:
-    """Polars has retries and time-outs of its own, and refuses ours."""
-    return {name: value for name, value in storage.delta_options().items() if name not in _OURS}
 
 
 def _write_old(storage: Storage, old: str, site: str, first_ms: int, last_ms: int | None, rows: pl.DataFrame) -> None:

@@ -150,7 +150,7 @@ class CloudServer:
         return told | {
             "allow_http": str(client["allow_http"]).lower(), "conditional_put": "etag",
             "connect_timeout": f"{CONNECT_S}s", "timeout": f"{3 * REQUEST_S:g}s",
-            "max_retries": "10", "retry_timeout": f"{self._address.retry_s:g}s",
+            "retry_timeout": f"{self._address.retry_s:g}s",  # max_retries is 10 unsaid, and Polars wants it as a number
         }  # fmt: skip
 
     @property

@@ -8,9 +8,11 @@ from pathlib import Path
 from services.errors import ChangedError, NotStoredError
 from services.store.storage.storage import Storage
 
-__all__ = ["OwnersInStorage"]
+__all__ = ["BEAT_S", "OwnersInStorage"]
 
 OWNERS = "owner"
+BEAT_S = 5.0
+"""Each sign of life is a list and a write, which are paid for. An owner is dead after 20 s without one."""
 
 
 class OwnersInStorage:
@@ -22,7 +24,7 @@ class OwnersInStorage:
     """
 
     def __init__(self, storage: Storage, machine: str, data_dir: Path) -> None:
-        self.name, self._storage = storage.url, storage
+        self.name, self.beat_s, self._storage = storage.url, BEAT_S, storage
         self._machine = f"{machine}/{data_dir}"
         self._numbers, self._version = count(), ""
         self._unanswered = dict[bytes, int]()  # records that may be there, by number

@@ -10,9 +10,10 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -20,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from services.errors import HistoryError, StorageError
+from services.errors import HistoryError, NotStoredError, StorageError
 from services.store.files import sync_folder
 from services.store.storage import Storage
 
@@ -29,12 +30,18 @@ __all__ = ["DeltaLog", "TableChangedError", "TableFile", "TableState"]
 KEPT_H = 6
 """So long a file that was replaced stays, for who listed it before: trainings and queries."""
 LOG_H = 24
-"""So long the single commits before a checkpoint stay."""
+"""So long the single commits before a checkpoint stay, and until files are removed the next time."""
+READ_AT_ONCE = 50
+"""So many commits of others are read to see whose they are; of more the library is asked."""
 _CONFIGURATION = {
     "delta.logRetentionDuration": f"interval {LOG_H} hours",
     "delta.deletedFileRetentionDuration": f"interval {KEPT_H} hours",
     "delta.checkpointInterval": "100",
 }
+MOST_SAID = 600
+"""Characters of what the library says of an error; the cause is at the end."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_LAST_CHECKPOINT = "_last_checkpoint"
 
 
 class TableChangedError(Exception):
@@ -72,14 +79,37 @@ class DeltaLog:
         self._table: Any = None
         self._files: tuple[int, dict[str, TableFile], pa.Schema | None] = (-1, {}, None)  # of which version
         self._turns: tuple[int, dict[str, int | None]] = (-1, {})  # likewise
+        self._looked_s = 0.0
+        self._durable: frozenset[str] = frozenset()  # files of the log
 
     def state(self, writer: str = "") -> TableState:
-        """What the table has now; no files where there is none. Raises :class:`HistoryError`."""
-        with self._lock, self._told():
+        """What the table has now; no files where there is none. What a writer is told of is durable.
+
+        Raises :class:`HistoryError`.
+        """
+        asked_s = time.monotonic()
+        with self._lock:
+            if not writer and self._looked_s > asked_s and self._table is not None:
+                return TableState(*self._read_files())  # somebody has looked since, while we waited
+            opened = self._table is not None
+            try:
+                return self._look(writer)
+            except HistoryError:
+                if not opened:
+                    raise
+            return self._look(writer)  # opened anew: credentials may have expired
+
+    def _look(self, writer: str) -> TableState:
+        with self._told():
+            began_s = time.monotonic()
             if not self._refresh():
                 return TableState({}, None)
             files, schema = self._read_files()
-            turn = self._turn(writer) if writer else None
+            turn = None
+            if writer:
+                self._make_durable()
+                turn = self._turn(writer)
+            self._looked_s = began_s
             return TableState(files, schema, turn)
 
     def commit(
@@ -100,16 +130,27 @@ class DeltaLog:
             if writer and self._turn(writer) != turn:
                 raise TableChangedError
             check()
-            before = self._table.version()
             self._commit(adds, removes, {writer: 0 if turn is None else turn + 1} if writer else {})
-            self._make_durable(before)
+            self._make_durable()
 
     def vacuum(self, kept_h: int = KEPT_H) -> int:
-        """Remove files that the table has not had for so long, or never had; returns how many."""
-        with self._lock, self._told():
-            if not self._refresh():
+        """Remove files that the table has not had for so long, or never had, and commits that a checkpoint stands for;
+        returns how many files. Nobody waits for it: it looks at the table for itself.
+        """
+        from deltalake.exceptions import TableNotFoundError
+
+        with self._translated():
+            try:
+                table = self._open()
+            except TableNotFoundError:
                 return 0
-            return len(self._table.vacuum(kept_h, dry_run=False, enforce_retention_duration=False, full=True))
+            gone = table.vacuum(
+                kept_h, dry_run=False, enforce_retention_duration=False, full=True, post_commithook_properties=_hooks()
+            )
+            with self._lock:  # a checkpoint is durable before what it stands for goes
+                self._make_durable()
+            table.cleanup_metadata()
+            return len(gone)
 
     def _commit(self, adds: Sequence[TableFile], removes: Sequence[TableFile], turns: dict[str, int]) -> None:
         from deltalake import CommitProperties, Transaction
@@ -123,7 +164,10 @@ class DeltaLog:
         ]
         properties = CommitProperties(app_transactions=[Transaction(name, turn) for name, turn in turns.items()])
         try:
-            self._table.create_write_transaction(actions, "append", self._table.schema(), commit_properties=properties)
+            self._table.create_write_transaction(
+                actions, "append", self._table.schema(), commit_properties=properties,
+                post_commithook_properties=_hooks(),
+            )  # fmt: skip
         except CommitFailedError as error:
             raise TableChangedError(str(error)) from error
 
@@ -134,25 +178,39 @@ class DeltaLog:
 
     def _refresh(self) -> bool:
         """Look at newer commits; whether there is a table."""
-        from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
         if self._table is not None:
             self._table.update_incremental()
             return True
         try:
-            self._table = DeltaTable(self._where, storage_options=self._storage.delta_options())
+            self._table = self._open()
         except TableNotFoundError:
             return False
         return True
 
+    def _open(self) -> Any:
+        from deltalake import DeltaTable
+
+        return DeltaTable(self._where, storage_options=self._storage.delta_options())
+
     def _turn(self, writer: str) -> int | None:
+        """Of commits since the last look only; the library would read all since the checkpoint."""
         version = self._table.version()
-        if self._turns[0] != version:
-            self._turns = version, {}
-        turns = self._turns[1]
+        known, turns = self._turns
+        if known < 0 or not 0 <= version - known <= READ_AT_ONCE:
+            turns = {}
+        for number in range(known + 1, version + 1) if turns else ():
+            try:
+                content = self._storage.read(f"{self._folder}/_delta_log/{number:020}.json").content
+            except NotStoredError:  # a checkpoint stands for it
+                turns = {}
+                break
+            said = [json.loads(line).get("txn") for line in content.splitlines()]
+            turns = turns | {one["appId"]: one["version"] for one in said if one is not None}
         if writer not in turns:
-            turns[writer] = self._table.transaction_version(writer)
+            turns = turns | {writer: self._table.transaction_version(writer)}
+        self._turns = version, turns
         return turns[writer]
 
     def _open_or_make(self, schema: pa.Schema) -> None:
@@ -173,11 +231,15 @@ class DeltaLog:
     def _widen(self, schema: pa.Schema) -> None:
         """Give the table the columns that it does not have yet: rows before have nothing in them."""
         from deltalake import Schema
+        from deltalake.exceptions import CommitFailedError
 
         there = {field.name for field in self._table.schema().fields}
         new = [field for field in Schema.from_arrow(schema).fields if field.name not in there]
         if new:
-            self._table.alter.add_columns(new)
+            try:
+                self._table.alter.add_columns(new, post_commithook_properties=_hooks())
+            except CommitFailedError as error:  # another writer adds columns, too
+                raise TableChangedError(str(error)) from error
             self._table.update_incremental()
 
     def _read_files(self) -> tuple[dict[str, TableFile], pa.Schema]:
@@ -196,35 +258,56 @@ class DeltaLog:
         assert schema is not None
         return files, schema
 
-    def _make_durable(self, before: int) -> None:
-        """Of a folder: the library leaves that to the operating system."""
-        log = self._storage.local(f"{self._folder}/_delta_log")
-        if log is None:
+    def _make_durable(self) -> None:
+        """Of a folder, all that is new in the log, whoever wrote it: the library leaves that to the operating system,
+        and a commit is worth nothing where one before it is lost.
+        """
+        log, root = self._storage.local(f"{self._folder}/_delta_log"), self._storage.local("")
+        if log is None or root is None:
             return
-        for version in itertools.count(before + 1):
-            try:
-                with (log / f"{version:020}.json").open("rb") as file:
-                    os.fsync(file.fileno())
-            except FileNotFoundError:  # behind the newest commit
-                break
+        names = set(os.listdir(log))  # noqa: PTH208 - a thousand names, at each flush
+        if _LAST_CHECKPOINT in names:  # is written again and again: its time is a part of its name here
+            names.add(f"{_LAST_CHECKPOINT} {(log / _LAST_CHECKPOINT).stat().st_mtime_ns}")
+            names.discard(_LAST_CHECKPOINT)
+        new = names - self._durable
+        if not new:
+            return
+        for name in sorted(new):
+            with suppress(FileNotFoundError), (log / name.partition(" ")[0]).open("rb") as file:
+                os.fsync(file.fileno())  # one of the library's own may be renamed meanwhile
         sync_folder(log)
+        if not self._durable:  # the table may be new
+            for folder in itertools.takewhile(root.parent.__ne__, log.parents):
+                sync_folder(folder)
+            with suppress(PermissionError):
+                sync_folder(root.parent)
+        self._durable = frozenset(names)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What the library raises, as ours; the table is opened anew after it, with credentials read again."""
+        """As :meth:`_translated`; after any error the table is opened anew, with credentials read again."""
+        try:
+            with self._translated():
+                yield
+        except BaseException as error:
+            self._turns = -1, {}
+            if isinstance(error, HistoryError):
+                self._table, self._files = None, (-1, {}, None)
+            raise
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """What the library raises, as ours."""
         from deltalake.exceptions import DeltaError
 
         try:
             yield
-        except TableChangedError:
-            raise
         except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
-            self._table, self._files = None, (-1, {}, None)
             if isinstance(error, HistoryError):
                 raise
             hint = error.hint if isinstance(error, StorageError) else "Free space, or see to the storage's server."
             raise HistoryError(
-                f"the table {self._where} cannot be read or written: {_first_line(error)}", hint
+                f"the table {self._where} cannot be read or written: {_in_a_line(error)}", hint
             ) from error
 
     @property
@@ -237,5 +320,15 @@ class DeltaLog:
         return self._folder.rpartition("/")[2]
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+def _hooks() -> Any:
+    """A commit writes a checkpoint when it is time, and removes nothing: that is for :meth:`DeltaLog.vacuum`."""
+    from deltalake import PostCommitHookProperties
+
+    return PostCommitHookProperties(cleanup_expired_logs=False)
+
+
+def _in_a_line(error: Exception) -> str:
+    """The library writes a cause below what it has caused, behind an arrow in colour."""
+    lines = (line.strip(" \t↳") for line in _COLOUR.sub("", str(error)).splitlines())
+    said = ": ".join(line for line in lines if line) or type(error).__name__
+    return said if len(said) <= MOST_SAID else f"{said[: MOST_SAID // 3]} ... {said[-2 * MOST_SAID // 3 :]}"

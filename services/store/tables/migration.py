@@ -1,12 +1,14 @@
 """Step 6 of the way of a reading: a history of before it was tables (old_files.py) is brought over, in place.
 
-Months of a site become files of the table, in one commit, and only then the old ones go. The new files' names follow
-from what they are made of: a run that was killed is known by them, and the next one goes on.
+The old files of a site that begin in the same month become files of the table, in one commit, and only then they go:
+no more than these are in memory. The new files' names follow from what they are made of: a run that was killed is known
+by them, and the next one goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +28,8 @@ _TABLES = dict(zip(OLD_FOLDERS, (ZONE_ROWS, DEVICE_ROWS, PLANS), strict=True))
 def bring_over(storage: Storage, progress: Callable[[int, int], None] = lambda done, of: None) -> int:
     """Bring the rows of before into the tables; returns how many files there were. Nothing else may write meanwhile.
 
-    May be killed at any moment and begun again. ``progress`` is told how many files are done, and of how many. Raises
-    :class:`HistoryError`.
+    May be killed at any moment and begun again. ``progress`` is told after each file how many are done, and of how
+    many. Raises :class:`HistoryError`.
     """
     sites = [(folder, site) for folder in _TABLES for site in storage.list_folder(folder).folders]
     found = {(folder, site): old_files(storage, f"{folder}/{site}") for folder, site in sites}
@@ -36,33 +38,24 @@ def bring_over(storage: Storage, progress: Callable[[int, int], None] = lambda d
         table = RowTable(storage, _TABLES[folder])
         retired = [file for file in files if any(other.holds(file) for other in files)]
         left = [file for file in files if file not in retired]
-        for group in _months(left):
+        for _, begun in groupby(left, key=lambda file: (file.partition, file.step_s, file.first[:7])):
+            group = list(begun)
             _bring(table, f"{folder}/{site}", group)
-        for file in [*retired, *left]:  # a retired one first: what holds it says that it is
-            storage.delete(file.key)
-            done += 1
-            progress(done, of)
+            gone = [file for file in retired if any(other.holds(file) for other in group)]
+            retired = [file for file in retired if file not in gone]
+            for file in [*gone, *group]:  # a retired one first: what holds it says that it is
+                storage.delete(file.key)
+                done += 1
+                progress(done, of)
         storage.tidy(f"{folder}/{site}", age_s=0.0, now_s=2.0**40)
     return of
-
-
-def _months(files: Sequence[OldFile]) -> Iterator[list[OldFile]]:
-    """What is brought over at once: a month, or months that hang together by a file with days of both."""
-    group: list[OldFile] = []
-    for file in files:
-        same = group and (group[0].partition, group[0].step_s) == (file.partition, file.step_s)
-        if group and not (same and max(one.last for one in group)[:7] >= file.first[:7]):
-            yield group
-            group = []
-        group.append(file)
-    if group:
-        yield group
 
 
 def _bring(table: RowTable, folder: str, files: Sequence[OldFile]) -> None:
     tables = [_with_step(table.spec, read_table(table.storage, file.key), file.step_s) for file in files]
     rows = pa.concat_tables(tables, promote_options="default")
-    table.append_once(files[0].partition, files[0].step_s, rows, f"brought over from {folder}")
+    first = files[0]
+    table.append_once(first.partition, first.step_s, rows, f"brought over from {folder}", first.first[:7])
 
 
 def _with_step(spec: TableSpec, rows: pa.Table, step_s: int) -> pa.Table:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, reduce
+from operator import and_
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 from services.store.parquet import unreadable
 from services.store.storage import Storage
 
-__all__ = ["read_files"]
+__all__ = ["FETCHED_AT_ONCE", "fetchers", "read_files", "rows_within"]
 
 FETCHED_AT_ONCE = 8
 """Objects are waited for together: each takes its time to come."""
@@ -36,15 +37,15 @@ def read_files(
         return wanted.empty_table()
     keys = list(sizes)
     local = [storage.local(key) for key in keys]
-    at = storage.address(keys[0])
-    try:
-        if None not in local:
-            whole = pads.dataset([str(path) for path in local], schema=schema, format="parquet")
-            return whole.to_table(columns=list(columns), filter=within)
+    if None not in local:
+        paths = [str(path) for path in local]
+        try:
+            return pads.dataset(paths, schema=schema, format="parquet").to_table(columns=list(columns), filter=within)
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(_damaged(paths, schema, columns) or paths[0], error) from error
 
-        def read(key: str) -> pa.Table:
-            nonlocal at
-            at = storage.address(key)
+    def read(key: str) -> pa.Table:
+        try:
             if len(columns) <= FEW_COLUMNS and sizes[key] > LARGE_BYTES and set(columns) <= {"site", "zone", "end_ms"}:
                 with _Ranges(storage, key, sizes[key]) as ranges:
                     table = pq.ParquetFile(ranges, pre_buffer=False).read(list(columns), use_threads=False)
@@ -52,10 +53,37 @@ def read_files(
             content: Any = pa.BufferReader(storage.read(key).content)
             fragment = pads.ParquetFileFormat().make_fragment(content)
             return fragment.to_table(schema=schema, columns=list(columns), filter=within, use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(storage.address(key), error) from error
 
-        return pa.concat_tables(_fetchers().map(read, keys) if len(keys) > 1 else [read(keys[0])])
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(at, error) from error
+    return pa.concat_tables(fetchers().map(read, keys) if len(keys) > 1 else [read(keys[0])])
+
+
+def rows_within(
+    time_column: str, start_ms: int | None, end_ms: int | None, sites: Collection[str] | None, zone: str | None = None
+) -> pc.Expression | None:
+    """The rows with ``start_ms < time <= end_ms`` of sites and a zone; ``None`` where all are wanted."""
+    wanted: list[pc.Expression] = []
+    if start_ms is not None:
+        wanted.append(pc.field(time_column) > start_ms)
+    if end_ms is not None:
+        wanted.append(pc.field(time_column) <= end_ms)
+    if sites is not None:
+        wanted.append(pc.field("site").isin(list(sites)))
+    if zone is not None:
+        wanted.append(pc.field("zone") == zone)
+    return reduce(and_, wanted) if wanted else None
+
+
+def _damaged(paths: Sequence[str], schema: pa.Schema, columns: Sequence[str]) -> str | None:
+    """The first of the files that cannot be read by itself: of many at once Arrow does not always say which it was."""
+    for path in paths:
+        try:
+            for _ in pads.dataset(path, schema=schema, format="parquet").to_batches(columns=list(columns)):
+                pass
+        except (pa.ArrowException, OSError):
+            return path
+    return None
 
 
 class _Ranges(io.RawIOBase):
@@ -90,5 +118,6 @@ class _Ranges(io.RawIOBase):
 
 
 @cache
-def _fetchers() -> ThreadPoolExecutor:
+def fetchers() -> ThreadPoolExecutor:
+    """For all tables of a process. What reads one file may run in it: that waits for none of its threads."""
     return ThreadPoolExecutor(FETCHED_AT_ONCE, thread_name_prefix="history")

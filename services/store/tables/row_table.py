@@ -24,7 +24,8 @@ from services.errors import HistoryError
 from services.store.parquet import NOTHING, day_of, write_table
 from services.store.storage import Storage, always
 from services.store.tables.delta_log import KEPT_H, DeltaLog, TableChangedError, TableFile, TableState
-from services.store.tables.read_files import read_files
+from services.store.tables.file_spans import FileSpans, one_then_several
+from services.store.tables.read_files import read_files, rows_within
 
 __all__ = ["FileName", "RowTable", "TableSpec"]
 
@@ -32,6 +33,7 @@ SMALL_FILES = 8
 """So many files of a day that are about as small become one."""
 FILE_ROWS = 250_000
 """Files grow to about so many rows: a reader that wants one zone fetches what it need not, but never much."""
+DAY_MS = 86_400_000
 ROW_GROUP = 20_000
 """Rows that a reader may pass over together, as their zones and times are known."""
 TRIES = 10
@@ -86,10 +88,19 @@ class RowTable:
         self.storage, self.spec = storage, spec
         self._log = DeltaLog(storage, spec.folder, spec.time)
         self._newest: dict[tuple[int, str], int] = {}  # of a partition's site: no row after it is in the table
-        self._sites: dict[str, tuple[str, ...]] = {}  # of a file, which never changes
+        self._turns: dict[int, int | None] = {}  # of a partition's writer: as we left it
+        self._spans = FileSpans(storage, spec.folder, spec.time)
 
     def append(self, partition: int, step_s: int, rows: pa.Table, check: Callable[[], None] = always) -> None:
         """Make rows durable, but for those that are there already.
+
+        Each row is written once. The log numbers the commits of a partition's writer: its turns. A commit is made for
+        the turn that its rows were thought out on. The log refuses it if the writer's name was used since. So two
+        commits never follow from the same look at the table. At each look a writer compares the turn with that of its
+        own last commit. Where it is another, somebody else wrote, or an answer was lost: it forgets what it knew of the
+        table. A row is new if it is later than any row of its site, by what the writer wrote itself since then, or by
+        the spans of files in the log. Any other row is looked for in the files that may hold it. A commit adds all its
+        rows or none. So after a crash, a lost answer or a takeover the same rows can be appended again.
 
         ``check`` raises when the partition belongs to another writer by now; nothing is changed then. Raises
         :class:`HistoryError` if nobody knows whether it was done: then the same rows are to be appended again.
@@ -98,6 +109,9 @@ class RowTable:
         for _ in range(TRIES):
             check()
             state = self._log.state(writer)
+            if self._turns.get(partition) != state.turn:  # another one has written, or we begin
+                self._forget(partition)
+                self._turns[partition] = state.turn
             try:
                 new = self._missing(state, partition, rows)
                 if not len(new):
@@ -110,6 +124,7 @@ class RowTable:
             except BaseException:
                 self._forget(partition)
                 raise
+            self._turns[partition] = 0 if state.turn is None else state.turn + 1
             self._note(partition, rows)
             return
         raise HistoryError(
@@ -117,17 +132,22 @@ class RowTable:
             "It is tried again. If this stays, another system writes into the same storage: stop one of them.",
         )
 
-    def append_once(self, partition: int, step_s: int, rows: pa.Table, what: str) -> None:
-        """Make rows durable, unless that was done before of rows of the same months under the same name ``what``.
+    def append_once(self, partition: int, step_s: int, rows: pa.Table, what: str, begun: str) -> None:
+        """Make rows durable, unless that was done before under the same name ``what``, and month ``begun``.
 
-        Nothing else may write to the table meanwhile. Raises :class:`HistoryError`.
+        Rows of other months may be among them, and rows of such a month come again with another ``begun``. Nothing else
+        may write to the table meanwhile. Raises :class:`HistoryError`.
         """
-        months = np.array([day_of(int(time))[:7] for time in rows[self.spec.time].to_numpy()])
+        self._forget(partition)
+        days, at_day = np.unique(rows[self.spec.time].to_numpy() // DAY_MS, return_inverse=True)
+        months, month_of = np.unique([day_of(int(day) * DAY_MS)[:7] for day in days], return_inverse=True)
         state, adds = self._log.state(), []
-        for month in np.unique(months):
+        for index, month in enumerate(months):
             name = FileName(partition, step_s, str(month))
-            word = hashlib.sha256(f"{what} {name}".encode()).hexdigest()[:24]
-            for number, part in enumerate(_cut(self._in_order(rows.filter(pa.array(months == month))))):
+            said = f"{what} {name}" if month == begun else f"{what} {name} begun in {begun}"
+            word = hashlib.sha256(said.encode()).hexdigest()[:24]
+            there = rows.filter(pa.array(month_of[at_day] == index))
+            for number, part in enumerate(_cut(self._in_order(there))):
                 path = name.path(f"{word}{number:08x}")
                 if path in state.files:  # done before; but an older version may have written again since
                     self.append(partition, step_s, rows)
@@ -136,6 +156,8 @@ class RowTable:
         try:
             self._log.commit(adds, [], rows.schema)
         except TableChangedError as error:
+            if self._done(adds):
+                return
             raise HistoryError(f"{self.storage.address(self.spec.folder)} was changed by another process") from error
 
     def compact(self, before_ms: int, partitions: Collection[int], check: Callable[[], None] = always) -> int:
@@ -157,12 +179,19 @@ class RowTable:
                 continue
             check()
             adds = list(self._sorted(FileName(partition, step_s, period), files, check))
+            before, after = (sum(file.rows for file in some) for some in (files, adds))
+            if before != after:
+                raise HistoryError(
+                    f"files of {self.storage.address(self.spec.folder)} have {after:,} rows, its log says {before:,} "
+                    f"(p{partition}, {period}): they are left as they are", "Keep a copy of it, and report this.",
+                )  # fmt: skip
             schema = self._log.state().schema
             assert schema is not None
             try:
                 self._log.commit(adds, files, schema, check=check)
             except TableChangedError:
-                continue  # rows came meanwhile: the next time
+                if not self._done(adds):
+                    continue  # rows came meanwhile: the next time
             replaced += len(files)
         if 0 in partitions:
             self._log.vacuum(KEPT_H)
@@ -190,16 +219,14 @@ class RowTable:
             return None
         files = self._chosen(state, start_ms, end_ms, sites, zone, step_s, partition)
         names = state.schema.names if columns is None else [name for name in columns if name in state.schema.names]
-        within = self._within(start_ms, end_ms, sites, zone)
+        within = rows_within(self.spec.time, start_ms, end_ms, sites, zone)
         return read_files(self.storage, self._sizes(files), state.schema, names, within)
 
     def sites(self, partition: int | None = None, step_s: int | None = None) -> list[str]:
         """The sites that have rows, sorted."""
         state = self._log.state()
-        found: set[str] = set()
-        for file in self._chosen(state, None, None, None, None, step_s, partition):
-            found |= set(self._sites_of(state, file))
-        return sorted(found)
+        files = self._chosen(state, None, None, None, None, step_s, partition)
+        return sorted({site for span in self._spans.of(state, files) for site in span})
 
     def span_ms(self, step_s: int | None = None) -> tuple[int, int] | None:
         """The times of the oldest and the newest row; ``None`` without rows. The log alone is read."""
@@ -208,37 +235,59 @@ class RowTable:
 
     def newest_ms(self, site: str, step_s: int | None = None) -> int:
         """The time of a site's newest row; 0 where it has none."""
-        state, newest = self._log.state(), 0
-        for file in sorted(self._chosen(state, None, None, [site], None, step_s), key=lambda file: -file.last_ms):
-            if file.last_ms <= newest:
-                break
-            newest = max([newest, *self._times(state, file, site)])
-        return newest
+        return self._newest_in(self._log.state(), site, step_s)
 
     def oldest_ms(self, site: str, step_s: int | None = None) -> int:
         """The time of a site's oldest row; 0 where it has none."""
         state, oldest = self._log.state(), 2**53
-        for file in sorted(self._chosen(state, None, None, [site], None, step_s), key=lambda file: file.first_ms):
-            if file.first_ms >= oldest:
+        files = self._chosen(state, None, None, [site], None, step_s)
+        for some in one_then_several(sorted(files, key=lambda file: file.first_ms)):
+            if some[0].first_ms >= oldest:
                 break
-            oldest = min([oldest, *self._times(state, file, site)])
+            oldest = min([oldest, *(span[site][0] for span in self._spans.of(state, some) if site in span)])
         return oldest if oldest < 2**53 else 0
 
     def _missing(self, state: TableState, partition: int, rows: pa.Table) -> pa.Table:
         """Those rows that are not in the table. Only rows are looked for that are not newer than the site's newest."""
-        newest = {site: self._newest.get((partition, site)) for site in pc.unique(rows["site"]).to_pylist()}
-        last_ms = np.array([2**62 if (ms := newest[site]) is None else ms for site in rows["site"].to_pylist()])
-        doubtful = rows.filter(pa.array(rows[self.spec.time].to_numpy() <= last_ms))
+        oldest = pa.TableGroupBy(rows, "site").aggregate([(self.spec.time, "min")])
+        newest = [
+            self._no_row_after(state, partition, site, first_ms)
+            for site, first_ms in zip(*(column.to_pylist() for column in oldest.columns), strict=True)
+        ]
+        last_ms = pc.take(pa.array(newest, pa.int64()), pc.index_in(rows["site"], oldest["site"].combine_chunks()))
+        doubted = pc.less_equal(rows[self.spec.time], last_ms)
+        doubtful = rows.filter(doubted)
         if not len(doubtful) or state.schema is None:
             return rows
-        start_ms = pc.min(doubtful[self.spec.time]).as_py() - 1
+        ends = pc.min_max(doubtful[self.spec.time]).as_py()
+        start_ms, end_ms = ends["min"] - 1, ends["max"]
         sites = pc.unique(doubtful["site"]).to_pylist()
-        keys = self._sizes(self._chosen(state, start_ms, None, sites, None, None))
-        columns = list(dict.fromkeys(["site", self.spec.time, *self.spec.identity]))
-        there = read_files(self.storage, keys, state.schema, columns, self._within(start_ms, None, sites, None))
-        self._note(partition, there)
-        known = set(_tuples(there, self.spec.identity))
-        return rows.filter(pa.array([row not in known for row in _tuples(rows, self.spec.identity)], pa.bool_()))
+        keys = self._sizes(self._chosen(state, start_ms, end_ms, sites, None, None))
+        identity = pa.schema([rows.schema.field(name) for name in self.spec.identity])
+        within = rows_within(self.spec.time, start_ms, end_ms, sites)
+        there = read_files(self.storage, keys, state.schema, identity.names, within).cast(identity)
+        new = doubtful.join(there, identity.names, join_type="left anti").select(rows.column_names)
+        return pa.concat_tables([rows.filter(pc.invert(doubted)), new])
+
+    def _no_row_after(self, state: TableState, partition: int, site: str, first_ms: int) -> int:
+        """A time after which the table has no row of the site: by what we wrote, or by the log if that is before
+        ``first_ms``, else by the files.
+        """
+        at = partition, site
+        if at not in self._newest:
+            files = state.files.values()
+            last_ms = max((one.last_ms for one in files if one.sites[0] <= site <= one.sites[1]), default=-1)
+            self._newest[at] = last_ms if last_ms < first_ms else self._newest_in(state, site, None)
+        return self._newest[at]
+
+    def _newest_in(self, state: TableState, site: str, step_s: int | None) -> int:
+        newest = 0
+        files = self._chosen(state, None, None, [site], None, step_s)
+        for some in one_then_several(sorted(files, key=lambda file: -file.last_ms)):
+            if some[0].last_ms <= newest:
+                break
+            newest = max([newest, *(span[site][1] for span in self._spans.of(state, some) if site in span)])
+        return newest
 
     def _days(
         self, state: TableState, partition: int, step_s: int, rows: pa.Table, check: Callable[[], None]
@@ -246,12 +295,12 @@ class RowTable:
         """New files of each UTC day, and the small ones that they take the place of."""
         adds: list[TableFile] = []
         removes: list[TableFile] = []
-        days = rows[self.spec.time].to_numpy() // 86_400_000
+        days = rows[self.spec.time].to_numpy() // DAY_MS
         by_name: dict[FileName, list[TableFile]] = {}
         for file in state.files.values():
             by_name.setdefault(FileName.of(file.path), []).append(file)
         for day in np.unique(days):
-            name = FileName(partition, step_s, day_of(int(day) * 86_400_000))
+            name = FileName(partition, step_s, day_of(int(day) * DAY_MS))
             new = rows.filter(pa.array(days == day))
             small = _as_small(by_name.get(name, []), len(new))
             if small and state.schema is not None:
@@ -277,6 +326,11 @@ class RowTable:
             for part in _cut(self._in_order(rows)):
                 check()
                 yield self._write(name.path(uuid.uuid4().hex), part, check)
+
+    def _done(self, adds: Sequence[TableFile]) -> bool:
+        """Whether a commit that was refused is there: its first answer was lost, and it was asked for again."""
+        files = self._log.state().files
+        return all(file.path in files for file in adds)
 
     def _in_order(self, rows: pa.Table) -> pa.Table:
         return rows.sort_by([(name, "ascending") for name in self.spec.order])
@@ -306,43 +360,6 @@ class RowTable:
 
         return sorted(filter(holds, state.files.values()), key=lambda file: file.path)
 
-    def _within(
-        self, start_ms: int | None, end_ms: int | None, sites: Collection[str] | None, zone: str | None
-    ) -> pc.Expression | None:  # fmt: skip
-        wanted: list[pc.Expression] = []
-        if start_ms is not None:
-            wanted.append(pc.field(self.spec.time) > start_ms)
-        if end_ms is not None:
-            wanted.append(pc.field(self.spec.time) <= end_ms)
-        if sites is not None:
-            wanted.append(pc.field("site").isin(list(sites)))
-        if zone is not None:
-            wanted.append(pc.field("zone") == zone)
-        both: pc.Expression | None = None
-        for one in wanted:
-            both = one if both is None else both & one
-        return both
-
-    def _times(self, state: TableState, file: TableFile, site: str) -> tuple[int, ...]:
-        """The first and the last time of a site's rows in a file; none where it has none of it."""
-        if file.sites == (site, site):
-            return file.first_ms, file.last_ms
-        assert state.schema is not None
-        within = pc.field("site") == site
-        rows = read_files(self.storage, self._sizes([file]), state.schema, ["site", self.spec.time], within)
-        span = pc.min_max(rows[self.spec.time]).as_py()
-        return (span["min"], span["max"]) if len(rows) else ()
-
-    def _sites_of(self, state: TableState, file: TableFile) -> tuple[str, ...]:
-        if file.path not in self._sites:
-            sites: tuple[str, ...] = tuple(dict.fromkeys(file.sites))
-            if len(sites) > 1:
-                assert state.schema is not None
-                rows = read_files(self.storage, self._sizes([file]), state.schema, ["site"], None)
-                sites = tuple(pc.unique(rows["site"]).to_pylist())
-            self._sites[file.path] = sites
-        return self._sites[file.path]
-
     def _key(self, file: TableFile) -> str:
         return f"{self.spec.folder}/{file.path}"
 
@@ -357,10 +374,6 @@ class RowTable:
 
     def _forget(self, partition: int) -> None:
         self._newest = {at: newest for at, newest in self._newest.items() if at[0] != partition}
-
-
-def _tuples(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[object, ...]]:
-    return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 
 def _period(name: FileName, today: str) -> str:

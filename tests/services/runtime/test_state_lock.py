@@ -120,6 +120,24 @@ def test_the_thread_tells_of_a_takeover(world: World, monkeypatch: pytest.Monkey
         until(lambda: world.lost == ["a"], "the owner is told")
 
 
+def test_signs_of_life_in_a_bucket_are_few(bucket: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is paid for. After one that failed the next comes sooner; still an owner that lives never seems dead."""
+    lock, waits, answers = bucket.abandoned("a"), list[float](), iter([True, OSError("away"), True, False])
+
+    def beat() -> bool:
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(lock, "beat", beat)
+    monkeypatch.setattr(lock._ended, "wait", lambda seconds: waits.append(seconds))
+    lock._run()
+    assert waits == [5.0, 5.0, 2.0, 5.0]
+    assert bucket.lost == ["a"]
+    assert 3 * max(waits) < SILENT_S
+
+
 def test_of_two_that_wait_one_gets_the_state(world: World) -> None:
     """Both have seen the same silence; the file of the next epoch can be made once."""
     world.abandoned("a")

@@ -59,6 +59,7 @@ def test_the_page_holds(kind: str, tmp_path: Path) -> None:
     table = DeltaTable(where, storage_options=options)
     rows = table.to_pyarrow_dataset()  # noqa: F841 - DuckDB finds it by its name
     by_duckdb = duckdb.sql("SELECT zone, end_ms, air_temp_c FROM rows ORDER BY zone, end_ms").fetchall()
+    assert len(pl.read_delta(where, storage_options=storage.delta_options())) == 24  # what we tell deltalake will do
     by_polars = pl.read_delta(where, storage_options=options).select(columns).sort("zone", "end_ms").rows()
     by_pandas = table.to_pandas(columns=columns).sort_values(["zone", "end_ms"]).itertuples(index=False, name=None)
     wanted = [tuple(row.values()) for row in history.read().select(columns).to_pylist()]

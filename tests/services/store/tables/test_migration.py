@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +21,7 @@ from services.store.tables import row_table
 from services.store.tables.delta_log import DeltaLog
 from services.store.tables.migration import bring_over
 from services.store.tables.old_files import old_files
+from services.store.tables.row_table import RowTable
 from tests.services.store.test_history import CHANNELS, DAY, T0, site_step
 from tests.storages import TABLE_KINDS, opener
 
@@ -40,6 +44,21 @@ def old_history(storage: Storage, days: int) -> list[int]:
     put("2022-03-05-to-2022-03-12", ends[8:24])
     put("2022-03-02", [T0 + DAY + 60_000], 60)
     return ends
+
+
+def chained_history(storage: Storage) -> None:
+    """Compacted files that each end in the month after, where the next one begins, and a day of its own."""
+    names = ["2022-02-27-to-2022-03-02", "2022-03-03-to-2022-04-01", "2022-04-02-to-2022-05-03", "2022-05-04"]
+    for name in names:
+        first, _, last = name.partition("-to-")
+        ends_ms = [int(np.datetime64(day, "ms").astype(int)) + DAY // 2 for day in (first, last or first)]
+        rows = zone_table(CHANNELS, [site_step(end_ms) for end_ms in dict.fromkeys(ends_ms)]).drop_columns("step_s")
+        write_table(storage, f"history/zones/demo/{name}-p0-300s.parquet", rows)
+
+
+def days_and_retired(storage: Storage) -> None:
+    """Days, and what took some of them in."""
+    old_history(storage, 8)
 
 
 def seen(storage: Storage) -> list[Any]:
@@ -71,11 +90,33 @@ def test_all_rows_come_over(kind: str, tmp_path: Path) -> None:
     assert len(history.read()) == len(ends) * 4
 
 
+def test_months_that_hang_together_come_over_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more is in memory than what begins in a month, and what is done is told after each."""
+    storage, append_once, seen_before = FolderStorage(tmp_path), RowTable.append_once, list[int]()
+    chained_history(storage)
+    told: list[int] = []
+
+    def counted(table: RowTable, partition: int, step_s: int, rows: pa.Table, *more: str) -> None:
+        assert len(pc.unique(rows["end_ms"])) <= 2
+        seen_before.append(len(told))
+        append_once(table, partition, step_s, rows, *more)
+
+    monkeypatch.setattr(RowTable, "append_once", counted)
+    assert bring_over(storage, lambda done, of: told.append(done)) == 4
+    assert (seen_before, told) == ([0, 1, 2, 3], [1, 2, 3, 4])
+    found = History(storage, CHANNELS).read()["end_ms"].to_numpy()
+    assert len(np.unique(found)) == 7
+    assert len(found) == 14  # two zones
+
+
+@pytest.mark.parametrize("make", [days_and_retired, chained_history])
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=5))
-def test_it_may_be_killed_at_any_moment(tmp_path_factory: pytest.TempPathFactory, crashes: list[int]) -> None:
+def test_it_may_be_killed_at_any_moment(
+    tmp_path_factory: pytest.TempPathFactory, make: Callable[[Storage], None], crashes: list[int]
+) -> None:
     """And begun again: the same rows."""
     storage = FolderStorage(tmp_path_factory.mktemp("old"))
-    old_history(storage, 8)
+    make(storage)
     moments = iter([n == 0 for wait in crashes for n in range(wait, -1, -1)] + [False] * 10_000)
 
     def around(act: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,7 +142,7 @@ def test_it_may_be_killed_at_any_moment(tmp_path_factory: pytest.TempPathFactory
                 continue
             break
     whole = FolderStorage(tmp_path_factory.mktemp("whole"))
-    old_history(whole, 8)
+    make(whole)
     bring_over(whole)
     assert repr(seen(storage)) == repr(seen(whole))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from services.errors import HistoryError
 from services.ingest.snapshots.snapshot import FencedError
 from services.store.history import ZONE_ROWS
 from services.store.storage import FolderStorage, Storage
-from services.store.tables import row_table
+from services.store.tables import file_spans, row_table
 from services.store.tables.delta_log import DeltaLog, TableChangedError
 from services.store.tables.row_table import SMALL_FILES, FileName, RowTable
 from tests.storages import TABLE_KINDS, Open, opener
@@ -162,6 +163,23 @@ def test_an_answer_that_is_lost_adds_nothing_twice(opened: Open, monkeypatch: py
     assert there(opened()) == [1, 2, 3, 4]
 
 
+def test_a_commit_that_meets_itself_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer was lost, the library asked again, and was told that the table had changed: nothing is done twice."""
+    writer, commit = table(FolderStorage(tmp_path)), DeltaLog._commit
+
+    def refused(log: DeltaLog, *said: Any) -> None:
+        commit(log, *said)
+        raise TableChangedError
+
+    for n in range(4):
+        writer.append(0, 300, rows(n))
+    monkeypatch.setattr(DeltaLog, "_commit", refused)
+    writer.append(0, 300, rows(4))
+    assert writer.compact(T0 + DAY, [0]) == 5
+    writer.append_once(0, 300, rows(400), "old", "2022-03")
+    assert there(writer.storage) == [0, 1, 2, 3, 4, 400]
+
+
 def test_many_write_at_once(opened: Open) -> None:
     """Each partition its own rows, beside a merge of their days and readers: none is lost, none doubled."""
     table(opened()).append(9, 300, rows(0, site="other"))
@@ -276,3 +294,115 @@ def test_what_others_put_there_is_refused(tmp_path: Path) -> None:
 
 def fields(file: Any) -> dict[str, Any]:
     return {name: getattr(file, name) for name in file.__dataclass_fields__}
+
+
+class Reads:
+    """Counts the rows of files that are read to see which rows are there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.files: list[int] = []
+        read = row_table.read_files
+
+        def counted(storage: Storage, sizes: Any, schema: pa.Schema, columns: Any, within: Any) -> pa.Table:
+            if "air_temp_c" not in columns:
+                self.files.append(len(sizes))
+            return read(storage, sizes, schema, columns, within)
+
+        monkeypatch.setattr(row_table, "read_files", counted)
+
+
+def test_a_start_reads_what_it_doubts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New rows of a site are known by the log; of old ones the files of their days are read, none after them."""
+    storage, reads = FolderStorage(tmp_path), Reads(monkeypatch)
+    for day in range(10):
+        table(storage).append(0, 300, rows(288 * day, 288 * day + 1))
+    assert reads.files == []
+    writer = table(storage)
+    writer.append(0, 300, rows(288 * 3, 288 * 3 + 1, 288 * 3 + 2))
+    assert reads.files == [1]
+    writer.append(0, 300, rows(288 * 10))
+    writer.append(0, 300, rows(288 * 11, site="new"))
+    assert reads.files == [1]
+    wanted = sorted([*(288 * day + n for day in range(10) for n in (0, 1)), 288 * 3 + 2, 288 * 10])
+    assert there(storage) == there(storage, zone="z2") == wanted
+
+
+def test_a_site_that_lags_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where files have rows of sites that are far ahead of it."""
+    storage, reads = FolderStorage(tmp_path), Reads(monkeypatch)
+    for n in range(0, 40, 10):
+        table(storage).append(0, 300, pa.concat_tables([rows(n + 500, site=site) for site in ("a", "c")]))
+    writer = table(storage)
+    for n in range(5):
+        writer.append(0, 300, rows(n, site="b"))
+    assert reads.files == []
+    table(storage).append(0, 300, rows(4, 5, site="b"))
+    assert len(reads.files) == 1
+    assert there(storage, "b") == list(range(6))
+
+
+def test_what_another_wrote_meanwhile_is_looked_at(opened: Open) -> None:
+    """A writer whose turn came again does not trust what it knew of the table."""
+    ours, another = table(opened()), table(opened())
+    ours.append(0, 300, rows(1))
+    another.append(0, 300, rows(2, 3))
+    ours.append(0, 300, rows(2, 3, 4))
+    assert there(opened()) == [1, 2, 3, 4]
+
+
+def test_a_compaction_that_would_lose_rows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of the files are counted against those that the log knows, before anything takes their place."""
+    writer = table(FolderStorage(tmp_path))
+    for n in range(4):
+        writer.append(0, 300, rows(n))
+    within = RowTable._in_order
+    with monkeypatch.context() as patch:
+        patch.setattr(RowTable, "_in_order", lambda table, found: within(table, found).slice(1))
+        with pytest.raises(HistoryError, match="have 7 rows, its log says 8"):
+            writer.compact(T0 + DAY, [0])
+    assert there(writer.storage) == [0, 1, 2, 3]
+    assert writer.compact(T0 + DAY, [0]) == 4
+
+
+def test_the_damaged_file_is_named(opened: Open) -> None:
+    """Not another one that is read at the same time."""
+    writer = table(opened())
+    for day in range(12):
+        writer.append(0, 300, rows(288 * day))
+    damaged = writer.files()[7]
+    writer.storage.put(damaged, b"PAR1")
+    for columns in (None, ["site"]):
+        with pytest.raises(HistoryError, match=f"{Path(damaged).name} cannot be read"):
+            table(opened()).read(columns=columns)
+
+
+def test_a_file_is_read_once_for_the_sites_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And several at once; those that were replaced are forgotten."""
+    sites = ("a", "b", "c", "d")
+    writer = table(FolderStorage(tmp_path))
+    for day in range(12):
+        new = [rows(288 * day + number, site=site) for number, site in enumerate(sites) if (day > 5) == (site < "c")]
+        writer.append(0, 300, pa.concat_tables(new))
+    reader, read, reading, most = table(FolderStorage(tmp_path)), file_spans.read_files, [0], [0]
+    files: list[str] = []
+
+    def counted(storage: Storage, sizes: Any, *more: Any) -> pa.Table:
+        files.extend(sizes)
+        reading[0] += 1
+        most[0] = max(most[0], reading[0])
+        time.sleep(0.05)
+        reading[0] -= 1
+        return read(storage, sizes, *more)
+
+    monkeypatch.setattr(file_spans, "read_files", counted)
+    for _ in range(3):
+        assert [reader.newest_ms(site) for site in "abcde"] == [T0 + n * STEP for n in (288 * 11, 288 * 11 + 1)] + [
+            T0 + n * STEP for n in (288 * 5 + 2, 288 * 5 + 3)
+        ] + [0]
+        assert [reader.oldest_ms(site) for site in "ad"] == [T0 + 288 * 6 * STEP, T0 + 3 * STEP]
+        assert reader.sites() == list(sites)
+    assert len(files) == len(set(files)) == 12
+    assert most[0] > 1
+    assert writer.compact(T0 + 40 * DAY, [0]) == 12
+    assert reader.sites() == list(sites)
+    assert len(reader._spans._known) == 1
