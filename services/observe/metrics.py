@@ -50,12 +50,12 @@ def metrics_page(structures: Mapping[str, type]) -> str:
     parts = [_HEAD]
     for component, structure in structures.items():
         rows = [
-            f"| `{figure.name}` | {figure.kind} | {figure.unit} | {f'`{figure.label}`' if figure.label else ''}"
+            f"| `{figure.name}` | {figure.kind} | {figure.unit} | {', '.join(f'`{label}`' for label in figure.labels)}"
             f" | `{'.'.join(path)}` | {figure.help} |"
             for path, figure in figures_of(structure).items()
         ]
         if rows:
-            head = ["| metric | kind | unit | label | field | meaning |", "|---|---|---|---|---|---|"]
+            head = ["| metric | kind | unit | labels | field | meaning |", "|---|---|---|---|---|---|"]
             parts.append(
                 "\n".join([f"## {component.capitalize() if component != 'API' else component}", "", *head, *rows, ""])
             )
