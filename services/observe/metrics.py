@@ -24,6 +24,11 @@ gateway that runs alone and answers for itself (`gateway.metrics_port`).
 What a shard counts of samples, rows and forecasts goes on over a restart, and is a function of the log. All other
 counters begin at 0 with their process.
 
+No label names a zone or a device: 1,000 zones would be thousands of series. What is of one zone is in InfluxDB and on
+the page. Let Prometheus scrape one address for all replicas of the API: each tells the figures of all components, and
+two addresses would count them twice. Alert rules are in `deploy/prometheus/`, a page for each in
+[runbooks](runbooks/README.md).
+
 This page is made from the code. Renew it with `.venv/bin/python -m services.serve.components > docs/metrics.md`.
 """
 
