@@ -104,11 +104,13 @@ def test_amtool_finds_the_routes_right() -> None:
     assert re.findall(r"(?:password|token|key|secret|url):", ROUTES.read_text()) == []
 
 
-@pytest.mark.parametrize("name", sorted(alerts()))
-def test_each_alert_finds_its_receiver(name: str) -> None:
-    """By its severity, by what the real amtool says."""
-    severity = alerts()[name]["labels"]["severity"]
-    wanted = {"critical": "on-call", "warning": "in-working-hours", "info": "dashboard-only"}[severity]
-    labels = (f"alertname={name}", f"severity={severity}")
+@pytest.mark.parametrize(
+    ("severity", "receiver"),
+    [("critical", "on-call"), ("warning", "in-working-hours"), ("info", "dashboard-only")],
+)
+def test_each_severity_finds_its_receiver(severity: str, receiver: str) -> None:
+    """By what the real amtool says; routes look at nothing but the severity."""
+    assert severity in {rule["labels"]["severity"] for rule in alerts().values()}
     amtool = require_program("amtool")
-    assert said_by(amtool, "config", "routes", "test", "--config.file", ROUTES, *labels).strip() == wanted
+    labels = ("alertname=HothouseAny", f"severity={severity}")
+    assert said_by(amtool, "config", "routes", "test", "--config.file", ROUTES, *labels).strip() == receiver
