@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes what the compose file reads from deploy/secrets: passwords of broker logins with their rules, the token of the Ray cluster,
-# logins of InfluxDB and of the object store. Files are readable by their owner alone, the user that the containers run as. What is there stays.
+# logins of InfluxDB, of the object store, of Grafana and of the mail server. Files are readable by their owner alone, the user that the containers run as. What is there stays.
 set -eu
 umask 077
 cd "$(dirname "$0")"
@@ -25,6 +25,8 @@ storage_credentials() { # in the form of ~/.aws/credentials
 }
 
 keep ray_token random
+keep grafana_password random
+keep alert_mail_password random # of the mail server that deploy/alertmanager/alertmanager.yml names: put yours there
 keep storage_credentials storage_credentials
 keep influx_token influx_token
 

@@ -25,14 +25,15 @@ _SMALLER = {"ms", "s", "us", "min", "h", "days", "kib", "mib", "mb", "pct", "per
 class Figure:
     """One metric. Raises ``ValueError`` where its name breaks Prometheus' conventions.
 
-    A field's value times ``scale`` is in the ``unit``. ``label`` names what tells the entries of a table apart.
+    A field's value times ``scale`` is in the ``unit``. ``labels`` name what tells the entries of a table apart, and
+    those of the tables in it.
     """
 
     name: str
     kind: Literal["counter", "gauge"]
     help: str
     unit: str = ""
-    label: str = ""
+    labels: tuple[str, ...] = ()
     scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -48,7 +49,7 @@ class Figure:
 
 
 def counter(
-    name: str, words: str, *, label: str = "", unit: str = "", scale: float = 1.0, field: str = ""
+    name: str, words: str, *, label: str | tuple[str, ...] = "", unit: str = "", scale: float = 1.0, field: str = ""
 ) -> msgspec.Meta:
     """What is only counted up, for ``Annotated``; ``field`` says what the field holds where that is not ``words``.
 
@@ -58,12 +59,12 @@ def counter(
     >>> [(path, figure.kind) for path, figure in figures_of(Counts).items()]
     [(('late',), 'counter')]
     """
-    figure = Figure(name=name, kind="counter", help=words, unit=unit, label=label, scale=scale)
+    figure = Figure(name=name, kind="counter", help=words, unit=unit, labels=_labels(label), scale=scale)
     return msgspec.Meta(description=field or words, extra={"figure": figure})
 
 
 def gauge(
-    name: str, words: str, *, label: str = "", unit: str = "", scale: float = 1.0, field: str = ""
+    name: str, words: str, *, label: str | tuple[str, ...] = "", unit: str = "", scale: float = 1.0, field: str = ""
 ) -> msgspec.Meta:
     """What goes up and down, for ``Annotated``; of a text it is 1 while there is one.
 
@@ -71,7 +72,7 @@ def gauge(
     Traceback (most recent call last):
     ValueError: hothouse_pause_ms must end in its base unit (seconds, bytes or ratio)
     """
-    figure = Figure(name=name, kind="gauge", help=words, unit=unit, label=label, scale=scale)
+    figure = Figure(name=name, kind="gauge", help=words, unit=unit, labels=_labels(label), scale=scale)
     return msgspec.Meta(description=field or words, extra={"figure": figure})
 
 
@@ -88,26 +89,38 @@ def figures_of(structure: type) -> Mapping[tuple[str, ...], Figure]:
     return found
 
 
-def readings(structure: type, values: Mapping[str, Any]) -> Iterator[tuple[Figure, str, float]]:
-    """``(figure, value of its label, number)`` of each declared figure that ``values`` has now.
+def readings(structure: type, values: Mapping[str, Any]) -> Iterator[tuple[Figure, tuple[str, ...], float]]:
+    """``(figure, values of its labels, number)`` of each declared figure that ``values`` has now.
 
     >>> from typing import TypedDict
     >>> seen = gauge("hothouse_seen_seconds", "When.", label="site", unit="seconds", scale=1e-3)
     >>> Times = TypedDict("Times", {"seen_ms": Annotated[dict[str, int], seen]})
-    >>> [(site, number) for _, site, number in readings(Times, {"seen_ms": {"demo": 1500}})]
-    [('demo', 1.5)]
+    >>> [(keys, number) for _, keys, number in readings(Times, {"seen_ms": {"demo": 1500}})]
+    [(('demo',), 1.5)]
     """
     for path, figure in figures_of(structure).items():
         value: Any = values
         for field in path:
             value = value.get(field) if isinstance(value, Mapping) else None
-        if figure.label:
-            for key, entry in (value or {}).items():
-                yield figure, str(key), float(entry) * figure.scale
-        elif isinstance(value, str):
-            yield figure, "", float(value != "")
-        elif value is not None:
-            yield figure, "", float(value) * figure.scale
+        for keys, entry in _entries(value, len(figure.labels)):
+            if isinstance(entry, str):
+                yield figure, keys, float(entry != "")
+            elif entry is not None:
+                yield figure, keys, float(entry) * figure.scale
+
+
+def _entries(value: Any, depth: int) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The entries of a table of tables, each with its keys from the outside in."""
+    if not depth:
+        yield (), value
+        return
+    for key, inner in (value or {}).items():
+        for keys, entry in _entries(inner, depth - 1):
+            yield (str(key), *keys), entry
+
+
+def _labels(label: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (label,) * (label != "") if isinstance(label, str) else label
 
 
 def _split(hint: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -26,10 +26,11 @@ class FiguresCollector(Collector):
         """The families, in the order of declaration."""
         families: dict[str, Metric] = {}
         for structure, values, labels in self._told():
-            for figure, key, number in readings(structure, values):
+            for figure, keys, number in readings(structure, values):
                 family = families.get(figure.name)
                 if family is None:
                     name = figure.name.removesuffix("_total")
                     family = families[figure.name] = Metric(name, figure.help, figure.kind, figure.unit)
-                family.add_sample(figure.name, {**labels, figure.label: key} if figure.label else dict(labels), number)
+                own = zip(figure.labels, keys, strict=True)
+                family.add_sample(figure.name, {**labels, **dict(own)}, number)
         yield from families.values()

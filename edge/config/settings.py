@@ -29,7 +29,8 @@ __all__ = [
 _PREFIX = "HOTHOUSE_"
 _CONFIG = "HOTHOUSE_CONFIG"
 _SYSTEM_SECTIONS = (
-    "forecast", "learn", "influx", "weather", "alerts", "home_assistant", "api", "client", "ray", "storage", "sites",
+    "forecast", "learn", "influx", "weather", "alerts", "home_assistant", "api", "logs", "client", "ray", "storage",
+    "sites",
 )  # fmt: skip
 """Other sections that a file may hold: those of the whole system, which a gateway ignores."""
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
-__all__ = ["LiveScore", "Score", "ScoreTable"]
+__all__ = ["LiveScore", "Score", "ScoreTable", "ScoreTotals"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -37,6 +37,17 @@ class Score(TypedDict):
 
 ScoreTable = dict[str, dict[int, Score]]
 """By target and horizon in minutes."""
+
+
+class ScoreTotals(TypedDict):
+    """What was scored so far, by target and horizon in minutes; each number only rises. Errors are in the target's
+    unit.
+    """
+
+    matured: dict[str, dict[int, int]]  # forecasts whose truth came
+    inside: dict[str, dict[int, int]]  # whose truth was within p10 ... p90
+    error: dict[str, dict[int, float]]  # sum of absolute errors
+    climatology_error: dict[str, dict[int, float]]  # of the climatology, on the same cases
 
 
 class LiveScore:
@@ -143,6 +154,21 @@ class LiveScore:
         if self._table is None:
             self._table = self._pooled(None)
         return self._table
+
+    def totals(self) -> ScoreTotals:
+        """Sums over all zones since the beginning."""
+        sums, n, inside = (self._zones[name][: len(self)].sum(axis=0) for name in ("sums", "n", "inside"))
+        # A sum's last digits change with the number of zones that it adds up: that must not look like a fall.
+        error = np.round(sums, 3)
+
+        def by_cell(cells: _Array) -> dict[str, dict[int, Any]]:
+            by_target = zip(self._spec.targets, cells.T.tolist(), strict=True)
+            return {name: dict(zip(self._spec.horizons_min, column, strict=True)) for name, column in by_target}
+
+        return ScoreTotals(
+            matured=by_cell(n), inside=by_cell(inside), error=by_cell(error[..., _NAMES.index("model")]),
+            climatology_error=by_cell(error[..., _NAMES.index("climatology")]),
+        )  # fmt: skip
 
     def _pooled(self, indices: I64 | None) -> ScoreTable:
         at = np.arange(len(self._zones)) if indices is None else indices

@@ -19,7 +19,7 @@ from models.families import FAMILIES
 
 __all__ = [
     "AlertSettings", "ApiSettings", "ClientSettings", "ForecastSettings", "InfluxSettings", "LearnSettings",
-    "RaySettings", "SiteSettings", "StorageSettings", "WeatherSettings",
+    "LogsSettings", "RaySettings", "SiteSettings", "StorageSettings", "WeatherSettings",
 ]  # fmt: skip
 
 CRON_FIELDS = 5
@@ -314,6 +314,12 @@ class AlertSettings(Section):
     smtp_security: Literal["starttls", "tls", "none"] = Field("starttls", description="How the way to it is encrypted.")
     smtp_username: str = Field("", description="User name, if it wants one.")
     smtp_password_file: Path | None = Field(None, description="File that holds the password.")
+
+
+class LogsSettings(Section):
+    """What processes of the cluster part say, in ``logs/`` of the data folder."""
+
+    format: Literal["text", "json"] = Field("text", description="A line of text, or a JSON object a line.")
 
 
 class ClientSettings(Section):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from edge.figure_fields import counter, gauge
-from models.evaluation.scoring import ScoreTable
+from models.evaluation.scoring import ScoreTable, ScoreTotals
 from services.ingest.plans.refused import refused_by_reason
 from services.ingest.signal_watch import ShownSignal, SignalEvent
-from services.messages import FirstRow, LeftZone
+from services.messages import AlertState, FirstRow, LeftZone
 from services.store.series import SeriesStats
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ __all__ = ["Failures", "PartitionFigures", "Rate", "ShardFigures", "figures"]
 _log = logging.getLogger(__name__)
 
 RATE_WINDOW_S = 5.0
+TRIED_AGAIN = ("log", "storage", "forecast", "commit", "retention", "merge of files", "import", "trees")
+NOT_OVER: tuple[AlertState, ...] = ("pending", "firing", "acknowledged", "muted")
+CELL = ("target", "horizon_min")
 
 
 class PartitionFigures(TypedDict):
@@ -79,6 +82,45 @@ class PartitionFigures(TypedDict):
     first_rows: list[FirstRow]
     sites: list[str]
     scores: list[ScoreTable]  # live errors, a table a partition
+    matured: Annotated[
+        dict[str, dict[int, int]],
+        counter("hothouse_scored_forecasts_total", "Forecasts whose truth came.", label=CELL),
+    ]
+    inside: Annotated[
+        dict[str, dict[int, int]],
+        counter(
+            "hothouse_scored_forecasts_inside_total",
+            "Forecasts whose truth was within p10 and p90; 80 % should be.",
+            label=CELL,
+        ),
+    ]
+    error: Annotated[
+        dict[str, dict[int, float]],
+        counter(
+            "hothouse_forecast_absolute_error_total", "Sum of absolute errors of medians, in the target's unit.",
+            label=CELL,
+        ),
+    ]  # fmt: skip
+    climatology_error: Annotated[
+        dict[str, dict[int, float]],
+        counter(
+            "hothouse_climatology_absolute_error_total", "The same of the climatology, on the same cases.", label=CELL
+        ),
+    ]
+    forecast_origin_ms: Annotated[
+        dict[str, int],
+        gauge(
+            "hothouse_forecast_origin_timestamp_seconds", "Row from which the newest forecast was made.",
+            label="site", unit="seconds", scale=1e-3, field="Site: origin of its newest forecast, in ms.",
+        ),
+    ]  # fmt: skip
+    plan_issued_ms: Annotated[
+        dict[str, dict[str, int]],
+        gauge(
+            "hothouse_plan_issued_timestamp_seconds", "When the newest plan was issued.", label=("site", "kind"),
+            unit="seconds", scale=1e-3, field="Site and kind: when the newest plan was issued, in ms.",
+        ),
+    ]  # fmt: skip
     sensor_faults: Annotated[
         dict[str, int], counter("hothouse_sensor_faults_total", "Faults of sensors that began.", label="kind")
     ]
@@ -108,7 +150,17 @@ class ShardFigures(PartitionFigures):
     failures: Annotated[
         dict[str, int], counter("hothouse_failures_total", "Failures of what is tried again.", label="what")
     ]
+    failing: Annotated[dict[str, bool], gauge("hothouse_failing", "1 while it fails.", label="what")]
     last_error: str  # what fails now; empty when all works
+    dead_letters: Annotated[
+        dict[str, int], counter("hothouse_dead_letters_total", "Dead letters that were kept.", label="reason")
+    ]
+    forecasts_queued: Annotated[
+        int, gauge("hothouse_forecasts_queued", "Steps of sites that wait for their forecasts.")
+    ]
+    steps_queued: Annotated[
+        int, gauge("hothouse_history_steps_queued", "Steps of sites that wait for the history's next files.")
+    ]
     backlog: Annotated[int, gauge("hothouse_backlog_records", "Records of the log that were not read yet.")]
     behind: Annotated[bool, gauge("hothouse_behind", "1 while more is to be read, or grown again, at once.")]
     repaired: str  # what was wrong with snapshots, and what became of it
@@ -134,6 +186,16 @@ class Failures:
     def works(self, what: str) -> None:
         """``what`` works (again)."""
         self._now.pop(what, None)
+
+    @property
+    def failing(self) -> dict[str, bool]:
+        """Whether it fails now."""
+        return {what: what in self._now for what in self.totals}
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """How often each failed, also those that never did: the first failure is an increase, too."""
+        return {**dict.fromkeys(TRIED_AGAIN, 0), **self.counts}
 
     @property
     def last_error(self) -> str:
@@ -187,15 +249,38 @@ def figures(partitions: Collection[Partition]) -> PartitionFigures:
         "left": [LeftZone(site=s, zone=z, left_ms=ms) for p in partitions for (s, z), ms in p.left_ms.items()],
         "first_rows": [row for p in partitions for row in p.first_rows()],
         "sites": sorted(watermarks), "scores": [p.scores.table() for p in partitions],
+        **_scored([p.scores.totals() for p in partitions]),
+        "forecast_origin_ms": {
+            site: at for p in partitions for site, at in p.forecast_origins_ms().items() if site not in gone
+        },
+        "plan_issued_ms": {
+            site: kinds for p in partitions for site, kinds in p.plans.newest_issued_ms().items() if site not in gone
+        },
         "sensor_faults": {kind: n for kind, n in told.items() if not kind.endswith("drift")},
         "sensor_faults_now": sum(p.faults_now() for p in partitions),
-        "drifts": {kind: n for kind, n in told.items() if kind.endswith("drift")},
+        "drifts": {kind: told[kind] for kind in ("input drift", "error drift")},
         "events": [_shown(event) for p in partitions for event in p.watch.events],
-        "alerts": dict(sum((p.alerts.states() for p in partitions), Counter[str]())),
+        "alerts": {state: sum(p.alerts.states()[state] for p in partitions) for state in NOT_OVER},
         "alert_changes": counts["alert_changes"], "alert_orders": counts["alert_orders"],
         "alert_looks": counts["alert_looks"],
         "offsets": {str(p.number): p.offset for p in partitions},
     }  # fmt: skip
+
+
+def _scored(tables: Sequence[ScoreTotals]) -> ScoreTotals:
+    """The sum of several."""
+
+    def added(name: Literal["matured", "inside", "error", "climatology_error"]) -> dict[str, dict[int, Any]]:
+        total: dict[str, Counter[int]] = {}
+        for table in tables:
+            for target, cells in table[name].items():
+                total.setdefault(target, Counter()).update(cells)
+        return {target: dict(cells) for target, cells in total.items()}
+
+    return ScoreTotals(
+        matured=added("matured"), inside=added("inside"), error=added("error"),
+        climatology_error=added("climatology_error"),
+    )  # fmt: skip
 
 
 def _shown(event: SignalEvent) -> ShownSignal:

@@ -306,6 +306,10 @@ class Partition:
             self._answers[origin.site] = (origin, forecast.quantiles)
             self._networks[origin.site] = (forecast.version, forecast.network)
 
+    def forecast_origins_ms(self) -> dict[str, int]:
+        """Site -> origin of its newest issued forecast."""
+        return {site: origin.end_ms for site, (origin, _) in self._answers.items()}
+
     def expect(self, forecasts: Sequence[IssuedForecast]) -> None:
         """Forecasts of a site, the newest issued last: those that were issued after the snapshot count again, when
         the replay reaches the row after which they were issued.

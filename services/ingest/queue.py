@@ -62,6 +62,11 @@ class ForecastQueue:
         """Whether a step waits for its forecast."""
         return self._in_flight is not None or bool(self._pending)
 
+    @property
+    def length(self) -> int:
+        """How many steps of sites wait for their forecast, those that were asked for among them."""
+        return len(self._pending) + (len(self._in_flight.origins) if self._in_flight else 0)
+
     def add(self, origins: Sequence[ForecastOrigin]) -> None:
         """Origins that have just closed, the oldest first."""
         waiting: dict[str, list[ForecastOrigin]] = {}

@@ -270,7 +270,9 @@ class Shard:
     def _stats(self) -> ShardFigures:
         return {
             **figures(self._partitions.values()),
-            "forecast_failures": self._failures.counts["forecast"], "failures": dict(self._failures.counts),
+            "forecast_failures": self._failures.counts["forecast"], "failures": self._failures.totals,
+            "failing": self._failures.failing, "dead_letters": dict(self._checkpoint.dead_letters),
+            "forecasts_queued": self._queue.length, "steps_queued": self._history.pending,
             "last_error": self._failures.last_error, "backlog": self._backlog(), "behind": self.is_behind,
             "repaired": self._recovery.repaired,
             "samples_per_s": self._rate.value(self._clock_s()), "series": self._outputs.series.stats(),

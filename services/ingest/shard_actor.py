@@ -78,7 +78,7 @@ class ShardActor:
     """A named actor, see :func:`start_shard`. All calls are idempotent."""
 
     def __init__(self, settings: Settings, index: int, partitions: Sequence[int]) -> None:
-        log_to_file(settings.logs_dir, shard_actor(index))
+        log_to_file(settings.logs_dir, shard_actor(index), settings.logs.format)
         self._series = series_writer(settings, partitions)
         self._link = LiveStateLink(shard_actor(index), namespace_of(settings))
         self._shard = Shard(

@@ -108,8 +108,32 @@ class LearningFigures(LearningCounts):
     serving: str
     running: TrainingRun | None
     last_run: TrainingRun | None
-    last_error: str
-    registry_error: str
+    training: Annotated[bool, gauge("hothouse_training_running", "1 while a training runs.")]
+    trained_ms: Annotated[
+        int | None,
+        gauge(
+            "hothouse_last_training_timestamp_seconds", "When the last training ended, whatever came of it.",
+            unit="seconds", scale=1e-3, field="When the last training ended, in ms.",
+        ),
+    ]  # fmt: skip
+    trained_s: Annotated[
+        float | None,
+        gauge("hothouse_last_training_seconds", "How long the last training took, its gate included.", unit="seconds"),
+    ]
+    last_error: Annotated[
+        str,
+        gauge(
+            "hothouse_learning_failing", "1 while something of the learning loop fails.",
+            field="What fails now; empty when all works.",
+        ),
+    ]  # fmt: skip
+    registry_error: Annotated[
+        str,
+        gauge(
+            "hothouse_registry_failing", "1 while the registry of models does not answer.",
+            field="Why the registry does not answer; empty while it does.",
+        ),
+    ]  # fmt: skip
     next_due_s: Annotated[
         float | None,
         gauge("hothouse_next_retrain_seconds", "Time until the next training can begin by itself.", unit="seconds"),

@@ -25,7 +25,13 @@ class RuntimeFigures(TypedDict):
     kind: str  # haproxy, or proxy: Serve's own
     reason: str  # why it is not HAProxy
     binary: str
-    error: str
+    error: Annotated[
+        str,
+        gauge(
+            "hothouse_runtime_failing", "1 while the process that runs the system fails at something.",
+            field="What fails now; empty when all works.",
+        ),
+    ]  # fmt: skip
     alerts_told: Annotated[
         dict[str, int],
         counter("hothouse_alert_changes_told_total", "Changes of alerts that were delivered.", label="channel"),

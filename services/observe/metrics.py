@@ -24,6 +24,11 @@ gateway that runs alone and answers for itself (`gateway.metrics_port`).
 What a shard counts of samples, rows and forecasts goes on over a restart, and is a function of the log. All other
 counters begin at 0 with their process.
 
+No label names a zone or a device: 1,000 zones would be thousands of series. What is of one zone is in InfluxDB and on
+the page. Let Prometheus scrape one address for all replicas of the API: each tells the figures of all components, and
+two addresses would count them twice. Alert rules are in `deploy/prometheus/`, a page for each in
+[runbooks](runbooks/README.md).
+
 This page is made from the code. Renew it with `.venv/bin/python -m services.serve.components > docs/metrics.md`.
 """
 
@@ -50,12 +55,12 @@ def metrics_page(structures: Mapping[str, type]) -> str:
     parts = [_HEAD]
     for component, structure in structures.items():
         rows = [
-            f"| `{figure.name}` | {figure.kind} | {figure.unit} | {f'`{figure.label}`' if figure.label else ''}"
+            f"| `{figure.name}` | {figure.kind} | {figure.unit} | {', '.join(f'`{label}`' for label in figure.labels)}"
             f" | `{'.'.join(path)}` | {figure.help} |"
             for path, figure in figures_of(structure).items()
         ]
         if rows:
-            head = ["| metric | kind | unit | label | field | meaning |", "|---|---|---|---|---|---|"]
+            head = ["| metric | kind | unit | labels | field | meaning |", "|---|---|---|---|---|---|"]
             parts.append(
                 "\n".join([f"## {component.capitalize() if component != 'API' else component}", "", *head, *rows, ""])
             )

@@ -44,6 +44,19 @@ class ApiFigures(TypedDict):
     ]
     streams: Annotated[int, gauge("hothouse_api_streams", "Open streams of /events.")]
     zones: Annotated[int, gauge("hothouse_api_zones", "Zones that have a forecast.")]
+    zones_usable: Annotated[
+        int, gauge("hothouse_api_zones_usable", "Zones whose forecast is fresh enough for /predict to answer.")
+    ]
+    zones_degraded: Annotated[
+        int, gauge("hothouse_api_zones_degraded", "Zones whose forecast is weaker than it should be.")
+    ]
+    component_age_s: Annotated[
+        dict[str, float],
+        gauge(
+            "hothouse_component_age_seconds", "Time since the component last told its figures.",
+            label="component", unit="seconds",
+        ),
+    ]  # fmt: skip
     ready: Annotated[bool, gauge("hothouse_api_ready", "1 while forecasts can be served, as /health/ready says.")]
     live_state_age_s: NotRequired[
         Annotated[

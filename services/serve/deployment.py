@@ -297,7 +297,7 @@ class _ForecasterReplica(Forecaster):
         from ray import serve
 
         replica = serve.get_replica_context().replica_id.unique_id
-        log_to_file(settings.logs_dir, f"forecaster-{replica}")
+        log_to_file(settings.logs_dir, f"forecaster-{replica}", settings.logs.format)
         super().__init__(
             forecast_spec(settings), partial(place_of, settings), partial(_fetched, address_of(settings).remote, load),
             _RaySlot(settings, replica),

@@ -47,6 +47,7 @@ class View:
         self.version = 0
         self.answers: dict[tuple[str, str], ReadyForecast] = {}
         self.stats: dict[str, Figures] = {}
+        self._told_s: dict[str, float] = {}
         self.models: list[ModelRow] = []
         self.events: list[LiveEvent] = []
         self.alerts = ShownAlerts()
@@ -55,6 +56,11 @@ class View:
         self._moved_s: dict[str, float] = {}
         self._resumed_ms: dict[str, int] = {}  # where a stream was when it last left a gap or a backlog behind it
         self._behind: dict[str, bool] = {}  # whether more of a site's records wait in the log than were read
+
+    def component_age_s(self) -> dict[str, float]:
+        """Component -> seconds since it last told its figures."""
+        now_s = self._clock_s()
+        return {component: round(now_s - told_s, 3) for component, told_s in self._told_s.items()}
 
     def take(self, changes: LiveStateChanges) -> None:
         """Apply what the live state says."""
@@ -68,6 +74,7 @@ class View:
             self._stream_at(key[0], forecast["origin_ms"], now_s)
         for component, figures in changes.get("stats", {}).items():
             self.stats[component] = figures
+            self._told_s[component] = now_s
         for figures in shards_of(changes.get("stats", {})).values():
             for left in left_in(figures):
                 self._take_off((left["site"], left["zone"]), left["left_ms"])

@@ -51,7 +51,13 @@ class SeriesStats(TypedDict):
         int, counter("hothouse_series_points_dropped_total", "Points lost: they left memory, the history lacks them.")
     ]
     retries: Annotated[int, counter("hothouse_series_retries_total", "Failed attempts, each made again.")]
-    last_error: str  # what fails now; empty again once points are taken
+    last_error: Annotated[
+        str,
+        gauge(
+            "hothouse_series_failing", "1 while InfluxDB does not take points.",
+            field="What fails now; empty again once points are taken.",
+        ),
+    ]  # fmt: skip
 
 
 class SeriesWriter(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,15 @@ pytestmark = pytest.mark.compose
 FILE = Path(__file__).parents[2] / "deploy" / "compose.yaml"
 FULL = {
     "simulator", "mosquitto-volume", "mosquitto", "gateway", "kafka", "influxdb", "influxdb-setup", "mlflow",
-    "prometheus", "storage-volume", "storage", "ray-head", "ray-worker", "service",
+    "prometheus", "alertmanager", "storage-volume", "storage", "ray-head", "ray-worker", "service",
 }  # fmt: skip
 MINIMAL = {"simulator", "mosquitto-volume", "mosquitto", "gateway-to-file", "standalone"}
 
 
 def configuration(profile: str, **variables: str) -> dict[str, Any]:
     """What Compose makes of the file, without the folder's `.env`."""
-    command = [require_program("docker"), "compose", "-f", str(FILE), "--env-file", "/dev/null", "--profile", profile]
+    profiles = [f"--profile={one}" for one in profile.split(",")]
+    command = [require_program("docker"), "compose", "-f", str(FILE), "--env-file", "/dev/null", *profiles]
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", **variables}
     done = subprocess.run([*command, "config", "--format", "json"], capture_output=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr.decode()
@@ -35,6 +37,19 @@ def configuration(profile: str, **variables: str) -> dict[str, Any]:
 def test_a_profile_is_valid_and_has_its_services(profile: str, services: set[str]) -> None:
     """Each profile has exactly the containers that docs/containers.md lists."""
     assert set(configuration(profile)["services"]) == services
+
+
+def test_grafana_is_added_to_the_full_profile() -> None:
+    """It sees its dashboards and sources, reads its secrets from files, and is on loopback."""
+    services = configuration("full,grafana", GRAFANA_PORT="3999")["services"]
+    assert set(services) == {*FULL, "grafana"}
+    grafana = services["grafana"]
+    folder = FILE.parent / "grafana"
+    assert {Path(volume["source"]) for volume in grafana["volumes"]} == {folder / "dashboards", folder / "provisioning"}
+    assert {secret["source"] for secret in grafana["secrets"]} == {"grafana_password", "influx_token"}
+    assert [(port["host_ip"], port["published"]) for port in grafana["ports"]] == [("127.0.0.1", "3999")]
+    provider = (folder / "provisioning/dashboards/hothouse.yml").read_text()
+    assert {volume["target"] for volume in grafana["volumes"]} >= {re.findall(r"path: ([\w/-]+)", provider)[0]}
 
 
 @pytest.mark.parametrize("profile", ["full", "minimal"])
@@ -84,7 +99,16 @@ def test_no_disk_is_shared_but_for_a_log_in_a_file(profile: str) -> None:
 
 def test_images_can_be_others() -> None:
     """Every image is overridden by its variable."""
-    parts = ("HOTHOUSE_CLUSTER", "HOTHOUSE_EDGE", "KAFKA", "INFLUXDB", "MOSQUITTO", "PROMETHEUS", "VERSITYGW")
+    parts = (
+        "HOTHOUSE_CLUSTER",
+        "HOTHOUSE_EDGE",
+        "KAFKA",
+        "INFLUXDB",
+        "MOSQUITTO",
+        "PROMETHEUS",
+        "ALERTMANAGER",
+        "VERSITYGW",
+    )
     names = [f"{part}_IMAGE" for part in parts]
     services = configuration("full", **{name: f"mine/{name.lower()}" for name in names})["services"]
     assert all(service["image"].startswith("mine/") for service in services.values())

@@ -199,6 +199,15 @@ class PartitionPlans:
                 words.setdefault(zone, []).append(said)
         return words
 
+    def newest_issued_ms(self) -> dict[str, dict[str, int]]:
+        """Site -> kind -> when the newest plan of that kind was issued, of those of the last 15 days."""
+        found: dict[str, dict[str, int]] = {}
+        for name, site in self._sites.items():
+            for source in site.sources.values():
+                kinds = found.setdefault(name, {})
+                kinds[source.kind] = max(kinds.get(source.kind, 0), *source.issued_ms)
+        return found
+
     def of_zone(self, site: str, zone: str) -> list[ZonePlan]:
         """The newest plan of each source that holds for a zone, its own before those of the whole site."""
         plans = self.of(site)

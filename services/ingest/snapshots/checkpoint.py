@@ -7,6 +7,7 @@ thread. Only behind one that is durable the offset is committed and old records 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import suppress
@@ -45,9 +46,15 @@ class _PartitionSaver:
     def is_saved(self) -> bool:
         return self.partition.offset == self.offset and not self.must_save
 
-    def keep_dead_letters(self) -> None:
-        self.dead_letters.put(self.partition.dead_letters, self.snapshots.check)
-        self.partition.dead_letters = []
+    def keep_dead_letters(self) -> Counter[str]:
+        """Make them durable; how many there were, by reason."""
+        letters, self.partition.dead_letters = self.partition.dead_letters, []
+        try:
+            self.dead_letters.put(letters, self.snapshots.check)
+        except BaseException:
+            self.partition.dead_letters = letters
+            raise
+        return Counter(letter.reason for letter in letters)
 
     def keep_plans(self, plans: PlanHistory) -> None:
         plans.put(self.partition.number, self.partition.plans.kept, self.snapshots.check)
@@ -93,6 +100,7 @@ class Checkpoint:
         self._log, self._history, self._plans, self._recovery, self._parts = log, history, plans, recovery, parts
         self._executor, self._failures, self._failpoint = executor, failures, failpoint
         self._keep_alerts = keep_alerts
+        self.dead_letters: Counter[str] = Counter()  # that were kept since the start, by reason
         self._retention = Retention(log, settings.log.keep_days if settings.log.kind == "sqlite" else 0)
         self._pace = SnapshotPace(settings.stream.snapshot_s, now_s)
         storage = storage_of(settings)
@@ -135,7 +143,7 @@ class Checkpoint:
                 continue
             saver.keep_plans(self._plans)
             self._failpoint("plans kept")
-            saver.keep_dead_letters()
+            self.dead_letters += saver.keep_dead_letters()
             self._failpoint("letters kept")
             self._keep_alerts(saver.partition)
             self._failpoint("alerts kept")

@@ -55,6 +55,26 @@ def test_the_table_equals_a_direct_computation():
             np.testing.assert_allclose(cell["coverage"], inside[paired].mean(), atol=0.01)
 
 
+def test_totals_are_the_sums_behind_the_table_and_only_rise():
+    """What Prometheus counts: cases, those inside, and errors; also when zones are added."""
+    y, quantiles, baseline = world()
+    score = LiveScore(SPEC, capacity=1)
+    zones = np.array([score.add_zones(), score.add_zones()])
+    run(score, zones, y[:, :150], quantiles, baseline)
+    before = score.totals()
+    score.add_zones(3)
+    run(score, zones, y, quantiles, baseline, start=150)
+    totals, table = score.totals(), score.table()
+    for target in SPEC.targets:
+        for minutes in SPEC.horizons_min:
+            cell, n = table[target][minutes], totals["matured"][target][minutes]
+            assert n == cell["n"] > before["matured"][target][minutes]
+            assert totals["inside"][target][minutes] == round(cell["coverage"] * n)
+            for name, mean in (("error", cell["model"]), ("climatology_error", cell["climatology"])):
+                assert abs(totals[name][target][minutes] - mean * n) < 1e-2
+                assert totals[name][target][minutes] > before[name][target][minutes] >= 0
+
+
 def test_a_saved_score_goes_on_as_if_nothing_had_happened():
     """Stopping, saving and loading in the middle changes no figure."""
     y, quantiles, baseline = world()

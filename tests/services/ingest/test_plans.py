@@ -67,6 +67,7 @@ def test_the_newest_plan_of_each_source_is_told(tmp_path: Path) -> None:
     assert forecast["values"] == {"out_temp_c": [[at + 1 + n * HOUR, 7.0 + n] for n in range(1, 7)]}
     stats = shard.stats()
     assert (stats["plan_records"], stats["plans"], stats["plans_repeated"]) == (3, 3, 0)
+    assert stats["plan_issued_ms"] == {"demo": {"setpoint": at + 2, "weather": at + 1}}
 
 
 def test_a_harvest_is_told_and_kept(tmp_path: Path) -> None:

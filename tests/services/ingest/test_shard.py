@@ -45,6 +45,9 @@ def test_the_log_becomes_history_and_every_sample_is_accounted_for(tmp_path: Pat
     assert len(table) == 78
     assert table["out_temp_c"].to_numpy()[:3].tolist() == [4.0, 5.0, 6.0]
     assert {(d.reason) for d in rig.dead_letters()} == {"late", "malformed"}
+    assert stats["dead_letters"] == {"late": 4, "malformed": 4}
+    assert stats["forecast_origin_ms"] == stats["watermark_ms"]
+    assert (stats["steps_queued"], stats["forecasts_queued"]) == (0, 0)
 
 
 @pytest.fixture(scope="module")

@@ -200,10 +200,14 @@ def test_a_forecaster_that_is_away_is_counted_and_tried_again(tmp_path: Path) ->
     assert (shard.stats()["zone_rows"], rig.live_state.published) == (18, [])
     assert shard.stats()["forecast_failures"] == 1
     assert "away" in shard.stats()["last_error"]
+    assert (shard.stats()["failing"]["forecast"], shard.stats()["failing"]["storage"]) == (True, False)
+    assert (shard.stats()["forecasts_queued"] > 0, shard.stats()["forecast_origin_ms"]) == (True, {})
     rig.forecaster.away = False
     rig.clock.now_s += 1
     rig.drain(shard)
     assert shard.stats()["last_error"] == ""
+    assert not any(shard.stats()["failing"].values())
+    assert shard.stats()["forecast_origin_ms"] == {"demo": T0 + 8 * STEP}
     assert rig.live_state.published[-1]["origin_ms"] == T0 + 8 * STEP
 
 
@@ -424,6 +428,7 @@ def test_live_scores_count_every_matured_forecast(tmp_path: Path) -> None:
             shard.step()
     table = shard.stats()["scores"][0]["air_temp_c"]
     assert 0 < table[5]["n"] < table[10]["n"]
+    assert {minutes: cell["n"] for minutes, cell in table.items()} == shard.stats()["matured"]["air_temp_c"]
 
 
 def test_a_sensor_of_another_unit_degrades_the_forecast_also_after_a_restart(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def samples(stats: Mapping[str, Any]) -> list[str]:
 
 
 def test_figures_of_the_series_store_are_figures_of_their_own() -> None:
-    """What was sent is a counter, what waits is a gauge; the error's text is no figure."""
+    """What was sent is a counter, what waits is a gauge; of an error's text it is one that there is one."""
     series = {"queued": 3, "sent": 70, "refused": 0, "dropped": 2, "retries": 1, "last_error": "away"}
     assert samples({"shard-0": {"series": series}}) == [
         'hothouse_series_points_queued{component="shard-0"} 3.0',
@@ -28,6 +28,7 @@ def test_figures_of_the_series_store_are_figures_of_their_own() -> None:
         'hothouse_series_points_refused_total{component="shard-0"} 0.0',
         'hothouse_series_points_dropped_total{component="shard-0"} 2.0',
         'hothouse_series_retries_total{component="shard-0"} 1.0',
+        'hothouse_series_failing{component="shard-0"} 1.0',
     ]
 
 
@@ -53,6 +54,17 @@ def test_times_are_seconds_and_what_is_no_figure_is_left_out() -> None:
         'hothouse_gateway_updated_timestamp_seconds{component="gateway"} 7.5',
         'hothouse_rollbacks_total{component="retrainer"} 2.0',
         'hothouse_watermark_timestamp_seconds{component="shard-0",site="demo"} 1.6460928e+09',
+    ]
+
+
+def test_error_and_coverage_are_counters_by_target_and_horizon() -> None:
+    """Two labels tell their entries apart, beside that of the component."""
+    stats = {"shard-0": {"matured": {"rh_pct": {5: 10, 60: 4}}, "error": {"rh_pct": {60: 2.5}}}}
+    labels = 'component="shard-0",horizon_min="{}",target="rh_pct"'
+    assert samples(stats) == [
+        f"hothouse_scored_forecasts_total{{{labels.format(5)}}} 10.0",
+        f"hothouse_scored_forecasts_total{{{labels.format(60)}}} 4.0",
+        f"hothouse_forecast_absolute_error_total{{{labels.format(60)}}} 2.5",
     ]
 
 

@@ -37,6 +37,18 @@ def stats(site_ms: int) -> LiveStateChanges:
     return LiveStateChanges(version=2, stats={"shard-0": {"stream_ms": {"demo": site_ms}}})
 
 
+def test_a_part_that_has_died_is_seen_by_the_age_of_its_figures() -> None:
+    """The live state keeps the last figures: their age rises until they are told again."""
+    view, clock = view_of()
+    view.take(stats(ORIGIN_MS))
+    clock.now_s += 40
+    view.take(LiveStateChanges(version=3, stats={"gateway": {"connected": True}}))
+    clock.now_s += 2
+    assert view.component_age_s() == {"shard-0": 42, "gateway": 2}
+    view.take(stats(ORIGIN_MS))
+    assert view.component_age_s()["shard-0"] == 0
+
+
 def test_the_body_is_the_forecast_as_json() -> None:
     """A fresh forecast is answered exactly as the live state has it."""
     view, _ = view_of(zone_forecast())

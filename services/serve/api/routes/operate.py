@@ -169,9 +169,11 @@ def operate_routes(state: ApiState) -> APIRouter:
     async def metrics(authorization: Authorization = None) -> Response:
         """All components' figures for Prometheus."""
         state.keys.require_reader(authorization)
+        found = state.readiness()
         own = ApiFigures(
-            refused=state.limits.refused, streams=state.events.open, zones=len(view.answers),
-            ready=state.readiness()["ready"],
+            refused=state.limits.refused, streams=state.events.open, zones=found["zones"],
+            zones_usable=found["zones_usable"], zones_degraded=sum(bool(view.degraded(key)) for key in view.answers),
+            ready=found["ready"], component_age_s=view.component_age_s(),
         )  # fmt: skip
         if state.quiet_s != float("inf"):
             own["live_state_age_s"] = round(state.quiet_s, 3)

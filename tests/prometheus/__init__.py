@@ -1,0 +1,1 @@
+"""Rules, routes and dashboards under deploy/, held against the real Prometheus and Alertmanager."""

@@ -1,0 +1,167 @@
+"""A whole Hothouse on a simulated greenhouse, between a real InfluxDB and a real Prometheus, that learns."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+from edge.log import Log
+from edge.mqtt.connection import MqttAddress
+from edge.recordings.importing import import_samples
+from edge.simulator.publisher import Publisher
+from edge.simulator.publisher.ledger import Ledger
+from edge.simulator.publisher.pace import Pace
+from edge.simulator.simulated_site import SimulatedSite
+from edge.simulator.simulator_source import SimulatorSource
+from services.app import System
+from services.config import load_settings
+from tests.conftest import require_env
+from tests.patience import patience_s, until
+from tests.prometheus.server import Prometheus
+
+__all__ = ["Influx", "Whole", "whole"]
+
+START_MS = 1_646_092_800_000  # 2022-03-01
+DAY_MS = 86_400_000
+WARM_DAYS = 3
+SPEED = 300.0
+
+
+@dataclass(frozen=True)
+class Influx:
+    """Where the real one is."""
+
+    url: str
+    token: str
+    org: str
+    bucket: str
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What runs."""
+
+    system: System
+    prometheus: Prometheus
+    influx: Influx
+    site: str
+    zone: str
+    publisher: Publisher
+
+    def rubbish(self) -> None:
+        """Publish what becomes dead letters: samples that no decoder can read."""
+        client = paho.Client(CallbackAPIVersion.VERSION2, client_id=f"rubbish-{uuid.uuid4().hex[:8]}")
+        client.username_pw_set(self.broker.username, self.broker.password)
+        client.connect(self.broker.host, self.broker.port)
+        client.loop_start()
+        for _ in range(100):
+            topic = f"hothouse/v1/{self.site}/{self.zone}/device/sample"
+            client.publish(topic, b"{", qos=1).wait_for_publish(patience_s(30))
+        client.disconnect()
+        client.loop_stop()
+
+    def order(self, path: str) -> None:
+        """An operator's order."""
+        key = (self.system.settings.data_dir / "operator.key").read_text().strip()
+        answer = httpx.post(
+            f"{self.system.url}{path}", headers={"Authorization": f"Bearer {key}"}, timeout=patience_s(30)
+        )
+        assert answer.status_code < 300, answer.text
+
+    @property
+    def broker(self) -> MqttAddress:
+        """The system's own broker."""
+        return broker_of(self.system)
+
+
+def broker_of(system: System) -> MqttAddress:
+    """A system's own broker, and its login."""
+    password = system.mqtt_password_file.read_text().strip() if system.mqtt_password_file else ""
+    return MqttAddress(
+        host=system.mqtt_host, port=system.mqtt_port, username=system.mqtt_username, password=password,
+        v5=system.mqtt_v5,
+    )  # fmt: skip
+
+
+@contextmanager
+def whole(folder: Path, monkeypatch: pytest.MonkeyPatch, influx_url: str = "", **learn: Any) -> Iterator[Whole]:
+    """Two zones, of which three days are known and the rest comes 300 times as fast as the wall clock.
+
+    ``influx_url`` is the way to InfluxDB where it is not the straight one; ``learn`` are settings of that section.
+    """
+    influx = Influx(
+        require_env("HOTHOUSE_TEST_INFLUXDB_URL"), require_env("HOTHOUSE_TEST_INFLUXDB_TOKEN"),
+        require_env("HOTHOUSE_TEST_INFLUXDB_ORG"), require_env("HOTHOUSE_TEST_INFLUXDB_BUCKET"),
+    )  # fmt: skip
+    monkeypatch.setenv("HOTHOUSE_INFLUX__TOKEN", influx.token)
+    site = f"watched-{uuid.uuid4().hex[:8]}"
+    source = SimulatorSource(SimulatedSite(site, 7, START_MS, zones=2))
+    warm_ms = source.start_ms + WARM_DAYS * DAY_MS
+
+    def warm_up(log: Log) -> None:
+        source.report_every(300_000)
+        import_samples(source, log, warm_ms)
+        source.report_every(60_000)
+
+    with _receiver() as webhook_url:
+        settings = load_settings(
+            data_dir=folder / "data",
+            influx={"url": influx_url or influx.url, "org": influx.org, "bucket": influx.bucket},
+            api={"port": 0},
+            forecast={"stale_after_s": 100_000},
+            learn={
+                "retrain_every_s": 86_400, "min_days": 2, "epochs": 1, "max_windows": 200, "shadow_hours": 0,
+                "force_promote": True, **learn,
+            },
+            alerts={"webhook_url": webhook_url},
+            sites=[{"name": site, "timezone": source.timezone, "latitude": 51.98, "longitude": 4.53}],
+        )  # fmt: skip
+        with (
+            System(settings, receive_clock="replayed", warm_up=warm_up) as system,
+            Prometheus(folder / "prometheus", {"hothouse": system.url}) as prometheus,
+        ):
+            until(lambda: bool((system.gateway_status or {}).get("connected")), "the gateway is connected")
+            publisher = Publisher(source, broker_of(system), Ledger(), Pace(SPEED), with_clock=True)
+            found = Whole(system, prometheus, influx, site, source.zones[0], publisher)
+            feeding = threading.Thread(target=publisher.run, name="publisher", daemon=True)
+            feeding.start()
+            try:
+                yield found
+            finally:
+                publisher.stop()
+                feeding.join(patience_s(30))
+
+
+class _Takes(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing."""
+
+
+@contextmanager
+def _receiver() -> Iterator[str]:
+    """Whoever is told of alerts by webhook."""
+    server = HTTPServer(("127.0.0.1", 0), _Takes)
+    thread = threading.Thread(target=server.serve_forever, name="webhook", daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
