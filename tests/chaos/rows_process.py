@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
 from models.features.plans import Plan
-from services.errors import HothouseError
+from services.errors import HistoryError, HothouseError, StorageAwayError
 from services.ingest.snapshots.snapshot import Snapshots
 from services.store.history import History
 from services.store.plan_history import KeptPlan, PlanHistory
@@ -30,6 +31,8 @@ STEP_MS = 1_800_000
 SITES = {"north": 1_646_092_800_000, "south": 1_648_771_200_000}
 """Each with the time before its first row: 2022-03-01, a month that is over, and 2022-04-01, one that is not."""
 COMPACTED_MS = SITES["south"] + 86_400_000
+
+TRIES = 5
 
 
 def steps_of(n: int) -> list[SiteStep]:
@@ -49,6 +52,19 @@ def plan_of(n: int, site: str) -> KeptPlan:
     return KeptPlan(site, n, Plan("weather", "weather", issued_ms, {"out_temp_c": (times, np.array([n, n + 1]))}))
 
 
+def patiently(act: Callable[[], object]) -> None:
+    """As a shard does: what the storage does not do is tried again. The time of a process that was stopped is over for
+    a request, too.
+    """
+    for left in reversed(range(TRIES)):
+        try:
+            act()
+            return
+        except (StorageAwayError, HistoryError):
+            if not left:
+                raise
+
+
 def flush(storage: Storage, first: int, last: int) -> None:
     """Steps ``first`` to ``last``, one after the other, each durable before it is said to be."""
     snapshots = Snapshots(storage, 0, "snapshots")  # the partition is ours; what a compaction asks, too
@@ -57,7 +73,7 @@ def flush(storage: Storage, first: int, last: int) -> None:
     def compact(n: int) -> None:
         say("compaction begins", n)
         for table in (history, plans):
-            table.compact(COMPACTED_MS, [0], snapshots.check)
+            patiently(lambda table=table: table.compact(COMPACTED_MS, [0], snapshots.check))  # type: ignore[misc]
         say("compaction ends", n)
 
     compacting: Future[None] | None = None
@@ -65,8 +81,9 @@ def flush(storage: Storage, first: int, last: int) -> None:
         for n in range(first, last + 1):
             say("flush begins", n)
             history.add(steps_of(n))
-            history.flush(lambda _: snapshots.check())
-            plans.put(0, [plan_of(n, site) for site in SITES], snapshots.check)
+            patiently(lambda: history.flush(lambda _: snapshots.check()))
+            kept = [plan_of(n, site) for site in SITES]
+            patiently(lambda kept=kept: plans.put(0, kept, snapshots.check))  # type: ignore[misc]
             say("flush ends", n)
             if compacting is None or compacting.done():
                 if compacting is not None:
