@@ -25,6 +25,7 @@ from services.store.storage import (
     StorageAddress,
     open_storage,
 )
+from services.store.storage.object_server import Body
 from tests.contracts.faulty_proxy import FaultyProxy
 from tests.contracts.faulty_server import FaultyServer
 from tests.s3 import s3_address
@@ -413,6 +414,27 @@ def test_a_server_that_stays_away_is_asked_little() -> None:
     assert storage.read("a").content == b"1"
     server.next = ["lost", "lost"]
     assert storage.read("a").content == b"1"
+
+
+def test_a_process_that_was_stopped_asks_again() -> None:
+    """While it stood still its request was given up: the server was not away for all that time."""
+    clock, inner, stops = Time(), MemoryServer("s3://bucket"), [True]
+
+    class Stopping(MemoryServer):
+        """Whose first request finds the process stopped for an hour."""
+
+        def put(self, key: str, body: Body, version: str | None) -> str:
+            if stops and stops.pop():
+                clock.now_s += 3600
+                raise StorageAwayError("s3://bucket does not answer")
+            return inner.put(key, body, version)
+
+    storage = ObjectStorage(
+        Stopping("s3://bucket"), Pauses(total_s=10, rest_s=2, sleep=clock.sleep, clock_s=lambda: clock.now_s)
+    )
+    storage.put_new("a", b"1")
+    assert inner.get("a").content == b"1"
+    assert clock.now_s < 3610
 
 
 def test_a_busy_server_is_left_alone_for_a_while() -> None:

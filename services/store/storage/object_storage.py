@@ -34,12 +34,16 @@ PART_BYTES = 8_000_000
 PUT_TRIES = 8
 """How often an object is looked at anew before it is replaced, while others change it meanwhile."""
 
+LONGEST_REST_S = 30.0
+STOPPED_S = 20.0
+"""No request waits so long for its server: the process was stopped meanwhile, which says nothing of the server."""
+
 
 @dataclass(frozen=True)
 class Pauses:
     """How long a request that gets no answer is asked again: pauses grow from ``first_s`` to ``last_s``, half of each
     by chance, for ``total_s`` in all. After that requests are asked once each, and not for the next ``rest_s``, nor for
-    twice as long as the last one took, until one is answered.
+    twice as long as the last one took, up to :data:`LONGEST_REST_S`, until one is answered.
     """
 
     total_s: float = 10.0
@@ -175,6 +179,7 @@ class ObjectStorage:
         """The answer, asked for until there is one or the time is over; with new credentials where they expired."""
         pauses, is_away = self._pauses, self._is_away()
         until_s, pause_s, renewed = pauses.clock_s() + (0 if is_away else pauses.total_s), pauses.first_s, False
+        stopped = False
         while True:
             asked_s = pauses.clock_s()
             try:
@@ -182,9 +187,12 @@ class ObjectStorage:
             except StorageAwayError as error:
                 wait_s = max(error.pause_s, pause_s * random.uniform(0.5, 1))  # noqa: S311 - spreads requests
                 now_s = pauses.clock_s()
+                took_s = now_s - asked_s
+                if took_s > STOPPED_S and not stopped:
+                    until_s, stopped = now_s + pauses.total_s, True
                 if now_s + wait_s > until_s:
                     if pauses.rest_s:
-                        self._rest(error, now_s + max(pauses.rest_s, 2 * (now_s - asked_s)))
+                        self._rest(error, now_s + min(max(pauses.rest_s, 2 * took_s), LONGEST_REST_S))
                     raise
                 pauses.sleep(wait_s)
                 pause_s, renewed = min(2 * pause_s, pauses.last_s), False
