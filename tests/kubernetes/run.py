@@ -1,6 +1,6 @@
 """The end-to-end test of the installation on Kubernetes, from outside.
 
-    python3 -m tests.kubernetes.run [--keep] [--only PART ...]
+    python3 -m tests.kubernetes.run [--keep] [--again] [--only WORDS ...]
 
 Needs a cluster that this machine's addresses reach, with KubeRay's operator and the images loaded (docs/kubernetes.md).
 Brings servers, a greenhouse and the overlay `small` up; follows samples from the broker into rows, /predict and
@@ -41,14 +41,20 @@ def main() -> int:
     """Run the whole story."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", action="store_true", help="leave everything running")
-    parser.add_argument("--only", nargs="*", help="of the harms, those of these parts")
+    parser.add_argument("--again", action="store_true", help="on what an earlier run with --keep left")
+    parser.add_argument("--ledger", action=argparse.BooleanOptionalAction, default=True, help="balance it in the end")
+    parser.add_argument("--only", nargs="*", help='of what is done, only this: "ray head killed" ...; nothing: nothing')
     given = parser.parse_args()
     if problem := kubeconfig():
         print(problem, file=sys.stderr)
         return 2
     report, cluster, table = Report(), Cluster(), list[tuple[str, float, Seen]]()
     try:
+        if not given.again:
+            _start(cluster, report)
         _tell(cluster, report, table, given.only)
+        if given.ledger:
+            _settle(cluster, report)
     except (StackError, TimeoutError, OSError, KeyError, ValueError) as error:
         held_up = isinstance(error, StackError | OSError)
         report.check("the story was told to its end", False, f"{type(error).__name__}: {error}", held_up)
@@ -65,7 +71,7 @@ def main() -> int:
     return 1 if report.failed else 0
 
 
-def _tell(cluster: Cluster, report: Report, table: list[tuple[str, float, Seen]], only: list[str] | None) -> None:
+def _start(cluster: Cluster, report: Report) -> None:
     _take_down(cluster, report)  # of a run that was interrupted
     make_secrets()
     report.say("starting")
@@ -74,11 +80,15 @@ def _tell(cluster: Cluster, report: Report, table: list[tuple[str, float, Seen]]
     until(lambda: set(cluster.origins()) == set(ZONES), "a forecast of every zone", 3 * FIRST_FORECAST_S)
     first_s, limit_s = time.monotonic() - began_s, budget_s(FIRST_FORECAST_S)
     report.check(f"first forecast of every zone within {limit_s:.0f} s", first_s <= limit_s, f"{first_s:.0f} s", True)
+
+
+def _tell(cluster: Cluster, report: Report, table: list[tuple[str, float, Seen]], only: list[str] | None) -> None:
     with Load(cluster.address("hothouse-api"), ZONES[0]) as load:
         _see_the_way(cluster, report)
-        _learn(cluster, report, load)
+        if not cluster.ask("/models")["models"]:
+            _learn(cluster, report, load)
         for what in HARMS:
-            if only is not None and what.what not in only:
+            if only is not None and what.words not in only:
                 continue
             began_s = time.monotonic()
             report.say(f"{what.words} ...")
@@ -88,7 +98,6 @@ def _tell(cluster: Cluster, report: Report, table: list[tuple[str, float, Seen]]
             said = f"{seen.asked:,} asked, {seen.failed} failed {seen.first_problem}".strip()
             report.check(f"{what.words}: at most {what.most_failed} fail", seen.failed <= what.most_failed, said)
         _see_the_way(cluster, report)
-    _settle(cluster, report)
 
 
 def _bring_up(cluster: Cluster) -> None:
@@ -103,7 +112,7 @@ def _bring_up(cluster: Cluster) -> None:
     made = ["create", "configmap", "scripts", *(f"--from-file={path}" for path in scripts)]
     cluster.kubectl("-n", SERVERS_NAMESPACE, *made)
     cluster.apply(SERVERS)
-    cluster.apply(SYSTEM)
+    run(str(ROOT / "deploy/kubernetes/apply.sh"), str(SYSTEM))
 
 
 def _take_down(cluster: Cluster, report: Report) -> None:
