@@ -114,6 +114,13 @@ def test_policies_select_pods_that_there_are(overlay: str) -> None:
         assert any(_selects(selector, label) for label in labels), f"{one['kind']}/{one['metadata']['name']}"
 
 
+def test_a_budget_of_ray_nodes_says_how_many_stay(overlay: str) -> None:
+    """A RayCluster has no subresource `scale`: of `maxUnavailable` Kubernetes can make nothing, and forbids every eviction."""
+    budgets = [one for one in objects(overlay) if one["kind"] == "PodDisruptionBudget"]
+    rays = [one["spec"] for one in budgets if one["metadata"]["name"].startswith("ray")]
+    assert all("minAvailable" in spec for spec in rays)
+
+
 def test_nothing_goes_in_or_out_by_default(overlay: str) -> None:
     """One policy for all pods, of both directions, that allows nothing."""
     found = [one["spec"] for one in objects(overlay) if one["kind"] == "NetworkPolicy"]
