@@ -115,9 +115,10 @@ def test_policies_select_pods_that_there_are(overlay: str) -> None:
 
 
 def test_a_budget_of_ray_nodes_says_how_many_stay(overlay: str) -> None:
-    """A RayCluster has no subresource `scale`: of `maxUnavailable` Kubernetes can make nothing, and forbids every eviction."""
+    """A RayCluster has no subresource `scale`: Kubernetes can make nothing of `maxUnavailable`."""
     budgets = [one for one in objects(overlay) if one["kind"] == "PodDisruptionBudget"]
     rays = [one["spec"] for one in budgets if one["metadata"]["name"].startswith("ray")]
+    assert rays or overlay == "edge"
     assert all("minAvailable" in spec for spec in rays)
 
 
