@@ -15,10 +15,10 @@ venv := .venv
 stamp := $(venv)/.stamp
 bin := $(venv)/bin
 
-.PHONY: help setup demo test unit processes long home-assistant seeds chaos check format bench secrets e2e clean
+.PHONY: help setup demo test unit processes long home-assistant seeds chaos check format bench secrets kubernetes-secrets e2e e2e-kubernetes clean
 
 help: ## show this list
-	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 setup: $(stamp) ## make or refresh .venv
 	@echo "$(venv) fits requirements.lock; try: make demo"
@@ -71,8 +71,14 @@ chaos: $(stamp) ## kill parts for ten minutes, settle the ledger: make chaos MIN
 secrets: ## make the secrets of deploy/compose.yaml: passwords, tokens, the broker's rules
 	@deploy/secrets.sh
 
+kubernetes-secrets: secrets ## bring them into a namespace of the cluster that KUBECONFIG names: make kubernetes-secrets ARGS=hothouse
+	@deploy/kubernetes/secrets.sh $(ARGS)
+
 e2e: ## the whole system in containers: build, run, kill, cut, balance the ledger; KEEP=1 leaves it running
 	@$(PYTHON) -m tests.compose.run $(if $(KEEP),--keep) $(ARGS)
+
+e2e-kubernetes: ## the whole system on the cluster that KUBECONFIG names: bring up, kill, evict, balance the ledger; KEEP=1
+	@$(PYTHON) -m tests.kubernetes.run $(if $(KEEP),--keep) $(ARGS)
 
 check: $(stamp) ## formatting, lint, types, import rules, doctests
 	$(bin)/ruff format --check .

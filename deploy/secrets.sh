@@ -36,7 +36,7 @@ acl=secrets/mosquitto_acl
 cat >"${acl}" <<'RULES'
 user gateway
 topic read hothouse/#
-topic write hothouse/presence/hothouse-gateway
+topic write hothouse/presence/+
 topic write hothouse/v1/+/+/+/event
 RULES
 while read -r login devices; do

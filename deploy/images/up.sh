@@ -7,6 +7,11 @@ rm -f "${HOTHOUSE_DATA_DIR}/run.json" # one that was killed left it, and its add
 if [ -z "${HOTHOUSE_RAY__ADDRESS:-}" ]; then
     exec hothouse up "$@"
 fi
+# On Kubernetes the head starts together with us, and `ray start` gives up sooner than a head is up.
+for _ in $(seq "${RAY_HEAD_PATIENCE_S:-180}"); do
+    (exec 3<>"/dev/tcp/${HOTHOUSE_RAY__ADDRESS%:*}/${HOTHOUSE_RAY__ADDRESS##*:}") 2>/dev/null && break
+    sleep 1
+done
 ray start --block --address="${HOTHOUSE_RAY__ADDRESS}" --num-cpus=0 --object-store-memory=80000000 --disable-usage-stats \
     --node-ip-address="$(hostname -i | cut -d' ' -f1)" &
 node=$!

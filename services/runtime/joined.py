@@ -20,6 +20,8 @@ __all__ = ["api_host", "check_nodes", "check_serve", "end_earlier_run"]
 _log = logging.getLogger(__name__)
 GONE_S = 60.0
 LOOK_S = 60.0
+NODES_S = 120.0
+"""How long a cluster may take until its first node with CPUs is there: on Kubernetes all start at once."""
 
 
 def check_nodes(settings: Settings) -> None:
@@ -27,11 +29,14 @@ def check_nodes(settings: Settings) -> None:
 
     Raises :class:`StartError`.
     """
-    nodes = work_nodes()
-    if not nodes:
-        raise StartError(
-            f"the Ray cluster at {settings.ray.address} has no node with CPUs yet", "Start a worker, then this again."
-        )
+    deadline_s = time.monotonic() + NODES_S
+    while not (nodes := work_nodes()):
+        if time.monotonic() > deadline_s:
+            raise StartError(
+                f"the Ray cluster at {settings.ray.address} has no node with CPUs yet",
+                "Start a worker, then this again.",
+            )
+        time.sleep(0.5)
     if len(nodes) > 1 and settings.log.kind == "sqlite":
         raise StartError(
             f"the Ray cluster has {len(nodes)} nodes with CPUs, and a file log works on one node only",

@@ -55,11 +55,23 @@ def test_a_log_in_a_file_is_refused_on_two_nodes(cluster: list[dict[str, Any]], 
     joined.check_nodes(settings(tmp_path, "kafka"))
 
 
-def test_a_cluster_without_workers_is_refused(cluster: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_a_cluster_without_workers_is_refused(
+    cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Actors would wait for ever where nothing takes them."""
     cluster += [node("1", 0)]
+    monkeypatch.setattr(joined, "NODES_S", 0.0)
     with pytest.raises(StartError, match="no node with CPUs"):
         joined.check_nodes(settings(tmp_path))
+
+
+def test_the_first_worker_may_come_a_moment_later(
+    cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Kubernetes the service starts together with the cluster."""
+    monkeypatch.setattr(joined.time, "sleep", lambda _: cluster.append(node("1", 2)))
+    joined.check_nodes(settings(tmp_path))
+    assert len(cluster) == 1
 
 
 @pytest.mark.parametrize("there", ["", "0123456789ab"], ids=["nothing", "another installation"])

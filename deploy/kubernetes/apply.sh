@@ -1,0 +1,71 @@
+#!/bin/bash
+# Applies an overlay to the cluster that KUBECONFIG names. What runs keeps its generation, hothouse-a or hothouse-b, unless it is upgraded.
+#   deploy/kubernetes/apply.sh FOLDER              make it so, at the first time and after a change of settings
+#   deploy/kubernetes/apply.sh --upgrade FOLDER    a second Ray cluster, of the images that the overlay names now, takes over
+#   deploy/kubernetes/apply.sh --abandon           the second one does not come up: back to the first
+# In an upgrade the old API goes on answering with the forecasts that it has, until the new one is ready; what comes meanwhile waits
+# in the log. NAMESPACE and PATIENCE (600s) may be set.
+set -euo pipefail
+namespace=${NAMESPACE:-hothouse}
+patience=${PATIENCE:-600s}
+k() { kubectl --namespace "${namespace}" "$@"; }
+say() { printf '%(%T)T  %s\n' -1 "$*"; }
+apply() { kubectl apply --server-side --force-conflicts --validate=strict --filename - >/dev/null; }
+kind() { # the documents of that kind, of those on standard input
+    awk -v kind="kind: $1" 'BEGIN {RS = "---\n"; ORS = "---\n"} index("\n" $0, "\n" kind "\n")'
+}
+ready() { # SELECTOR: the pods whose first container is ready
+    k get pods --selector "$1" --output 'jsonpath={.items[?(@.status.containerStatuses[0].ready==true)].metadata.name}'
+}
+await() { # WHAT SELECTOR
+    say "waiting for $1"
+    local limit=$((SECONDS + ${patience%s}))
+    until [ -n "$(ready "$2")" ]; do
+        ((SECONDS < limit)) || { say "$1 is not ready after ${patience}: apply.sh --abandon goes back" >&2; exit 1; }
+        sleep 1
+    done
+}
+
+case ${1:-} in
+--abandon | [!-]*) ;;
+--upgrade) : "${2:?the folder of an overlay}" ;;
+*) sed -n '2,7s/^# //p' "$0" >&2 && exit 2 ;;
+esac
+now=$(k get service hothouse-api --ignore-not-found --output 'jsonpath={.spec.selector.app\.kubernetes\.io/instance}')
+case ${now} in
+'' | hothouse-a) next=hothouse-b ;;
+hothouse-b) next=hothouse-a ;;
+*) echo "the service hothouse-api points to '${now}', which is no generation" >&2 && exit 2 ;;
+esac
+
+case ${1:-} in
+--abandon)
+    k delete deployment,raycluster "${next}" --ignore-not-found
+    k scale deployment "${now}" --replicas 1
+    k rollout status deployment "${now}" --timeout "${patience}"
+    ;;
+--upgrade)
+    : "${now:?nothing runs yet: apply.sh FOLDER}"
+    rendered=$(kubectl kustomize "$2" | sed "s/hothouse-a\b/${next}/g")
+    say "${now} runs; starting the Ray cluster ${next}"
+    kind ConfigMap <<<"${rendered}" | apply
+    kind RayCluster <<<"${rendered}" | apply
+    await "its head" "ray.io/cluster=${next},ray.io/node-type=head"
+    # Killed, not stopped: a stop takes the application down, and so the answers. The owner's file in the storage says when its
+    # state may be taken over.
+    say "${now} works no more, and answers"
+    old=$(k get pods --selector "app.kubernetes.io/component=hothouse,app.kubernetes.io/instance=${now}" --output name)
+    k scale deployment "${now}" --replicas 0 >/dev/null
+    # shellcheck disable=SC2086 # names are words
+    [ -z "${old}" ] || k delete ${old} --grace-period=0 --force --ignore-not-found >/dev/null 2>&1 || true
+    kind Deployment <<<"${rendered}" | apply
+    await "hothouse" "app.kubernetes.io/component=hothouse,app.kubernetes.io/instance=${next}"
+    await "its API" "ray.io/cluster=${next},ray.io/group=work"
+    say "requests go to ${next}"
+    apply <<<"${rendered}"
+    sleep 10 # what was asked of the old one is answered
+    k delete deployment,raycluster "${now}" --wait=false >/dev/null
+    say "${next} runs, and ${now} is being removed"
+    ;;
+*) kubectl kustomize "$1" | sed "s/hothouse-a\b/${now:-hothouse-a}/g" | apply ;;
+esac

@@ -1,0 +1,51 @@
+#!/bin/sh
+# Brings the secrets of deploy/secrets, which `make secrets` makes, into a namespace, and makes what only Kubernetes needs: the password
+# of Redis, the operator's key, and the broker's certificate by an authority of its own. What is there stays; nothing is printed, and
+# nothing secret is an argument.   deploy/kubernetes/secrets.sh [NAMESPACE] [NAME-OF-THE-BROKER...]
+set -eu
+umask 077
+namespace=${1:-hothouse}
+[ $# = 0 ] || shift
+cd "$(dirname "$0")/../secrets" || { echo "run make secrets first" >&2; exit 2; }
+
+random() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }
+for file in redis_password operator_key; do
+    [ -s "${file}" ] || random >"${file}"
+done
+
+# Devices check the broker's name against its certificate: its names in the cluster, and those that it has outside.
+mkdir -p tls
+if [ ! -s tls/ca.crt ]; then
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=Hothouse's own authority" \
+        -keyout tls/ca.key -out tls/ca.crt -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign 2>/dev/null
+fi
+if [ ! -s tls/tls.crt ]; then
+    names=DNS:localhost
+    for name in mosquitto "mosquitto.${namespace}" "mosquitto.${namespace}.svc" "mosquitto.${namespace}.svc.cluster.local" "$@"; do
+        names="${names},DNS:${name}"
+    done
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=mosquitto -keyout tls/tls.key -out tls/tls.csr 2>/dev/null
+    printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth\nbasicConstraints=CA:FALSE\n' "${names}" >tls/extensions
+    openssl x509 -req -in tls/tls.csr -CA tls/ca.crt -CAkey tls/ca.key -days 825 -extfile tls/extensions -out tls/tls.crt 2>/dev/null
+    rm -f tls/tls.csr tls/extensions tls/ca.srl
+fi
+
+secret() { # NAME KEY=FILE...
+    name=$1
+    shift
+    for each in "$@"; do
+        set -- "$@" "--from-file=${each}"
+        shift
+    done
+    kubectl --namespace "${namespace}" create secret generic "${name}" "$@" --dry-run=client --output json |
+        kubectl --namespace "${namespace}" apply --server-side --force-conflicts --filename - >/dev/null
+}
+secret hothouse-ray auth_token=ray_token
+secret hothouse-redis password=redis_password
+secret hothouse-storage credentials=storage_credentials
+secret hothouse-influx token=influx_token
+secret hothouse-operator key=operator_key
+secret hothouse-mqtt-gateway password=mqtt_gateway
+secret hothouse-mosquitto passwords=mosquitto_passwords acl=mosquitto_acl
+secret hothouse-mosquitto-tls tls.crt=tls/tls.crt tls.key=tls/tls.key ca.crt=tls/ca.crt
+echo "the namespace ${namespace} has its secrets"

@@ -1,0 +1,178 @@
+"""The cluster under test, from outside: `kubectl`, and HTTP at the addresses of its services.
+
+Standard library only: `make e2e-kubernetes` needs no more than Python, Docker and a cluster that this machine reaches.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.compose.stack import INSIDE, ROOT, StackError
+from tests.patience import patience_s
+
+__all__ = [
+    "NAMESPACE", "SERVERS", "SERVERS_NAMESPACE", "SYSTEM", "Cluster", "ClusterError", "kubeconfig", "run", "secret",
+]  # fmt: skip
+
+NAMESPACE, SERVERS_NAMESPACE = "hothouse", "servers"
+SYSTEM = ROOT / "tests/kubernetes/system"
+SERVERS = ROOT / "tests/kubernetes/servers"
+_NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class ClusterError(StackError):
+    """A command failed; the message ends with what it said."""
+
+
+def run(*command: str, text: str = "", timeout_s: float = 120.0) -> str:
+    """Run a command; its standard output. Raises :class:`ClusterError`."""
+    shown = " ".join(command[:10])
+    try:
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=patience_s(timeout_s), check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ClusterError(f"{shown} took too long") from error
+    if done.returncode:
+        raise ClusterError(f"{shown} ended with {done.returncode}:\n{(done.stdout + done.stderr).strip()[-800:]}")
+    return done.stdout
+
+
+class Cluster:
+    """One installation in the namespace ``hothouse``, and its servers in ``servers``."""
+
+    def __init__(self, generation: str = "a") -> None:
+        self.generation = generation
+        self._addresses: dict[tuple[str, str], str] = {}
+
+    @property
+    def name(self) -> str:
+        """That of the Ray cluster and of the deployment that runs `hothouse up`."""
+        return f"hothouse-{self.generation}"
+
+    def kubectl(self, *arguments: str, text: str = "", timeout_s: float = 120.0) -> str:
+        """Run `kubectl`; its standard output."""
+        return run("kubectl", *arguments, text=text, timeout_s=timeout_s)
+
+    def exec(self, pod: str, *command: str, text: str = "", timeout_s: float = 120.0, of: str = NAMESPACE) -> str:
+        """Run a command in a pod, or in one of `deployment/NAME`; its standard output."""
+        return self.kubectl("-n", of, "exec", "-i", pod, "--", *command, text=text, timeout_s=timeout_s)
+
+    def hothouse(self, *command: str) -> str:
+        """The command line, where `hothouse up` runs."""
+        return self.exec(f"deployment/{self.name}", "hothouse", *command)
+
+    def apply(self, folder: Path, replace: Mapping[str, str] | None = None) -> None:
+        """What a folder of kustomize says, every field of it known; ``replace`` are words of it."""
+        text = self.kubectl("kustomize", str(folder))
+        for old, new in (replace or {}).items():
+            text = text.replace(old, new)
+        self.kubectl("apply", "--server-side", "--force-conflicts", "--validate=strict", "-f", "-", text=text)
+
+    def pods(self, selector: str = "", of: str = NAMESPACE) -> list[dict[str, Any]]:
+        """The pods that a selector names, as the API server shows them; not those that end."""
+        found = json.loads(self.kubectl("-n", of, "get", "pods", "-l", selector, "-o", "json"))["items"]
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def address(self, service: str, of: str = NAMESPACE) -> str:
+        """The cluster's address of a service."""
+        if (of, service) not in self._addresses:
+            told = self.kubectl("-n", of, "get", "service", service, "-o", "jsonpath={.spec.clusterIP}")
+            self._addresses[of, service] = told
+        return self._addresses[of, service]
+
+    def fetch(self, url: str) -> str:
+        """What is answered there; raises ``OSError``, also for a problem answer."""
+        with _NO_PROXY.open(url, timeout=patience_s(5)) as answer:
+            found: bytes = answer.read()
+        return found.decode()
+
+    def ask(self, path: str) -> Any:
+        """The JSON answer of the API."""
+        return json.loads(self.fetch(f"http://{self.address('hothouse-api')}{path}"))
+
+    def origins(self) -> dict[str, int]:
+        """Zone -> origin of the forecast that /predict answers with; empty while it does not answer for every zone."""
+        found = {}
+        try:
+            for row in self.ask("/zones")["zones"]:
+                found[row["zone"]] = self.ask(f"/predict?zone={row['zone']}")["origin_ms"]
+        except (OSError, ValueError, KeyError):
+            return {}
+        return found
+
+    def newest_point(self) -> int:
+        """The time in ms up to which InfluxDB has rows of every zone, asked in Flux."""
+        return int(self.run_inside("newest_point.py"))
+
+    def measured(self, metric: str) -> float:
+        """The sum of a metric in Prometheus; 0 where it has none."""
+        url = f"http://{self.address('prometheus', SERVERS_NAMESPACE)}:9090/api/v1/query?query=sum({metric})"
+        found = json.loads(self.fetch(url))["data"]["result"]
+        return float(found[0]["value"][1]) if found else 0.0
+
+    def run_inside(self, script: str, *arguments: str, timeout_s: float = 180.0) -> Any:
+        """Run one of the scripts of tests/compose/inside where `hothouse up` runs; its answer as JSON."""
+        text = (INSIDE / script).read_text()
+        said = self.exec(f"deployment/{self.name}", "python3", "-", *arguments, text=text, timeout_s=timeout_s)
+        return json.loads(said.strip().splitlines()[-1])
+
+    def write(self, path: str, text: str) -> None:
+        """A file where `hothouse up` runs."""
+        self.exec(f"deployment/{self.name}", "sh", "-c", f"cat >{path}", text=text)
+
+    def stop_simulator(self) -> int:
+        """Stop the greenhouse in good order; the event time that it reached."""
+        self._greenhouse("sh", "-c", "kill -TERM $(cat pid); while kill -0 $(cat pid) 2>/dev/null; do sleep .2; done")
+        return int(json.loads(self._greenhouse("cat", "status.json"))["now_ms"])
+
+    def simulate(self, start_ms: int, until_ms: int) -> None:
+        """Publish some more of the greenhouse at once, of which nothing is written down."""
+        times = ["--speed", "max", "--start-ms", str(start_ms), "--until-ms", str(until_ms)]
+        self._greenhouse("hothouse", "simulate", "--clock", "--zones", "3", "--site", "demo", *times)
+
+    def published(self) -> str:
+        """What the simulator wrote down: every message."""
+        return self._greenhouse("sh", "-c", "cat messages-*.tsv")
+
+    def keep_logs(self, folder: Path) -> None:
+        """Write each pod's log to a file, and the state of all."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "pods.txt").write_text(self.kubectl("get", "pods", "-A", "-o", "wide"))
+        (folder / "events.txt").write_text(self.kubectl("get", "events", "-A", "--sort-by=.lastTimestamp"))
+        for of in (NAMESPACE, SERVERS_NAMESPACE):
+            for pod in self.pods(of=of):
+                name = pod["metadata"]["name"]
+                for more in ([], ["--previous"]):
+                    try:
+                        log = self.kubectl("-n", of, "logs", "--all-containers", name, *more)
+                    except ClusterError:
+                        continue  # it has not started, or has no earlier one
+                    (folder / f"{name}{''.join(more)}.log").write_text(log)
+
+    def _greenhouse(self, *command: str) -> str:
+        return self.exec("simulator", *command, of=SERVERS_NAMESPACE, timeout_s=180)
+
+
+def secret(of: str, name: str, files: Mapping[str, Path]) -> Sequence[str]:
+    """The arguments of `kubectl` that make a secret of files."""
+    return [
+        "-n", of, "create", "secret", "generic", name, *(f"--from-file={key}={path}" for key, path in files.items())
+    ]  # fmt: skip
+
+
+def kubeconfig() -> str:
+    """Why no cluster can be asked; empty where one can."""
+    if not os.environ.get("KUBECONFIG"):
+        return "KUBECONFIG names no cluster"
+    try:
+        run("kubectl", "version", "--request-timeout=5s")
+    except (OSError, ClusterError) as error:
+        return f"no cluster answers: {str(error).splitlines()[0]}"
+    return ""

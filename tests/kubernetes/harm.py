@@ -1,0 +1,152 @@
+"""What is done to the pods, and when each is said to have recovered. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.compose.waiting import until
+from tests.kubernetes.cluster import NAMESPACE, Cluster, ClusterError
+
+__all__ = ["HARMS", "Harm", "harm", "ready"]
+
+RECOVER_S = 240.0
+STEP_MS = 300_000
+Find = Callable[[Cluster], str]  # the pod that it hits now
+
+
+def component(name: str) -> Find:
+    """The one pod of a component."""
+    return lambda cluster: names(cluster, f"app.kubernetes.io/component={name}")[0]
+
+
+def names(cluster: Cluster, selector: str, of: str = NAMESPACE) -> list[str]:
+    """The names of the pods that a selector names, in their order."""
+    return sorted(str(pod["metadata"]["name"]) for pod in cluster.pods(selector, of))
+
+
+def workers(cluster: Cluster) -> dict[str, str]:
+    """Worker pod -> the titles of its processes, which say what Ray runs there."""
+    selector = f"ray.io/cluster={cluster.name},ray.io/group=work"
+    look = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'"
+    return {pod: cluster.exec(pod, "sh", "-c", look) for pod in names(cluster, selector)}
+
+
+def shard(cluster: Cluster) -> str:
+    """The pod in which the first shard runs."""
+    found = [pod for pod, titles in workers(cluster).items() if "ray::ShardActor" in titles]
+    if not found:
+        raise ClusterError("no pod runs a shard")
+    return found[0]
+
+
+def serving(cluster: Cluster) -> str:
+    """A pod that answers requests, and another than the shard's where there is one."""
+    found = [pod for pod, titles in workers(cluster).items() if "ray::ServeReplica" in titles]
+    others = [pod for pod in found if pod != shard(cluster)] or found
+    if not others:
+        raise ClusterError("no pod runs a replica")
+    return others[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """A pod that is killed, or evicted as a drain of its node does; and how long /predict may go without an answer."""
+
+    what: str
+    find: Find
+    evict: bool = False
+    most_s: float = 2.0
+    namespace: str = NAMESPACE
+
+    @property
+    def words(self) -> str:
+        """For the timeline."""
+        return f"{self.what} {'evicted' if self.evict else 'killed'}"
+
+    @property
+    def most_failed(self) -> int:
+        """Requests that may fail, of twenty a second."""
+        return round(20 * self.most_s)
+
+
+def operator(cluster: Cluster) -> str:
+    """KubeRay's."""
+    return names(cluster, "app.kubernetes.io/name=kuberay", "default")[0]
+
+
+PARTS: tuple[tuple[str, Find, float], ...] = (
+    ("gateway", component("gateway"), 2.0),
+    ("mosquitto", component("mosquitto"), 2.0),
+    ("mlflow", component("mlflow"), 2.0),
+    ("redis", component("redis"), 2.0),
+    ("serving pod", serving, 2.0),
+    ("shard's pod", shard, 2.0),
+    ("ray head", component("ray-head"), 0.0),
+    ("hothouse", component("hothouse"), 2.0),
+)
+HARMS = (
+    *(Harm(what, find, most_s=most_s) for what, find, most_s in PARTS),
+    Harm("operator", operator, most_s=0.0, namespace="default"),
+    *(Harm(what, find, evict=True, most_s=0.0) for what, find, _ in PARTS),
+)
+
+
+def ready(cluster: Cluster, least: int) -> bool:
+    """Whether all pods of the installation are, and at least so many."""
+    found = cluster.pods("app.kubernetes.io/name=hothouse")
+    states = [
+        any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", ()))
+        for pod in found
+    ]
+    return len(states) >= least and all(states)
+
+
+def harm(cluster: Cluster, what: Harm) -> float:
+    """Do it and wait for the recovery; how many seconds that took.
+
+    Recovered: as many pods as before are ready, and every zone's forecast is of a row that closed after the harm.
+    """
+    before, count = max(forecasts(cluster).values()), len(cluster.pods("app.kubernetes.io/name=hothouse"))
+    pod = what.find(cluster)
+    began_s = time.monotonic()
+    if what.evict:
+        evict(cluster, pod)
+    else:
+        cluster.kubectl("-n", what.namespace, "delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+
+    def gone() -> bool:
+        found = json.loads(cluster.kubectl("-n", what.namespace, "get", "pods", "-o", "json"))["items"]
+        uid_then = {p["metadata"]["name"] for p in found if p["metadata"].get("deletionTimestamp")}
+        return pod not in uid_then
+
+    until(gone, f"{pod} is gone", RECOVER_S)
+    until(lambda: ready(cluster, count), f"all pods are ready after {what.words}", RECOVER_S)
+    until(lambda: min(cluster.origins().values()) >= before + 3 * STEP_MS, "forecasts go on", RECOVER_S)
+    return time.monotonic() - began_s
+
+
+def evict(cluster: Cluster, pod: str) -> None:
+    """As `kubectl drain` asks for it; what a disruption budget forbids is asked again."""
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": NAMESPACE}}
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction"
+
+    def taken() -> bool:
+        cluster.kubectl("create", "--raw", path, "-f", "-", text=json.dumps(body))
+        return True
+
+    until(taken, f"{pod} may be evicted", RECOVER_S, every_s=2)
+
+
+def forecasts(cluster: Cluster) -> dict[str, int]:
+    """:meth:`Cluster.origins`, once every zone is answered for."""
+    found = dict[str, int]()
+
+    def answered() -> bool:
+        found.update(cluster.origins())
+        return bool(found)
+
+    until(answered, "an answer for every zone", 60)
+    return found

@@ -1,0 +1,198 @@
+"""The end-to-end test of the installation on Kubernetes, from outside.
+
+    python3 -m tests.kubernetes.run [--keep] [--again] [--only WORDS ...]
+
+Needs a cluster that this machine's addresses reach, with KubeRay's operator and the images loaded (docs/kubernetes.md).
+Brings servers, a greenhouse and the overlay `small` up; follows samples from the broker into rows, /predict and
+Prometheus; retrains and swaps; kills and evicts the pods of one part after the other under twenty requests a second;
+balances the ledger of every message; and takes everything down. Prints a timeline and a table. Standard library only.
+The exit code is 0 if all held.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from tests.ci.record import FOLDER_VARIABLE
+from tests.compose.report import Report
+from tests.compose.settings import make_secrets
+from tests.compose.stack import ROOT, StackError
+from tests.compose.waiting import until
+from tests.kubernetes.cluster import NAMESPACE, SERVERS, SERVERS_NAMESPACE, SYSTEM, Cluster, kubeconfig, run, secret
+from tests.kubernetes.harm import HARMS, forecasts, harm
+from tests.kubernetes.load import Load, Seen
+from tests.patience import budget_s
+
+LOGS = ROOT / "deploy" / "e2e-logs"
+SECRETS = ROOT / "deploy" / "secrets"
+ZONES = ("cucumber-1", "lettuce-1", "tomato-1")
+FIRST_FORECAST_S = 240.0
+LEARN_FROM_MS = 36 * 3_600_000
+SETTLED = (
+    "samples", "plans", "nonsense", "in_rows", "late", "refused", "open", "lost", "twice", "copies", "late_copies",
+)  # fmt: skip
+
+
+def main() -> int:
+    """Run the whole story."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", action="store_true", help="leave everything running")
+    parser.add_argument("--again", action="store_true", help="on what an earlier run with --keep left")
+    parser.add_argument("--ledger", action=argparse.BooleanOptionalAction, default=True, help="balance it in the end")
+    parser.add_argument("--only", nargs="*", help='of what is done, only this: "ray head killed" ...; nothing: nothing')
+    given = parser.parse_args()
+    if problem := kubeconfig():
+        print(problem, file=sys.stderr)
+        return 2
+    report, cluster, table = Report(), Cluster(), list[tuple[str, float, Seen]]()
+    try:
+        if not given.again:
+            _start(cluster, report)
+        _tell(cluster, report, table, given.only)
+        if given.ledger:
+            _settle(cluster, report)
+    except (StackError, TimeoutError, OSError, KeyError, ValueError) as error:
+        held_up = isinstance(error, StackError | OSError)
+        report.check("the story was told to its end", False, f"{type(error).__name__}: {error}", held_up)
+    finally:
+        if report.failed:
+            cluster.keep_logs(LOGS)
+            report.say(f"logs are in {LOGS.relative_to(ROOT)}")
+        if not given.keep:
+            _take_down(cluster, report)
+    _print(table)
+    report.print()
+    if folder := os.environ.get(FOLDER_VARIABLE):
+        report.record((sys.executable, "-m", "tests.kubernetes.run", *sys.argv[1:])).write(Path(folder))
+    return 1 if report.failed else 0
+
+
+def _start(cluster: Cluster, report: Report) -> None:
+    _take_down(cluster, report)  # of a run that was interrupted
+    make_secrets()
+    report.say("starting")
+    began_s = time.monotonic()
+    _bring_up(cluster)
+    until(lambda: set(cluster.origins()) == set(ZONES), "a forecast of every zone", 3 * FIRST_FORECAST_S)
+    first_s, limit_s = time.monotonic() - began_s, budget_s(FIRST_FORECAST_S)
+    report.check(f"first forecast of every zone within {limit_s:.0f} s", first_s <= limit_s, f"{first_s:.0f} s", True)
+
+
+def _tell(cluster: Cluster, report: Report, table: list[tuple[str, float, Seen]], only: list[str] | None) -> None:
+    with Load(cluster.address("hothouse-api"), ZONES[0]) as load:
+        _see_the_way(cluster, report)
+        if not cluster.ask("/models")["models"]:
+            _learn(cluster, report, load)
+        for what in HARMS:
+            if only is not None and what.words not in only:
+                continue
+            began_s = time.monotonic()
+            report.say(f"{what.words} ...")
+            took_s = harm(cluster, what)
+            seen = load.seen(began_s)
+            table.append((what.words, took_s, seen))
+            said = f"{seen.asked:,} asked, {seen.failed} failed {seen.first_problem}".strip()
+            report.check(f"{what.words}: at most {what.most_failed} fail", seen.failed <= what.most_failed, said)
+        _see_the_way(cluster, report)
+
+
+def _bring_up(cluster: Cluster) -> None:
+    """From an empty cluster: the secrets first, so that nothing waits for them."""
+    for namespace in (NAMESPACE, SERVERS_NAMESPACE):
+        cluster.kubectl("create", "namespace", namespace)
+    run(str(ROOT / "deploy/kubernetes/secrets.sh"), NAMESPACE)
+    names = ("influx_token", "storage_credentials", "mqtt_greenhouse")
+    files = {**{name: SECRETS / name for name in names}, "ca.crt": SECRETS / "tls/ca.crt"}
+    cluster.kubectl(*secret(SERVERS_NAMESPACE, "login", files))
+    scripts = (ROOT / "deploy/influxdb/setup.sh", ROOT / "deploy/storage/start.sh")
+    made = ["create", "configmap", "scripts", *(f"--from-file={path}" for path in scripts)]
+    cluster.kubectl("-n", SERVERS_NAMESPACE, *made)
+    cluster.apply(SERVERS)
+    run(str(ROOT / "deploy/kubernetes/apply.sh"), str(SYSTEM))
+
+
+def _take_down(cluster: Cluster, report: Report) -> None:
+    """The Ray clusters first: the operator removes what they left in Redis, and needs Redis for it."""
+    cluster.kubectl("-n", NAMESPACE, "delete", "raycluster", "--all", "--ignore-not-found", timeout_s=400)
+    for namespace in (NAMESPACE, SERVERS_NAMESPACE):
+        cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", timeout_s=300)
+    report.say("everything is taken down")
+
+
+def _see_the_way(cluster: Cluster, report: Report) -> None:
+    """What came over the broker is in Prometheus, InfluxDB and /predict."""
+    before = forecasts(cluster)
+    until(lambda: cluster.newest_point() >= max(before.values()), "rows in InfluxDB", 60)
+    report.check("rows of every zone in InfluxDB, by Flux", True, f"to {_clock(cluster.newest_point())}")
+    for job, metric in (("gateway", "hothouse_gateway_samples_total"), ("hothouse", "hothouse_samples_accepted_total")):
+        until(lambda metric=metric: cluster.measured(metric) > 0, f"{metric} is in Prometheus", 60)  # type: ignore[misc]
+        report.check(f"{metric} in Prometheus", True, f"{cluster.measured(metric):,.0f} from {job}")
+    found = [cluster.ask(f"/predict?zone={zone}") for zone in ZONES]
+    bands = [
+        point["p10"] <= point["p50"] <= point["p90"]
+        for answer in found
+        for points in answer["forecasts"].values()
+        for point in points
+    ]
+    report.check("/predict of each zone: quantiles in order", bool(bands) and all(bands), f"{len(bands)} points")
+
+
+def _learn(cluster: Cluster, report: Report, load: Load) -> None:
+    """A retraining, and a swap under the steady reader."""
+    report.say("waiting for enough history to learn from")
+    began_ms = cluster.ask(f"/history?zone={ZONES[0]}")["end_ms"][0]
+    until(lambda: max(cluster.origins().values()) >= began_ms + LEARN_FROM_MS, "36 hours of history", 480)
+    asked_s = time.monotonic()
+    cluster.hothouse("retrain")
+    until(lambda: bool(cluster.ask("/models")["models"]), "a model is registered", 420, every_s=2)
+    report.say(f"v1 is registered after {time.monotonic() - asked_s:.0f} s")
+    if cluster.ask("/status")["slot"]["champion"]["version"] != "v1":
+        cluster.hothouse("models", "promote", "v1")
+    until(lambda: load.answers[-1].version == "v1", "v1 answers", 120)
+    time.sleep(5)
+    seen = load.seen(asked_s)
+    report.check(
+        "no request failed in training and swap", not seen.failed,
+        f"{seen.asked:,} asked, {seen.failed} failed {seen.first_problem}".strip(),
+    )  # fmt: skip
+    until(lambda: cluster.measured("hothouse_swaps_total") >= 1, "the swap is in Prometheus", 60)
+    report.check("hothouse_swaps_total in Prometheus", True, f"{cluster.measured('hothouse_swaps_total'):.0f}")
+
+
+def _settle(cluster: Cluster, report: Report) -> None:
+    """Every message that was published, in a row or a dead letter."""
+    report.balancing = True
+    stopped_ms = cluster.stop_simulator()
+    report.say(f"the greenhouse stops at {_clock(stopped_ms)} of its time")
+    cluster.simulate(stopped_ms + 20 * 60_000, stopped_ms + 40 * 60_000)
+    until(lambda: cluster.newest_point() > stopped_ms - 300_000, "the last rows are in InfluxDB", 90)
+    cluster.write("/tmp/messages.tsv", cluster.published())
+    found = cluster.run_inside("settle.py", "/tmp/messages.tsv", timeout_s=300)
+    report.ledger = {name: found[name] for name in SETTLED}
+    said = f"{found['in_log']:,} of {found['published']:,}"
+    report.check("every message is in Kafka", found["in_log"] == found["published"], said)
+    lost, twice = found["lost"], found["twice"]
+    report.check("0 lost, 0 counted twice", not (lost or twice), f"{lost} and {twice}")
+    report.check("samples still in open rows", found["open"] == 0, str(found["open"]))
+    other = {name: found[name] for name in ("rows_not_in_influxdb", "rows_other_in_influxdb", "points_without_row")}
+    report.check("InfluxDB has the rows of the history", not any(other.values()), f"{found['rows']:,} rows; {other}")
+
+
+def _print(table: list[tuple[str, float, Seen]]) -> None:
+    if not table:
+        return
+    print(f"\n{'what was done':24} {'asked':>7} {'failed':>7} {'longest gap':>12} {'recovered after':>16}")
+    for words, took_s, seen in table:
+        print(f"{words:24} {seen.asked:7,} {seen.failed:7,} {seen.longest_gap_s:10.1f} s {took_s:14.0f} s")
+
+
+def _clock(ms: int) -> str:
+    return time.strftime("%d %b %H:%M", time.gmtime(ms / 1000))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

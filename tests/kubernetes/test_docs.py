@@ -1,0 +1,48 @@
+"""docs/kubernetes.md, as somebody would follow it; no cluster is asked."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from tests.compose.stack import ROOT
+from tests.kubernetes.cluster import run
+from tests.kubernetes.manifests import KUBERNETES
+
+PAGE = (ROOT / "docs/kubernetes.md").read_text()
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_the_overlay_of_the_page_is_one(tmp_path: Path) -> None:
+    """Written beside the others, it names images and addresses everywhere, also where KubeRay makes the pods."""
+    shutil.copytree(KUBERNETES, tmp_path / "kubernetes")
+    mine = tmp_path / "kubernetes/overlays/mine"
+    mine.mkdir()
+    found = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    (mine / "kustomization.yaml").write_text(re.sub(r"^   ", "", found[1], flags=re.MULTILINE))
+    made = run("kubectl", "kustomize", str(mine))
+    images = set(re.findall(r"image: (\S+)", made))
+    assert images == {
+        "registry.example/hothouse-edge:1.0", "registry.example/hothouse-cluster:1.0", "redis:7", "eclipse-mosquitto:2"
+    }  # fmt: skip
+    settings = [one["data"] for one in yaml.safe_load_all(made) if one["kind"] == "ConfigMap"]
+    kafka = {one["HOTHOUSE_KAFKA__SERVERS"] for one in settings if "HOTHOUSE_KAFKA__SERVERS" in one}
+    assert kafka == {'["kafka.example:9092"]'}
+
+
+def test_what_the_page_names_is_there() -> None:
+    """Folders, scripts and targets."""
+    for path in re.findall(r"`?(deploy/(?:kubernetes|images)/[\w./-]+|tests/[\w./-]+)`?", PAGE):
+        assert (ROOT / path).exists() or path.endswith("/mine"), path
+    targets = set(re.findall(r"make ([a-z0-9-]+)", PAGE))
+    made = (ROOT / "Makefile").read_text()
+    assert targets
+    assert [name for name in targets if f"\n{name}:" not in made] == []
+    named = set(re.findall(r"`((?:base|overlays|components)/\w+)`", PAGE))
+    assert named
+    assert [name for name in named if not (KUBERNETES / name).is_dir()] == []

@@ -1,0 +1,149 @@
+"""What every manifest must say, read from what `kubectl kustomize` makes of it; no cluster is asked."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import Any
+
+import pytest
+
+from tests.kubernetes.manifests import ACCOUNTS, KUBERNETES, OVERLAYS, containers, init_containers, objects, pods
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
+    pytest.mark.parametrize("overlay", OVERLAYS),
+]
+FROM_SECRETS = {"REDIS_PASSWORD"}
+"""What KubeRay puts into a variable and knows no file for; the manifests themselves have none."""
+
+
+def test_no_container_may_do_what_it_need_not(overlay: str) -> None:
+    """Nobody's root, no capability, a root file system that nobody writes."""
+    seen = [*containers(overlay), *init_containers(overlay)]
+    assert seen
+    for name, container in seen:
+        said = container["securityContext"]
+        assert said["allowPrivilegeEscalation"] is False, name
+        assert said["readOnlyRootFilesystem"] is True, name
+        assert said["capabilities"] == {"drop": ["ALL"]}, name
+
+
+def test_every_pod_is_nobodys_root_and_has_no_token(overlay: str) -> None:
+    """A user by number, the runtime's seccomp profile, an account of its own, and no token of it."""
+    accounts = {one["metadata"]["name"] for one in objects(overlay) if one["kind"] == "ServiceAccount"}
+    for name, spec in pods(overlay):
+        said = spec["securityContext"]
+        assert said["runAsNonRoot"] is True, name
+        assert said["runAsUser"] > 0, name
+        assert said["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert spec["automountServiceAccountToken"] is False, name
+        assert spec["serviceAccountName"] in accounts, name
+        assert spec["enableServiceLinks"] is False, f"{name}: its variables would look like our settings"
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys(), name
+
+
+def test_the_accounts_are_those_that_the_cluster_is_asked_for(overlay: str) -> None:
+    """test_cluster.py asks for each whether it may do anything."""
+    assert {one["metadata"]["name"] for one in objects(overlay) if one["kind"] == "ServiceAccount"} <= set(ACCOUNTS)
+
+
+def test_every_container_has_requests_limits_and_probes(overlay: str) -> None:
+    """A pod without a limit takes its node along; one without a probe is never missed."""
+    for name, container in [*containers(overlay), *init_containers(overlay)]:
+        for kind in ("requests", "limits"):
+            assert {"cpu", "memory"} <= container["resources"][kind].keys(), f"{name}: {kind}"
+    for name, container in containers(overlay):
+        assert {"readinessProbe", "livenessProbe"} <= container.keys(), name
+
+
+def test_every_secret_is_a_file(overlay: str) -> None:
+    """A variable is seen by whoever may look at the pod, and inherited by every process."""
+    for name, container in [*containers(overlay), *init_containers(overlay)]:
+        for variable in container.get("env", ()):
+            assert "secretKeyRef" not in variable.get("valueFrom", {}), f"{name}: {variable['name']}"
+        assert not any("secretRef" in source for source in container.get("envFrom", ())), name
+    for name, spec in pods(overlay):
+        for volume in spec.get("volumes", ()):
+            if "secret" in volume:
+                assert volume["secret"]["defaultMode"] & 0o007 == 0, f"{name}: {volume['name']} is for everybody"
+    clusters = [one for one in objects(overlay) if one["kind"] == "RayCluster"]
+    exceptions = {"REDIS_PASSWORD" for one in clusters if "redisPassword" in one["spec"]["gcsFaultToleranceOptions"]}
+    assert exceptions <= FROM_SECRETS
+
+
+def test_no_secret_is_in_the_repository(overlay: str) -> None:
+    """They are made where they are used (deploy/kubernetes/secrets.sh)."""
+    assert not [one["metadata"]["name"] for one in objects(overlay) if one["kind"] == "Secret"]
+
+
+def test_every_secret_that_is_mounted_is_made(overlay: str) -> None:
+    """By deploy/kubernetes/secrets.sh; a site writes down itself how it reaches the central broker."""
+    script = (KUBERNETES / "secrets.sh").read_text()
+    made = set(re.findall(r"^secret (\S+)", script, re.MULTILINE))
+    keys = {name: set(re.findall(r" (\S+?)=", line)) for name, line in re.findall(r"^secret (\S+)(.*)$", script, re.M)}
+    for name, spec in pods(overlay):
+        for volume in spec.get("volumes", ()):
+            if "secret" not in volume or (wanted := volume["secret"]["secretName"]) == "hothouse-uplink":
+                continue
+            assert wanted in made, name
+            assert {item["key"] for item in volume["secret"].get("items", ())} <= keys[wanted], name
+
+
+def test_images_are_never_pulled_anew_by_a_tag_that_moves(overlay: str) -> None:
+    """A tag `latest` means Always otherwise, and no node would start without the registry."""
+    for name, container in [*containers(overlay), *init_containers(overlay)]:
+        assert container["imagePullPolicy"] == "IfNotPresent", name
+
+
+def test_policies_select_pods_that_there_are(overlay: str) -> None:
+    """A policy or a budget for a label that nothing has protects nothing."""
+    labels = [{**label, **_ray(label)} for label in _labels(overlay)]
+    for one in objects(overlay):
+        match one["kind"]:
+            case "NetworkPolicy":
+                selector = one["spec"]["podSelector"]
+            case "PodDisruptionBudget":
+                selector = one["spec"]["selector"]
+            case "Service":
+                selector = {"matchLabels": one["spec"]["selector"]}
+            case _:
+                continue
+        if one["metadata"]["name"] == "redis-cleanup":  # the operator's job, when a cluster is deleted
+            continue
+        assert any(_selects(selector, label) for label in labels), f"{one['kind']}/{one['metadata']['name']}"
+
+
+def test_a_budget_of_ray_nodes_says_how_many_stay(overlay: str) -> None:
+    """A RayCluster has no subresource `scale`: Kubernetes can make nothing of `maxUnavailable`."""
+    budgets = [one for one in objects(overlay) if one["kind"] == "PodDisruptionBudget"]
+    rays = [one["spec"] for one in budgets if one["metadata"]["name"].startswith("ray")]
+    assert rays or overlay == "edge"
+    assert all("minAvailable" in spec for spec in rays)
+
+
+def test_nothing_goes_in_or_out_by_default(overlay: str) -> None:
+    """One policy for all pods, of both directions, that allows nothing."""
+    found = [one["spec"] for one in objects(overlay) if one["kind"] == "NetworkPolicy"]
+    assert {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]} in found
+
+
+def _labels(overlay: str) -> list[dict[str, str]]:
+    found = []
+    for one in objects(overlay):
+        spec = one.get("spec", {})
+        groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]] if one["kind"] == "RayCluster" else [spec]
+        found += [
+            group["template"]["metadata"]["labels"] for group in groups if isinstance(group.get("template"), dict)
+        ]
+    return found
+
+
+def _ray(labels: dict[str, str]) -> dict[str, str]:
+    """What the operator adds."""
+    return {"ray.io/node-type": "head"} if labels["app.kubernetes.io/component"] == "ray-head" else {}
+
+
+def _selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    equal = all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
+    return equal and all(labels.get(e["key"]) in e["values"] for e in selector.get("matchExpressions", ()))
