@@ -213,12 +213,10 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
         raise StartError(f"port {port} on {host} is taken", "Set api.port to another, or to 0 for a free one.")
     try:
         serve.start(
-            # On a cluster HTTP is on each node that has a replica, so that the loss of one leaves the others.
-            http_options={
-                "host": host, "port": port, "request_timeout_s": 60, "location": "EveryNode" if joins else "HeadOnly",
-            },
+            proxy_location="EveryNode",  # that has a replica: the loss of one leaves the others
+            http_options={"host": host, "port": port, "request_timeout_s": 60},
             logging_config={"log_level": "WARNING", "enable_access_log": False},
-        )  # fmt: skip
+        )
         application, route_prefix = app_name_of(settings), settings.api.route
         if joins:
             check_serve(port, route_prefix, application)

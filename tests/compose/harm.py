@@ -61,8 +61,8 @@ def harm(stack: Stack, what: Harm) -> float:
     """Do it and wait for the recovery; how many seconds from the harm, or the network's return, that took.
 
     Recovered: the container runs and is healthy, every zone's forecast is of a row that closed after the harm, rows
-    as new are in InfluxDB, and both workers answer. A container that was killed must have been started again by the engine; one that was
-    destroyed is another one, with an empty disk.
+    as new are in InfluxDB, and both workers answer. A container that was killed must have been started again by the
+    engine; one that was destroyed is another one, with an empty disk.
     """
     before = max(forecasts(stack).values())
     was = stack.inspect(what.service, what.number)
