@@ -230,6 +230,11 @@ class ApiSettings(Section):
         description="Path of the API; installations on one Ray cluster need one each. The page needs "
         "`/`.",
     )  # fmt: skip
+    url: str = Field(
+        "", pattern=r"^(https?://[^\s/?#]+)?$",
+        description="Where the API is reached, such as http://front:8000, where a balancer stands before a cluster; "
+        "empty: where it listens, on a cluster on the head node.",
+    )  # fmt: skip
     replicas: int = Field(1, ge=1, le=32, description="API replicas.")
     read_key_file: Path | None = Field(
         None, description="File with a key that readers must send; none: reading is open."
@@ -373,6 +378,11 @@ class RaySettings(Section):
     )
     object_store_mb: int = Field(256, ge=80, le=1_000_000, description="Object store of a local runtime.")
     forecaster_replicas: int = Field(1, ge=1, le=64, description="Replicas that run the model.")
+    replicas_per_node: int = Field(
+        0, ge=0, le=64,
+        description="So many replicas of the API, and so many that run the model, may be on one node of a cluster; 0: "
+        "any number. With two of each and 1 the loss of a node leaves one of each.",
+    )  # fmt: skip
 
 
 class SiteSettings(Section):

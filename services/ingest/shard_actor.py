@@ -206,7 +206,7 @@ def start_shard(settings: Settings, index: int, partitions: Sequence[int], kind:
 
 
 class _ForecasterLink:
-    """The Serve handle of the Forecaster; found anew after an error.
+    """The Serve handle of the Forecaster; found anew after an error, where Serve's controller answers.
 
     With Serve's throughput settings a handle's router lives in the event loop of its caller, so this link has one.
     """
@@ -214,6 +214,7 @@ class _ForecasterLink:
     def __init__(self, application: str) -> None:
         self._application = application
         self._handle: Any = None
+        self._doubted = False
         self._first_until_s = time.monotonic() + SERVE_START_S
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="forecaster-link", daemon=True).start()
@@ -223,27 +224,37 @@ class _ForecasterLink:
         return asyncio.run_coroutine_threadsafe(self._ask(request), self._loop).result()
 
     async def _ask(self, request: ForecastRequest) -> ForecastReply:
+        if self._handle is None or self._doubted:
+            await self._find()
         try:
-            if self._handle is None:
-                self._handle = await self._find()
             async with asyncio.timeout(FORECAST_TIMEOUT_S):
                 reply: ForecastReply = await self._handle.forecast.remote(request)
         except BaseException:
-            self._handle = None
+            self._doubted = True
             raise
-        self._first_until_s = 0.0
+        self._first_until_s, self._doubted = 0.0, False
         return reply
 
-    async def _find(self) -> Any:
-        """The handle; a first request waits for the application, which starts while shards read what the log holds."""
+    async def _find(self) -> None:
+        """Find the handle. A first request waits for the application, which starts while shards read what the log has.
+
+        While the head of a cluster is away there is no controller to ask: a handle that was found before goes on.
+        """
         while time.monotonic() < self._first_until_s and not await asyncio.to_thread(self._runs):
             await asyncio.sleep(FIND_EVERY_S)
-        return serve.get_deployment_handle(FORECASTER_DEPLOYMENT, self._application)
+        try:
+            async with asyncio.timeout(FORECAST_TIMEOUT_S):
+                self._handle = await asyncio.to_thread(
+                    serve.get_deployment_handle, FORECASTER_DEPLOYMENT, self._application
+                )
+        except TimeoutError:
+            if self._handle is None:
+                raise
 
     def _runs(self) -> bool:
         application = serve.status().applications.get(self._application)
         forecaster = None if application is None else application.deployments.get(FORECASTER_DEPLOYMENT)
-        return forecaster is not None and forecaster.status == "HEALTHY"
+        return forecaster is not None and forecaster.replica_states.get("RUNNING", 0) > 0
 
 
 class LiveStateLink:

@@ -13,9 +13,10 @@ from typing import Any
 from services.config import Settings
 from services.errors import HothouseError, StartError
 from services.installation import INSTALLATION_FILE, installation_of
+from services.messages import FORECASTER_DEPLOYMENT
 from services.store.storage import StorageAddress, address_of, open_storage, storage_of
 
-__all__ = ["api_host", "check_nodes", "check_serve", "end_earlier_run"]
+__all__ = ["api_host", "await_application", "check_nodes", "check_serve", "end_earlier_run"]
 
 _log = logging.getLogger(__name__)
 GONE_S = 60.0
@@ -87,6 +88,37 @@ def check_serve(port: int, route: str, application: str) -> None:
                 f"{name} on the Ray cluster already answers on the route {route}",
                 'Give each installation one of its own, such as api.route = "/north".',
             )
+
+
+def await_application(settings: Settings, name: str, every_s: float = 0.2) -> None:
+    """Return once the application runs, or as much of it as the nodes take (``ray.replicas_per_node``).
+
+    Where a node is lost the rest must start, and does not wait for another one: Serve starts what is missing when that
+    comes. Raises ``RuntimeError`` where replicas fail.
+    """
+    from ray import serve
+
+    most, waits = settings.ray.replicas_per_node, False
+    wanted = {"Api": settings.api.replicas, FORECASTER_DEPLOYMENT: settings.ray.forecaster_replicas}
+    while True:
+        found = serve.status().applications.get(name)
+        if found is not None and found.status == "RUNNING":
+            return
+        if found is not None and found.status == "DEPLOY_FAILED":
+            raise RuntimeError(found.message)
+        room = len(work_nodes()) * most if most else max(wanted.values())
+        if found is not None and room < max(wanted.values()):
+            running = {
+                one: deployment.replica_states.get("RUNNING", 0) for one, deployment in found.deployments.items()
+            }
+            if room and all(running.get(one, 0) >= min(number, room) for one, number in wanted.items()):
+                return
+            if not waits:
+                _log.warning(
+                    "the cluster has room for %d replicas of each kind; the others start when a node comes", room
+                )
+            waits = True
+        time.sleep(every_s)
 
 
 def _serve_details() -> dict[str, Any]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import hashlib
 import logging
 import os
 import socket
 import time
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,8 @@ from services.messages import (
 )  # fmt: skip
 from services.observe.logs import log_to_file
 from services.runtime.ingress import probe_ingress
-from services.runtime.joined import api_host, check_serve
+from services.runtime.joined import api_host, await_application, check_serve
+from services.runtime.named_actors import NamedActors
 from services.runtime.ports import free_port
 from services.serve.api.app import create_app
 from services.serve.api.auth import OPERATOR_KEY_FILE, HashedKey, Keys
@@ -157,11 +160,16 @@ def build_app(settings: Settings, load: Load = load_model) -> Any:
 
     settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})  # replicas have their own folder
 
+    joins = bool(settings.ray.address)
+    operator, limits = _operator(settings), _limits(settings)
+    made_of = _fingerprint(settings, operator, limits) if joins else None
+
     def deployment(kind: Any, name: str, replicas: int, most_requests: int) -> Any:
-        return serve.deployment(
+        made = serve.deployment(
             kind,
             name=name,
             num_replicas=replicas,
+            max_replicas_per_node=settings.ray.replicas_per_node or None if joins else None,
             max_ongoing_requests=most_requests,
             ray_actor_options={"num_cpus": REPLICA_CPUS},
             health_check_period_s=2,
@@ -169,10 +177,20 @@ def build_app(settings: Settings, load: Load = load_model) -> Any:
             graceful_shutdown_timeout_s=2,
             logging_config={"log_level": "WARNING", "enable_access_log": False},
         )
+        made._version = made_of  # no option says it any more; None: new replicas at each start
+        return made
 
     forecaster = deployment(_ForecasterReplica, FORECASTER_DEPLOYMENT, settings.ray.forecaster_replicas, 64)
     api = deployment(serve.ingress()(_ApiReplica), "Api", settings.api.replicas, MOST_STREAMS + 512)
-    return api.bind(settings, forecaster.bind(settings, load), _limits(settings), _operator(settings))
+    return api.bind(settings, forecaster.bind(settings, load), limits, operator)
+
+
+def _fingerprint(settings: Settings, *more: Any) -> str:
+    """The same for a start that would make the same replicas: those that a killed ``hothouse up`` left on the cluster
+    know the forecasts, and go on answering.
+    """
+    said = [version("hothouse"), settings.model_dump_json(), *map(repr, more)]
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
 
 
 def start_serving(settings: Settings, load: Load = load_model) -> str:
@@ -195,14 +213,22 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
         raise StartError(f"port {port} on {host} is taken", "Set api.port to another, or to 0 for a free one.")
     try:
         serve.start(
+            proxy_location="EveryNode",  # that has a replica: the loss of one leaves the others
             http_options={"host": host, "port": port, "request_timeout_s": 60},
             logging_config={"log_level": "WARNING", "enable_access_log": False},
         )
+        application, route_prefix = app_name_of(settings), settings.api.route
         if joins:
-            check_serve(port, settings.api.route, app_name_of(settings))
-        serve.run(build_app(settings, load), name=app_name_of(settings), route_prefix=settings.api.route)
+            check_serve(port, route_prefix, application)
+            target = serve.RunTarget(build_app(settings, load), name=application, route_prefix=route_prefix)
+            serve.run_many([target], wait_for_applications_running=False)
+            await_application(settings, application)
+        else:
+            serve.run(build_app(settings, load), name=application, route_prefix=route_prefix)
     except (RuntimeError, TimeoutError, OSError) as error:
         raise StartError(f"the API did not start: {error}", "The replicas' logs say why.") from error
+    if settings.api.url:
+        return f"{settings.api.url}{route}"
     if joins:
         return f"http://{api_host()}:{port}{route}"
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host  # noqa: S104 - compared, not bound
@@ -311,29 +337,20 @@ class _RaySlot:
 
     def __init__(self, settings: Settings, replica: str) -> None:
         self._shards = settings.stream.shards
-        self._namespace = namespace_of(settings)
+        self._actors = NamedActors(namespace_of(settings))
         self._replica = replica
 
     async def wait(self, seen_generation: int) -> ServedModel:
-        import ray
-
-        champion: ServedModel = await ray.get_actor(MODEL_POINTER_ACTOR, self._namespace).wait.remote(
-            seen_generation, POLL_S
-        )
+        pointer = await self._actors.find(MODEL_POINTER_ACTOR)
+        champion: ServedModel = await pointer.wait.remote(seen_generation, POLL_S)
         return champion
 
     async def report(self, generation: int, version: str, error: str) -> bool:
-        import ray
-
-        call = ray.get_actor(MODEL_POINTER_ACTOR, self._namespace).report.remote(
-            self._replica, generation, version, error
-        )
-        return bool(await call)
+        pointer = await self._actors.find(MODEL_POINTER_ACTOR)
+        return bool(await pointer.report.remote(self._replica, generation, version, error))
 
     async def announce(self, champion: ServedModel, error: str, first: bool) -> None:
-        import ray
-
-        live_state = ray.get_actor(LIVE_STATE_ACTOR, self._namespace)
+        live_state = await self._actors.find(LIVE_STATE_ACTOR)
         if error:
             text = f"{champion['version']} could not be loaded: {error}"
             await live_state.put_event.remote({"kind": "error", "version": champion["version"], "message": text})
@@ -343,6 +360,6 @@ class _RaySlot:
             await live_state.put_event.remote({"kind": "serving", "version": champion["version"], "message": text})
         for index in range(self._shards):
             try:
-                ray.get_actor(shard_actor(index), self._namespace).refresh.remote()
+                (await self._actors.find(shard_actor(index))).refresh.remote()
             except ValueError:
                 _log.info("%s does not run yet; its first step uses the new champion", shard_actor(index))

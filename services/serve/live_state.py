@@ -1,8 +1,9 @@
 """Step 9 of the way of a reading: the live state holds what is known now; API replicas follow it.
 
 Shards publish forecasts and their figures, the retrainer its models and events; API replicas wait for what changed
-and answer from their own memory. The live state is memory only: after a restart it asks, through the answer of
-``publish``, for the past that it lacks, and everything else comes again with the next step.
+and answer from their own memory. The live state is memory only: after a restart API replicas give it back what they
+know (:meth:`LiveState.restore`), it asks, through the answer of ``publish``, for the past that it lacks, and everything
+else comes again with the next step.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class LiveStateChanges(TypedDict, total=False):
     """What changed since a version; only keys with something new are there."""
 
     version: int  # always
+    identity: int  # of the live state that says so
     forecasts: list[ZoneForecast]
     stats: dict[str, Figures]  # component -> figures
     models: list[ModelRow]
@@ -81,6 +83,16 @@ class LiveState:
             self._changed.notify_all()
         asked = [(forecast["site"], forecast["zone"]) for forecast in forecasts]
         return [key for key in asked if key in self._past and not self._past[key].filled]
+
+    async def restore(self, forecasts: Sequence[ZoneForecast]) -> None:
+        """Show forecasts that an earlier live state had, of zones that nothing is known of."""
+        async with self._changed:
+            self._version += 1
+            for forecast in forecasts:
+                key = (forecast["site"], forecast["zone"])
+                if key not in self._forecasts and forecast["origin_ms"] > self._left_ms.get(key, -1):
+                    self._forecasts[key] = (self._version, forecast)
+            self._changed.notify_all()
 
     async def put_past(
         self, site: str, zone: str, end_ms: Sequence[int], values: Mapping[str, Sequence[float | None]]
@@ -161,7 +173,7 @@ class LiveState:
             self._past.pop(key, None)
 
     def _since(self, seen: int) -> LiveStateChanges:
-        changes = LiveStateChanges(version=self._version)
+        changes = LiveStateChanges(version=self._version, identity=self._first_version)
         if forecasts := [forecast for version, forecast in self._forecasts.values() if version > seen]:
             changes["forecasts"] = forecasts
         if stats := {name: figures for name, (version, figures) in self._stats.items() if version > seen}:

@@ -12,28 +12,41 @@ __all__ = ["CUTS", "KILLS", "LOSSES", "Harm", "harm"]
 
 RECOVER_S = 240.0
 AWAY_S = 8.0
+GAP_S = 3.0
+WORKERS = 2
 STEP_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
 class Harm:
     """A kill of a container's main process; with ``network``, eight seconds off that network; with ``disk``, the
-    container destroyed together with its disk, and another one made in its place.
+    container destroyed together with its disk, and another one made in its place. ``number`` is that of the container.
     """
 
     service: str
     network: str = ""
     disk: bool = False
+    number: int = 1
 
     @property
     def words(self) -> str:
         """For the timeline."""
+        which = self.service if self.number == 1 else f"{self.service} {self.number}"
         if self.disk:
-            return f"{self.service} destroyed with its disk"
-        return f"{self.service} off network {self.network}" if self.network else f"kill -9 {self.service}"
+            return f"{which} destroyed with its disk"
+        return f"{which} off network {self.network}" if self.network else f"kill -9 {which}"
+
+    @property
+    def most_gap_s(self) -> float | None:
+        """So long nobody may be without /predict: a part of the cluster is lost, and another answers."""
+        return GAP_S if self.service in ("ray-worker", "ray-head", "service") else None
 
 
-KILLS = tuple(map(Harm, ("gateway", "mosquitto", "kafka", "influxdb", "storage", "ray-worker", "service", "ray-head")))
+KILLS = (
+    *map(Harm, ("gateway", "mosquitto", "kafka", "influxdb", "storage", "ray-worker")),
+    Harm("ray-worker", number=2),
+    *map(Harm, ("service", "ray-head", "front")),
+)
 LOSSES = (Harm("ray-worker", disk=True),)
 CUTS = (
     Harm("gateway", "core"),
@@ -47,12 +60,12 @@ CUTS = (
 def harm(stack: Stack, what: Harm) -> float:
     """Do it and wait for the recovery; how many seconds from the harm, or the network's return, that took.
 
-    Recovered: the container runs and is healthy, every zone's forecast is of a row that closed after the harm, and
-    rows as new are in InfluxDB. A container that was killed must have been started again by the engine; one that was
-    destroyed is another one, with an empty disk.
+    Recovered: the container runs and is healthy, every zone's forecast is of a row that closed after the harm, rows
+    as new are in InfluxDB, and both workers answer. A container that was killed must have been started again by the
+    engine; one that was destroyed is another one, with an empty disk.
     """
     before = max(forecasts(stack).values())
-    was = stack.inspect(what.service)
+    was = stack.inspect(what.service, what.number)
     if what.disk:
         stack.destroy(what.service)
         stack.compose("up", "--detach", "--no-deps", "--no-recreate", what.service)
@@ -61,11 +74,11 @@ def harm(stack: Stack, what: Harm) -> float:
         time.sleep(AWAY_S)
         stack.mend(what.service, what.network)
     else:
-        stack.kill(what.service)
+        stack.kill(what.service, what.number)
     began_s = time.monotonic()
 
     def runs() -> bool:
-        found = stack.inspect(what.service)
+        found = stack.inspect(what.service, what.number)
         again = found["Id"] != was["Id"] if what.disk else found["RestartCount"] > was["RestartCount"]
         again = again or bool(what.network)
         return again and found["State"]["Running"] and found["State"]["Health"]["Status"] == "healthy"
@@ -74,4 +87,6 @@ def harm(stack: Stack, what: Harm) -> float:
     # What was on its way closes a row or two; the third was made of what came after.
     until(lambda: min(stack.origins().values()) >= before + 3 * STEP_MS, "forecasts go on", RECOVER_S)
     until(lambda: stack.newest_point() >= before + 3 * STEP_MS, "rows come into InfluxDB", RECOVER_S)
+    # Else the next harm would meet one that is left alone.
+    until(lambda: stack.workers_that_answer() == WORKERS, "each worker answers itself", RECOVER_S)
     return time.monotonic() - began_s

@@ -143,6 +143,11 @@ def _harm(stack: Stack, report: Report, probe: Probe) -> None:
         gap_s = probe.longest_gap_s(began_s)
         report.harms.append((what.words, took_s, gap_s))
         report.say(f"    recovered after {took_s:.0f} s, longest time without /predict {gap_s:.1f} s")
+        if what.most_gap_s is not None:
+            most_s = budget_s(what.most_gap_s)
+            report.check(
+                f"{what.words}: at most {most_s:.0f} s without /predict", gap_s <= most_s, f"{gap_s:.1f} s", True
+            )
 
 
 def _settle(stack: Stack, report: Report) -> None:

@@ -11,7 +11,7 @@ from tests.compose.stack import ROOT, Stack, StackError
 __all__ = ["refusals", "secrets_kept"]
 
 SECRETS = ROOT / "deploy" / "secrets"
-OWN = ("simulator", "gateway", "mlflow", "ray-head", "ray-worker", "service")
+OWN = ("simulator", "gateway", "mlflow", "ray-head", "ray-worker", "front", "service")
 PORCH = "hothouse/v1/demo/tomato-1/porch/sample"
 OTHERS = "hothouse/v1/demo/tomato-1/climate/sample"
 JOIN = (

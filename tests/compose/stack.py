@@ -49,22 +49,22 @@ class Stack:
         """Run any command with ``text`` as its standard input."""
         return self._run(*command, timeout_s=timeout_s, text=text)
 
-    def inspect(self, service: str) -> dict[str, Any]:
+    def inspect(self, service: str, number: int = 1) -> dict[str, Any]:
         """What the engine knows of a service's container."""
-        found: dict[str, Any] = json.loads(self.docker("inspect", self.container(service)))[0]
+        found: dict[str, Any] = json.loads(self.docker("inspect", self.container(service, number)))[0]
         return found
 
-    def container(self, service: str) -> str:
-        """The name of a service's container."""
-        return f"{PROJECT}-{service}-1"
+    def container(self, service: str, number: int = 1) -> str:
+        """The name of a service's container; of those that have several, the first."""
+        return f"{PROJECT}-{service}-{number}"
 
     def services(self) -> list[str]:
         """Services that have a container which runs."""
         return self.compose("ps", "--services", "--status", "running").split()
 
-    def kill(self, service: str) -> None:
+    def kill(self, service: str, number: int = 1) -> None:
         """SIGKILL to the container's first process; `docker kill` would keep it from being started again."""
-        pid = self.inspect(service)["State"]["Pid"]
+        pid = self.inspect(service, number)["State"]["Pid"]
         try:
             os.kill(pid, signal.SIGKILL)
         except PermissionError:  # not root: the engine is
@@ -114,6 +114,11 @@ class Stack:
         """The time in ms up to which InfluxDB has rows of every zone, asked in Flux."""
         script = (INSIDE / "newest_point.py").read_text()
         return int(self.compose("exec", "-T", "service", "python3", "-c", script))
+
+    def workers_that_answer(self) -> int:
+        """How many Ray workers lead to an API replica with forecasts; 0 where the service cannot ask."""
+        script = (INSIDE / "replicas.py").read_text()
+        return int(self.compose("exec", "-T", "service", "python3", "-c", script, "ray-worker"))
 
     def measured(self, metric: str) -> float:
         """The sum of a metric in Prometheus; 0 where it has none."""

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.compose
 FILE = Path(__file__).parents[2] / "deploy" / "compose.yaml"
 FULL = {
     "simulator", "mosquitto-volume", "mosquitto", "gateway", "kafka", "influxdb", "influxdb-setup", "mlflow",
-    "prometheus", "alertmanager", "storage-volume", "storage", "ray-head", "ray-worker", "service",
+    "prometheus", "alertmanager", "storage-volume", "storage", "ray-head", "ray-worker", "front", "service",
 }  # fmt: skip
 MINIMAL = {"simulator", "mosquitto-volume", "mosquitto", "gateway-to-file", "standalone"}
 
@@ -69,6 +69,25 @@ def test_our_containers_may_do_little(profile: str) -> None:
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
         assert service["user"].split(":")[0] not in ("", "0", "root")
+
+
+def test_one_worker_or_the_head_may_be_lost() -> None:
+    """A replica of each kind on each of two workers, a front before them, and a head that finds its state again."""
+    services = configuration("full")["services"]
+    settings = services["service"]["environment"]
+    workers = services["ray-worker"]["scale"]
+    replicas = settings["HOTHOUSE_API__REPLICAS"], settings["HOTHOUSE_RAY__FORECASTER_REPLICAS"]
+    assert (workers, replicas, settings["HOTHOUSE_RAY__REPLICAS_PER_NODE"]) == (2, ("2", "2"), "1")
+    assert [name for name, service in services.items() if service.get("ports")] == ["front"]
+    head = services["ray-head"]
+    kept = [
+        volume["target"]
+        for volume in head["volumes"]
+        if head["environment"]["RAY_gcs_storage_path"].startswith(volume["target"])
+    ]
+    assert kept == ["/var/lib/hothouse"]
+    for node in ("ray-head", "ray-worker", "service"):
+        assert int(services[node]["environment"]["RAY_gcs_rpc_server_reconnect_timeout_s"]) >= 300
 
 
 def test_the_head_takes_no_work_and_all_nodes_want_the_token() -> None:

@@ -1,7 +1,8 @@
 """What an API replica asks of the rest of the system, in one Protocol, and that Protocol over Ray.
 
-Every call looks its actor up again, so that a restarted one is found. Every call has a time-out, because a stopped
-process would never answer. Ray's errors are translated here: callers see problems only.
+Every call looks its actor up again, so that a restarted one is found, and has a time-out, because a stopped process
+would never answer and nobody is found while the head of a cluster is away. Ray's errors are translated here: callers
+see problems only.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from services.messages import (
     ShownAlert,
     SiteRulesShown,
     TrainingAccepted,
+    ZoneForecast,
     ZoneMixture,
     ZoneOutlook,
     ZonePlan,
@@ -42,6 +44,7 @@ from services.messages import (
     ZoneWhatIf,
     shard_actor,
 )
+from services.runtime.named_actors import NamedActors
 from services.serve.api.problems import ProblemError
 from services.serve.live_state import LiveStateChanges, ZonePast
 from services.serve.model_pointer import ModelPointerStatus
@@ -78,6 +81,9 @@ class Backend(Protocol):
 
     async def changes(self, seen_version: int) -> LiveStateChanges:
         """Wait a few seconds for the live state's next change."""
+
+    async def restore(self, forecasts: Sequence[ZoneForecast]) -> None:
+        """Give a live state that was restarted what is known."""
 
     async def past(self, site: str, zone: str) -> ZonePast:
         """The past 48 h of a zone."""
@@ -149,7 +155,7 @@ class RayBackend:
 
     def __init__(self, settings: Settings, forecaster: Any) -> None:
         self._settings = settings
-        self._namespace = namespace_of(settings)
+        self._actors = NamedActors(namespace_of(settings))
         self._forecaster = forecaster
         self._kept_history: History | None = None
 
@@ -157,53 +163,57 @@ class RayBackend:
         """Open the ways to Forecaster and shards before the first request.
 
         Ray makes a handle's router at its first call, and imports an actor's module where the actor is first looked
-        up: on the event loop, that would stall all other requests.
+        up: a first request would wait for that.
         """
         try:
-            for index in range(self._settings.stream.shards):
-                self._actor(shard_actor(index))
+            async with asyncio.timeout(ANSWER_S):
+                for index in range(self._settings.stream.shards):
+                    await self._find(shard_actor(index))
             await _within(self._forecaster.ping.remote(), ANSWER_S, "the Forecaster")
-        except ProblemError as error:  # GET /predict needs neither
-            _log.warning("%s", error)
+        except (ProblemError, TimeoutError) as error:  # GET /predict needs neither
+            _log.warning("the ways to shards and Forecaster are opened later: %s", error)
 
     async def changes(self, seen_version: int) -> LiveStateChanges:
         """See :class:`Backend`."""
-        return await _within(
-            self._actor(LIVE_STATE_ACTOR).wait.remote(seen_version, POLL_S), POLL_S + ANSWER_S, "the live state"
+        found: LiveStateChanges = await self._ask(
+            LIVE_STATE_ACTOR, "wait", seen_version, POLL_S, limit_s=POLL_S + ANSWER_S, who="the live state"
         )
+        return found
+
+    async def restore(self, forecasts: Sequence[ZoneForecast]) -> None:
+        """See :class:`Backend`."""
+        await self._ask(LIVE_STATE_ACTOR, "restore", forecasts, who="the live state")
 
     async def past(self, site: str, zone: str) -> ZonePast:
         """See :class:`Backend`."""
-        return await _within(self._actor(LIVE_STATE_ACTOR).past.remote(site, zone), ANSWER_S, "the live state")
+        found: ZonePast = await self._ask(LIVE_STATE_ACTOR, "past", site, zone, who="the live state")
+        return found
 
     async def what_if(self, site: str, zone: str, changes: list[ChangeAsked]) -> ZoneWhatIf:
         """See :class:`Backend`."""
-        call = self._shard(site).what_if.remote(site, zone, changes)
-        found: ZoneWhatIf | None = await _within(call, ANSWER_S, "the zone's shard")
+        found: ZoneWhatIf | None = await self._ask_shard(site, "what_if", zone, changes)
         if found is None:
             raise ProblemError(404, f"the shard of {site} has no forecast of {zone} yet")
         return found
 
     async def outlook(self, site: str, zone: str) -> ZoneOutlook:
         """See :class:`Backend`."""
-        call = self._shard(site).outlook.remote(site, zone)
-        found: ZoneOutlook | None = await _within(call, ANSWER_S, "the zone's shard")
+        found: ZoneOutlook | None = await self._ask_shard(site, "outlook", zone)
         if found is None:
             raise ProblemError(404, f"the shard of {site} has no forecast of {zone} yet")
         return found
 
     async def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
         """See :class:`Backend`."""
-        call = self._shard(site).baseline.remote(site, zone, origin_ms, np.asarray(now, np.float32))
-        found: F32 | None = await _within(call, ANSWER_S, "the zone's shard")
+        values = np.asarray(now, np.float32)
+        found: F32 | None = await self._ask_shard(site, "baseline", zone, origin_ms, values)
         if found is None:
             raise ProblemError(404, f"the shard of {site} does not know {zone} yet")
         return found
 
     async def plan(self, site: str, zone: str) -> list[ZonePlan]:
         """See :class:`Backend`."""
-        call = self._shard(site).plan.remote(site, zone)
-        found: list[ZonePlan] | None = await _within(call, ANSWER_S, "the zone's shard")
+        found: list[ZonePlan] | None = await self._ask_shard(site, "plan", zone)
         if found is None:
             raise ProblemError(404, f"the shard of {site} does not know {zone} yet")
         return found
@@ -238,14 +248,13 @@ class RayBackend:
     async def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
         """See :class:`Backend`."""
         if asked is not None:
-            found: list[ZoneQuality] = await _within(
-                self._shard(asked[0]).quality.remote(asked), ANSWER_S, "the zone's shard"
-            )
+            shard = shard_of(asked[0], self._settings)
+            found: list[ZoneQuality] = await self._ask(shard, "quality", asked, who="the zone's shard")
             if not found:
                 raise ProblemError(404, f"the shard of {asked[0]} does not know {asked[1]} yet")
             return found
         names = [shard_actor(index) for index in range(self._settings.stream.shards)]
-        every = [await _within(self._actor(name).quality.remote(None), ANSWER_S, name) for name in names]
+        every = [await self._ask(name, "quality", None, who=name) for name in names]
         return sorted((one for part in every for one in part), key=lambda one: (one["site"], one["zone"]))
 
     async def said_ahead(
@@ -290,8 +299,8 @@ class RayBackend:
 
     async def alert_rules(self, site: str) -> SiteRulesShown:
         """See :class:`Backend`."""
-        call = self._shard(site).alert_rules.remote(site)
-        found: SiteRulesShown | None = await _within(call, ANSWER_S, "the site's shard")
+        shard = shard_of(site, self._settings)
+        found: SiteRulesShown | None = await self._ask(shard, "alert_rules", site, who="the site's shard")
         if found is None:
             raise ProblemError(404, f"its shard does not know {site} yet")
         return found
@@ -300,8 +309,7 @@ class RayBackend:
         """See :class:`Backend`."""
         found: list[ZoneMixture] = []
         for index in range(self._settings.stream.shards):
-            call = self._actor(shard_actor(index)).mixtures.remote()
-            found += await _within(call, ANSWER_S, shard_actor(index))
+            found += await self._ask(shard_actor(index), "mixtures", who=shard_actor(index))
         return sorted(found, key=lambda one: (one["site"], one["zone"]))
 
     async def forecast(self, request: ForecastRequest) -> ForecastReply:
@@ -310,13 +318,13 @@ class RayBackend:
 
     async def pointer(self) -> ModelPointerStatus:
         """See :class:`Backend`."""
-        return await _within(self._actor(MODEL_POINTER_ACTOR).status.remote(), ANSWER_S, "the model pointer")
+        found: ModelPointerStatus = await self._ask(MODEL_POINTER_ACTOR, "status", who="the model pointer")
+        return found
 
     async def order(self, verb: str, *arguments: str) -> OrderAnswer:
         """See :class:`Backend`."""
-        call = getattr(self._actor(RETRAINER_ACTOR), verb).remote(*arguments)
         limit_s = SUBMIT_S if verb == "submit" else ORDER_S
-        found: OrderAnswer = await _within(call, limit_s, "the retrainer")
+        found: OrderAnswer = await self._ask(RETRAINER_ACTOR, verb, *arguments, limit_s=limit_s, who="the retrainer")
         return found
 
     def _history(self) -> History:
@@ -326,14 +334,20 @@ class RayBackend:
             self._kept_history = History(storage_of(self._settings), (), self._settings.stream.step_s)
         return self._kept_history
 
-    def _shard(self, site: str) -> Any:
-        return self._actor(shard_of(site, self._settings))
+    async def _ask_shard(self, site: str, verb: str, zone: str, *arguments: Any) -> Any:
+        return await self._ask(shard_of(site, self._settings), verb, site, zone, *arguments, who="the zone's shard")
 
-    def _actor(self, name: str) -> Any:
-        import ray
+    async def _ask(self, actor: str, verb: str, *arguments: Any, limit_s: float = ANSWER_S, who: str) -> Any:
+        """What a named actor answers; it is looked up within the same time."""
 
+        async def asked() -> Any:
+            return await getattr(await self._find(actor), verb).remote(*arguments)
+
+        return await _within(asked(), limit_s, who)
+
+    async def _find(self, name: str) -> Any:
         try:
-            return ray.get_actor(name, self._namespace)
+            return await self._actors.find(name)
         except ValueError as error:
             words = f"{name} does not run now; try again in a few seconds"
             raise ProblemError(503, words, {"Retry-After": "5"}) from error

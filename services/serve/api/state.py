@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -25,6 +27,10 @@ from services.serve.view import View
 __all__ = ["ApiState", "Authorization", "SiteNames"]
 
 RECENT_S = 1.0
+FIRST_NEWS_S = 3.0
+"""A replica starts without what is known if that does not come for so long; until then others are asked."""
+
+_log = logging.getLogger(__name__)
 
 Authorization = Annotated[str | None, Header(description="Bearer KEY, where a key is needed.")]
 
@@ -67,12 +73,17 @@ class ApiState:
         self._ready = False
         self._recent: tuple[float, Readiness] | None = None
         self._follower: asyncio.Task[None] | None = None
+        self._heard = asyncio.Event()
+        self._identity = 0  # of the live state that was heard last
 
     async def start(self) -> None:
-        """Begin to follow the live state."""
+        """Begin to follow the live state; returns once it has said what it knows, or is away."""
         self._follower = asyncio.create_task(
             follow(lambda: self.backend.changes(self.view.version), self._take, "board"), name="follow the live state"
         )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_NEWS_S):
+                await self._heard.wait()
 
     async def stop(self) -> None:
         """Stop following, and end the streams of events."""
@@ -123,3 +134,17 @@ class ApiState:
         self._heard_s = self._clock_s()
         self.view.take(changes)
         self.events.take(changes, self.recent_readiness() if self.events.open else None)
+        self._heard.set()
+        await self._give_back(changes.get("identity", 0))
+
+    async def _give_back(self, identity: int) -> None:
+        """Give a live state that has taken another's place what this replica knows: replicas that start now have nobody
+        else to hear it from before the next step.
+        """
+        if self._identity not in (0, identity) and self.view.answers:
+            try:
+                await self.backend.restore([answer.forecast for answer in self.view.answers.values()])
+            except ProblemError as error:
+                _log.warning("what is known could not be given back to the live state: %s", error)
+                return  # with its next news
+        self._identity = identity

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import ray
+from ray import serve
 
 from services.config import Settings, StorageSettings, load_settings
 from services.errors import StartError
@@ -176,3 +177,53 @@ def test_http_is_on_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     """The address of the cluster's own server names the head."""
     monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="ray-head:6379"))
     assert joined.api_host() == "ray-head"
+
+
+def replicas(status: str, **running: int) -> SimpleNamespace:
+    """What Serve says of the application ``ours``."""
+    deployments = {name: SimpleNamespace(replica_states={"RUNNING": count}) for name, count in running.items()}
+    application = SimpleNamespace(status=status, message="it has no bed", deployments=deployments)
+    return SimpleNamespace(applications={"ours": application})
+
+
+def two_of_each(tmp_path: Path, per_node: int) -> Settings:
+    """Two replicas of each kind, so many of a kind on a node."""
+    ray_section = {"address": "head:6379", "forecaster_replicas": 2, "replicas_per_node": per_node}
+    return load_settings(data_dir=tmp_path, api={"replicas": 2}, ray=ray_section)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "per_node", "looks", "seen"),
+    [
+        (2, 1, [replicas("DEPLOYING", Api=1, Forecaster=1), replicas("RUNNING", Api=2, Forecaster=2)], 2),
+        (1, 0, [replicas("DEPLOYING", Api=1, Forecaster=1), replicas("RUNNING", Api=2, Forecaster=2)], 2),
+        (1, 1, [replicas("DEPLOYING", Api=1, Forecaster=0), replicas("DEPLOYING", Api=1, Forecaster=1)], 2),
+        (0, 1, [replicas("DEPLOYING", Api=0, Forecaster=0), replicas("RUNNING", Api=2, Forecaster=2)], 2),
+    ],
+    ids=["both nodes", "no limit", "a node is lost", "both are lost"],
+)
+def test_a_start_waits_for_as_many_replicas_as_there_is_room_for(
+    cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    nodes: int, per_node: int, looks: list[SimpleNamespace], seen: int,
+) -> None:  # fmt: skip
+    """A lost node must not keep shards and learning from starting."""
+    cluster += [node(str(number), 2) for number in range(nodes)]
+    asked = list[SimpleNamespace]()
+
+    def status() -> SimpleNamespace:
+        asked.append(looks[len(asked)])
+        return asked[-1]
+
+    monkeypatch.setattr(serve, "status", status)
+    joined.await_application(two_of_each(tmp_path, per_node), "ours", every_s=0)
+    assert len(asked) == seen
+
+
+def test_replicas_that_fail_stop_the_start(
+    cluster: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what Serve says of them."""
+    cluster += [node("1", 2)]
+    monkeypatch.setattr(serve, "status", lambda: replicas("DEPLOY_FAILED", Api=0, Forecaster=1))
+    with pytest.raises(RuntimeError, match="it has no bed"):
+        joined.await_application(two_of_each(tmp_path, 1), "ours", every_s=0)

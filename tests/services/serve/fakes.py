@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,9 @@ class FakeBackend:
 
     async def changes(self, seen_version: int) -> LiveStateChanges:
         return await self.live_state.wait(seen_version, 1.0)
+
+    async def restore(self, forecasts: Sequence[ZoneForecast]) -> None:
+        await self.live_state.restore(forecasts)
 
     async def past(self, site: str, zone: str) -> ZonePast:
         return await self.live_state.past(site, zone)

@@ -5,8 +5,14 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from services.config import load_settings
+from services.key_file import write_secret
+from services.serve.api.auth import OPERATOR_KEY_FILE
+from services.serve.deployment import build_app
 
 
 @pytest.mark.skipif(platform.system() != "Linux", reason="libraries have these names on Linux only")
@@ -18,3 +24,19 @@ def test_torch_is_linked_before_it_is_imported() -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.split() == ["True", "False"]
+
+
+def test_a_start_like_the_one_before_leaves_replicas_of_a_cluster_as_they_are(tmp_path: Path) -> None:
+    """They know the forecasts and go on answering; with other settings, or another key, they are made anew."""
+
+    def version(folder: str = "a", **changed: object) -> str | None:
+        data_dir = tmp_path / folder
+        write_secret(data_dir / OPERATOR_KEY_FILE)
+        settings = load_settings(data_dir=data_dir, **{"ray": {"address": "head:6379"}, **changed})
+        found: str | None = build_app(settings)._bound_deployment.version
+        return found
+
+    assert version()
+    assert version() == version()
+    assert len({version(), version("b"), version(api={"rate_per_s": 7})}) == 3
+    assert version(ray={}) is None

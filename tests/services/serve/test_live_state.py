@@ -30,7 +30,7 @@ def test_a_follower_gets_only_what_changed() -> None:
         changes = await shown.wait(seen, 0)
         assert [forecast["zone"] for forecast in changes["forecasts"]] == ["b"]
         assert "stats" not in changes
-        assert await shown.wait(changes["version"], 0) == {"version": changes["version"]}
+        assert await shown.wait(changes["version"], 0) == {"version": changes["version"], "identity": 1000}
 
     asyncio.run(run())
 
@@ -58,6 +58,21 @@ def test_after_a_restart_a_follower_gets_everything() -> None:
         assert len((await later.wait(seen, 0))["forecasts"]) == 1
         from_the_future = later.wait(9999, 0)
         assert len((await from_the_future)["forecasts"]) == 1
+
+    asyncio.run(run())
+
+
+def test_what_followers_know_is_given_back_where_nothing_is_known() -> None:
+    """A restarted live state takes it, but not in the place of what a shard sends, nor of a zone that has left."""
+
+    async def run() -> None:
+        later = live_state(2000)
+        await later.publish([zone_forecast("a", version="v2")])
+        await later.put_stats("shard-0", {"left": [{"site": "demo", "zone": "c", "left_ms": ORIGIN_MS}]})
+        await later.restore([zone_forecast(zone, version="v1") for zone in "abc"])
+        known = {one["zone"]: one["model_version"] for one in (await later.wait(0, 0))["forecasts"]}
+        assert known == {"a": "v2", "b": "v1"}
+        assert await later.publish([zone_forecast("b")]) == [("demo", "b")]
 
     asyncio.run(run())
 
