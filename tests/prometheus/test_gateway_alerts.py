@@ -91,7 +91,7 @@ def test_a_full_disk_is_told(tmp_path: Path, broker: LocalBroker) -> None:
         now_ms = WallClock().now_ms()
         samples = [Sample("demo", "z1", "climate", BOOT, n, now_ms + n, {"rh_pct": 71.0}) for n in range(2000)]
         with device(broker.address) as publish:
-            publish((sample_topic(one), encode_message([one])) for one in samples)
+            publish((sample_topic("demo", "z1", "climate"), encode_message([one])) for one in samples)
             fires(prometheus, "HothouseGatewayFailing")
             process.rlimit(psutil.RLIMIT_FSIZE, (hard, hard))
             ends(prometheus, "HothouseGatewayFailing")
