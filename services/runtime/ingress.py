@@ -84,12 +84,13 @@ def _loopback_wrapper(home: Path, binary: str, metrics: int, stats: int) -> Path
         f"Content-Length: {len(problem)}\r\n\r\n{problem}",
         newline="",
     )
+    defaults = [  # a replica sees HAProxy's address alone; who sends headers slowly must not hold a connection
+        "option forwardfor", f"timeout http-request {HEADERS_S}s", f"timeout http-keep-alive {IDLE_S}s"
+    ]  # fmt: skip
     rules = [
         f"s/bind :{metrics}$/bind 127.0.0.1:{metrics}/",
         f"s/bind \\*:{stats}$/bind 127.0.0.1:{stats}/",
-        # A replica sees HAProxy's address alone; and who sends a header slowly must not hold a connection for an hour.
-        r"s/^defaults$/defaults\n    option forwardfor/",
-        rf"s/^defaults$/defaults\n    timeout http-request {HEADERS_S}s\n    timeout http-keep-alive {IDLE_S}s/",
+        "s/^defaults$/" + r"\n    ".join(["defaults", *defaults]) + "/",
         f"s#errorfile \\(50[234]\\) .*#errorfile \\1 {home / '503.http'}#",
     ]
     wrapper = home / "haproxy"

@@ -128,8 +128,11 @@ def test_the_wrapper_keeps_side_ports_on_loopback(tmp_path: Path) -> None:
     answer = subprocess.run([wrapper, "-db", "-f", config, "-x"], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["-db", "-f", str(config), "-x"]
     said = config.read_text().split("\n")
-    assert said[:3] == ["defaults", "    option forwardfor", "    mode http"]
-    assert said[4:10] == [
+    assert said[:5] == [
+        "defaults", "    option forwardfor", "    timeout http-request 10s", "    timeout http-keep-alive 300s",
+        "    mode http",
+    ]  # fmt: skip
+    assert said[6:12] == [
         "    bind 127.0.0.1:9101", "frontend http", "    bind *:8000", "listen stats", "  bind 127.0.0.1:8404",
         f"    errorfile 503 {tmp_path / '503.http'}",
     ]  # fmt: skip
