@@ -14,7 +14,7 @@ from services.config import Settings
 from services.errors import TrainingError
 from services.forecast_spec import forecast_spec, place_of
 from services.learn.training import dataset
-from services.store.history import History
+from services.store.history import ZONE_ROWS, History
 from services.store.storage import StorageAddress, open_storage
 from tests.ray.runtime import local_ray
 from tests.s3 import s3_address
@@ -71,9 +71,9 @@ def test_a_bucket_streams_what_a_folder_does(
     where, spec = s3_address(tmp_path), forecast_spec(settings)
     there = open_storage(where)
     folder = History(settings.storage_folder, spec.channels, settings.stream.step_s)
-    keys = folder.keys()
-    for key in keys:
-        there.put(key, folder.storage.read(key).content)
+    root = settings.storage_folder
+    for file in (root / ZONE_ROWS.folder).rglob("[!.]*.*"):
+        there.put(str(file.relative_to(root)), file.read_bytes())
     found = []
     for history, address in ((folder, None), (History(there, spec.channels, settings.stream.step_s), where)):
         chosen = dataset.describe(history.files(), 0, 2**53, address)
