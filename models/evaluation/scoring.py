@@ -46,8 +46,8 @@ class ScoreTotals(TypedDict):
 
     matured: dict[str, dict[int, int]]  # forecasts whose truth came
     inside: dict[str, dict[int, int]]  # whose truth was within p10 ... p90
-    error: dict[str, dict[int, float]]  # sum of absolute errors
-    climatology_error: dict[str, dict[int, float]]  # of the climatology, on the same cases
+    absolute_error: dict[str, dict[int, float]]  # sum of absolute errors
+    climatology_absolute_error: dict[str, dict[int, float]]  # of the climatology, on the same cases
 
 
 class LiveScore:
@@ -166,8 +166,8 @@ class LiveScore:
             return {name: dict(zip(self._spec.horizons_min, column, strict=True)) for name, column in by_target}
 
         return ScoreTotals(
-            matured=by_cell(n), inside=by_cell(inside), error=by_cell(error[..., _NAMES.index("model")]),
-            climatology_error=by_cell(error[..., _NAMES.index("climatology")]),
+            matured=by_cell(n), inside=by_cell(inside), absolute_error=by_cell(error[..., _NAMES.index("model")]),
+            climatology_absolute_error=by_cell(error[..., _NAMES.index("climatology")]),
         )  # fmt: skip
 
     def _pooled(self, indices: I64 | None) -> ScoreTable:

@@ -94,14 +94,14 @@ class PartitionFigures(TypedDict):
             label=CELL,
         ),
     ]
-    error: Annotated[
+    absolute_error: Annotated[
         dict[str, dict[int, float]],
         counter(
             "hothouse_forecast_absolute_error_total", "Sum of absolute errors of medians, in the target's unit.",
             label=CELL,
         ),
     ]  # fmt: skip
-    climatology_error: Annotated[
+    climatology_absolute_error: Annotated[
         dict[str, dict[int, float]],
         counter(
             "hothouse_climatology_absolute_error_total", "The same of the climatology, on the same cases.", label=CELL
@@ -270,7 +270,9 @@ def figures(partitions: Collection[Partition]) -> PartitionFigures:
 def _scored(tables: Sequence[ScoreTotals]) -> ScoreTotals:
     """The sum of several."""
 
-    def added(name: Literal["matured", "inside", "error", "climatology_error"]) -> dict[str, dict[int, Any]]:
+    def added(
+        name: Literal["matured", "inside", "absolute_error", "climatology_absolute_error"],
+    ) -> dict[str, dict[int, Any]]:
         total: dict[str, Counter[int]] = {}
         for table in tables:
             for target, cells in table[name].items():
@@ -278,8 +280,8 @@ def _scored(tables: Sequence[ScoreTotals]) -> ScoreTotals:
         return {target: dict(cells) for target, cells in total.items()}
 
     return ScoreTotals(
-        matured=added("matured"), inside=added("inside"), error=added("error"),
-        climatology_error=added("climatology_error"),
+        matured=added("matured"), inside=added("inside"), absolute_error=added("absolute_error"),
+        climatology_absolute_error=added("climatology_absolute_error"),
     )  # fmt: skip
 
 

@@ -70,7 +70,7 @@ def test_totals_are_the_sums_behind_the_table_and_only_rise():
             cell, n = table[target][minutes], totals["matured"][target][minutes]
             assert n == cell["n"] > before["matured"][target][minutes]
             assert totals["inside"][target][minutes] == round(cell["coverage"] * n)
-            for name, mean in (("error", cell["model"]), ("climatology_error", cell["climatology"])):
+            for name, mean in (("absolute_error", cell["model"]), ("climatology_absolute_error", cell["climatology"])):
                 assert abs(totals[name][target][minutes] - mean * n) < 1e-2
                 assert totals[name][target][minutes] > before[name][target][minutes] >= 0
 

@@ -59,7 +59,7 @@ def test_times_are_seconds_and_what_is_no_figure_is_left_out() -> None:
 
 def test_error_and_coverage_are_counters_by_target_and_horizon() -> None:
     """Two labels tell their entries apart, beside that of the component."""
-    stats = {"shard-0": {"matured": {"rh_pct": {5: 10, 60: 4}}, "error": {"rh_pct": {60: 2.5}}}}
+    stats = {"shard-0": {"matured": {"rh_pct": {5: 10, 60: 4}}, "absolute_error": {"rh_pct": {60: 2.5}}}}
     labels = 'component="shard-0",horizon_min="{}",target="rh_pct"'
     assert samples(stats) == [
         f"hothouse_scored_forecasts_total{{{labels.format(5)}}} 10.0",

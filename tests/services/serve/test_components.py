@@ -17,7 +17,7 @@ from edge.mqtt.connection import MqttAddress
 from services.ingest.figures import ShardFigures
 from services.learn.learning_status import LearningStatus
 from services.messages import GatewayFigures, LearningFigures
-from services.serve.components import COMPONENTS, ApiFigures
+from services.serve.components import COMPONENTS, SHOWN_ON_METRICS, ApiFigures
 from tests.services.ingest.rig import Rig, day, filled
 
 
@@ -65,3 +65,10 @@ def test_each_metric_is_declared_once() -> None:
     names = [figure.name for figure in declared]
     assert len(names) > 50
     assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def test_what_is_called_an_error_is_a_sentence() -> None:
+    """`error` and `last_error` of a component are told as what fails now: a figure by that name would be told, too."""
+    for kind in SHOWN_ON_METRICS.values():
+        for path, figure in figures_of(kind).items():
+            assert path[-1] not in ("error", "last_error") or figure.labels == (), f"{kind.__name__}.{'.'.join(path)}"
