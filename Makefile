@@ -27,24 +27,24 @@ demo: $(stamp) ## run the whole system on this machine; options: make demo ARGS=
 	@$(bin)/hothouse demo $(ARGS)
 
 # Tests that start processes mostly wait, so two parts run side by side.
-plain := not (ray or browser or chaos or e2e or long or compose or home_assistant)
+plain := not (ray or browser or chaos or e2e or thorough or long or compose or home_assistant)
 
-test: $(stamp) ## run the tests, but for the long ones; one file: make test ARGS=tests/edge/log/test_log.py
+test: $(stamp) ## run the tests, but for the thorough and the long ones; one file: make test ARGS=tests/edge/log/test_log.py
 ifneq ($(strip $(ARGS)),)
 	$(bin)/python -m pytest $(ARGS)
 else
 	@echo "Two parts run side by side; this is the first, the other follows ($(venv)/test-plain.log)."
 	@failed=0; trap 'kill $$pid 2> /dev/null || true' EXIT; \
 	    nice -n 5 $(bin)/python -m pytest -p no:cacheprovider -m "$(plain)" > $(venv)/test-plain.log 2>&1 & pid=$$!; \
-	    $(bin)/python -m pytest -m "not long and not compose and not home_assistant and not ($(plain))" || failed=1; \
+	    $(bin)/python -m pytest -m "(ray or browser or chaos or e2e) and not (thorough or long or compose or home_assistant)" || failed=1; \
 	    wait $$pid || failed=1; cat $(venv)/test-plain.log; exit $$failed
 endif
 
-# The same tests, one after the other, as CI runs them.
+# All but the long tests, in two parts, as CI runs them. A test of the first keeps a core busy: as many run as there are.
 starts := ray or broker or kafka or influx or s3 or browser or chaos or e2e
 
-unit: $(stamp) ## run the tests that start no process and ask no server
-	$(bin)/python -m pytest -p no:cacheprovider -m "not ($(starts) or long or compose or home_assistant)"
+unit: $(stamp) ## run the tests that start no process and ask no server, thorough ones, too
+	$(bin)/python -m pytest -p no:cacheprovider -n logical --maxprocesses 8 --dist loadfile -m "not ($(starts) or long or compose or home_assistant)"
 
 processes: $(stamp) ## run the tests that start processes or ask servers, but for the long ones
 	$(bin)/python -m pytest -p no:cacheprovider -m "($(starts)) and not (long or compose or home_assistant)"

@@ -88,7 +88,7 @@ def test_each_view_shows_what_goes_on(browser: Page, demo: Demo) -> None:
     swapped = "[...document.querySelectorAll('#timeline .swap')].length"
     browser.until(f"{swapped} > 0")
     browser.until(f"{VIEW}.includes('forecasts now')")  # what happened is told before the table of models changes
-    # A forecast may be refused for a moment where a machine is held up: an hour is six seconds here. The page asks again.
+    # A machine that is held up may refuse a forecast for a moment: an hour is six seconds here. The page asks again.
     assert [said for said in browser.complaints if not ("503" in said and "/predict?" in said)] == []
 
 

@@ -72,6 +72,7 @@ def with_changes(lines: list[tuple[int, str, bytes]], seed: int) -> list[tuple[i
 
 @pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize(("seed", "step", "lateness_s"), [(1, "1min", 30), (2, "5min", 60), (3, "1min", 0)])
+@pytest.mark.thorough
 def test_every_row_of_a_dirty_stream_is_the_judges(
     tmp_path: Path, seed: int, step: str, lateness_s: int, changes: bool
 ) -> None:

@@ -340,6 +340,7 @@ SEEDS = range(*map(int, os.environ.get("HOTHOUSE_TEST_SEEDS", "0:3").split(":"))
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.thorough
 def test_whatever_dies_rows_and_dead_letters_are_those_of_the_judge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,6 +362,7 @@ def test_whatever_dies_rows_and_dead_letters_are_those_of_the_judge(
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.thorough
 def test_whatever_dies_no_alert_is_lost_or_told_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Silent zones, orders and crashes for half an hour: every change is that of a shard which never died, and once."""
     changes: list[ShownAlert] = []
@@ -373,6 +375,7 @@ def test_whatever_dies_no_alert_is_lost_or_told_twice(tmp_path: Path, monkeypatc
     assert {"firing", "resolved"} < {alert["state"] for alert in changes}
 
 
+@pytest.mark.thorough
 def test_the_same_on_the_log_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log that is the default gives the same rows as the one in memory."""
     log = SqliteLog(tmp_path / "log.sqlite", PARTITIONS)
@@ -381,6 +384,7 @@ def test_the_same_on_the_log_in_a_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert on_file.judge.accepted > 500
 
 
+@pytest.mark.thorough
 def test_a_seed_tells_the_same_story_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but the seed decides: a failure can be looked at again."""
     one, two = (simulate(5, tmp_path / name, MemoryLog(PARTITIONS), monkeypatch) for name in ("one", "two"))

@@ -52,6 +52,11 @@ class FailureRecorder:
             self._skipped[item.nodeid] = None
         return report
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test of another process of the same run (pytest-xdist, `make unit`) failed: these start nothing, it is no race."""
+        if report.failed and hasattr(report, "node"):
+            self._faults[report.nodeid] = None
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A file that cannot be read is no race."""
         if report.failed:

@@ -129,6 +129,15 @@ def test_a_pytest_that_does_not_end_has_no_races(tmp_path: Path, source: str, ex
     assert [record.exit_code for record in records(tmp_path, source)] == exit_codes
 
 
+def test_side_by_side_a_failure_is_a_fault(tmp_path: Path) -> None:
+    """What runs in several processes starts none of its own."""
+    source = "def test_engine(): assert False\ndef test_other(): pass\n"
+    (record,) = records(tmp_path, source, "-n", "2")
+    assert record.faults == ("test_it.py::test_engine",)
+    assert record.races == ()
+    assert record.refusal() == "no race: test_it.py::test_engine"
+
+
 def test_without_the_variable_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """`make test` of a person has no recorder."""
     monkeypatch.delenv(FOLDER_VARIABLE, raising=False)

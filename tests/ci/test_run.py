@@ -207,7 +207,7 @@ def test_the_script_runs_its_stages_and_ends_as_they_do(tmp_path: Path) -> None:
         )
         assert done.returncode == bool(stop_at), done.stderr
         called[stop_at] = (tmp_path / "calls").read_text().splitlines()
-    assert called["processes"] == ["make check", "make -j2 -O unit seeds SEEDS=0:150", "make processes"]
+    assert called["processes"] == ["make check", "make -j2 -O unit seeds SEEDS=0:60", "make processes"]
     assert called[""][:3] == called["processes"]
     assert called[""][3:] == [
         "make long", "python -m pytest -q -m compose tests/compose", "make e2e", "make home-assistant"

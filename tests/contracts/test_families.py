@@ -138,6 +138,7 @@ def test_equal_rows_give_equal_bytes(world: World, model: Model) -> None:
     assert same(model, world.fit())
 
 
+@pytest.mark.thorough
 def test_nothing_after_the_cut_is_known(world: World, model: Model) -> None:
     """Rows after the cut may be anything: the model comes out the same, byte for byte."""
     values = rows(DAYS, zones=3, seed=4)
@@ -204,6 +205,7 @@ def test_an_unknown_kind_is_refused_in_a_sentence(tmp_path: Path) -> None:
         family_of("oracle")
 
 
+@pytest.mark.thorough
 def test_trees_are_those_that_a_grower_grows() -> None:
     """The family adds nothing of its own: examples up to the cut, in order, in units of the error known then."""
     world = World("trees")
@@ -221,6 +223,7 @@ def test_trees_are_those_that_a_grower_grows() -> None:
     assert not isinstance(inputs, Inputs)
 
 
+@pytest.mark.thorough
 def test_trees_are_loaded_without_torch(tmp_path: Path) -> None:
     """A shard process never imports it, nor what grows trees."""
     world = World("trees")

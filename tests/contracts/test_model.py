@@ -12,6 +12,7 @@ def finite_after(values, out):
     return np.isfinite(out[..., :2, :]).all(axis=(2, 4))[seen].all()
 
 
+@pytest.mark.thorough
 def test_purity():
     """Learning alters nothing that it was given, and the same rows give the same bytes."""
     values = rows(3)
@@ -21,6 +22,7 @@ def test_purity():
     assert first.tobytes() == second.tobytes()
 
 
+@pytest.mark.thorough
 def test_asking_again_gives_the_same_answer():
     """A forecast does not depend on how often it was asked for, nor does anything after it."""
     values = rows(3)
@@ -35,6 +37,7 @@ def test_asking_again_gives_the_same_answer():
     assert same(once.state_dict(), often.state_dict())
 
 
+@pytest.mark.thorough
 def test_a_forecast_may_come_late():
     """A network that answers some steps later is learned from as if it had answered at once."""
     values = rows(4, missing=0)
@@ -57,6 +60,7 @@ def test_a_forecast_may_come_late():
     assert late.mixture.weights[short, :, -1].max() <= prompt.mixture.weights[short, :, -1].max() + 0.05
 
 
+@pytest.mark.thorough
 def test_no_forecast_uses_what_came_after_it():
     """Altering every row after an origin leaves the bytes of all forecasts up to it, whatever matured later."""
     values = rows(5)
@@ -68,6 +72,7 @@ def test_no_forecast_uses_what_came_after_it():
     assert before[:, at + 1 :].tobytes() != after[:, at + 1 :].tobytes()
 
 
+@pytest.mark.thorough
 def test_memory_is_bounded():
     """The state is as large after four days as at the start, and a zone's does not grow with other zones."""
     fresh, old = forecaster(2), forecaster(2)
@@ -77,6 +82,7 @@ def test_memory_is_bounded():
     assert sizes[0] == sizes[1]
 
 
+@pytest.mark.thorough
 def test_a_stream_may_be_cut_anywhere():
     """Saving and loading between two steps changes nothing that comes after: batch equals stream."""
     values = rows(4)
@@ -111,6 +117,7 @@ def test_a_state_that_does_not_fit_is_refused():
 
 
 @pytest.mark.parametrize("missing", [[2], [3, 4, 5], [1]], ids=["no co2", "no weather, no lamps", "no humidity"])
+@pytest.mark.thorough
 def test_missing_channels(missing):
     """A channel that never comes leaves the forecasts of the others finite."""
     values = rows(4)
@@ -120,6 +127,7 @@ def test_missing_channels(missing):
     assert np.isfinite(out[:, DAY:, :, 1]).all() == (1 not in missing)
 
 
+@pytest.mark.thorough
 def test_an_all_nan_zone_harms_no_other():
     """Beside a zone that never says a number the others forecast, finite and nearly as without it."""
     values = rows(5, zones=3)
@@ -131,6 +139,7 @@ def test_an_all_nan_zone_harms_no_other():
     assert np.nanmean(np.abs(together[:2, 4 * DAY :] - alone[:, 4 * DAY :])) < 0.1
 
 
+@pytest.mark.thorough
 def test_a_zone_born_late_profits_from_the_others():
     """A zone that joins on day 6 forecasts from its first row, better than by persistence on its second day."""
     values = rows(9, zones=3, missing=0)
@@ -146,6 +155,7 @@ def test_a_zone_born_late_profits_from_the_others():
         assert error < np.abs(values[2, 6 * DAY + t, 0] - truth).mean()
 
 
+@pytest.mark.thorough
 def test_a_zone_that_disappears_and_comes_back():
     """After days of silence, or of not being there at all, a zone goes on, and the others never noticed."""
     values = rows(8, zones=2, missing=0)

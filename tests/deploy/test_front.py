@@ -144,6 +144,7 @@ def test_a_worker_that_dies_costs_no_request(tmp_path: Path, workers: list[Worke
         assert front.answers_from(40) == {left.port: 40}
 
 
+@pytest.mark.thorough
 def test_a_replica_without_forecasts_is_not_asked(tmp_path: Path, workers: list[Worker]) -> None:
     """One that has just started would say that there is no such zone; where no other is, it is asked, and says so."""
     new, old = workers

@@ -244,6 +244,7 @@ def test_the_command_shows_an_example() -> None:
     assert "example: python -m edge.gateway --config hothouse.toml" in result.stdout
 
 
+@pytest.mark.thorough
 def test_a_wrong_setting_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     """A log of other partitions, a file that is not there, a decoder that nobody has: named, and the gateway ends."""
     SqliteLog(tmp_path / "log.sqlite", 2).close()

@@ -188,6 +188,7 @@ def test_another_number_of_partitions_or_a_foreign_topic_is_refused(log: KafkaLo
     admin.close()
 
 
+@pytest.mark.thorough
 def test_a_kafka_that_is_away_is_a_log_error_in_time() -> None:
     """Nobody listens: opening fails within the time-out, with the address in the sentence; the quickest of three."""
     address = KafkaAddress(servers=("127.0.0.1:9",), topic="t", timeout_s=1.0)

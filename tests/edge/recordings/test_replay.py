@@ -63,6 +63,7 @@ def test_the_main_device_is_primary() -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @given(cuts=st.lists(st.tuples(st.integers(0, 400), st.booleans(), st.integers(0, 20)), max_size=5))
+@pytest.mark.thorough
 def test_a_source_goes_on_where_it_stopped(recording: Path, cuts: list[tuple[int, bool, int]]) -> None:
     """However a source is read, in pieces or with skips, no sample comes twice, out of order or with another id."""
     source = RecordingSource(recording, boot_seed=1)

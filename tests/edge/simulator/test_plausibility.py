@@ -28,6 +28,7 @@ def house_at(air_c: float, outside: Outside, zone: ZoneConfig = BARE) -> House:
 
 
 @pytest.mark.parametrize("month", [0, 3, 6, 9])
+@pytest.mark.thorough
 def test_unheated_closed_unscreened_nights_stay_near_outside(month):
     """Without heat and screens, aired by day and closed at night, the air ends a night -3...+4 °C from outside."""
     start = FEBRUARY_MS + month * 30 * DAY_MS
@@ -195,6 +196,7 @@ def test_days_resemble_each_other_as_much_as_real_days(seed, start_ms):
     assert (rows[:, ZONE_METRICS.index("rh_pct")] >= 99.0).mean() < 0.02
 
 
+@pytest.mark.thorough
 def test_controlled_zones_keep_their_climate():
     """Heated zones stay between 8 and 35 °C in winter, and CO₂ between 250 and 1,500 ppm."""
     rows = controlled(2, FEBRUARY_MS, 5)[PER_DAY:]

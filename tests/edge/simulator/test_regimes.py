@@ -20,6 +20,7 @@ def series(regime=None, metric="rh_pct", days=1):
     return np.array(rows)
 
 
+@pytest.mark.thorough
 def test_screens_that_are_removed_stay_open():
     """Nights close no screen any more, and are colder for it."""
     assert series(metric="screen_energy_pct").max() > 50
@@ -27,12 +28,14 @@ def test_screens_that_are_removed_stay_open():
     assert series("screens_removed", "leaf_temp_c")[-16:].mean() < series(metric="leaf_temp_c")[-16:].mean()
 
 
+@pytest.mark.thorough
 def test_a_stuck_vent_stays_where_it_is():
     """The lee vents keep the position that they had, whatever the setpoints ask for."""
     assert np.ptp(series(metric="vent_lee_pct"), axis=0).min() > 1
     assert np.ptp(series("vent_stuck", "vent_lee_pct"), axis=0).max() == 0
 
 
+@pytest.mark.thorough
 def test_vents_stick_where_those_of_another_greenhouse_stand():
     """Two greenhouses are alike whenever their vents stuck."""
     at_noon, at_midnight = (SimulatedSite("s", 3, START_MS, zones=3, step_ms=900_000) for _ in range(2))
@@ -46,6 +49,7 @@ def test_vents_stick_where_those_of_another_greenhouse_stand():
     assert max(lee[0]) > 1
 
 
+@pytest.mark.thorough
 def test_a_young_crop_makes_drier_air():
     """Less leaf evaporates less."""
     assert series("crop_stage").mean() < series().mean() - 3

@@ -37,6 +37,7 @@ def test_an_iterator_left_halfway_goes_on(whole):
     assert [first, *site.instants(START_MS + HOUR_MS)] == whole[:61]
 
 
+@pytest.mark.thorough
 def test_every_reading_is_in_the_vocabulary_and_its_range():
     """Metric names are known and values plausible, on a summer and a winter day."""
     for start in (START_MS, START_MS + 140 * 24 * HOUR_MS):
@@ -74,6 +75,7 @@ def test_wrong_arguments_are_named(wrong):
         SimulatedSite("demo", 1, START_MS, **wrong)
 
 
+@pytest.mark.thorough
 def test_radiation_sum_starts_at_local_midnight():
     """The day's sum is zero at midnight, rises, and ends at the integral of radiation."""
     start = START_MS + 100 * 24 * HOUR_MS - 2 * HOUR_MS  # midnight of a summer's day in Amsterdam
@@ -85,6 +87,7 @@ def test_radiation_sum_starts_at_local_midnight():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_fourteen_days_of_three_zones_take_ten_seconds():
     """Of the CPU time of a core as quick as the budget's, weather and sensors included; the median day counts.
 

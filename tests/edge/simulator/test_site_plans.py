@@ -17,6 +17,8 @@ from edge.simulator.zone_config import default_zones
 from edge.wire.plan import PlanMessage, decode_plan, encode_plan, plan_topic
 from models.psychrometrics import relative_humidity_pct
 
+pytestmark = pytest.mark.thorough
+
 START_MS = 1_709_251_200_000  # 1 March 2024
 HOUR_MS = 3_600_000
 PLACE = (52.0, 4.5)

@@ -105,6 +105,7 @@ def test_every_metric_has_a_device() -> None:
 
 
 @pytest.mark.parametrize("zones", [1, 3])
+@pytest.mark.thorough
 def test_the_simulated_greenhouse_passes_the_gateways_check(zones: int) -> None:
     """Every sample of the physical simulator is one that the gateway takes whole."""
     source = SimulatorSource(SimulatedSite("demo", 7, START_MS, zones=zones))

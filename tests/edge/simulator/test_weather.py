@@ -74,6 +74,7 @@ def test_values_are_physical(february):
     assert set(np.unique(february.rain)) == {0.0, 1.0}
 
 
+@pytest.mark.thorough
 def test_summer_is_warmer_and_brighter(february):
     """The season and the sun do what they do."""
     july = thirty_days(JULY_MS)

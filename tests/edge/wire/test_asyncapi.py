@@ -88,6 +88,7 @@ def test_its_examples_keep_to_it_and_are_taken(name: str) -> None:
             assert channel in PUBLISHED or name == "homeAssistantStatus"
 
 
+@pytest.mark.thorough
 def test_what_the_simulator_publishes_keeps_to_it() -> None:
     """Samples of all devices, one and several together, and the plans of a grower and a weather service."""
     source = SimulatorSource(SimulatedSite("demo", 7, T0, zones=2, step_ms=300_000))

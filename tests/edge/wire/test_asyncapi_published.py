@@ -30,6 +30,8 @@ from tests.services.ingest.alerts.test_shard_alerts import HOUR, small
 from tests.services.ingest.rig import Rig, filled
 from tests.services.ingest.samples import STEP, T0
 
+pytestmark = pytest.mark.thorough
+
 ADDRESSES = {
     channel: re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(held["address"])))
     for channel, held in DOCUMENT["channels"].items()

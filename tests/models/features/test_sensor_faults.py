@@ -75,6 +75,7 @@ def spoil(values, kind, channel, length):
 @pytest.mark.parametrize(
     ("kind", "within", "least"), [("stuck", 14, 0.7), ("spike", 1, 0.19), ("offset", 8, 0.9), ("drop_out", 4, 0)]
 )
+@pytest.mark.thorough
 def test_each_kind_is_found(kind, channel, within, least):
     """Each kind is called by its name in its zone and channel, soon, and what it spoils is kept out."""
     length = 60

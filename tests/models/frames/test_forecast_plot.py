@@ -88,6 +88,7 @@ def test_what_is_unclear_is_one_sentence(house):
             made.plot(*given, **options)
 
 
+@pytest.mark.thorough
 def test_without_matplotlib_it_says_what_to_install():
     """Forecasts need it not; who draws one reads one sentence."""
     code = (

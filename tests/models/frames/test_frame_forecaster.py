@@ -37,6 +37,7 @@ def week():
     return recorded(7, every=3)
 
 
+@pytest.mark.thorough
 def test_forecasts_are_those_of_the_backtest(week):
     """Fitted to a first origin and updated to each later one, also after trees were grown, it says what the backtest of
     the same frames says: every quantile, bit for bit.
@@ -57,6 +58,7 @@ def test_forecasts_are_those_of_the_backtest(week):
     assert made._fitted._forecaster.forest.state_dict()  # there were trees among it
 
 
+@pytest.mark.thorough
 def test_it_does_not_matter_in_how_many_calls_rows_come(week):
     """Rows in one call, or in many of odd lengths with predictions between, give equal forecasts; so do aware times,
     one frame with a column `zone`, and frames of which one has the weather.
@@ -91,6 +93,7 @@ def test_a_step_waits_for_the_rest_of_its_rows():
     pd.testing.assert_frame_equal(made.predict(), forecaster(step="5min").fit(minutes).predict(), check_exact=True)
 
 
+@pytest.mark.thorough
 def test_a_saved_one_goes_on_as_if_it_had_not_been_saved(week, tmp_path, monkeypatch):
     """From a file that was written in the middle, and in the middle of a step, later forecasts are equal bit for bit,
     trees that are grown later included; nothing in the file is a pickle.
@@ -208,6 +211,7 @@ def test_a_metric_of_your_own_is_forecast():
 
 
 @pytest.mark.parametrize("start", ["2022-03-25", "2022-10-28"])
+@pytest.mark.thorough
 def test_days_on_which_the_clock_changes_have_all_their_rows(start):
     """Times of the site's clock over a change, forward or back, are the instants that they were: forecasts are those of
     the same rows with offsets, and their own times are on the new clock.

@@ -1,5 +1,6 @@
 """docs/library.md does what it says: every example runs, and prints what the page shows."""
 
+import pytest
 import doctest
 import re
 from pathlib import Path
@@ -16,6 +17,7 @@ def examples() -> str:
     return "\n".join(re.findall(r"^```pycon\n(.*?)^```$", PAGE.read_text(), re.M | re.S))
 
 
+@pytest.mark.thorough
 def test_the_guide_runs(tmp_path, monkeypatch):
     """Each line gives what stands below it, on the recording that it names."""
     monkeypatch.chdir(ROOT)

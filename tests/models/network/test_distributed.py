@@ -80,6 +80,7 @@ def _gradient_of_a_half(rank: int, folder: Path, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", list(WRAPS))
+@pytest.mark.thorough
 def test_the_gradient_of_several_is_that_of_one(tmp_path: Path, kind: str) -> None:
     """Two processes with half of the examples each have the gradient of one process with all of them."""
     windows, network = window_set(3), fresh()
@@ -109,6 +110,7 @@ def _train(rank: int, folder: Path, kind: str) -> dict[str, Any]:
     return {**result.state, "loss": np.array([epoch.loss for epoch in result.history])}
 
 
+@pytest.mark.thorough
 def test_cut_into_pieces_it_learns_the_same(tmp_path: Path) -> None:
     """FSDP2 ends where DDP does, in the same whole state on every process; stopped, both go on as if never."""
     found = {}

@@ -140,6 +140,7 @@ def test_more_days_are_trusted_more():
     assert state["trust"] == 0.5
 
 
+@pytest.mark.thorough
 def test_a_lead_is_learned_and_shrinking_limits_what_is_overlearned():
     """The air inside follows the weather an hour later: the network sees it; less trust costs less a day ahead."""
     windows = window_set(14)

@@ -167,6 +167,7 @@ def test_yardsticks():
 
 
 @pytest.mark.parametrize("missing", [0, DAY // 2], ids=["whole", "with half a day of silence"])
+@pytest.mark.thorough
 def test_a_young_zone_follows_the_naive_and_an_old_one_does_not(missing):
     """Where the level moves on its second day, forecasts a day ahead are the naive's; after weeks they are not."""
     rng = np.random.default_rng(3)
@@ -184,6 +185,7 @@ def test_a_young_zone_follows_the_naive_and_an_old_one_does_not(missing):
     assert np.abs(median[old] - truth).mean() < 0.9 * np.abs(y[0, old, 0] - truth).mean()
 
 
+@pytest.mark.thorough
 def test_the_shifted_profile_and_yesterday_follow_a_new_regime_within_a_day():
     """A day after days became 20 lower and nights stayed, their mean is nearer than either and every climatology."""
     rng = np.random.default_rng(5)
@@ -205,6 +207,7 @@ def test_the_shifted_profile_and_yesterday_follow_a_new_regime_within_a_day():
     assert both < 0.95 * min(others)
 
 
+@pytest.mark.thorough
 def test_a_profile_is_as_steady_after_a_year_as_before():
     """A wild day moves a profile by its share, also when the count of days is at its limit."""
     spec = replace(SPEC, targets=SPEC.targets[:1], step_ms=86_400_000 // 4, horizons_min=(360,))

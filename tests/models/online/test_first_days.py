@@ -48,6 +48,7 @@ def test_every_interval_has_a_width_whatever_comes(values):
 
 
 @pytest.mark.parametrize("value", [(21.4, 80.0, 0.0), (0.0, 0.0, 0.0), (60.0, 100.0, 6e4), (-20.0, 100.0, 3e-5)])
+@pytest.mark.thorough
 def test_a_constant_sensor_keeps_a_width(value):
     """A sensor that says the same for twelve days, young and old, has no interval without a width."""
     assert opened(along([value] * (12 * 24)))
@@ -61,6 +62,7 @@ def test_the_first_forecast_is_what_is_now_within_the_prior():
     assert 0.5 < width[0] < width[1] < 15
 
 
+@pytest.mark.thorough
 def test_the_forecaster_is_the_old_one_after_ten_days(monkeypatch):
     """Whatever the prior says, forecasts after ten days are the same, bit for bit; before, they are not."""
     values, given_ = rows(12, zones=2), []
@@ -74,6 +76,7 @@ def test_the_forecaster_is_the_old_one_after_ten_days(monkeypatch):
     assert not (one[:, : 3 * DAY] == other[:, : 3 * DAY]).all()
 
 
+@pytest.mark.thorough
 def test_a_zone_born_late_has_first_days_of_its_own():
     """Beside a zone of eleven days a new one starts from the prior; the old one's forecasts do not notice."""
     values = rows(12, zones=2)
@@ -97,6 +100,7 @@ def test_widths_follow_the_zone():
     assert (width[0] > 1.5 * width[1]).all()
 
 
+@pytest.mark.thorough
 def test_the_state_goes_on_as_if_nothing_had_happened():
     """A forecaster that is kept in the middle of the second day and loaded gives the same forecasts and state."""
     values = rows(3, zones=2)
@@ -109,6 +113,7 @@ def test_the_state_goes_on_as_if_nothing_had_happened():
     assert same(loaded.state_dict(), whole.state_dict())
 
 
+@pytest.mark.thorough
 def test_zones_take_turns():
     """With more young zones than learn at a time every zone still has weights and widths of its own errors."""
     values = np.repeat(rows(2, zones=1, missing=0), 300, axis=0)

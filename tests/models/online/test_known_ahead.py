@@ -95,6 +95,7 @@ def without(world: np.ndarray) -> np.ndarray:
     return run(forecaster(3), world)
 
 
+@pytest.mark.thorough
 def test_a_weather_forecast_makes_forecasts_better(world: np.ndarray, without: np.ndarray) -> None:
     """Six hours and a day ahead by a third; and their intervals are as much narrower, and hold four fifths.
 
@@ -144,6 +145,7 @@ MADE: dict[str, Callable[[np.ndarray], list[Plan]]] = {
 
 
 @pytest.mark.parametrize("made", MADE.values(), ids=MADE.keys())
+@pytest.mark.thorough
 def test_plans_without_sense_cost_nearly_nothing(
     made: Callable[[np.ndarray], list[Plan]], world: np.ndarray, without: np.ndarray
 ) -> None:
@@ -156,6 +158,7 @@ def test_plans_without_sense_cost_nearly_nothing(
     assert (error(out, world) / error(without, world) < [1.01, 1.01, 1.02]).all()
 
 
+@pytest.mark.thorough
 def test_plans_that_come_late_cost_nothing(world: np.ndarray, without: np.ndarray) -> None:
     """Half a day after they were issued they still help, and nothing is forecast worse."""
     late = [replace(plan, known_ms=plan.issued_ms + 12 * STEP_MS) for plan in weather_plans(world)]
@@ -163,6 +166,7 @@ def test_plans_that_come_late_cost_nothing(world: np.ndarray, without: np.ndarra
     assert (ratio < [1, 0.8, 0.8]).all()
 
 
+@pytest.mark.thorough
 def test_a_service_that_dies_costs_nothing(world: np.ndarray, without: np.ndarray) -> None:
     """Three days after its last plan forecasts are those of a forecaster that never had one, intervals and all."""
     dies = 8 * 24
@@ -185,6 +189,7 @@ def test_before_the_first_plan_nothing_is_kept_of_it(world: np.ndarray) -> None:
     assert "known" not in made.state_dict()
 
 
+@pytest.mark.thorough
 def test_a_zone_without_plans_is_forecast_as_before(world: np.ndarray) -> None:
     """Beside zones with plans, bit for bit, median and interval."""
     stop = 6 * DAY
@@ -194,6 +199,7 @@ def test_a_zone_without_plans_is_forecast_as_before(world: np.ndarray) -> None:
     assert (out[:2] != alone[:2]).any()
 
 
+@pytest.mark.thorough
 def test_one_zone_whose_plans_are_wrong_follows_them_less(
     world: np.ndarray, without: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """Recursive ridges: they find what is there, follow a change, and resist outliers."""
 
+import pytest
 import numpy as np
 
 from models.features.regressors import CLIP, Features, feature_channels
@@ -78,6 +79,7 @@ def test_regressors_are_finite_and_bounded_whatever_comes():
     assert (detail.shape[1], planned.shape[2]) == features.detail_width
 
 
+@pytest.mark.thorough
 def test_the_online_layer_beats_the_climatology_and_both_yardsticks():
     """On a world with weather the mixture is better than the climatology alone, a quarter of an hour to a day ahead."""
     values = rows(30, zones=3, missing=0)

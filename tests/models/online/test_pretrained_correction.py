@@ -61,6 +61,7 @@ def test_it_counts_from_a_zones_first_hour() -> None:
     assert (out[:, :, :, 0, 1] > 0).all()
 
 
+@pytest.mark.thorough
 def test_after_the_first_days_forecasts_are_those_without_it() -> None:
     """Bit for bit from the tenth day on, however right it was; in the first days they are not."""
     values = rows(11)
@@ -70,6 +71,7 @@ def test_after_the_first_days_forecasts_are_those_without_it() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.thorough
 def test_one_that_is_wrong_costs_little(seed: int) -> None:
     """Random shifts, of which a fifth less error was promised, are hardly followed after some days; a day ahead, where
     a mistake is known a day later, less and less.
@@ -81,6 +83,7 @@ def test_one_that_is_wrong_costs_little(seed: int) -> None:
     assert ratio[-1] < 1.4
 
 
+@pytest.mark.thorough
 def test_one_that_is_right_is_followed() -> None:
     """Where forecasts lie too low by the same amount, always, a network that says so takes most of that away."""
     values = rows(5, missing=0)
@@ -155,6 +158,7 @@ def test_zones_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (built.state_dict()["correction"]["zones"]["shift"] != 0).any(axis=(1, 2)).all()
 
 
+@pytest.mark.thorough
 def test_it_is_told_what_plans_foresee() -> None:
     """With plans the network is asked of them: the same rows give another shift."""
     values, shifts = rows(2), []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from models.online.online_forecaster import OnlineForecaster
 from models.online.pretrained_correction import Pretrained
@@ -39,6 +40,7 @@ def test_until_it_is_tuned_forecasts_are_those_without_it() -> None:
     assert correction.examples
 
 
+@pytest.mark.thorough
 def test_a_tuned_network_takes_over_as_the_first_days_end() -> None:
     """In them that of the package is followed, bit for bit; after them what this one says instead; quantiles move
     together, and stay in order and within what is possible.
@@ -58,6 +60,7 @@ def test_a_tuned_network_takes_over_as_the_first_days_end() -> None:
         assert (loud[..., m, :][known[..., m, :]] <= high).all()
 
 
+@pytest.mark.thorough
 def test_one_that_is_wrong_is_hardly_followed() -> None:
     """A network that moves every forecast by two widths is followed less and less."""
     values = rows(3)
@@ -68,6 +71,7 @@ def test_one_that_is_wrong_is_hardly_followed() -> None:
     assert share[1] < min(0.4, share[0])
 
 
+@pytest.mark.thorough
 def test_the_forecaster_learns_nothing_of_it() -> None:
     """Whatever it adds, all that was learned below stays the same, to the last bit."""
     values = rows(2)

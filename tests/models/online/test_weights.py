@@ -19,6 +19,7 @@ def learned(days: int, zones: int = 2) -> tuple[OnlineForecaster, Basis]:
 
 
 @pytest.mark.parametrize("days", [4, 8, 14])
+@pytest.mark.thorough
 def test_a_forecast_is_its_experts_weighed(days: int) -> None:
     """Weights sum to one, and what the experts say, weighed by them, is the median: in first days and later."""
     made, basis = learned(days)
@@ -38,6 +39,7 @@ def test_a_forecast_is_its_experts_weighed(days: int) -> None:
     assert weights[..., EXPERTS.index("first days")].any() == (days < 9)
 
 
+@pytest.mark.thorough
 def test_an_expert_without_an_answer_weighs_nothing() -> None:
     """Its share is the climatology's; so it is while no network serves, and while there are no trees."""
     made, basis = learned(14)

@@ -45,6 +45,7 @@ def test_a_night_lies_between_evening_and_morning():
     assert [hour for hour in range(24) if hours[hour]] == [0, 1, 2, 3, 4, 5, 6, 19, 20, 21, 22, 23]
 
 
+@pytest.mark.thorough
 def test_the_nights_minimum_and_the_days_maximum_are_foreseen():
     """Over some weeks of a made-up world their intervals hold most truths, and are in order."""
     values = rows(15, missing=0)
@@ -65,6 +66,7 @@ def test_the_nights_minimum_and_the_days_maximum_are_foreseen():
     assert 0.55 < np.mean(inside) <= 1
 
 
+@pytest.mark.thorough
 def test_questions_leave_the_state_as_it_is():
     """Whoever asks for scenarios in between changes nothing that is learned."""
     values = rows(4)
@@ -75,6 +77,7 @@ def test_questions_leave_the_state_as_it_is():
     assert same(one.state_dict(), other.state_dict())
 
 
+@pytest.mark.thorough
 def test_paths_go_on_from_their_state():
     """A forecaster and paths that took over a state give the same scenarios, bit for bit."""
     values = rows(6)

@@ -63,6 +63,7 @@ def test_at_a_horizon_a_path_is_the_forecast():
 
 
 @pytest.mark.parametrize("days", [0.1, 0.6, 4, 12])
+@pytest.mark.thorough
 def test_quantiles_of_a_path_are_in_order_and_possible(days):
     """From a zone's first hours on: p10 < p50 < p90 or at a limit, and no humidity above 100 %."""
     values = rows(days + 1)
@@ -75,6 +76,7 @@ def test_quantiles_of_a_path_are_in_order_and_possible(days):
     assert path[..., 1, :].max() <= 100
 
 
+@pytest.mark.thorough
 def test_a_night_between_two_horizons_is_no_line():
     """Between 6 and 24 hours the path is much closer to the truth than a line through the two forecasts."""
     values = rows(14, missing=0)
@@ -92,6 +94,7 @@ def test_a_night_between_two_horizons_is_no_line():
     assert ours < 0.7 * lines
 
 
+@pytest.mark.thorough
 def test_widths_between_horizons_follow_those_that_plans_have_changed():
     """Where plans made the intervals at all horizons half as wide, the path is about half as wide in between."""
     made, values = forecaster(2), rows(12)
@@ -116,6 +119,7 @@ def test_asking_for_a_path_changes_nothing():
     assert same(before, made.state_dict())
 
 
+@pytest.mark.thorough
 def test_an_earlier_forecast_for_the_same_time_has_its_say():
     """A forecast of a day ahead that was given six hours ago moves what is said of the 18th hour from now."""
     values, moved = rows(6, missing=0), []
@@ -132,6 +136,7 @@ def test_an_earlier_forecast_for_the_same_time_has_its_say():
     assert np.array_equal(moved[1][:, hour.index(24)], moved[0][:, hour.index(24)])
 
 
+@pytest.mark.thorough
 def test_what_is_learned_between_horizons_uses_nothing_to_come():
     """A path from the same rows is the same, whatever comes after."""
     values = rows(5)

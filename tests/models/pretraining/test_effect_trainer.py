@@ -32,6 +32,7 @@ def pairs(count: int = 240, seed: int = 0) -> EffectPairs:
     return EffectPairs(situation(count), asked, effect, np.arange(count) // 2)
 
 
+@pytest.mark.thorough
 def test_a_rule_is_learned_and_intervals_hold() -> None:
     """On houses held back the sign is right, most is explained, and four of five truths lie inside."""
     made = train_effects(pairs(), CONFIG)

@@ -15,6 +15,8 @@ from models.pretraining.fleet_examples import FleetExamples, draw_examples
 from models.spec import ForecastSpec
 from tests.models.pretraining.fleets import DRAWING, arrays, chunk
 
+pytestmark = pytest.mark.thorough
+
 SPEC = ForecastSpec(tuple(VOCABULARY))
 
 

@@ -50,6 +50,7 @@ def plans_of(chunk: FleetChunk, zone: int) -> Plans:
     return plans
 
 
+@pytest.mark.thorough
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     """Every array, and the manifest; how much it is."""
     folder = write(tmp_path)

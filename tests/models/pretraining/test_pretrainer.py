@@ -18,6 +18,8 @@ from models.pretraining.shipped import network_for
 from models.spec import ForecastSpec
 from tests.models.pretraining.fleets import DRAWING, chunk, write
 
+pytestmark = pytest.mark.thorough
+
 CONFIG = PretrainingConfig(epochs=2, batch_size=32, hidden=16, shared=8, held_back=0.3)
 SPEC = ForecastSpec(("air_temp_c", "rh_pct", "co2_ppm", "out_temp_c", "out_radiation_w_m2", "sp_heat_c"))
 

@@ -82,6 +82,7 @@ def test_it_answers_in_the_contracts_small_world() -> None:
     assert (np.diff(answer, axis=-1) >= 0).all()
 
 
+@pytest.mark.thorough
 def test_on_houses_that_it_has_not_seen_it_is_better_than_the_online_layer() -> None:
     """Four simulated sites of another seed, in their first two days, with plans and without."""
     examples, inputs = draw_examples(chunk(), SERVICE, DRAWING)

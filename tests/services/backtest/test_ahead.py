@@ -133,6 +133,7 @@ def test_a_missing_file_is_one_sentence(tmp_path: Path, table: Table) -> None:
         read_plans(tmp_path / "bad.parquet", [], table)
 
 
+@pytest.mark.thorough
 def test_nothing_is_used_before_it_was_issued(recording: dict[str, pd.DataFrame], table: Table) -> None:
     """Plans of after an origin may say what they like: no forecast up to it changes, and one after it does."""
     until = START + pd.Timedelta("7d")
@@ -145,6 +146,7 @@ def test_nothing_is_used_before_it_was_issued(recording: dict[str, pd.DataFrame]
     assert before.any()
 
 
+@pytest.mark.thorough
 def test_without_plans_a_backtest_is_as_before(recording: dict[str, pd.DataFrame], table: Table) -> None:
     """An empty list of plans gives the forecasts of none, bit for bit, and so do zones that have none."""
     plain = replay(table, OPTIONS)
@@ -155,6 +157,7 @@ def test_without_plans_a_backtest_is_as_before(recording: dict[str, pd.DataFrame
     np.testing.assert_array_equal(of_a.quantiles, again.quantiles)
 
 
+@pytest.mark.thorough
 def test_the_command_shows_both(recording: dict[str, pd.DataFrame], tmp_path: Path) -> None:
     """Forecasts with plans are better, the table has the error without them, and the file is that of the function."""
     folder = tmp_path / "r"

@@ -22,6 +22,8 @@ from services.cli.alerts.alert_score import shown
 from services.errors import HothouseError
 from tests.services.backtest.test_backtest import made_up
 
+pytestmark = pytest.mark.thorough
+
 DAY_MS = 86_400_000
 OPTIONS = BacktestOptions(warmup_ms=3 * DAY_MS, latitude=52.0, longitude=4.5, timezone="Europe/Amsterdam")
 RULES = [rule for rule in rules_for("tomato") if rule.kind in ("heat", "vpd_high", "co2_low", "sensor_fault")]

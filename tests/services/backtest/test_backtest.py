@@ -24,6 +24,8 @@ from services.cli import app
 from services.errors import HothouseError
 from services.ingest.windows.partition_windows import PartitionWindows
 
+pytestmark = pytest.mark.thorough
+
 RECORDING = Path(__file__).parents[2] / "data" / "lettuce_2022"
 DAY_MS = 86_400_000
 PLACE = {"latitude": 52.0, "longitude": 4.5, "timezone": "Europe/Amsterdam"}

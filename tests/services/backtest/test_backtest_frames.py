@@ -14,6 +14,8 @@ from services.backtest.table import read_table
 from services.errors import ConfigError, HothouseError
 from tests.services.backtest.test_backtest import made_up
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[3]
 SHORT = {"warmup": "2d", "every": "1h", "timezone": "Europe/Amsterdam", "latitude": 52.0, "longitude": 4.5}
 

@@ -21,6 +21,7 @@ def table(tmp_path) -> Table:
     return read_table(made_up(tmp_path / "r", days=6, step_min=30))
 
 
+@pytest.mark.thorough
 def test_a_fine_tuning_knows_nothing_of_later_rows(table: Table) -> None:
     """Rows after it may be anything: its examples come out the same, byte for byte; those before it change them."""
     seen = []
@@ -44,6 +45,7 @@ def test_a_fine_tuning_knows_nothing_of_later_rows(table: Table) -> None:
     assert np.isnan(first.truth).any()
 
 
+@pytest.mark.thorough
 def test_two_runs_are_equal_and_it_takes_over(table: Table) -> None:
     """Forecasts before the first training are those without it; later ones are not; a second run gives equal bytes."""
     quick = FineTuning(epochs=2, batch_size=32)

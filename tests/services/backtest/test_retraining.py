@@ -66,6 +66,7 @@ def test_the_second_training_goes_on_from_the_champion(table, monkeypatch):
     assert np.array_equal(before, networks.answer(np.array([9 * 48]))[1], equal_nan=True)
 
 
+@pytest.mark.thorough
 def test_a_forecast_names_the_network_that_it_asked(table, monkeypatch):
     """Before the first champion the version is the forecaster's alone, then both stand in it; two runs are equal."""
     monkeypatch.setattr(network, "judge", lambda *_: type("Verdict", (), {"promote": True}))

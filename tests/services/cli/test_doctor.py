@@ -200,6 +200,7 @@ def test_a_real_influxdb_answers_and_a_wrong_token_fails(patient: None, monkeypa
 @pytest.mark.parametrize(
     ("to", "advice"), [("mqtt://127.0.0.1:1", "uplink."), ("kafka://127.0.0.1:1/t", "uplink."), ("ftp://x", "uplink.")]
 )
+@pytest.mark.thorough
 def test_an_uplink_that_does_not_answer_is_found(to: str, advice: str) -> None:
     """A central side that is away, or an address that is none, fails with the settings to look at."""
     check = check_of("uplink", uplink={"to": to})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from models.pretraining.fleet_folder import FleetFolder
@@ -15,6 +16,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+@pytest.mark.thorough
 def test_a_fleet_is_simulated_into_a_folder_and_cut_as_asked(tmp_path: Path) -> None:
     """It says how much it is, and how fast; other chunks and processes give the same."""
     one, other = tmp_path / "one", tmp_path / "other"

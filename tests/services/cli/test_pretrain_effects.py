@@ -17,6 +17,7 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_an_artefact_is_made_and_says_how(tmp_path: Path) -> None:
     """It loads, and its manifest has the command that makes it again."""
     code, said = run("--sites", "20", "--seed", "4", "--epochs", "1", "--out", str(tmp_path / "effects"))

@@ -18,6 +18,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, " ".join(result.output.split())
 
 
+@pytest.mark.thorough
 def test_a_fleet_is_trained_on(tmp_path: Path) -> None:
     """It says how much it was, and how good it is on zones held back; the artefact is whole, and made once."""
     fleet, out = write(tmp_path / "fleet"), tmp_path / "out"
@@ -66,6 +67,7 @@ def test_by_itself_it_asks_where_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_by_itself_it_simulates_and_trains(tmp_path: Path) -> None:
     """Both folders are there afterwards; the artefact says of which fleet it was made."""
     code, said = run("--out", str(tmp_path / "both"), "--sites", "4", "--weeks", "1.6", "--seed", "3")

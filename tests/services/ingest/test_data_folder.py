@@ -116,6 +116,7 @@ def test_a_restart_alone_repairs_nothing(upgraded: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("parts", [("rings",), ("past", "watch"), ("forecaster",), ("bases", "scores")])
+@pytest.mark.thorough
 def test_a_damaged_part_is_grown_again_and_named(
     parts: tuple[str, ...], upgraded: Path, expected: dict[str, float], tmp_path: Path
 ) -> None:  # fmt: skip
@@ -131,6 +132,7 @@ def test_a_damaged_part_is_grown_again_and_named(
     assert later(folder)[1] == ""  # a snapshot of what was grown is whole
 
 
+@pytest.mark.thorough
 def test_without_an_essential_part_the_log_is_read_again(
     upgraded: Path, expected: dict[str, float], tmp_path: Path
 ) -> None:  # fmt: skip
@@ -167,6 +169,7 @@ def test_a_day_that_cannot_be_read_is_left_out_and_named(
     log.close()
 
 
+@pytest.mark.thorough
 def test_a_site_without_rows_to_grow_from_stops_nothing(upgraded: Path, tmp_path: Path) -> None:
     """A house that stood empty for longer than the history is read gets its forecast with its next row."""
     folder = shutil.copytree(upgraded, tmp_path / "x")

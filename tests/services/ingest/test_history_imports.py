@@ -139,6 +139,7 @@ def test_the_same_import_again_is_the_same_job(whole: tuple[Rig, Shard], tmp_pat
     assert len(open_jobs(rig.settings.storage_folder)) == 1
 
 
+@pytest.mark.thorough
 def test_a_zone_that_has_not_come_yet_is_learned_when_it_comes(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
     """Its rows wait in the history; its first sample makes the system learn from them."""
     first, _ = whole
@@ -155,6 +156,7 @@ def test_a_zone_that_has_not_come_yet_is_learned_when_it_comes(whole: tuple[Rig,
 
 
 @pytest.mark.parametrize("crash", ["flushed", "snapshot kept", "taken"])
+@pytest.mark.thorough
 def test_killed_in_the_middle_and_begun_again_it_ends_the_same(
     whole: tuple[Rig, Shard], tmp_path: Path, crash: str
 ) -> None:
@@ -187,6 +189,7 @@ def test_a_job_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert ImportJob(tmp_path, job.id).note()["of_days"] == 1
 
 
+@pytest.mark.thorough
 def test_a_job_that_cannot_be_read_holds_up_no_other(whole: tuple[Rig, Shard], tmp_path: Path) -> None:
     """Torn by a power cut, of another version, without its rows: it is told, and the others go on."""
     first, _ = whole

@@ -180,6 +180,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Rig:
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("nth", [1, 3])
+@pytest.mark.thorough
 def test_a_kill_at_any_durable_moment_changes_no_plan(tmp_path: Path, undisturbed: Rig, moment: str, nth: int) -> None:
     """After a crash at a named moment, the next shard leaves the same files of plans and rows, and the same letters."""
     rig = Rig(tmp_path, MemoryLog(1), snapshot_s=0.5)

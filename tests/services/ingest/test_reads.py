@@ -119,6 +119,7 @@ def content(closed: Sequence[Closed], of_partition: PartitionWindows) -> list[An
 @pytest.mark.parametrize("small", [False, True])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 150))
+@pytest.mark.thorough
 def test_what_comes_of_records_does_not_depend_on_how_they_are_read(
     small: bool, monkeypatch: pytest.MonkeyPatch, seed: int, length: int
 ) -> None:

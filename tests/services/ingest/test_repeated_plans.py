@@ -43,6 +43,7 @@ def come_back(rig: Rig, plans: list[PlanMessage]) -> None:
     ])  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_yesterday_is_the_plan_of_two_days_once_a_day(tmp_path: Path) -> None:
     """Each half hour as it was 24 hours before; the next one after midnight."""
     rig, shard = opened(tmp_path, ("z1",))
@@ -73,6 +74,7 @@ def test_a_growers_own_plan_goes_before_it(tmp_path: Path) -> None:
     assert [plan.zone for plan in shard.questions.repeated_plans()] == ["z2"]
 
 
+@pytest.mark.thorough
 def test_without_the_setting_nothing_is_repeated(tmp_path: Path) -> None:
     """Nor for a zone of which no setpoint is known."""
     rig, shard = opened(tmp_path, ())
@@ -107,6 +109,7 @@ def test_a_broker_that_is_away_is_told_and_gets_it_later() -> None:
 
 
 @pytest.mark.parametrize("zone", ["z1", "z2"])
+@pytest.mark.thorough
 def test_a_plan_that_is_over_is_no_plan(tmp_path: Path, zone: str) -> None:
     """Two days after the grower's last one yesterday is repeated again."""
     rig, shard = opened(tmp_path, ("*",))

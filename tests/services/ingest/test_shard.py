@@ -62,6 +62,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Rig:
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("nth", [1, 3])
+@pytest.mark.thorough
 def test_a_kill_at_any_durable_moment_changes_no_bit(tmp_path: Path, undisturbed: Rig, moment: str, nth: int) -> None:
     """After a crash at a named moment, the next shard leaves the same files, counts and dead letters."""
     rig = Rig(tmp_path, MemoryLog(1), snapshot_s=0.5)
@@ -273,6 +274,7 @@ def test_sites_of_all_partitions_are_served(tmp_path: Path) -> None:
     assert shard.questions.past("beta", "z9", 48) is None
 
 
+@pytest.mark.thorough
 def test_a_shard_process_never_imports_torch() -> None:
     """A shard stays small: nothing on its way imports torch or MLflow."""
     code = "import services.ingest.shard_actor, sys; print([m for m in ('torch', 'mlflow') if m in sys.modules])"

@@ -82,6 +82,7 @@ def replayed(rig: Rig, shard: Shard, network: float | None) -> dict[int, Any]:
 
 
 @pytest.mark.parametrize("version", [ONLINE_VERSION, "v3"])
+@pytest.mark.thorough
 def test_live_forecasts_are_those_of_a_plain_replay(tmp_path: Path, version: str) -> None:
     """The shard's forecasts equal those of a loop over its rows, as a backtest runs it, with a network and without."""
     rig = Rig(tmp_path, MemoryLog(1))
@@ -104,6 +105,7 @@ def test_live_forecasts_are_those_of_a_plain_replay(tmp_path: Path, version: str
     assert not np.allclose(issued[-1].quantiles, other[issued[-1].origin_ms], equal_nan=True)
 
 
+@pytest.mark.thorough
 def test_a_crash_leaves_the_learners_as_they_would_have_been(tmp_path: Path) -> None:
     """Forecasts that were issued after the snapshot, some of them late, are learned from again in the replay."""
     states = []
@@ -236,6 +238,7 @@ def test_a_restarted_shard_shows_the_last_step_at_once(tmp_path: Path) -> None:
     assert {f["origin_ms"] for f in rig.live_state.published} == {T0 + 8 * STEP}
 
 
+@pytest.mark.thorough
 def test_a_backlog_is_forecast_for_its_newest_step_only(tmp_path: Path) -> None:
     """While catching up, rows come first: few requests, each for the newest origin."""
     rig = Rig(tmp_path, filled(list(day(900))))
@@ -311,6 +314,7 @@ def test_small_files_of_plans_become_a_larger_one(tmp_path: Path) -> None:
     assert [one.plan.issued_ms for one in plans.read("demo", 0, 2**62)] == issued
 
 
+@pytest.mark.thorough
 def test_a_slow_merge_holds_up_no_forecast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While files are merged, for days if need be, every step is forecast, and no second merge begins."""
     rig = Rig(tmp_path, MemoryLog(1))
@@ -415,6 +419,7 @@ def test_questions_never_wait_for_a_disk_or_the_log(tmp_path: Path, monkeypatch:
     assert {moment for moment, count in answered.items() if count} == {*MOMENTS, "log read", "trees loaded"}
 
 
+@pytest.mark.thorough
 def test_live_scores_count_every_matured_forecast(tmp_path: Path) -> None:
     """A forecast whose reply came a step late misses the five-minute truth alone."""
     rig = Rig(tmp_path, MemoryLog(1))

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 
 from edge.log.memory import MemoryLog
 from models.spec import ForecastSpec, Place
@@ -67,6 +68,7 @@ def test_a_zones_outlook_is_asked_of_its_shard(tmp_path: Path) -> None:
     shard.close()
 
 
+@pytest.mark.thorough
 def test_paths_and_scenarios_are_the_same_after_a_crash(tmp_path: Path) -> None:
     """Killed twice in a day and a half with plans, and started again: every path that was published, and what is said
     of the night from past nights and errors, is the same byte for byte. What was issued is not issued anew.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from edge.log import NewRecord
 from edge.log.memory import MemoryLog
 from edge.wire.topic import SITE_ZONE
@@ -33,6 +35,7 @@ def asked(add: float) -> list[ChangeAsked]:
     return [ChangeAsked(metric="sp_heat_c", how="add", value=add, begin_ms=begin_ms, end_ms=begin_ms + 60 * STEP)]
 
 
+@pytest.mark.thorough
 def test_what_a_zone_has_seen_is_supported_here_also_after_a_crash(tmp_path: Path) -> None:
     """Three times warmer than a day before supports warmer, not colder; a shard that is started again knows it, too."""
     rig = Rig(tmp_path, MemoryLog(1), snapshot_s=3000)

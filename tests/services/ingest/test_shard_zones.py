@@ -102,6 +102,7 @@ def test_the_last_zone_takes_its_forecast_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("away", [2, 30 * HOUR])
+@pytest.mark.thorough
 def test_a_zone_that_is_back_goes_on(tmp_path: Path, away: int) -> None:
     """With what it learned, and without its gap being taken for rows: no forecast is scored against another time's."""
     rig = Rig(tmp_path, MemoryLog(1))

@@ -132,6 +132,7 @@ def request(forwarded: str, peer: str) -> dict[str, Any]:
     return {"headers": lines, "client": (peer, 5)}
 
 
+@pytest.mark.thorough
 def test_0_is_no_limit_and_neither_is_this_machine() -> None:
     """Who asks from this machine without a key, as tests and dashboards do, is never refused."""
     assert Limited(Limits()).asks(600) == [200] * 600

@@ -16,6 +16,7 @@ from services.serve.deployment import build_app
 
 
 @pytest.mark.skipif(platform.system() != "Linux", reason="libraries have these names on Linux only")
+@pytest.mark.thorough
 def test_torch_is_linked_before_it_is_imported() -> None:
     """Its libraries are in the process, and nothing of it was imported: what is left of the import holds nobody up."""
     code = (

@@ -81,6 +81,7 @@ async def nothing() -> None:
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("headers", [OPERATOR, {}, {"Authorization": "Bearer no"}])
+@pytest.mark.thorough
 def test_each_call_answers_as_it_says(schema: Any, mode: GenerationMode, headers: dict[str, str]) -> None:
     """With a key, without, and with a wrong one: no undocumented status, content type, header or field, and no
     server error but a documented 503.

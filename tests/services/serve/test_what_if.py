@@ -216,6 +216,7 @@ def test_what_was_never_tried_has_no_number(real: tuple[TestClient, Rig, Shard])
         assert words in body["reasons"][0]
 
 
+@pytest.mark.thorough
 def test_the_same_question_has_the_same_answer_after_a_crash(
     real: tuple[TestClient, Rig, Shard], tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def raw(history: History, kind: str) -> list[bytes]:
 
 
 @given(st.permutations(list(range(9))), st.lists(st.integers(1, 4), min_size=9, max_size=9))
+@pytest.mark.thorough
 def test_the_history_is_a_function_of_the_rows(
     tmp_path_factory: pytest.TempPathFactory, order: list[int], sizes: list[int]
 ) -> None:

@@ -104,6 +104,7 @@ def files(root: Path, partition: int) -> list[str]:
     return sorted(Path(name).name[:10] for name in here if f"/p{partition}/" in name)
 
 
+@pytest.mark.thorough
 def test_plans_of_a_month_that_is_over_become_one_file(tmp_path: Path) -> None:
     """As rows do: what is read stays the same, in each range; another month and another partition's files stay."""
     history = of_days(tmp_path, 40)

@@ -87,6 +87,7 @@ def made(site: str, number: int) -> tuple[SiteStep, list[ZoneForecast], IssuedFo
     return step, zone_forecasts(SPEC, step, "v1", quantiles), issued
 
 
+@pytest.mark.thorough
 def test_what_leaves_memory_comes_from_the_history(tmp_path: Path) -> None:
     """Away for longer than memory lasts: all rows and forecasts arrive, none is counted as lost."""
     server = Server()
@@ -104,6 +105,7 @@ def test_what_leaves_memory_comes_from_the_history(tmp_path: Path) -> None:
     assert shard.series.stats()["dropped"] == 0
 
 
+@pytest.mark.thorough
 def test_what_the_history_lacks_is_counted_as_lost(tmp_path: Path) -> None:
     """Loss is never silent."""
     server = Server()
@@ -139,6 +141,7 @@ def test_a_gap_waits_for_the_history(tmp_path: Path) -> None:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(story=st.lists(st.sampled_from(["step", "step", "step", "away", "back", "die"]), max_size=40))
+@pytest.mark.thorough
 def test_whatever_happens_all_points_arrive_in_the_end(
     story: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -207,6 +210,7 @@ def found(named: dict[str, str], site: str) -> int:
         return sum(int(r["_field"]) for table in client.query_api().query(query) for r in table.records)
 
 
+@pytest.mark.thorough
 def test_a_gap_that_cannot_be_read_holds_up_no_other(tmp_path: Path) -> None:
     """A damaged day of one site: the other site's points arrive; after some tries what is damaged counts as lost."""
     server = Server()

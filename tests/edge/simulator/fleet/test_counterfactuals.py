@@ -24,6 +24,7 @@ def pairs() -> tuple[FleetRecording, list[Pair]]:
     return simulate_pairs([draw_site(5, index) for index in range(SITES)], 3, 2)
 
 
+@pytest.mark.thorough
 def test_each_zone_has_its_pairs_and_changes_begin_at_the_origin_or_later() -> None:
     """As many pairs as zones and copies; origins lie a day after the start and a day before the end."""
     recording, found = pairs()
@@ -48,6 +49,7 @@ def test_nothing_differs_before_the_change_and_something_after() -> None:
     assert moved > len(found) / 2
 
 
+@pytest.mark.thorough
 def test_pairs_are_the_same_whichever_others_are_drawn() -> None:
     """A site's pairs come out the same alone."""
     recording, found = pairs()
@@ -59,6 +61,7 @@ def test_pairs_are_the_same_whichever_others_are_drawn() -> None:
 
 
 @pytest.mark.parametrize(("metric", "value"), [("out_temp_c", -4.0), ("wind_m_s", 3.0), ("out_radiation_w_m2", -100.0)])
+@pytest.mark.thorough
 def test_other_weather_is_what_was_asked(metric: str, value: float) -> None:
     """The station sees it while it lasts: so much, as humid as before; radiation falls to no less than nothing."""
     site = draw_site(5, 1)

@@ -35,6 +35,7 @@ def part_of(recording: FleetRecording, low: int, high: int) -> dict[str, bytes]:
     return by_zone | {name: getattr(recording, name)[low:high].tobytes() for name in names}
 
 
+@pytest.mark.thorough
 def test_a_site_comes_out_the_same_whichever_others_are_simulated_with_it() -> None:
     """Bit for bit: alone, and among many."""
     sites, recording = fleet()
@@ -177,6 +178,7 @@ def counterfactuals() -> tuple[int, FleetRecording]:
 
 
 @pytest.mark.parametrize("number", range(len(CHANGES)))
+@pytest.mark.thorough
 def test_a_counterfactual_run_differs_only_after_the_change_and_as_physics_asks(number: int) -> None:
     """On a cold night: a higher heating setpoint warms, open vents cool, a hot pipe warms; the weather is the same."""
     row, runs = counterfactuals()

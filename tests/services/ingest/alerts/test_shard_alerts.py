@@ -100,6 +100,7 @@ def test_a_mute_holds_for_its_rule_and_zone_alone(undisturbed: Rig) -> None:
 
 
 @pytest.mark.parametrize("size", [97, 1000])
+@pytest.mark.thorough
 def test_how_the_log_is_cut_changes_no_alert(
     tmp_path: Path, night: list[NewRecord], undisturbed: Rig, size: int
 ) -> None:
@@ -114,6 +115,7 @@ def test_how_the_log_is_cut_changes_no_alert(
 
 
 @pytest.mark.parametrize(("moment", "nth"), [(moment, 1 + 4 * (n % 3)) for n, moment in enumerate(MOMENTS)])
+@pytest.mark.thorough
 def test_a_kill_at_any_durable_moment_loses_and_repeats_no_alert(
     tmp_path: Path, night: list[NewRecord], undisturbed: Rig, moment: str, nth: int
 ) -> None:
@@ -317,6 +319,7 @@ def test_nobody_is_warned_of_what_is_imported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [-0.06, 0.06])
+@pytest.mark.thorough
 def test_what_was_told_holds_although_chances_come_out_otherwise(
     tmp_path: Path, night: list[NewRecord], undisturbed: Rig, monkeypatch: pytest.MonkeyPatch, more: float
 ) -> None:

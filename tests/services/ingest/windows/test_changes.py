@@ -102,6 +102,7 @@ def test_rows_before_are_those_without_it_and_rows_after_those_of_a_fresh_run(
 
 
 @given(stories(), CHANGES, CHANGES)
+@pytest.mark.thorough
 def test_batches_restarts_and_repeated_events_change_no_byte(
     story: tuple[list[Record], random.Random], one: Change, two: Change
 ) -> None:

@@ -162,6 +162,7 @@ def test_rows_that_time_closes_judge_too() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 60))
+@pytest.mark.thorough
 def test_what_is_found_does_not_depend_on_order_reads_or_restarts(rng: random.Random, cut: int) -> None:
     """The same records give the same rows, faults and letters, whatever order samples have in a record, however
     records are read, and whether a snapshot lay between.

@@ -252,6 +252,7 @@ def streams(draw: st.DrawFn) -> tuple[list[Sample], random.Random]:
 @pytest.mark.parametrize("small", [False, True])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(streams())
+@pytest.mark.thorough
 def test_rows_do_not_depend_on_order_batching_or_repetition(
     small: bool, monkeypatch: pytest.MonkeyPatch, stream: tuple[list[Sample], random.Random]
 ) -> None:

@@ -145,6 +145,7 @@ def spoiled(world: World, version: str, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_the_life_of_trees(world: World, tmp_path: Path) -> None:
     """Trained when there is history enough, judged, promoted, used; trained again by the days of the stream, in shadow,
     promoted; a worse one is taken back by itself, an operator goes back and forth, and a replay gives the same bytes.
@@ -206,6 +207,7 @@ def test_the_life_of_trees(world: World, tmp_path: Path) -> None:
         assert train_again(job_of(recipe), recipe["rows"], recipe["started_from"]) == candidate["weights_sha256"]
 
 
+@pytest.mark.thorough
 def test_trees_that_learned_nothing_are_refused(world: World) -> None:
     """A challenger that is no better than the climatology and persistence does not serve, and says why."""
     rng = np.random.default_rng(0)
@@ -224,6 +226,7 @@ def test_trees_that_learned_nothing_are_refused(world: World) -> None:
     assert world.kinds()[-1] == "refused"
 
 
+@pytest.mark.thorough
 def test_torn_trees_are_not_promoted(world: World) -> None:
     """Files that are not what was registered cannot serve; what serves stays."""
     world.turn()

@@ -111,6 +111,7 @@ def test_months_that_hang_together_come_over_one_by_one(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("make", [days_and_retired, chained_history])
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=5))
+@pytest.mark.thorough
 def test_it_may_be_killed_at_any_moment(
     tmp_path_factory: pytest.TempPathFactory, make: Callable[[Storage], None], crashes: list[int]
 ) -> None:

@@ -239,6 +239,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, moments: Iterator[bool]) -> None:
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=6), st.lists(st.integers(1, 9), min_size=12, max_size=12))
+@pytest.mark.thorough
 def test_a_crash_at_any_moment_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, crashes: list[int], sizes: list[int]
 ) -> None:
