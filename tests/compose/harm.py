@@ -47,7 +47,7 @@ KILLS = (
     Harm("ray-worker", number=2),
     *map(Harm, ("service", "ray-head", "front")),
 )
-LOSSES = (Harm("ray-worker", disk=True),)
+LOSSES = (Harm("ray-worker", disk=True, number=WORKERS),)  # Compose gives a new container the highest number plus one
 CUTS = (
     Harm("gateway", "core"),
     Harm("mosquitto", "field"),
@@ -67,7 +67,7 @@ def harm(stack: Stack, what: Harm) -> float:
     before = max(forecasts(stack).values())
     was = stack.inspect(what.service, what.number)
     if what.disk:
-        stack.destroy(what.service)
+        stack.destroy(what.service, what.number)
         stack.compose("up", "--detach", "--no-deps", "--no-recreate", what.service)
     elif what.network:
         stack.cut(what.service, what.network)

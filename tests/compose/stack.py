@@ -71,12 +71,13 @@ class Stack:
             image = self.inspect("gateway")["Config"]["Image"]
             self.docker("run", "--rm", "--pid=host", "--user=0", "--entrypoint=sh", image, "-c", f"kill -9 {pid}")
 
-    def destroy(self, service: str) -> None:
+    def destroy(self, service: str, number: int = 1) -> None:
         """Remove a container at once, together with the disk that is its own. Raises :class:`StackError` where it has
         none, for then nothing would be lost with it.
         """
-        name = self.container(service)
-        own = [one["Name"] for one in self.inspect(service)["Mounts"] if one["Destination"] == "/var/lib/hothouse"]
+        name = self.container(service, number)
+        mounts = self.inspect(service, number)["Mounts"]
+        own = [one["Name"] for one in mounts if one["Destination"] == "/var/lib/hothouse"]
         self.docker("rm", "--force", "--volumes", name)
         left = self.docker("volume", "ls", "--quiet").split()
         if not own or set(own) & set(left):
