@@ -51,7 +51,7 @@ processes: $(stamp) ## run the tests that start processes or ask servers, but fo
 
 # The whole system with its log on Kafka, where HOTHOUSE_SERVERS names a script that starts one; then with its log in a file.
 long: $(stamp) ## run the few tests that take minutes each
-	$(bin)/python -m pytest -m long
+	$(bin)/python -m pytest -m long $(ARGS)
 
 # Home Assistant's package wants a Python and a hundred packages of its own. Where they cannot be had, one line says why.
 home-assistant: $(stamp) ## ask Home Assistant itself whether it takes what is published for it; needs Python 3.13

@@ -53,7 +53,7 @@ class FailureRecorder:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test of another process of the same run (pytest-xdist, `make unit`) failed: these start nothing, it is no race."""
+        """A test failed in one of several processes (pytest-xdist, `make unit`): these start nothing, it is no race."""
         if report.failed and hasattr(report, "node"):
             self._faults[report.nodeid] = None
 
