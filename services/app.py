@@ -40,6 +40,7 @@ from services.runtime.interrupts import deferred_interrupts
 from services.runtime.repeating import Repeating
 from services.runtime.state_lock import OwnersPlace, StateLock, this_machine
 from services.runtime.supervise import ChildProcess
+from services.store.backup import RESTORING
 from services.store.storage import storage_of
 from services.store.storage.owners import OwnersInStorage
 
@@ -167,6 +168,11 @@ class System:
         settings = self.settings
         self._parts.enter_context(FolderLock(settings.data_dir))
         self._parts.enter_context(StateLock(owners_of(settings), self._lost, say=self._say))
+        if storage_of(settings).entry(RESTORING) is not None:
+            raise StartError(
+                f"{storage_of(settings).url} holds half of a backup: hothouse restore was interrupted",
+                "Remove what it wrote there and in data_dir, then run hothouse restore again.",
+            )
         self._bring_history_over()
         settings.logs_dir.mkdir(exist_ok=True)
         bring_over(settings.storage_folder, storage_of(settings))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "AlreadyStoredError",
+    "BackupError",
     "ChangedError",
     "ConfigError",
     "HistoryError",
@@ -82,6 +83,10 @@ class AlreadyStoredError(StorageError, FileExistsError):
 
 class ChangedError(StorageError):
     """The object is not the one any more that was to be replaced: another writer was faster."""
+
+
+class BackupError(HothouseError):
+    """A backup cannot be made, is not whole, or has no empty place to go to."""
 
 
 class HistoryError(HothouseError):

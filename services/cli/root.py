@@ -24,7 +24,7 @@ from services.cli import (
     zones,
 )
 from services.cli.base import GlobalOptions, Group
-from services.cli.history import import_rows, migrate
+from services.cli.history import backup_commands, import_rows, migrate
 from services.cli.running import ask
 from services.cli.setup import commands as setup
 from services.cli.setup import devices, keys
@@ -89,6 +89,7 @@ keys.register(app)
 devices.register(app)
 import_rows.register(app)
 migrate.register(app)
+backup_commands.register(app)
 learn.register(app)
 tune.register(app)
 pretrain.register(app)

@@ -1,12 +1,12 @@
 """docs/library.md does what it says: every example runs, and prints what the page shows."""
 
-import pytest
 import doctest
 import re
 from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import pytest
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "library.md"

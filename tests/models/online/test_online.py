@@ -1,7 +1,7 @@
 """Recursive ridges: they find what is there, follow a change, and resist outliers."""
 
-import pytest
 import numpy as np
+import pytest
 
 from models.features.regressors import CLIP, Features, feature_channels
 from models.online.online_forecaster import OnlineForecaster

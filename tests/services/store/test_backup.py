@@ -1,0 +1,227 @@
+"""A backup is made while a system writes, and what is brought back goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sqlite3
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from edge.log.sqlite import SqliteLog
+from services.app import System
+from services.cli import app
+from services.config import load_settings
+from services.errors import BackupError, NotStoredError, StartError
+from services.store.backup import INDEX, RESTORING, Sources, read_backup, restore, write_backup
+from services.store.storage import FolderStorage, MemoryServer, ObjectStorage, Storage, Stored
+from tests.services.ingest.data_folder import END, POWER_CUT, after
+from tests.services.ingest.test_data_folder import later, unpacked
+
+
+def quiet(_count: int, _size: int) -> None:
+    """Nobody looks at the progress."""
+
+
+def hothouse(*arguments: object) -> Result:
+    """A command."""
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+def folder_of(root: Path) -> Storage:
+    """The folder."""
+    return FolderStorage(root / "storage")
+
+
+def bucket_of(_root: Path) -> Storage:
+    """The bucket."""
+    return ObjectStorage(MemoryServer())
+
+
+@pytest.fixture(scope="module")
+def backed_up(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A data folder and its backup, which was made while a shard held it."""
+    root = tmp_path_factory.mktemp("backed")
+    shard, _, log = after(unpacked(root / "data"), range(POWER_CUT, END))
+    (root / "data" / "keys.json").write_text('{"of": "keys"}')
+    (root / "data" / "operator.key").write_text("a secret")
+    try:
+        made = hothouse("--data-dir", root / "data", "backup", root / "monday.tar")
+    finally:
+        shard.close()
+        log.close()
+    assert made.exit_code == 0, made.output
+    return root / "data", root / "monday.tar"
+
+
+def test_what_is_restored_forecasts_the_same(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
+    """Everything is deleted and brought back: what comes next is forecast as it would have been."""
+    data, file = backed_up
+    expected, _ = later(shutil.copytree(data, tmp_path / "undisturbed"))
+    done = hothouse("--data-dir", tmp_path / "new", "restore", file)
+    assert done.exit_code == 0, done.output
+    assert later(tmp_path / "new") == (expected, "")
+    assert expected
+    assert (tmp_path / "new" / "keys.json").read_text() == '{"of": "keys"}'
+
+
+def test_no_secret_is_in_it(backed_up: tuple[Path, Path]) -> None:
+    """Neither the operator's key nor whose installation it is; and the file is its owner's alone."""
+    _, file = backed_up
+    names = set(read_backup(file).members)
+    assert not {"data/operator.key", "data/ray.token", "storage/installation"} & names
+    assert not [name for name in names if "/owner/" in name]
+    assert file.stat().st_mode & 0o077 == 0
+    assert b"a secret" not in file.read_bytes()
+
+
+def test_it_goes_into_an_empty_place_only(backed_up: tuple[Path, Path]) -> None:
+    """What is there is not written over, in one sentence; nor is a backup."""
+    data, file = backed_up
+    refused = hothouse("--data-dir", data, "restore", file)
+    assert refused.exit_code == 1
+    assert "is there already" in refused.output
+    again = hothouse("--data-dir", data, "backup", file)
+    assert again.exit_code == 1
+    assert "is there already" in again.output
+
+
+def test_an_empty_folder_has_no_backup(tmp_path: Path) -> None:
+    """A wrong --data-dir is told, and leaves no file."""
+    refused = hothouse("--data-dir", tmp_path / "none", "backup", tmp_path / "b.tar")
+    assert refused.exit_code == 1
+    assert "holds no state" in refused.output
+    assert not (tmp_path / "b.tar").exists()
+
+
+def test_settings_must_be_those_of_before(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
+    """With a log on Kafka what the file holds would not be found."""
+    config = tmp_path / "hothouse.toml"
+    config.write_text('[log]\nkind = "kafka"\n[kafka]\nservers = ["127.0.0.1:9"]\n')
+    refused = hothouse("--config", config, "--data-dir", tmp_path / "new", "restore", backed_up[1])
+    assert refused.exit_code == 1, refused.output
+    assert "another log.kind" in refused.output
+
+
+def damaged(file: Path, to: Path, change: Callable[[bytearray], bytearray]) -> Path:
+    """A copy with other bytes."""
+    to.write_bytes(change(bytearray(file.read_bytes())))
+    return to
+
+
+def flipped(content: bytearray) -> bytearray:
+    """One byte of the first member's content."""
+    content[700] ^= 1
+    return content
+
+
+@pytest.mark.parametrize(
+    "change", [flipped, lambda content: content[: len(content) // 2], lambda _: bytearray(b"nothing")],
+    ids=["a byte", "half of it", "no tar"],
+)  # fmt: skip
+def test_a_damaged_backup_writes_nothing(
+    backed_up: tuple[Path, Path], tmp_path: Path, change: Callable[[bytearray], bytearray]
+) -> None:
+    """Every byte is looked at before the first is written."""
+    file = damaged(backed_up[1], tmp_path / "b.tar", change)
+    with pytest.raises(BackupError, match=r"damaged|no whole backup"):
+        restore(file, FolderStorage(tmp_path / "storage"), tmp_path, quiet)
+    assert [path.name for path in tmp_path.iterdir()] == ["b.tar"]
+
+
+@pytest.mark.parametrize("name", ["../escaped", "data/../../escaped", "/etc/escaped", "storage/x/../../../escaped"])
+def test_a_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
+    """A forged file is refused whole."""
+    with tarfile.open(tmp_path / "b.tar", "w") as tar:
+        for member, content in ((name, b"x"), (INDEX, json.dumps({"format": 1, "members": {}}).encode())):
+            info = tarfile.TarInfo(member)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    with pytest.raises(BackupError, match="is none of its parts"):
+        restore(tmp_path / "b.tar", FolderStorage(tmp_path / "storage"), tmp_path / "data", quiet)
+
+
+class Moving:
+    """A storage in which a snapshot goes and another comes, so many times, each time it is asked for."""
+
+    def __init__(self, storage: Storage, times: int) -> None:
+        self._storage, self._left, self._number = storage, times, 0
+        storage.put("snapshots/p0-0.snapshot", b"0")
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._storage, name)
+
+    def read(self, key: str) -> Stored:
+        """Gone when it is read."""
+        if key.startswith("snapshots/") and self._left:
+            self._left -= 1
+            self._storage.delete(f"snapshots/p0-{self._number}.snapshot")
+            self._number += 1
+            self._storage.put(f"snapshots/p0-{self._number}.snapshot", str(self._number).encode())
+            raise NotStoredError(f"{key} is gone")
+        return self._storage.read(key)
+
+
+@pytest.mark.parametrize("of", [folder_of, bucket_of])
+def test_what_goes_while_it_is_copied(tmp_path: Path, of: Callable[[Path], Storage]) -> None:
+    """What took its place is copied; the table's log comes before the files that it names."""
+    storage = Moving(of(tmp_path), 5)
+    for key in ("history/t/part-1", "history/t/_delta_log/0.json", "history/t/_delta_log/_last_checkpoint", "top.json"):
+        storage.put(key, key.encode())
+    storage.put("owner/1", b"not this")
+    made = write_backup(tmp_path / "b.tar", Sources(storage), {"log": "sqlite"}, quiet)
+    assert list(made.members) == [
+        "storage/snapshots/p0-5.snapshot", "storage/top.json", "storage/history/t/_delta_log/0.json",
+        "storage/history/t/part-1",
+    ]  # fmt: skip
+    new = of(tmp_path / "new")
+    restore(tmp_path / "b.tar", new, tmp_path / "data", quiet)
+    assert new.read("snapshots/p0-5.snapshot").content == b"5"
+    assert new.read("history/t/part-1").content == b"history/t/part-1"
+    assert new.entry(RESTORING) is None
+
+
+def test_nothing_starts_on_half_of_it(tmp_path: Path) -> None:
+    """A restore that was interrupted is told by `hothouse up`."""
+    folder_of(tmp_path).put(RESTORING, b"")
+    with pytest.raises(StartError, match="half of a backup"), System(load_settings(data_dir=tmp_path)):
+        pytest.fail("it started")
+
+
+def test_what_never_rests_is_told(tmp_path: Path) -> None:
+    """No file is left where the state could not be copied."""
+    storage = Moving(folder_of(tmp_path), 1000)
+    with pytest.raises(BackupError, match="snapshots changes faster"):
+        write_backup(tmp_path / "b.tar", Sources(storage), {}, quiet)
+    assert [path.name for path in tmp_path.iterdir()] == ["storage"]
+
+
+def test_a_log_that_does_not_fit_is_told(tmp_path: Path) -> None:
+    """A snapshot that is ahead of the log is of another one: nothing would be read again."""
+    storage = folder_of(tmp_path)
+    storage.put("snapshots/p0-7.snapshot", b"")
+    log = SqliteLog(tmp_path / "log.sqlite", 1)
+    log.append([])
+    log.close()
+    with pytest.raises(BackupError, match="has records 0 to 0, its snapshot goes on at 7"):
+        write_backup(tmp_path / "b.tar", Sources(storage, databases={"log.sqlite": tmp_path / "log.sqlite"}), {}, quiet)
+
+
+def test_a_database_is_copied_while_it_is_written(tmp_path: Path) -> None:
+    """What was committed is there, also what lies beside the file; what was not is not."""
+    db = sqlite3.connect(tmp_path / "mlflow.sqlite", isolation_level=None)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("CREATE TABLE t (x)")
+    db.execute("INSERT INTO t VALUES (1)")
+    db.execute("BEGIN")
+    db.execute("INSERT INTO t VALUES (2)")
+    files = {"mlflow.sqlite": tmp_path / "mlflow.sqlite"}
+    write_backup(tmp_path / "b.tar", Sources(folder_of(tmp_path), databases=files), {}, quiet)
+    db.close()
+    restore(tmp_path / "b.tar", folder_of(tmp_path / "new"), tmp_path / "new", quiet)
+    assert sqlite3.connect(tmp_path / "new" / "mlflow.sqlite").execute("SELECT x FROM t").fetchall() == [(1,)]
