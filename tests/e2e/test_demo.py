@@ -147,6 +147,7 @@ def test_a_demo_succeeds_and_leaves_nothing(start: Start, tmp_path: Path) -> Non
     assert not run.data_dir.exists()
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_demo_in_order(start: Start) -> None:
     """Ctrl-C in the middle ends everything within 10 s, with the summary of what was done so far."""
     run = start("demo", "--headless", "--minutes", "5", "--warm-days", "2", "--retrain-every", "0")

@@ -126,7 +126,7 @@ def test_two_workers_share_the_zones_and_keep_a_checkpoint(settings: Settings, r
 
 
 @pytest.mark.s3
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_a_training_goes_on_from_a_bucket_on_another_machine(
     settings: Settings, runtime: None, tmp_path: Path, workers: int
 ) -> None:
