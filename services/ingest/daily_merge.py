@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor, Future
 
+from services.errors import HistoryError
 from services.ingest.figures import Failures
 from services.store.forecasts import IssuedForecasts
 from services.store.history import History
@@ -13,6 +14,8 @@ from services.store.plan_history import PlanHistory
 __all__ = ["DailyMerge"]
 
 DAY_MS = 86_400_000
+AGAIN_MS = 3_600_000
+NEVER_MS = 2**62
 
 
 class DailyMerge:
@@ -29,6 +32,7 @@ class DailyMerge:
         self._partitions, self._check = list(partitions), check
         self._executor, self._failures = executor, failures
         self._newest_ms = 0  # of the forecasts when the last merge began
+        self._again_ms = NEVER_MS
         self._running: Future[None] | None = None
 
     @property
@@ -37,13 +41,14 @@ class DailyMerge:
         return self._running is not None
 
     def begin(self, newest_ms: int) -> None:
-        """Merge, if ``newest_ms`` is the first origin of a day."""
-        if newest_ms // DAY_MS > self._newest_ms // DAY_MS and self._running is None:
+        """Merge, if ``newest_ms`` is the first origin of a day, or an hour after one whose merge failed."""
+        is_first = newest_ms // DAY_MS > self._newest_ms // DAY_MS
+        if (is_first or newest_ms >= self._again_ms) and self._running is None:
             self._running = self._executor.submit(self._merge, newest_ms)
-            self._newest_ms = newest_ms
+            self._newest_ms, self._again_ms = newest_ms, NEVER_MS
 
     def finish(self) -> None:
-        """See whether a merge is over; a failure is told, and the next day's merge takes its files, too."""
+        """See whether a merge is over; a failure is told, and what failed is tried again within an hour."""
         if self._running is None or not self._running.done():
             return
         error = self._running.exception()
@@ -52,9 +57,19 @@ class DailyMerge:
             self._failures.works("merge of files")
         else:
             self._failures.failed("merge of files", error)
+            self._again_ms = self._newest_ms + AGAIN_MS
 
     def _merge(self, newest_ms: int) -> None:
-        self._issued.merge_days(newest_ms, self._partitions, self._check)
-        # Rows and plans of yesterday may still come: a file that grows is better small.
-        self._history.compact(newest_ms - DAY_MS, self._partitions, self._check)
-        self._plans.compact(newest_ms - DAY_MS, self._partitions, self._check)
+        """Each kind by itself: what keeps one from being merged is raised in the end."""
+        yesterday_ms = newest_ms - DAY_MS  # rows and plans of it may still come: a file that grows is better small
+        errors = list[Exception]()
+        for merge, before_ms in (
+            (self._issued.merge_days, newest_ms), (self._history.compact, yesterday_ms),
+            (self._plans.compact, yesterday_ms),
+        ):  # fmt: skip
+            try:
+                merge(before_ms, self._partitions, self._check)
+            except (HistoryError, OSError) as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]

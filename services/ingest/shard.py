@@ -47,6 +47,8 @@ __all__ = ["Executors", "Outputs", "Shard"]
 
 SECOND_S = 1.0
 """How often figures are shown, and other trees are looked for."""
+MAX_WAITING = 100_000
+"""So many dead letters, values of plans and changes of alerts wait for a storage that is away."""
 
 
 class Executors(NamedTuple):
@@ -145,7 +147,7 @@ class Shard:
         for number in self._recovery.grow():
             self._checkpoint.must_save(number)
         busy = not self._recovery.is_over
-        busy |= self._history.pending < MAX_UNFLUSHED_STEPS and self._read()
+        busy |= not self._is_full and self._read()
         self._alerts.tell()
         self._failures.works("log")
         self._queue.harvest(self._issue)
@@ -160,6 +162,12 @@ class Shard:
             self._trees.look(list(self._partitions.values()), self._save_all)
         self._show()
         return busy
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether too much waits for the storage: nothing more is read then, and the log keeps it."""
+        waiting = sum(len(p.dead_letters) + len(p.plans.kept) + len(p.alerts.told) for p in self._partitions.values())
+        return self._history.pending >= MAX_UNFLUSHED_STEPS or waiting >= MAX_WAITING
 
     def _show(self) -> None:
         if self._each_second.due(self._clock_s()):

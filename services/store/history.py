@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from services.errors import HistoryError
 from services.store.rows import DeviceRows, SiteStep
 from services.store.storage import Storage, always, stored_in
 from services.store.tables.old_files import refuse_old_files
@@ -127,7 +128,15 @@ class History:
         For the writer of the ``partitions``, in any thread; ``check`` raises when they belong to another one by now.
         Safe to be stopped anywhere and to be repeated. Raises :class:`HistoryError`.
         """
-        return sum(table.compact(before_ms, partitions, check) for table in (self.zones, self.devices))
+        replaced, errors = 0, list[HistoryError]()
+        for table in (self.zones, self.devices):
+            try:
+                replaced += table.compact(before_ms, partitions, check)
+            except HistoryError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return replaced
 
     def sites(self) -> list[str]:
         """The sites that have rows."""

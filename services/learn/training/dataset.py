@@ -180,8 +180,7 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     """Rows of the files, one after the other; a column that a file does not have is missing in every row."""
     within = (pc.field("end_ms") > after_ms) & (pc.field("end_ms") <= to_ms)
-    kinds = {"site": pa.string(), "zone": pa.string(), "end_ms": pa.int64()}
-    schema = pa.schema([(name, kinds.get(name, pa.float32())) for name in columns])
+    schema = _schema(columns)
     try:
         if where is None:
             rows = pads.dataset(list(files), schema=schema, format="parquet")
@@ -196,10 +195,15 @@ def _batches(
         raise HistoryError(f"the history cannot be read: {error}") from error
 
 
+def _schema(columns: Sequence[str]) -> pa.Schema:
+    kinds = {"site": pa.string(), "zone": pa.string(), "end_ms": pa.int64()}
+    return pa.schema([(name, kinds.get(name, pa.float32())) for name in columns])
+
+
 def _named(names: pa.Table, columns: Sequence[str], found: DataRange, where: StorageAddress) -> pa.Table:
-    """The rows that were found of the tables with these names: a task of Ray Data."""
+    """The rows that were found of the tables with these names, of which some have none: a task of Ray Data."""
     batches = _batches(names["file"].to_pylist(), columns, found.from_ms - 1, found.to_ms, where)
-    return pa.Table.from_batches(list(batches))
+    return pa.Table.from_batches(list(batches), _schema(columns))
 
 
 def _iso(ms: int) -> str:

@@ -136,14 +136,15 @@ class CloudServer:
         """As the contract says."""
         try:
             self._stores = {REQUEST_S: _store(self._address, REQUEST_S)}
-        except (OSError, ValueError, KeyError, configparser.Error) as error:
-            raise StorageRefusedError(
-                f"the credentials for {self.url} cannot be read: {error}", "Check storage.credentials_file."
-            ) from error
+        except (OSError, ValueError) as error:
+            raise self._unreadable(error) from error
 
     def delta_options(self) -> dict[str, str]:
         """As the contract says; credentials are read anew."""
-        _, options = options_of(self._address)
+        try:
+            _, options = options_of(self._address)
+        except (OSError, ValueError) as error:
+            raise self._unreadable(error) from error
         client = options.pop("client_options")
         options.pop("disable_bulk_delete", None)
         told = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
@@ -152,6 +153,11 @@ class CloudServer:
             "connect_timeout": f"{CONNECT_S}s", "timeout": f"{3 * REQUEST_S:g}s",
             "retry_timeout": f"{self._address.retry_s:g}s",  # max_retries is 10 unsaid, and Polars wants it as a number
         }  # fmt: skip
+
+    def _unreadable(self, error: Exception) -> StorageRefusedError:
+        return StorageRefusedError(
+            f"the credentials for {self.url} cannot be read: {error}", "Check storage.credentials_file."
+        )
 
     @property
     def _store(self) -> Any:
@@ -294,13 +300,22 @@ def _given(**options: str) -> dict[str, Any]:
 
 
 def _profile(file: Path) -> dict[str, str]:
-    """The login in a file as ``~/.aws/credentials``: its section ``default``, or its only one."""
-    parser = configparser.ConfigParser()
+    """The login in a file as ``~/.aws/credentials``: its section ``default``, or its only one.
+
+    Raises ``OSError``, and ``ValueError`` with words that quote nothing of the file: its lines are secrets.
+    """
+    parser = configparser.ConfigParser(interpolation=None)  # a secret may hold a %
     with file.open() as text:
-        parser.read_file(text)
+        try:
+            parser.read_file(text)
+        except (configparser.Error, UnicodeDecodeError):
+            raise ValueError(f"{file} has not the form of ~/.aws/credentials") from None
     sections = parser.sections()
     if "default" not in sections and len(sections) != 1:
         raise ValueError(f"{file} has no section [default]")
     found = parser["default" if "default" in sections else sections[0]]
+    for name in ("aws_access_key_id", "aws_secret_access_key"):
+        if name not in found:
+            raise ValueError(f"{file} has no {name}")
     login = {"access_key_id": found["aws_access_key_id"], "secret_access_key": found["aws_secret_access_key"]}
     return login | ({"token": found["aws_session_token"]} if "aws_session_token" in found else {})

@@ -13,6 +13,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
+from services.errors import HistoryError
 from services.store.history import DEVICE_ROWS, ZONE_ROWS
 from services.store.parquet import read_table
 from services.store.plan_history import PLANS
@@ -55,7 +56,16 @@ def _bring(table: RowTable, folder: str, files: Sequence[OldFile]) -> None:
     tables = [_with_step(table.spec, read_table(table.storage, file.key), file.step_s) for file in files]
     rows = pa.concat_tables(tables, promote_options="default")
     first = files[0]
-    table.append_once(first.partition, first.step_s, rows, f"brought over from {folder}", first.first[:7])
+
+    def still_there() -> None:
+        for file in files:
+            if table.storage.entry(file.key) is None:
+                raise HistoryError(
+                    f"{file.key} is gone: another process brings this history over", "Start one system on a storage."
+                )
+
+    what = f"brought over from {folder}"
+    table.append_once(first.partition, first.step_s, rows, what, first.first[:7], still_there)
 
 
 def _with_step(spec: TableSpec, rows: pa.Table, step_s: int) -> pa.Table:

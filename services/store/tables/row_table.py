@@ -37,6 +37,9 @@ DAY_MS = 86_400_000
 ROW_GROUP = 20_000
 """Rows that a reader may pass over together, as their zones and times are known."""
 TRIES = 10
+LIVELY_MS = 2 * DAY_MS
+BROUGHT_OVER = "brought-over"
+"""The name under which a history of before is written."""
 
 _NAME = re.compile(r"p(\d+)/(\d{4}-\d\d(?:-\d\d)?)-(\d+)s-[0-9a-f]+\.parquet")
 
@@ -132,16 +135,20 @@ class RowTable:
             "It is tried again. If this stays, another system writes into the same storage: stop one of them.",
         )
 
-    def append_once(self, partition: int, step_s: int, rows: pa.Table, what: str, begun: str) -> None:
+    def append_once(
+        self, partition: int, step_s: int, rows: pa.Table, what: str, begun: str, check: Callable[[], None] = always
+    ) -> None:
         """Make rows durable, unless that was done before under the same name ``what``, and month ``begun``.
 
         Rows of other months may be among them, and rows of such a month come again with another ``begun``. Nothing else
-        may write to the table meanwhile. Raises :class:`HistoryError`.
+        may write to the table meanwhile. Should another process do the same, one of them is refused: the log numbers
+        these commits, too, and ``check``, which is called after the log was looked at, raises where the other one has
+        ended already. Raises :class:`HistoryError`.
         """
         self._forget(partition)
         days, at_day = np.unique(rows[self.spec.time].to_numpy() // DAY_MS, return_inverse=True)
         months, month_of = np.unique([day_of(int(day) * DAY_MS)[:7] for day in days], return_inverse=True)
-        state, adds = self._log.state(), []
+        state, adds = self._log.state(BROUGHT_OVER), []
         for index, month in enumerate(months):
             name = FileName(partition, step_s, str(month))
             said = f"{what} {name}" if month == begun else f"{what} {name} begun in {begun}"
@@ -154,7 +161,7 @@ class RowTable:
                     return
                 adds.append(self._write(path, part, always, version=None))
         try:
-            self._log.commit(adds, [], rows.schema)
+            self._log.commit(adds, [], rows.schema, BROUGHT_OVER, state.turn, check)
         except TableChangedError as error:
             if self._done(adds):
                 return
@@ -164,7 +171,8 @@ class RowTable:
         """Make one file of a day before that of ``before_ms``, and few of a month; returns how many it replaced.
 
         For the writer of the ``partitions``, in any thread. Safe to be stopped anywhere and to be repeated. The writer
-        of partition 0 also removes files that the table has not had for some hours. Raises :class:`HistoryError`.
+        of the first partition that has had rows of late also removes files that the table has not had for some hours.
+        Raises :class:`HistoryError`, once all is done that can be.
         """
         today, replaced = day_of(before_ms), 0
         named = [(FileName.of(file.path), file) for file in self._log.state().files.values()]
@@ -173,29 +181,38 @@ class RowTable:
             for name, file in named
             if name.partition in partitions and _period(name, today) < today
         )
-        for (partition, step_s, period), group in groupby(ours, key=lambda one: one[0]):
+        errors = list[HistoryError]()
+        for name, group in groupby(ours, key=lambda one: one[0]):
             files = [file for _, _, file in group]
             if len(files) <= 1 + 2 * (sum(file.rows for file in files) // FILE_ROWS):
                 continue
             check()
-            adds = list(self._sorted(FileName(partition, step_s, period), files, check))
-            before, after = (sum(file.rows for file in some) for some in (files, adds))
-            if before != after:
-                raise HistoryError(
-                    f"files of {self.storage.address(self.spec.folder)} have {after:,} rows, its log says {before:,} "
-                    f"(p{partition}, {period}): they are left as they are", "Keep a copy of it, and report this.",
-                )  # fmt: skip
-            schema = self._log.state().schema
-            assert schema is not None
             try:
-                self._log.commit(adds, files, schema, check=check)
-            except TableChangedError:
-                if not self._done(adds):
-                    continue  # rows came meanwhile: the next time
-            replaced += len(files)
-        if 0 in partitions:
+                replaced += self._merge(FileName(*name), files, check)
+            except HistoryError as error:  # a damaged file keeps no others from being merged
+                errors.append(error)
+        if _tidies(named, partitions):
             self._log.vacuum(KEPT_H)
+        if errors:
+            raise errors[0]
         return replaced
+
+    def _merge(self, name: FileName, files: Sequence[TableFile], check: Callable[[], None]) -> int:
+        """Few files in the place of many; returns how many were replaced, none where rows came meanwhile."""
+        adds = list(self._sorted(name, files, check))
+        before, after = (sum(file.rows for file in some) for some in (files, adds))
+        if before != after:
+            raise HistoryError(
+                f"files of {self.storage.address(self.spec.folder)} have {after:,} rows, its log says {before:,} "
+                f"(p{name.partition}, {name.period}): they are left as they are", "Keep a copy of it, and report this.",
+            )  # fmt: skip
+        schema = self._log.state().schema
+        assert schema is not None
+        try:
+            self._log.commit(adds, files, schema, check=check)
+        except TableChangedError:
+            return len(files) if self._done(adds) else 0
+        return len(files)
 
     def files(
         self, start_ms: int | None = None, end_ms: int | None = None, sites: Collection[str] | None = None,
@@ -374,6 +391,13 @@ class RowTable:
 
     def _forget(self, partition: int) -> None:
         self._newest = {at: newest for at, newest in self._newest.items() if at[0] != partition}
+
+
+def _tidies(named: Sequence[tuple[FileName, TableFile]], partitions: Collection[int]) -> bool:
+    """Whether the writer of these removes what was replaced: one alone does, whose sites still say something."""
+    newest_ms = max((file.last_ms for _, file in named), default=0)
+    lively = [name.partition for name, file in named if file.last_ms > newest_ms - LIVELY_MS]
+    return bool(lively) and min(lively) in partitions
 
 
 def _period(name: FileName, today: str) -> str:

@@ -216,3 +216,26 @@ def test_the_doctor_on_a_real_server(tmp_path: Path) -> None:
     found = check_storage(settings_of(replace(where, url=f"{where.url}/deeper")))
     assert found is not None
     assert (found.state, "refuses" in found.found) == (CheckState.FAIL, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("AWS_SECRET_ACCESS_KEY=wJalrSECRET\n", "has not the form"),
+        ("[default]\nwJalrSECRET\n", "has not the form"),
+        ("[default]\naws_access_key_id = wJalrSECRET\n", "has no aws_secret_access_key"),
+        ("[default]\n[default]\nx = wJalrSECRET\n", "has not the form"),
+    ],
+)
+def test_a_login_that_cannot_be_read_is_told_without_it(tmp_path: Path, text: str, says: str) -> None:
+    """One line, which holds nothing of the file; for tables as for objects."""
+    file = tmp_path / "login"
+    file.write_text("[default]\naws_access_key_id = a\naws_secret_access_key = b%xyz\n")  # a % is nothing special
+    server = CloudServer(StorageAddress(url="s3://bucket", endpoint="http://127.0.0.1:1", credentials_file=str(file)))
+    assert server.delta_options()["secret_access_key"] == "b%xyz"
+    file.write_text(text)
+    for ask in (server.renew, server.delta_options):
+        with pytest.raises(StorageRefusedError, match=says) as caught:
+            ask()
+        assert "SECRET" not in caught.value.words.replace("aws_secret", "")
+        assert "\n" not in caught.value.words

@@ -377,6 +377,55 @@ def test_the_damaged_file_is_named(opened: Open) -> None:
             table(opened()).read(columns=columns)
 
 
+def test_a_damaged_month_keeps_no_other_from_being_merged(tmp_path: Path) -> None:
+    """What can be merged is, what was replaced goes; then the damage is told."""
+    writer = table(FolderStorage(tmp_path))
+    for n in range(4):
+        writer.append(0, 300, rows(n, 288 * 40 + n, 288 * 80 + n))
+    months = {name: [file for file in writer.files() if f"/{name}" in file] for name in ("2022-03", "2022-04")}
+    writer.storage.put(months["2022-03"][0], b"PAR1")
+    removed = list[int]()
+    writer._log.vacuum = lambda hours: removed.append(hours) or 0  # type: ignore[method-assign, func-returns-value]
+    with pytest.raises(HistoryError, match="cannot be read"):
+        writer.compact(T0 + 70 * DAY, [0])
+    assert sum("/2022-04" in file for file in writer.files()) == 1 < len(months["2022-04"])
+    assert removed
+
+
+@pytest.mark.parametrize(("partitions", "removes"), [([0], False), ([1], True), ([2], False), ([0, 1, 2], True)])
+def test_one_writer_removes_what_was_replaced(tmp_path: Path, partitions: list[int], removes: bool) -> None:
+    """That of the first partition whose sites still say something, whichever number it has."""
+    writer, asked = table(FolderStorage(tmp_path)), list[int]()
+    writer.append(0, 300, rows(1, site="silent"))
+    for partition in (1, 2):
+        writer.append(partition, 300, rows(288 * 5, site=f"site-{partition}"))
+    writer._log.vacuum = lambda hours: asked.append(hours) or 0  # type: ignore[method-assign, func-returns-value]
+    writer.compact(T0 + 5 * DAY, partitions)
+    assert bool(asked) == removes
+
+
+def test_a_history_that_another_brings_over_meanwhile_is_refused(opened: Open) -> None:
+    """A process that was stopped in its migration wakes when another has ended it, and merged what it made."""
+    slow, quick = table(opened()), table(opened())
+    begun = threading.Event()
+
+    def stopped() -> None:
+        begun.set()
+        quick.append_once(0, 300, rows(1, 2, 3), "old", "2022-03")
+        quick.append(0, 300, rows(4))
+        assert quick.compact(T0 + 40 * DAY, [0]) > 0
+
+    with pytest.raises(HistoryError, match="changed by another process"):
+        slow.append_once(0, 300, rows(1, 2, 3), "old", "2022-03", _once(stopped))
+    assert begun.is_set()
+    assert there(opened()) == [1, 2, 3, 4]
+
+
+def _once(act: Callable[[], None]) -> Callable[[], None]:
+    acts = iter([act])
+    return lambda: next(acts, lambda: None)()
+
+
 def test_a_file_is_read_once_for_the_sites_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And several at once; those that were replaced are forgotten."""
     sites = ("a", "b", "c", "d")
