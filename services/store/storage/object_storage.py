@@ -35,7 +35,7 @@ PUT_TRIES = 8
 """How often an object is looked at anew before it is replaced, while others change it meanwhile."""
 
 LONGEST_REST_S = 30.0
-STOPPED_S = 20.0
+STOPPED_S = 12.0
 """No request waits so long for its server: the process was stopped meanwhile, which says nothing of the server."""
 
 
