@@ -27,7 +27,8 @@ demo: $(stamp) ## run the whole system on this machine; options: make demo ARGS=
 	@$(bin)/hothouse demo $(ARGS)
 
 # Tests that start processes mostly wait, so two parts run side by side.
-plain := not (ray or browser or chaos or e2e or thorough or long or compose or home_assistant)
+engine := ray or browser or chaos or e2e
+left_out := thorough or long or compose or home_assistant
 
 test: $(stamp) ## run the tests, but for the thorough and the long ones; one file: make test ARGS=tests/edge/log/test_log.py
 ifneq ($(strip $(ARGS)),)
@@ -35,8 +36,8 @@ ifneq ($(strip $(ARGS)),)
 else
 	@echo "Two parts run side by side; this is the first, the other follows ($(venv)/test-plain.log)."
 	@failed=0; trap 'kill $$pid 2> /dev/null || true' EXIT; \
-	    nice -n 5 $(bin)/python -m pytest -p no:cacheprovider -m "$(plain)" > $(venv)/test-plain.log 2>&1 & pid=$$!; \
-	    $(bin)/python -m pytest -m "(ray or browser or chaos or e2e) and not (thorough or long or compose or home_assistant)" || failed=1; \
+	    nice -n 5 $(bin)/python -m pytest -p no:cacheprovider -m "not ($(engine) or $(left_out))" > $(venv)/test-plain.log 2>&1 & pid=$$!; \
+	    $(bin)/python -m pytest -m "($(engine)) and not ($(left_out))" || failed=1; \
 	    wait $$pid || failed=1; cat $(venv)/test-plain.log; exit $$failed
 endif
 

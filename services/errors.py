@@ -6,11 +6,15 @@ Foreign errors are translated where they enter (``raise … from error``). The m
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 __all__ = [
     "AlreadyStoredError",
     "BackupError",
     "ChangedError",
     "ConfigError",
+    "FirstError",
     "HistoryError",
     "HothouseError",
     "ModelFilesError",
@@ -25,6 +29,41 @@ __all__ = [
     "StorageRefusedError",
     "TrainingError",
 ]
+
+
+class FirstError:
+    """Does all parts of a work though some fail: ``with first.kept(): ...`` for each, and at the end of ``with first``
+    the first error is raised.
+
+    >>> done = []
+    >>> with FirstError(ValueError) as first:
+    ...     for text in ("x", "2"):
+    ...         with first.kept():
+    ...             done.append(int(text))
+    Traceback (most recent call last):
+    ValueError: invalid literal for int() with base 10: 'x'
+    >>> done
+    [2]
+    """
+
+    def __init__(self, *kinds: type[Exception]) -> None:
+        self._kinds = kinds
+        self._error: Exception | None = None
+
+    def __enter__(self) -> FirstError:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self._error is not None:
+            raise self._error
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Around a part."""
+        try:
+            yield
+        except self._kinds as error:
+            self._error = self._error or error
 
 
 class HothouseError(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor, Future
 
-from services.errors import HistoryError
+from services.errors import FirstError, HistoryError
 from services.ingest.figures import Failures
 from services.store.forecasts import IssuedForecasts
 from services.store.history import History
@@ -62,14 +62,9 @@ class DailyMerge:
     def _merge(self, newest_ms: int) -> None:
         """Each kind by itself: what keeps one from being merged is raised in the end."""
         yesterday_ms = newest_ms - DAY_MS  # rows and plans of it may still come: a file that grows is better small
-        errors = list[Exception]()
-        for merge, before_ms in (
-            (self._issued.merge_days, newest_ms), (self._history.compact, yesterday_ms),
-            (self._plans.compact, yesterday_ms),
-        ):  # fmt: skip
-            try:
-                merge(before_ms, self._partitions, self._check)
-            except (HistoryError, OSError) as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+        with FirstError(HistoryError, OSError) as first:
+            with first.kept():
+                self._issued.merge_days(newest_ms, self._partitions, self._check)
+            for rows in (self._history, self._plans):
+                with first.kept():
+                    rows.compact(yesterday_ms, self._partitions, self._check)

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from services.errors import BackupError, NotStoredError
-from services.store.files import sync_folder, write_atomically
+from services.store.files import write_atomically
 from services.store.storage import Storage
 
-__all__ = ["RESTORING", "Backup", "Sources", "read_backup", "restore", "write_backup"]
+__all__ = ["LOG", "RESTORING", "Backup", "Sources", "read_backup", "restore", "write_backup"]
 
 FORMAT, INDEX = 1, "backup.json"
 STORAGE, DATA = "storage/", "data/"
@@ -112,8 +112,7 @@ def _copy(sources: Sources, archive: _Archive, beside: Path) -> None:
     storage, versions = sources.storage, dict[str, str]()
     _copy_folder(storage, _FIRST, archive, versions)
     snapshots = [key for key in versions if key.startswith(f"{_FIRST}/")]
-    databases = sorted(sources.databases.items(), key=lambda one: one[0] == LOG)
-    for name, path in databases:  # the registry before the models that it names
+    for name, path in sources.databases.items():  # the registry before the models that it names
         if name != LOG:
             _copy_database(name, path, archive, beside)
     top = storage.list_folder("")
@@ -152,16 +151,14 @@ def _keys(storage: Storage, folder: str) -> Iterator[str]:
 
 def _copy_object(storage: Storage, key: str, archive: _Archive, versions: dict[str, str]) -> bool:
     """Whether it was there."""
-    entry = storage.entry(key)
-    if entry is None:
+    if key in versions and (entry := storage.entry(key)) is not None and entry.version == versions[key]:
+        return True
+    try:
+        stored = storage.read(key)
+    except NotStoredError:
         return False
-    if versions.get(key) != entry.version:
-        try:
-            stored = storage.read(key)
-        except NotStoredError:
-            return False
-        archive.add(STORAGE + key, stored.content)
-        versions[key] = stored.version
+    archive.add(STORAGE + key, stored.content)
+    versions[key] = stored.version
     return True
 
 
@@ -240,12 +237,17 @@ def _digest(file: Any) -> str:
     return digest.hexdigest()
 
 
-def restore(path: Path, storage: Storage, data_dir: Path, progress: Progress) -> Backup:
+def restore(
+    path: Path, storage: Storage, data_dir: Path, progress: Progress,
+    accept: Callable[[Mapping[str, Any]], None] = lambda about: None,
+) -> Backup:  # fmt: skip
     """Bring a backup back into an empty storage and data folder; the log comes last.
 
-    Raises :class:`BackupError` for a file that is no whole backup, and where something is there already.
+    ``accept`` is told what the file says of itself, and raises what keeps it from being brought back here. Raises
+    :class:`BackupError` for a file that is no whole backup, and where something is there already.
     """
     backup = read_backup(path)
+    accept(backup.about)
     there = storage.list_folder("")
     has = {*there.folders, *there.names} - _OWN
     if has := has | ({LOG} if (data_dir / LOG).exists() else set()):
@@ -279,5 +281,4 @@ def _put_file(path: Path, file: Any) -> int:
                 target.write(piece)
 
     write_atomically(path, fill)
-    sync_folder(path.parent)
     return path.stat().st_size

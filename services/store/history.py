@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from services.errors import HistoryError
+from services.errors import FirstError, HistoryError
 from services.store.rows import DeviceRows, SiteStep
 from services.store.storage import Storage, always, stored_in
 from services.store.tables.old_files import refuse_old_files
@@ -128,14 +128,11 @@ class History:
         For the writer of the ``partitions``, in any thread; ``check`` raises when they belong to another one by now.
         Safe to be stopped anywhere and to be repeated. Raises :class:`HistoryError`.
         """
-        replaced, errors = 0, list[HistoryError]()
-        for table in (self.zones, self.devices):
-            try:
-                replaced += table.compact(before_ms, partitions, check)
-            except HistoryError as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+        replaced = 0
+        with FirstError(HistoryError) as first:
+            for table in (self.zones, self.devices):
+                with first.kept():
+                    replaced += table.compact(before_ms, partitions, check)
         return replaced
 
     def sites(self) -> list[str]:

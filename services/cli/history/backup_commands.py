@@ -43,7 +43,7 @@ def backup(
     settings = options_of(ctx).settings()
     with need_cluster("backup"):
         from services.learn.promotion.registry import REGISTRY_FILE
-        from services.store.backup import Sources, write_backup
+        from services.store.backup import LOG, Sources, write_backup
         from services.store.storage import storage_of
     if out.exists():
         raise BackupError(f"{out} is there already", "Name another file, or remove that one.")
@@ -51,7 +51,7 @@ def backup(
         "version": importlib.metadata.version("hothouse"), "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "log": settings.log.kind, "bucket": bool(settings.storage.url),
     }  # fmt: skip
-    databases = {name: settings.data_dir / name for name in ("log.sqlite", REGISTRY_FILE)}
+    databases = {name: settings.data_dir / name for name in (LOG, REGISTRY_FILE)}
     sources = Sources(storage_of(settings), _files(settings), {n: p for n, p in databases.items() if p.exists()})
     if not (sources.databases or sources.storage.list_folder("").folders):
         raise BackupError(f"{settings.data_dir} holds no state", "Name another: hothouse --data-dir DIR backup ...")
@@ -77,11 +77,8 @@ def restore(
         from services.app import owners_of
         from services.runtime.folder import FolderLock
         from services.runtime.state_lock import StateLock
-        from services.store.backup import read_backup
         from services.store.backup import restore as bring_back
         from services.store.storage import storage_of
-    about = read_backup(file).about
-    _check_settings(settings, about)
     lost = threading.Event()
     with FolderLock(settings.data_dir), StateLock(owners_of(settings), lost.set), _bar("bringing back") as tell:
 
@@ -91,10 +88,14 @@ def restore(
             tell(count, size)
 
         try:
-            made = bring_back(file, storage_of(settings), settings.data_dir, progress)
+            made = bring_back(
+                file, storage_of(settings), settings.data_dir, progress, lambda about: _check_settings(settings, about)
+            )
         except OSError as error:
             raise BackupError(f"{file} cannot be brought back: {error}", "Remove what is there of it.") from error
-    _say(f"{len(made.members):,} parts of {about['made']} are in {storage_of(settings).url} and {settings.data_dir}")
+    _say(
+        f"{len(made.members):,} parts of {made.about['made']} are in {storage_of(settings).url} and {settings.data_dir}"
+    )
 
 
 def _files(settings: Settings) -> Mapping[str, Path]:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from services.errors import HistoryError
+from services.errors import FirstError, HistoryError
 from services.store.parquet import NOTHING, day_of, write_table
 from services.store.storage import Storage, always
 from services.store.tables.delta_log import KEPT_H, DeltaLog, TableChangedError, TableFile, TableState
@@ -181,20 +181,16 @@ class RowTable:
             for name, file in named
             if name.partition in partitions and _period(name, today) < today
         )
-        errors = list[HistoryError]()
-        for name, group in groupby(ours, key=lambda one: one[0]):
-            files = [file for _, _, file in group]
-            if len(files) <= 1 + 2 * (sum(file.rows for file in files) // FILE_ROWS):
-                continue
-            check()
-            try:
-                replaced += self._merge(FileName(*name), files, check)
-            except HistoryError as error:  # a damaged file keeps no others from being merged
-                errors.append(error)
-        if _tidies(named, partitions):
-            self._log.vacuum(KEPT_H)
-        if errors:
-            raise errors[0]
+        with FirstError(HistoryError) as first:  # a damaged file keeps no others from being merged
+            for name, group in groupby(ours, key=lambda one: one[0]):
+                files = [file for _, _, file in group]
+                if len(files) <= 1 + 2 * (sum(file.rows for file in files) // FILE_ROWS):
+                    continue
+                check()
+                with first.kept():
+                    replaced += self._merge(FileName(*name), files, check)
+            if _tidies(named, partitions):
+                self._log.vacuum(KEPT_H)
         return replaced
 
     def _merge(self, name: FileName, files: Sequence[TableFile], check: Callable[[], None]) -> int:
