@@ -66,7 +66,8 @@ def backup(
 
 
 def restore(
-    ctx: typer.Context, file: Annotated[Path, typer.Argument(help="A file that hothouse backup wrote.")]
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(help="A file that hothouse backup wrote.", exists=True, dir_okay=False)],
 ) -> None:
     """Bring a backup back, into an empty data folder and storage. Every byte of the file is checked first.
 
