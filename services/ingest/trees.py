@@ -74,7 +74,10 @@ class TreesInUse:
         try:
             pointed = self._pointed()
             self._found = pointed == NOWHERE and any(len(one.forecaster.forest) for one in partitions)
-            if pointed == self._in_use or (pointed == self._failed and not self._backoff.is_over(now_s)):
+            if pointed == self._in_use:
+                self._done(pointed)
+                return
+            if pointed == self._failed and not self._backoff.is_over(now_s):
                 return
             loaded = [self._load(pointed, one.forecaster.regressors) for one in partitions]
         except ModelFilesError as error:
@@ -94,6 +97,9 @@ class TreesInUse:
             except BaseException:
                 _use(partitions, before)
                 raise
+        self._done(pointed)
+
+    def _done(self, pointed: Pointed) -> None:
         self._in_use, self._failed = pointed, NOWHERE
         self._backoff.reset()
         self._failures.works("trees")

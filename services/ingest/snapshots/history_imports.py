@@ -48,6 +48,7 @@ class HistoryImports:
         self._done: set[str] = set()
         self._days: dict[str, list[pa.Table]] = {}
         self._wrong = set[str]()  # what failed the last time
+        self._looked_at = set[str]()  # the jobs that were new then
         self._growing: dict[int, dict[str, list[str]]] = {}  # partition -> job -> zones that will know their rows then
 
     @property
@@ -78,7 +79,10 @@ class HistoryImports:
             self._failures.failed(WHAT, HistoryError(f"{name}: {type(error).__name__}: {error}"))
 
     def _find_all(self, partitions: Mapping[int, Partition]) -> None:
-        for job in open_jobs(self._storage, {*self._jobs, *self._done}):
+        found = open_jobs(self._storage, {*self._jobs, *self._done})
+        self._wrong -= self._looked_at  # what is wrong still fails again; what is gone is not wrong any more
+        self._looked_at = {job.id for job in found}
+        for job in found:
             self._each(job.id, self._find, job, partitions)
 
     def _find(self, job: ImportJob, partitions: Mapping[int, Partition]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from services.forecast_spec import forecast_spec
 from services.ingest.shard import Shard
 from services.store.history import History
 from services.store.imports.import_job import ImportJob, new_job, open_jobs, words
-from tests.services.ingest.rig import Crashed, Rig, dying, filled
+from tests.services.ingest.rig import Clock, Crashed, Rig, dying, filled
 from tests.services.ingest.samples import STEP, T0, new_records, sample
 
 DAY = 288
@@ -241,3 +242,23 @@ def slow(record: NewRecord) -> bytes:
     """The samples of a record, of the other site."""
     columns = SampleColumns.of(record.payload)
     return encode_samples([msgspec.structs.replace(one, site="slow") for one in columns.samples()])
+
+
+def test_a_torn_job_that_was_deleted_is_no_failure_any_more(tmp_path: Path) -> None:
+    """The figures name it for as long as it lies there."""
+    rig = Rig(tmp_path, filled([]))
+    rig.clock = Clock()
+    shard = rig.shard()
+    torn = rig.settings.storage_folder / "imports" / "0000"
+    torn.mkdir(parents=True)
+    (torn / "job.json").write_text("")
+
+    def look() -> str:
+        for _ in range(10):
+            rig.clock.now_s += 1.0
+            shard.step()
+        return shard.stats()["last_error"]
+
+    assert "import: HistoryError: 0000" in look()
+    shutil.rmtree(torn)
+    assert look() == ""

@@ -206,6 +206,22 @@ def test_trees_that_could_not_be_loaded_are_tried_again(trees: Trees, monkeypatc
     assert trees.shard.stats()["last_error"] == ""
 
 
+@pytest.mark.parametrize("in_use", ["nothing", "trees-v1"])
+def test_a_pointer_that_can_be_read_again_is_no_failure_any_more(trees: Trees, in_use: str) -> None:
+    """Also where it says what it said before, and where there is none."""
+    pointer = trees.storage / "slot-trees.json"
+    if in_use != "nothing":
+        trees.point(in_use)
+        trees.look()
+    before = pointer.read_text() if pointer.exists() else None
+    pointer.write_text("{")
+    trees.look()
+    assert "slot-trees.json cannot be read" in trees.shard.stats()["last_error"]
+    pointer.unlink() if before is None else pointer.write_text(before)
+    trees.look(600)
+    assert trees.shard.stats()["last_error"] == ""
+
+
 def test_trees_of_before_there_was_a_registry_are_still_used(trees: Trees) -> None:
     """A data folder of an earlier release goes on with the newest of its trees, until others are promoted."""
     spec, takes = trees.shard.spec, trees.forecaster.regressors
