@@ -117,11 +117,16 @@ class Partition:
         self.alerts.feed(closed.marks)
         return closed.steps
 
-    def learn(self, steps: list[SiteStep], origins_a_site: int) -> tuple[list[SiteStep], list[ForecastOrigin]]:
-        """Take closed steps. Returns them, and the origins of each site's last ``origins_a_site`` steps."""
+    def learn(
+        self, steps: list[SiteStep], origins_a_site: int, pause: Callable[[], None] = lambda: None
+    ) -> tuple[list[SiteStep], list[ForecastOrigin]]:
+        """Take closed steps, with a ``pause`` before each, in which questions may be answered. Returns them, and the
+        origins of each site's last ``origins_a_site`` steps.
+        """
         left = Counter(step.site for step in steps)
         origins = []
         for number, step in enumerate(steps):
+            pause()
             self._take_marks(number)
             self._take_plans(self.plans.before_row(step.site, step.end_ms))
             self.counts.update(rows=len(step.devices), zone_rows=len(step.zones), steps=1)

@@ -5,11 +5,11 @@ Answers come from memory, and never wait for a disk or for the log.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypedDict
 
 from edge.wire.plan import PlanMessage
+from services.ingest.fair_lock import FairLock
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import ZonePast
 from services.messages import (
@@ -40,7 +40,7 @@ class Questions:
     """Any thread calls its methods; ``changing`` is held while a partition changes."""
 
     def __init__(
-        self, partitions: Mapping[int, Partition], changing: threading.Lock, retire_days: float,
+        self, partitions: Mapping[int, Partition], changing: FairLock, retire_days: float,
         is_behind: Callable[[], bool], trees_version: Callable[[], str], repeats: Mapping[str, Sequence[str]],
     ) -> None:  # fmt: skip
         self._repeats = repeats

@@ -21,6 +21,7 @@ from services.errors import HistoryError, SnapshotError
 from services.forecast_spec import forecast_spec
 from services.ingest.alerts.alert_output import AlertOutput
 from services.ingest.daily_merge import DailyMerge
+from services.ingest.fair_lock import FairLock
 from services.ingest.figures import Failures, Rate, ShardFigures, figures
 from services.ingest.forecasting import ForecastOrigin, zone_forecasts
 from services.ingest.log_reader import LogReader
@@ -85,7 +86,7 @@ class Shard:
         spec = self.spec = forecast_spec(settings)
         self._log, self._outputs, self._clock_s, self._failpoint = log, outputs, clock_s, failpoint
         self._round = threading.Lock()  # held for a whole round or flush: all that follows is its holder's alone
-        self._changing = threading.Lock()  # held, inside of it, while partitions change: never over I/O
+        self._changing = FairLock()  # held, inside of it, while partitions change: never over I/O
         storage = storage_of(settings)
         self._history = History(storage, spec.channels, settings.stream.step_s)
         plans = PlanHistory(storage)
@@ -226,7 +227,9 @@ class Shard:
             if not self._checkpoint.is_writing(number):
                 partition.prepare()
             with self._changing:
-                steps, origins = partition.learn(steps, 1 if is_more else self._queue.max_origins)
+                steps, origins = partition.learn(
+                    steps, 1 if is_more else self._queue.max_origins, self._changing.let_others
+                )
             self._failpoint("taken")
             self._rate.add(partition.counts["accepted"] - before)
             new = [step for step in steps if step.end_ms > partition.kept_ms.get(step.site, 0)]

@@ -63,9 +63,9 @@ class Forecaster:
 
     ``load`` turns an artefact folder into a model that is checked and fits a schema hash, and raises
     :class:`ModelFilesError` where it cannot; it runs in a thread. Call :meth:`start` inside the event loop before
-    anything else. ``prepare`` is called once, in a thread, when a network may have to be loaded soon: the first load
-    should not have to wait for imports. ``clock_s`` is monotonic: the pauses between two tries to load a champion are
-    measured with it, and end when the model pointer next answers.
+    anything else. ``prepare`` is called once, in a thread, before the first load, and earlier when a network may have
+    to be loaded soon: the first load should not have to wait for imports. ``clock_s`` is monotonic: the pauses between
+    two tries to load a champion are measured with it, and end when the model pointer next answers.
     """
 
     def __init__(
@@ -137,18 +137,25 @@ class Forecaster:
             self._error = await self._swap(champion)
             self._generation = champion["generation"]
         await self._tell(champion, announce=is_new or self._error != before)
-        if champion["network_soon"] and self._prepare_imports is not None:
-            prepare, self._prepare_imports = self._prepare_imports, None
-            try:
-                await asyncio.to_thread(prepare)
-            except Exception:  # the first load will say what is wrong
-                _log.warning("what a network needs could not be imported", exc_info=True)
+        if champion["network_soon"]:
+            await self._import()
+
+    async def _import(self) -> None:
+        """Import what a network needs, once."""
+        if self._prepare_imports is None:
+            return
+        prepare, self._prepare_imports = self._prepare_imports, None
+        try:
+            await asyncio.to_thread(prepare)
+        except Exception:  # the first load will say what is wrong
+            _log.warning("what a network needs could not be imported", exc_info=True)
 
     async def _swap(self, champion: ServedModel) -> str:
         """Load the champion and serve it, or say why it cannot be served and when to try again."""
         try:
             model: LoadedModel | None = None
             if champion["version"] != ONLINE_VERSION:
+                await self._import()
                 model = await asyncio.to_thread(self._prepare, champion["folder"])
         except Exception as error:  # a bad artefact of any kind must not end the replica
             _log.warning("champion %s cannot be served", champion["version"], exc_info=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from edge.log import Log
 from models.spec import ForecastSpec
 from services.config import Settings
+from services.ingest.fair_lock import FairLock
 from services.ingest.partition import Partition
 from services.ingest.queue import ForecastQueue
 from services.ingest.snapshots.parts import LEARNED
@@ -37,7 +37,7 @@ class Recovery:
 
     def __init__(
         self, settings: Settings, spec: ForecastSpec, log: Log, snapshots: Mapping[int, Snapshots], history: History,
-        plans: PlanHistory, issued: IssuedForecasts, queue: ForecastQueue, changing: threading.Lock,
+        plans: PlanHistory, issued: IssuedForecasts, queue: ForecastQueue, changing: FairLock,
         clock_s: Callable[[], float],
     ) -> None:  # fmt: skip
         self._spec, self._issued, self._queue, self._changing = spec, issued, queue, changing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,10 +16,12 @@ from edge.log.memory import MemoryLog
 from services.config import SiteSettings, load_settings
 from services.errors import ConfigError, SnapshotError
 from services.forecast_spec import forecast_spec
+from services.ingest.partition import Partition
 from services.ingest.snapshots.snapshot import FencedError
 from services.messages import ZoneForecast
 from services.store.history import History
 from services.store.rows import SiteStep
+from tests.patience import until as wait_until
 from tests.services.ingest.rig import (
     MOMENTS,
     Clock,
@@ -308,3 +311,32 @@ def test_one_more_sink_gets_each_row_and_forecast(tmp_path: Path) -> None:
     assert [step.end_ms for step in recorder.steps] == sorted(set(ends))
     assert recorder.said == rig.live_state.published
     assert recorder.said
+
+
+def test_a_question_waits_for_one_row_and_not_for_the_backlog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard that reads what the log holds learns many rows in one round; who asks meanwhile is answered between two
+    of them.
+    """
+    rig = Rig(tmp_path, filled(list(day(40))))
+    shard = rig.shard()
+    changing, learn, learned = shard._changing, Partition._learn, list[int]()
+    answers, behind = list[object](), list[bool]()
+    asking = threading.Thread(target=lambda: answers.append(shard.questions.past("demo", "z1", 1)))
+
+    def slow(partition: Partition, step: SiteStep) -> None:
+        learn(partition, step)
+        learned.append(step.end_ms)
+        if len(learned) == 3:
+            asking.start()
+            wait_until(lambda: changing._waiting, "the question waits")
+        if len(learned) == 4:
+            behind.append(changing._is_taken and not changing._waiting)
+
+    monkeypatch.setattr(Partition, "_learn", slow)
+    while len(learned) < 5:
+        before = len(learned)
+        shard.step()
+    asking.join()
+    assert before < 3 < len(learned), "one round learned rows before and after the question"
+    assert behind == [True], "it had been answered when the next row was learned"
+    assert answers[0] is not None
