@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
 from typing import Any
@@ -14,6 +15,7 @@ from services.serve.api import event_stream
 from services.serve.api.auth import Keys
 from services.serve.api.event_stream import EventStream
 from services.serve.health import Readiness
+from tests.patience import core_slowness
 from tests.services.serve.fakes import zone_forecast
 from tests.services.serve.test_api import OPERATOR, System, assert_problem
 
@@ -164,9 +166,17 @@ def test_two_thousand_streams_hold_nobody_up() -> None:
         await asyncio.gather(*(listener.task for listener in listeners))
         return longest, sum(len(listener.events) == 1 for listener in listeners)
 
-    longest_s, told = asyncio.run(run())
+    slow = min(core_slowness(), 3)
+    gc.collect()
+    gc.freeze()  # as a replica does: what other tests left is not looked through meanwhile
+    try:
+        longest_s, told = asyncio.run(run())
+    finally:
+        gc.unfreeze()
     assert told == 2000
-    assert longest_s < 0.025  # of the processor's time; with all of them woken at once it is twenty times as long
+    assert (
+        longest_s < 0.025 * slow
+    )  # of the processor's time; with all of them woken at once it is twenty times so long
 
 
 def test_the_route_streams_and_wants_the_readers_key() -> None:
