@@ -34,14 +34,18 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 """From the least to the most; each may do what those before it may."""
 
 
-class AccessKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A key, without the key."""
+class AccessKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A key, without the key; ``sites`` are those that it is limited to, ``None`` for all.
+
+    A release that knows no limits refuses a file that has one: the key is not taken for one of all sites.
+    """
 
     name: str
     scope: Scope
     sha256: str
     created_ms: int
     expires_ms: int | None = None
+    sites: tuple[str, ...] | None = None
 
     def allows(self, scope: Scope, now_ms: int) -> bool:
         """Whether it may do what ``scope`` names, now."""
@@ -104,16 +108,20 @@ class AccessKeys:
                 "Restore the file, or remove it and add keys anew.",
             ) from error
 
-    def add(self, name: str, scope: Scope, now_ms: int, expires_ms: int | None = None) -> str:
+    def add(
+        self, name: str, scope: Scope, now_ms: int, expires_ms: int | None = None, sites: Sequence[str] | None = None
+    ) -> str:
         """Make a key and return it; it is nowhere kept. Raises :class:`ConfigError` where the name is there already."""
         key = f"hothouse_{secrets.token_urlsafe(32)}"
+
+        limit = None if sites is None else tuple(sites)
 
         def added(keys: list[AccessKey]) -> list[AccessKey]:
             if any(one.name == name for one in keys):
                 raise ConfigError(
                     f"there is a key named {name} already", f"Revoke it first: hothouse keys revoke {name}"
                 )
-            return [*keys, AccessKey(name, scope, _hash(key), now_ms, expires_ms)]
+            return [*keys, AccessKey(name, scope, _hash(key), now_ms, expires_ms, limit)]
 
         self._change(added)
         return key

@@ -8,6 +8,7 @@ replay the wall clock says nothing; whether the stream moves at all is judged by
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 
 import msgspec
@@ -56,6 +57,28 @@ class View:
         self._moved_s: dict[str, float] = {}
         self._resumed_ms: dict[str, int] = {}  # where a stream was when it last left a gap or a backlog behind it
         self._behind: dict[str, bool] = {}  # whether more of a site's records wait in the log than were read
+        self._only: frozenset[str] | None = None
+
+    def of_sites(self, sites: frozenset[str] | None) -> View:
+        """What is known of these sites alone, or itself for ``None``: as if there were no others, and without what is
+        about the system. It does not follow the live state.
+        """
+        if sites is None:
+            return self
+        view = copy(self)
+        view._only = sites
+        view.answers = {key: answer for key, answer in self.answers.items() if key[0] in sites}
+        view.stats, view.events = {}, []
+        view.alerts = ShownAlerts({id: alert for id, alert in self.alerts.items() if alert["site"] in sites})
+        view._by_zone = {}
+        for key in view.answers:
+            view._by_zone.setdefault(key[1], []).append(key)
+        view._stream_ms = {site: at_ms for site, at_ms in self._stream_ms.items() if site in sites}
+        return view
+
+    def has(self, site: str) -> bool:
+        """Whether it is about a site."""
+        return self._only is None or site in self._only
 
     def component_age_s(self) -> dict[str, float]:
         """Component -> seconds since it last told its figures."""

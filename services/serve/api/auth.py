@@ -14,10 +14,31 @@ from services.errors import ConfigError
 from services.key_file import read_key
 from services.serve.api.problems import ProblemError
 
-__all__ = ["OPERATOR_KEY_FILE", "READERS", "HashedKey", "Keys"]
+__all__ = ["ALL_SITES", "OPERATOR_KEY_FILE", "READERS", "HashedKey", "Keys", "Reach"]
 
 OPERATOR_KEY_FILE = "operator.key"
 READERS = "the readers' key"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The sites that a request is about at most; ``None`` for all."""
+
+    sites: frozenset[str] | None = None
+    whose: str = ""
+
+    def has(self, site: str) -> bool:
+        """Whether it reaches a site."""
+        return self.sites is None or site in self.sites
+
+    def require_all(self) -> None:
+        """Raises a 403 problem for a key that is limited to some sites: what was asked is about all of them."""
+        if self.sites is not None:
+            listed = ", ".join(sorted(self.sites))
+            raise ProblemError(403, f"this is about all sites, and the key {self.whose} is limited to {listed}")
+
+
+ALL_SITES = Reach()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +83,23 @@ class Keys:
         reader = None if read_key_file is None else read_key(read_key_file)
         return cls(operator, reader, named, read_needs_key=read_needs_key)
 
-    def require_reader(self, authorization: str | None) -> None:
-        """Raises a 401 or 403 problem unless reading is open or the header holds a key that may read."""
-        if self._read_needs_key:
-            own = (self._operator,) if self._reader is None else (self._reader, self._operator)
-            self._require(authorization, own, "read", "reading")
+    def require_reader(self, authorization: str | None) -> Reach:
+        """What may be read. Raises a 401 or 403 problem unless reading is open or the header holds a key that may."""
+        if not self._read_needs_key:
+            return ALL_SITES
+        own = (self._operator,) if self._reader is None else (self._reader, self._operator)
+        return self._require(authorization, own, "read", "reading")
 
-    def require_operator(self, authorization: str | None) -> None:
-        """Raises a 401 problem without a key and a 403 problem for one that may not give orders."""
-        self._require(authorization, (self._operator,), "operate", "this order")
+    def require_operator(self, authorization: str | None) -> Reach:
+        """Where orders may be given. Raises a 401 problem without a key and a 403 problem for one that may not."""
+        return self._require(authorization, (self._operator,), "operate", "this order")
+
+    def reads_all(self, authorization: str | None) -> bool:
+        """Whether who sends this header may read everything."""
+        try:
+            return self.require_reader(authorization).sites is None
+        except ProblemError:
+            return False
 
     def owner(self, authorization: str) -> str | None:
         """Whose key a header holds, in words; ``None`` where it is not one that is taken, or cannot be looked up."""
@@ -86,7 +115,7 @@ class Keys:
             return None
         return None if found is None or found.expired(self._wall_ms()) else f"the key {found.name}"
 
-    def _require(self, authorization: str | None, allowed: tuple[HashedKey, ...], scope: Scope, what: str) -> None:
+    def _require(self, authorization: str | None, allowed: tuple[HashedKey, ...], scope: Scope, what: str) -> Reach:
         if not authorization:
             raise ProblemError(
                 401, f"{what} needs a key: send the header 'Authorization: Bearer KEY'", {"WWW-Authenticate": "Bearer"}
@@ -95,12 +124,12 @@ class Keys:
         if sent is not None:
             matches = [key.is_of(sent) for key in allowed]
             if any(matches):
-                return
+                return ALL_SITES
             found, now_ms = self._find(sent), self._wall_ms()
             if found is not None and found.expired(now_ms):
                 raise ProblemError(403, f"the key {found.name} has expired")
             if found is not None and found.allows(scope, now_ms):
-                return
+                return Reach(None if found.sites is None else frozenset(found.sites), found.name)
         raise ProblemError(403, f"the key that was sent does not allow {what}")
 
     def _find(self, sent: str) -> AccessKey | None:

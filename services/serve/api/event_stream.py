@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -77,8 +77,11 @@ class EventStream:
         elif told:
             self._keep(b"\n".join(_message(kind, said) for kind, said in told) + _ID % self._version)
 
-    async def stream(self, after: int | None, health: Readiness) -> AsyncGenerator[bytes, None]:
-        """What a client is sent: first ``hello`` with ``health``, then each message that comes after version ``after``.
+    async def stream(
+        self, after: int | None, health: Readiness, sites: Collection[str] | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """What a client is sent: first ``hello`` with ``health``, then each message that comes after version ``after``;
+        of ``sites`` alone, where a key is limited to some.
 
         ``hello`` says whether messages may be missing (``anew``): then a client asks for everything once more.
         """
@@ -88,15 +91,16 @@ class EventStream:
             end_s = self._clock_s() + self.longest_s * spread
             anew = after is None or after < self._floor
             seen = self._version if anew or after is None else after
-            hello = {"anew": anew, "health": health}
+            hello = {"anew": anew, "health": health if sites is None else _unnamed(health)}
             yield b"retry: 1000\n" + _message("hello", hello) + _ID % seen
             while not self._closed and (left_s := end_s - self._clock_s()) > 0:
                 if seen < self._floor:
                     return  # too slow: what it has missed is kept no more, and its client begins again
-                found = [text for version, text in self._kept if version > seen]
-                if found:
+                news = [text for version, text in self._kept if version > seen]
+                if news:
                     seen = self._version
-                    yield b"".join(found)
+                    if found := b"".join(text if sites is None else _limited(text, sites) for text in news):
+                        yield found
                 elif not await self._wait(min(left_s, BEAT_S)):
                     yield b": beat\n\n"
         finally:
@@ -161,6 +165,33 @@ def _short(forecast: ZoneForecast) -> dict[str, Any]:
 def _outline(health: Readiness) -> tuple[object, ...]:
     """What of it is news: the words count minutes, and change all the time."""
     return health["ready"], health["zones"], health["zones_usable"], len(health["reasons"]), tuple(health["degraded"])
+
+
+def _limited(text: bytes, sites: Collection[str]) -> bytes:
+    """What of a text is about these sites, or about none."""
+    lines = text.splitlines()
+    kinds = [line.removeprefix(b"event: ").decode() for line in lines if line.startswith(b"event: ")]
+    data = [msgspec.json.decode(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: ")]
+    left = [(kind, _of_sites(kind, said, sites)) for kind, said in zip(kinds, data, strict=True)]
+    found = b"\n".join(_message(kind, said) for kind, said in left if said is not None)
+    return found + lines[-2] + b"\n\n" if found else b""
+
+
+def _of_sites(kind: str, said: Any, sites: Collection[str]) -> Any:
+    """The same for what a message says; ``None`` where nothing of it is left."""
+    if kind == "forecasts":
+        zones = [zone for zone in said["zones"] if zone["site"] in sites]
+        return {"zones": zones} if zones else None
+    if kind == "alert":
+        return said if said["site"] in sites else None
+    if kind == "models":
+        return {"events": []}  # what happens in trainings may name sites
+    return _unnamed(said)
+
+
+def _unnamed(health: Readiness) -> Readiness:
+    """Without the words, which name zones."""
+    return {**health, "reasons": []}
 
 
 def _message(kind: str, said: Any) -> bytes:

@@ -96,15 +96,25 @@ class ApiState:
         if self._follower is not None and self._follower.done():
             raise RuntimeError(f"the replica no longer follows the live state: {self._follower!r}")
 
-    def readiness(self) -> Readiness:
+    def readable(self, authorization: str | None) -> View:
+        """What a request may read. Raises a 401 or 403 problem as :meth:`Keys.require_reader`."""
+        return self.view.of_sites(self.keys.require_reader(authorization).sites)
+
+    def orderable(self, authorization: str | None) -> View:
+        """Where a request may give orders. Raises a 401 or 403 problem as :meth:`Keys.require_operator`."""
+        return self.view.of_sites(self.keys.require_operator(authorization).sites)
+
+    def readiness(self, *, names_zones: bool = True) -> Readiness:
         """Whether this replica can answer: once a zone has a usable forecast and the log is read to its end.
+
+        Without ``names_zones`` it does not say which zones are degraded.
 
         From then on until no zone has one and no stream goes on: where much is read at once, or what comes begins again
         after a gap, the next row is waited for.
         """
         zones, usable, now, goes_on = {}, 0, False, False
         for key in list(self.view.answers):
-            zones["/".join(key)] = self.view.degraded(key)
+            zones["/".join(key)] = self.view.degraded(key) if names_zones else []
             goes_on |= self.view.goes_on(key)
             try:
                 self.view.body(key)

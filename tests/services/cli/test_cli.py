@@ -605,5 +605,13 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     again = CliRunner().invoke(app, [*keys, "add", "display"])
     assert again.exit_code == 2
     assert CliRunner().invoke(app, [*keys, "revoke", "display"]).exit_code == 0
+    limited = CliRunner().invoke(app, [*keys, "add", "north", "--site", "demo", "--site", "other"])
+    assert limited.exit_code == 0
+    assert "Reading is open to all" in limited.output
+    (listed,) = json.loads(CliRunner().invoke(app, [*keys, "list", "--json"]).output)
+    assert listed["sites"] == ["demo", "other"]
+    assert "demo, other" in CliRunner().invoke(app, [*keys, "list"]).output
+    assert CliRunner().invoke(app, [*keys, "add", "south", "--site", "a/b"]).exit_code == 2
+    assert CliRunner().invoke(app, [*keys, "revoke", "north"]).exit_code == 0
     assert AccessKeys(tmp_path).listed() == []
     assert CliRunner().invoke(app, [*keys, "add", "a b"]).exit_code == 2

@@ -174,9 +174,7 @@ def test_two_thousand_streams_hold_nobody_up() -> None:
     finally:
         gc.unfreeze()
     assert told == 2000
-    assert (
-        longest_s < 0.025 * slow
-    )  # of the core; with all of them woken at once it is twenty times so long
+    assert longest_s < 0.025 * slow  # of the core; with all of them woken at once it is twenty times so long
 
 
 def test_the_route_streams_and_wants_the_readers_key() -> None:

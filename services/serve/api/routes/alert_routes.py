@@ -25,6 +25,7 @@ from services.serve.api.problems import ProblemError
 from services.serve.api.routes.several_zones import Zones, zones_asked
 from services.serve.api.schemas import KEYED, ORDERED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
+from services.serve.view import View
 
 __all__ = ["alert_routes"]
 
@@ -45,7 +46,7 @@ State = Annotated[
 def alert_routes(state: ApiState) -> APIRouter:
     """The routes about alerts."""
     routes = APIRouter(tags=["alerts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422], **KEYED})
-    view, backend = state.view, state.backend
+    backend = state.backend
 
     @routes.get("/alerts", response_model=None, responses=described(AlertsAnswer))
     async def alerts(
@@ -53,14 +54,14 @@ def alert_routes(state: ApiState) -> APIRouter:
         zones: Zones = None, authorization: Authorization = None,
     ) -> AlertsAnswer:  # fmt: skip
         """Alerts, what needs somebody first: firing, acknowledged, muted, pending, then the newest resolved ones."""
-        state.keys.require_reader(authorization)
+        view = state.readable(authorization)
         asked = zones_asked(zone, zones)
         of_site, _, of_zone = zone.rpartition("/") if zone else ("", "", "")
         wanted = {"site": site or of_site, "zone": of_zone, "rule": rule or ""}
         found = [a for a in view.alerts.values() if all(a[name] == said for name, said in wanted.items() if said)]  # type: ignore[literal-required]
         problems: list[ZoneProblem] = []
         if asked:
-            meant, problems = _meant(asked, site, found)
+            meant, problems = _meant(view, asked, site, found)
             found = [alert for alert in found if (alert["site"], alert["zone"]) in meant]
         states = _states(state_)
         answer = AlertsAnswer(alerts=in_order(a for a in found if a["state"] in states), counts=counted(found))
@@ -69,7 +70,7 @@ def alert_routes(state: ApiState) -> APIRouter:
         return answer
 
     def _meant(
-        asked: Sequence[str], site: str | None, found: Sequence[ShownAlert]
+        view: View, asked: Sequence[str], site: str | None, found: Sequence[ShownAlert]
     ) -> tuple[set[tuple[str, str]], list[ZoneProblem]]:
         """The zones of these names that have alerts, also such as have left; a name of no zone is a problem."""
         having = {(alert["site"], alert["zone"]) for alert in found}
@@ -92,9 +93,9 @@ def alert_routes(state: ApiState) -> APIRouter:
     @routes.get("/alerts/{id}", response_model=None, responses={**described(AlertDetails), **absent})
     async def alert(id: Id, authorization: Authorization = None) -> AlertDetails:
         """An alert with its changes, oldest first; also one that has been over for long, as far as they are kept."""
-        state.keys.require_reader(authorization)
+        view = state.readable(authorization)
         changes, newest = await backend.alert_changes(id), view.alerts.get(id)
-        if newest is None and not changes:
+        if (newest is None and not changes) or not view.has((newest or changes[-1])["site"]):
             raise ProblemError(404, f"there is no alert {id}")
         return AlertDetails(
             **(newest or changes[-1]),
@@ -112,27 +113,27 @@ def alert_routes(state: ApiState) -> APIRouter:
     @routes.post("/alerts/{id}/acknowledge", status_code=202, response_model=None, responses=ordered)
     async def acknowledge(id: Id, authorization: Authorization = None) -> OrderPublished:
         """Say that somebody has seen it; needs the operator's key. It goes through broker and log."""
-        state.keys.require_operator(authorization)
-        return await _order("acknowledge", _known(id, "firing", "muted"), AcknowledgeAlert(id))
+        view = state.orderable(authorization)
+        return await _order("acknowledge", _known(view, id, "firing", "muted"), AcknowledgeAlert(id))
 
     @routes.post("/alerts/{id}/mute", status_code=202, response_model=None, responses=ordered)
     async def mute(
         id: Id, given: Annotated[MuteIn, Body(examples=[{"hours": 8}])], authorization: Authorization = None
     ) -> OrderPublished:
         """Let its rule say nothing in its zone for a time; needs the operator's key."""
-        state.keys.require_operator(authorization)
-        found = _known(id, "firing", "acknowledged", "muted")
+        view = state.orderable(authorization)
+        found = _known(view, id, "firing", "acknowledged", "muted")
         until_ms = given.end_ms(view.stream_ms(found["site"]) or found["seen_ms"])
         return await _order("mute", found, MuteRule(found["rule"], until_ms))
 
     @routes.post("/alerts/{id}/unmute", status_code=202, response_model=None, responses=ordered)
     async def unmute(id: Id, authorization: Authorization = None) -> OrderPublished:
         """End a mute; needs the operator's key."""
-        state.keys.require_operator(authorization)
-        found = _known(id, "muted")
+        view = state.orderable(authorization)
+        found = _known(view, id, "muted")
         return await _order("unmute", found, MuteRule(found["rule"], 0))
 
-    def _known(id: str, *states: AlertState) -> ShownAlert:
+    def _known(view: View, id: str, *states: AlertState) -> ShownAlert:
         found = view.alerts.get(id)
         if found is None:
             raise ProblemError(404, f"there is no alert {id}")

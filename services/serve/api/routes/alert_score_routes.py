@@ -23,7 +23,7 @@ Days = Annotated[int, Query(ge=1, le=90, description="Alerts that fired in the p
 def alert_score_routes(state: ApiState) -> APIRouter:
     """Included before ``/alerts/{id}``, which would take it for an alert."""
     routes = APIRouter(tags=["alerts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422], **KEYED})
-    view, backend, step_ms = state.view, state.backend, state.spec.step_ms
+    backend, step_ms = state.backend, state.spec.step_ms
     told: dict[int | str, dict[str, Any]] = {
         **described(AlertScores),
         **{status: PREDICT_ANSWERS[status] for status in (404, 503)},
@@ -38,7 +38,7 @@ def alert_score_routes(state: ApiState) -> APIRouter:
 
         Where there are too few events, or too little time, the share is null, and `not_enough` says what is missing.
         """
-        state.keys.require_reader(authorization)
+        view = state.readable(authorization)
         key = view.find(zone, site)
         until_ms = view.stream_ms(key[0]) or 0
         since_ms = max(until_ms - days * DAY_MS, 0)

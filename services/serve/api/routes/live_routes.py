@@ -43,7 +43,7 @@ STREAMED: dict[int | str, dict[str, Any]] = {
 def live_routes(state: ApiState) -> APIRouter:
     """What a page needs to show what happens now, and how good forecasts have been."""
     routes = APIRouter(route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422], **KEYED})
-    view, backend, spec = state.view, state.backend, state.spec
+    backend, spec = state.backend, state.spec
 
     @routes.get("/events", tags=["operation"], response_class=StreamingResponse, responses=STREAMED)
     async def events(
@@ -54,7 +54,7 @@ def live_routes(state: ApiState) -> APIRouter:
         A stream ends after most of a minute. Ask again with the id of the last event as `Last-Event-ID`; nothing is
         missed then, unless `hello` says `anew`.
         """
-        state.keys.require_reader(authorization)
+        reach = state.keys.require_reader(authorization)
         if state.events.is_full:
             raise ProblemError(503, "this replica has as many streams as it takes", {"Retry-After": "5"})
         client = state.limits.client(request.scope)
@@ -63,7 +63,8 @@ def live_routes(state: ApiState) -> APIRouter:
 
         async def stream() -> AsyncIterator[bytes]:
             with state.limits.stream(client):
-                async with aclosing(state.events.stream(last_event_id, state.recent_readiness())) as messages:
+                said = state.events.stream(last_event_id, state.recent_readiness(), reach.sites)
+                async with aclosing(said) as messages:
                     async for message in messages:
                         yield message
 
@@ -83,7 +84,7 @@ def live_routes(state: ApiState) -> APIRouter:
 
         With a zone, a target and a horizon also what was said so long before, beside what came.
         """
-        state.keys.require_reader(authorization)
+        view = state.readable(authorization)
         if asked := zones_asked(zone, zones):
             if target is not None or horizon_min is not None:
                 raise ProblemError(422, "query.zones: past forecasts are those of one zone; name it with zone")
@@ -92,7 +93,7 @@ def live_routes(state: ApiState) -> APIRouter:
         if zone is None:
             if target is not None or horizon_min is not None:
                 raise ProblemError(422, "query.zone: past forecasts are those of a zone; name one")
-            return QualityAnswer(zones=await backend.quality(None), past=None)
+            return QualityAnswer(zones=[one for one in await backend.quality(None) if view.has(one["site"])], past=None)
         key = view.find(zone, site)
         if (target is None) != (horizon_min is None):
             raise ProblemError(422, "query.target: past forecasts need both a target and horizon_min")

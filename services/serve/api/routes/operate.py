@@ -41,12 +41,12 @@ Newest = Annotated[int, Query(ge=0, le=1000, description="List that many letters
 def operate_routes(state: ApiState) -> APIRouter:
     """The routes that operators and their tools use."""
     routes = APIRouter(route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
-    view, backend = state.view, state.backend
+    backend = state.backend
 
     @routes.get("/models", tags=["models"], response_model=None, responses={**described(ModelsAnswer), **KEYED})
     async def models(authorization: Authorization = None) -> ModelsAnswer:
         """The registered models, newest first, which one is served, and what fails in training or registry now."""
-        state.keys.require_reader(authorization)
+        view = state.readable(authorization)
         serving = sorted({answer.forecast["model_version"] for answer in view.answers.values()})
         wrong = [
             words
@@ -63,15 +63,15 @@ def operate_routes(state: ApiState) -> APIRouter:
         """What each zone is served by: the version of each expert that has models, and what each expert of the mixture
         weighs in the newest forecast, by horizon in minutes, as the mean over targets.
         """
-        state.keys.require_reader(authorization)
-        return ZonesServed(zones=await backend.mixtures())
+        view = state.readable(authorization)
+        return ZonesServed(zones=[one for one in await backend.mixtures() if view.has(one["site"])])
 
     accepted = {**described(TrainingAccepted, status=202), **ORDERED}
 
     @routes.post("/models/retrain", tags=["models"], status_code=202, response_model=None, responses=accepted)
     async def retrain(expert: ExpertName = "network", authorization: Authorization = None) -> OrderAnswer:
         """Ask for a retraining of an expert's model now; needs the operator's key."""
-        state.keys.require_operator(authorization)
+        state.keys.require_operator(authorization).require_all()
         return await backend.order("trigger", "operator", expert)
 
     moved = {**described(Moved), **ORDERED}
@@ -79,7 +79,7 @@ def operate_routes(state: ApiState) -> APIRouter:
     @routes.post("/models/rollback", tags=["models"], response_model=None, responses=moved)
     async def rollback(expert: ExpertName = "network", authorization: Authorization = None) -> OrderAnswer:
         """Serve an expert's previous champion again; needs the operator's key."""
-        state.keys.require_operator(authorization)
+        state.keys.require_operator(authorization).require_all()
         return await backend.order("rollback", expert)
 
     submitted = {**described(ModelSubmitted, status=202), **ORDERED}
@@ -87,7 +87,7 @@ def operate_routes(state: ApiState) -> APIRouter:
     @routes.post("/models/submit", tags=["models"], status_code=202, response_model=None, responses=submitted)
     async def submit(asked: Submission, authorization: Authorization = None) -> OrderAnswer:
         """Register an artefact that was made elsewhere, for live rows to judge; needs the operator's key."""
-        state.keys.require_operator(authorization)
+        state.keys.require_operator(authorization).require_all()
         return await backend.order("submit", asked.folder)
 
     @routes.post(
@@ -99,21 +99,21 @@ def operate_routes(state: ApiState) -> APIRouter:
         """Make a registered model the champion; needs the operator's key. A version says whose it is; `online`, which
         takes an expert's model out of service, does not.
         """
-        state.keys.require_operator(authorization)
+        state.keys.require_operator(authorization).require_all()
         return await backend.order("promote", version, expert)
 
     @routes.get("/status", tags=["operation"], response_model=None, responses={**described(StatusAnswer), **KEYED})
     async def status(authorization: Authorization = None) -> Response:
         """Everything that the parts report: readiness, figures, champion and replicas, models, events, errors."""
-        state.keys.require_reader(authorization)
+        state.keys.require_reader(authorization).require_all()
         try:
             known = await backend.pointer()
             pointer = PointerAnswer(champion=known["champion"], replicas=known["replicas"])
         except ProblemError as error:
             pointer = PointerAnswer(error=error.detail)
         answer = StatusAnswer(
-            health=state.readiness(), slot=pointer, components=view.stats,
-            errors=summarise_errors(view.stats, pointer), models=view.models, events=view.events,
+            health=state.readiness(), slot=pointer, components=state.view.stats,
+            errors=summarise_errors(state.view.stats, pointer), models=state.view.models, events=state.view.events,
         )  # fmt: skip
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
@@ -124,7 +124,7 @@ def operate_routes(state: ApiState) -> APIRouter:
         reason: Reason = None, newest: Newest = 0, authorization: Authorization = None
     ) -> DeadLettersAnswer:
         """What was kept out: late samples, refused messages and values, by reason and topic."""
-        state.keys.require_reader(authorization)
+        state.keys.require_reader(authorization).require_all()
         counts, found = await backend.dead_letters(reason, newest)
         kept_out = [
             KeptOut(reason=one.reason, topic=one.topic, count=one.count, newest_ms=one.receive_ms, detail=one.detail)
@@ -146,13 +146,13 @@ def operate_routes(state: ApiState) -> APIRouter:
         return LiveAnswer(status="live")
 
     @routes.get("/health/ready", tags=["operation"], responses={**described(ReadyAnswer), 503: PREDICT_ANSWERS[503]})
-    async def ready() -> Response:
+    async def ready(authorization: Authorization = None) -> Response:
         """200 once a zone has a usable forecast and the log is read; before, a 503 problem that says what is awaited.
 
         A gap in what comes, or a backlog, does not take it back; a stream that is silent, or closes no row, for
         `forecast.stale_after_s` does. Both name the components that report an error; /status has their words.
         """
-        found = state.readiness()
+        found = state.readiness(names_zones=state.keys.reads_all(authorization))
         if found["ready"]:
             return JSONResponse(ReadyAnswer(status="ready", **found))
         return problem(
@@ -168,8 +168,8 @@ def operate_routes(state: ApiState) -> APIRouter:
     @routes.get("/metrics", tags=["operation"], response_class=Response, responses=figures)
     async def metrics(authorization: Authorization = None) -> Response:
         """All components' figures for Prometheus."""
-        state.keys.require_reader(authorization)
-        found = state.readiness()
+        state.keys.require_reader(authorization).require_all()
+        found, view = state.readiness(), state.view
         own = ApiFigures(
             refused=state.limits.refused, streams=state.events.open, zones=found["zones"],
             zones_usable=found["zones_usable"], zones_degraded=sum(bool(view.degraded(key)) for key in view.answers),

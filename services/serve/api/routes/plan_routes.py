@@ -17,6 +17,7 @@ from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
+from services.serve.view import View
 
 __all__ = ["PlanIn", "plan_routes"]
 
@@ -53,7 +54,7 @@ EXAMPLE = {"values": {"sp_heat_c": [[1_646_110_800_000, 18.5], [1_646_154_000_00
 def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> APIRouter:
     """The routes about plans."""
     routes = APIRouter(tags=["plans"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
-    view, backend = state.view, state.backend
+    backend = state.backend
     problems: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (401, 403, 404, 503)}
 
     @routes.get("/zones/{zone}/plan", response_model=None, responses={**described(ZonePlans), **problems})
@@ -62,7 +63,7 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
 
         Rows that end at `known_ms` or later use a plan; until then the one before it.
         """
-        state.keys.require_reader(authorization)
+        view = state.readable(authorization)
         key = view.find(zone, site)
         stream_ms, plans = view.stream_ms(key[0]), await backend.plan(*key)
         return ZonePlans(site=key[0], zone=key[1], stream_ms=stream_ms, plans=plans)
@@ -78,9 +79,9 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
 
         It goes the way of a device's plan, through the broker into the log, and holds from the next row on.
         """
-        state.keys.require_operator(authorization)
-        key = _whole_site(site) if zone == SITE_ZONE else view.find(zone, site)
-        now_ms = _now_ms(key[0])
+        view = state.orderable(authorization)
+        key = _whole_site(view, site) if zone == SITE_ZONE else view.find(zone, site)
+        now_ms = _now_ms(view, key[0])
         body = given.model_dump(exclude_none=True) | {"issued": now_ms if given.issued is None else given.issued}
         topic = plan_topic(*key, DEVICE)
         decoded = decode_plan(topic, msgspec.json.encode(body), now_ms)
@@ -93,13 +94,13 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
             topic=topic,
         )  # fmt: skip
 
-    def _whole_site(site: str | None) -> tuple[str, str]:
+    def _whole_site(view: View, site: str | None) -> tuple[str, str]:
         if site is None or view.stream_ms(site) is None:
             known = ", ".join(sorted({key[0] for key in view.answers})) or "none yet"
             raise ProblemError(404, f"name the site of {SITE_ZONE} with ?site=; known are {known}")
         return site, SITE_ZONE
 
-    def _now_ms(site: str) -> int:
+    def _now_ms(view: View, site: str) -> int:
         """Now, by the clock that the site's gateway goes by."""
         stream_ms, now_ms = view.stream_ms(site), wall_ms()
         return now_ms if stream_ms is None or abs(now_ms - stream_ms) < LIVE_MS else stream_ms + 1

@@ -74,7 +74,7 @@ Events = Annotated[
 def predict_routes(state: ApiState) -> APIRouter:
     """The routes that readers use."""
     routes = APIRouter(tags=["forecasts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422], **KEYED})
-    view, backend, spec = state.view, state.backend, state.spec
+    backend, spec = state.backend, state.spec
 
     forecasts = {**PREDICT_ANSWERS, **described(ForecastAnswer, ForecastsAnswer)}
     forecasts[200]["content"]["application/json"]["example"] = EXAMPLE_FORECAST
@@ -92,7 +92,7 @@ def predict_routes(state: ApiState) -> APIRouter:
         if zone is None and zones is None:
             errors = [{"where": "query.zone", "message": "Field required"}]
             raise ProblemError(422, "query.zone: field required", errors=errors)
-        state.keys.require_reader(authorization)
+        view = state.readable(authorization)
         named, wanted = zones_asked(zone, zones), bool(targets or horizons or quantiles or scenarios or events)
 
         async def answer(key: tuple[str, str]) -> bytes:
@@ -127,7 +127,7 @@ def predict_routes(state: ApiState) -> APIRouter:
 
         With rows of your own instead: the forecast that the network alone makes of them.
         """
-        state.keys.require_reader(authorization)
+        view = state.readable(authorization)
         site, zone = key = view.find(question.zone, question.site)
         if question.rows:
             values, origin_ms = window_of_rows(question.rows, spec)
@@ -143,7 +143,7 @@ def predict_routes(state: ApiState) -> APIRouter:
     @routes.get("/zones", response_model=None, responses=described(ZonesAnswer))
     async def list_zones(zones: Zones = None, site: Site = None, authorization: Authorization = None) -> ZonesAnswer:
         """All zones, or those that are named, with what is known of each now, and unit and label of every metric."""
-        state.keys.require_reader(authorization)
+        view = state.readable(authorization)
         named = zones_asked(None, zones)
         keys = sorted(view.answers)
         problems: list[ZoneProblem] = []
@@ -174,7 +174,7 @@ def predict_routes(state: ApiState) -> APIRouter:
     @routes.get("/history", response_model=None, responses=known_past)
     async def history(zone: Zone, site: Site = None, authorization: Authorization = None) -> HistoryAnswer:
         """The zone's targets over the past 48 h; each list as long as ``end_ms``, null where missing."""
-        state.keys.require_reader(authorization)
+        view = state.readable(authorization)
         key = view.find(zone, site)
         past = await backend.past(*key)
         if not past["end_ms"]:

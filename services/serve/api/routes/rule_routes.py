@@ -21,6 +21,7 @@ from services.serve.api.parameters import StrictRoute
 from services.serve.api.problems import ProblemError
 from services.serve.api.schemas import KEYED, PREDICT_ANSWERS
 from services.serve.api.state import ApiState, Authorization
+from services.serve.view import View
 
 __all__ = ["rule_routes"]
 
@@ -39,7 +40,7 @@ EXAMPLE_PATCH: dict[str, Any] = {"changes": {"frost": {"chance": 0.2}, "co2_high
 def rule_routes(state: ApiState) -> APIRouter:
     """The routes about rules."""
     routes = APIRouter(tags=["alerts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422], **KEYED})
-    view, backend = state.view, state.backend
+    backend = state.backend
     problems: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (404, 503)}
     outdated: dict[int | str, dict[str, Any]] = {
         412: {**PREDICT_ANSWERS[404], "description": "The rules are newer than the version in `If-Match`."}
@@ -51,8 +52,8 @@ def rule_routes(state: ApiState) -> APIRouter:
 
         With a zone: those that hold there.
         """
-        state.keys.require_reader(authorization)
-        of_site, of_zone = _place(site, zone)
+        view = state.readable(authorization)
+        of_site, of_zone = _place(view, site, zone)
         shown = await backend.alert_rules(of_site)
         return await to_thread(
             lambda: rules_answer(shown, RulesDocument.of(shown["document"]), shown["version"], of_zone)
@@ -71,8 +72,8 @@ def rule_routes(state: ApiState) -> APIRouter:
         With a zone they are what that zone has of its own, over the rules of the site; an empty body takes that back.
         With `If-Match` and a version they count only if the rules are still those of that version.
         """
-        state.keys.require_operator(authorization)
-        of_site, of_zone = _place(site, zone)
+        view = state.orderable(authorization)
+        of_site, of_zone = _place(view, site, zone)
         shown = await backend.alert_rules(of_site)
         seen = _seen(if_match, shown)
         before = await to_thread(RulesDocument.of, shown["document"])
@@ -106,8 +107,8 @@ def rule_routes(state: ApiState) -> APIRouter:
 
         With a zone, of what that zone has of its own: what is taken back is as the site has it. `If-Match` as with PUT.
         """
-        state.keys.require_operator(authorization)
-        of_site, of_zone = _place(site, zone)
+        view = state.orderable(authorization)
+        of_site, of_zone = _place(view, site, zone)
         shown = await backend.alert_rules(of_site)
         seen = _seen(if_match, shown)
         before = await to_thread(RulesDocument.of, shown["document"])
@@ -135,10 +136,10 @@ def rule_routes(state: ApiState) -> APIRouter:
         is_new = document.as_dict() != shown["document"]
         return await to_thread(rules_answer, shown, document, shown["version"] + is_new, zone)
 
-    def _place(site: str | None, zone: str | None) -> tuple[str, str | None]:
-        return (_site(site), None) if zone is None else view.find(zone, site)
+    def _place(view: View, site: str | None, zone: str | None) -> tuple[str, str | None]:
+        return (_site(view, site), None) if zone is None else view.find(zone, site)
 
-    def _site(site: str | None) -> str:
+    def _site(view: View, site: str | None) -> str:
         known = view.sites
         if site in known:
             return site or ""

@@ -47,7 +47,7 @@ Known = Annotated[str | None, Header(alias="If-None-Match", description="The ETa
 def series_routes(state: ApiState) -> APIRouter:
     """The routes about a zone's past."""
     routes = APIRouter(tags=["forecasts"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
-    view, backend, spec = state.view, state.backend, state.spec
+    backend, spec = state.backend, state.spec
     answers: dict[int | str, dict[str, Any]] = {
         **described(SeriesAnswer), 304: {"description": "What is held is still right."},
         **{status: PREDICT_ANSWERS[status] for status in (401, 403, 404, 503)},
@@ -64,7 +64,7 @@ def series_routes(state: ApiState) -> APIRouter:
         Rows are there some seconds after they closed. Intervals begin at whole multiples of their length, UTC. A page
         has 10,000 points at most; `cursor` asks for the next one.
         """
-        state.keys.require_reader(authorization)
+        view = state.readable(authorization)
         key = view.find(zone, site)
         names = _metrics(metrics, (*spec.channels, *DERIVED), spec.targets)
         until = until_ms if until_ms is not None else (view.stream_ms(key[0]) or 0)
@@ -99,7 +99,7 @@ def series_routes(state: ApiState) -> APIRouter:
         zone: Zone, issued_at: IssuedAt = None, site: Site = None, authorization: Authorization = None
     ) -> IssuedAnswer:
         """What was said then: the newest forecast whose origin is not after `issued_at`, at the learned horizons."""
-        state.keys.require_reader(authorization)
+        view = state.readable(authorization)
         key = view.find(zone, site)
         at_ms = (view.stream_ms(key[0]) or 0) if issued_at is None else issued_at
         found = await backend.issued(key[0], at_ms)
