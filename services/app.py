@@ -35,6 +35,7 @@ from services.ingest.plans.repeater import RepeatedPlans
 from services.ingest.retirement import Retirements
 from services.log import open_settings_log
 from services.messages import GatewayFigures, RuntimeFigures
+from services.runtime.certificate import LOOK_EVERY_S
 from services.runtime.folder import FolderLock
 from services.runtime.interrupts import deferred_interrupts
 from services.runtime.repeating import Repeating
@@ -128,6 +129,15 @@ class System:
         self._parts.close()
 
     @property
+    def shown_url(self) -> str:
+        """The API's address for people: that with TLS, where there is one."""
+        api = self.settings.api
+        if api.tls_cert_file is None:
+            return self.url
+        host = "localhost" if api.host in ("0.0.0.0", "::", "") else api.host  # noqa: S104 - compared, not bound
+        return f"https://{f'[{host}]' if ':' in host else host}:{api.port}{api.route.rstrip('/')}"
+
+    @property
     def gateway_status(self) -> GatewayStatus | None:
         """The gateway's newest status; ``None`` until this one, or one before it of the same version, wrote it."""
         try:
@@ -204,6 +214,8 @@ class System:
         )  # fmt: skip
         self._parts.enter_context(self._deliveries)
         self._parts.enter_context(Repeating(self._report, REPORT_S, "report"))
+        if runtime.certificate is not None:
+            self._parts.enter_context(Repeating(runtime.certificate.renew, LOOK_EVERY_S, "certificate"))
         if self._rules_files:
             self._parts.enter_context(Repeating(self._rule_files.look, RULES_S, "rules of alerts", at_once=True))
         self._parts.enter_context(Repeating(self._retirements.look, RETIRE_S, "retirements"))

@@ -50,7 +50,7 @@ def up(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # before it is up it ends as with Ctrl-C
     with System(settings, say=lambda stage: console.print(f"[dim]{stage} ...[/]")) as system:
         stopped = await_signal()
-        console.print(f"Hothouse runs at [bold]{system.url}[/]   (Ctrl-C stops it)", soft_wrap=True)
+        console.print(f"Hothouse runs at [bold]{system.shown_url}[/]   (Ctrl-C stops it)", soft_wrap=True)
         if settings.mqtt.gateway == "here":
             console.print(f"devices publish to MQTT at {system.mqtt_host}:{system.mqtt_port}", highlight=False)
         if settings.mqtt.listen and not settings.mqtt.host and settings.mqtt.gateway == "here":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cronsim import CronSim, CronSimError
-from pydantic import AfterValidator, Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from edge.config import Section
 from edge.wire.plan import METRICS_OF
@@ -240,6 +240,12 @@ class ApiSettings(Section):
         None, description="File with a key that readers must send; none: reading is open."
     )
     read_needs_key: bool = Field(False, description="Reading needs a key, of the file before or of `hothouse keys`.")
+    tls_cert_file: Path | None = Field(
+        None,
+        description="Certificate with its chain, in PEM: host and port speak HTTPS then. A renewed one is used within "
+        "ten seconds.",
+    )
+    tls_key_file: Path | None = Field(None, description="The certificate's key, in PEM, without a passphrase.")
     cors_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/\s*]+$")], ...] = Field(
         (),
         description="Origins, such as https://office.example.org, whose pages may ask the API; none: only its own "
@@ -262,6 +268,14 @@ class ApiSettings(Section):
         description="Addresses, or networks such as 10.0.7.0/24, of proxies before Hothouse that add to "
         "`X-Forwarded-For`: of a request that came through them the address is the one that the first of them saw.",
     )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _certificate_with_key(self) -> ApiSettings:
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            raise ValueError("tls_cert_file and tls_key_file belong together: set both, or none")
+        if self.tls_cert_file is not None and self.port == 0:
+            raise ValueError("port must be named where tls_cert_file is set")
+        return self
 
 
 class WeatherSettings(Section):

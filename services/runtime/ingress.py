@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from services.config import ApiSettings
+from services.errors import StartError
+from services.runtime.certificate import Certificate
 from services.runtime.ports import free_port
 
-__all__ = ["Ingress", "probe_ingress", "serve_environment"]
+__all__ = ["Ingress", "certificate_of", "encrypted", "probe_ingress", "serve_environment"]
 
 HEADERS_S = 10
 """So long a client may take for the headers of a request."""
 IDLE_S = 300
 """So long a connection stays open for its next one."""
+PEM, ADMIN = "tls.pem", "admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,16 @@ def probe_ingress() -> Ingress:
         return Ingress("proxy", f"no usable HAProxy binary: {error}")
 
 
-def serve_environment(ingress: Ingress, folder: Path) -> dict[str, str]:
-    """The switches that Serve reads once, for HTTP on loopback; what HAProxy needs is written into ``folder``."""
+def encrypted(settings: ApiSettings) -> bool:
+    """Whether the API is to be reached by HTTPS."""
+    return settings.tls_cert_file is not None
+
+
+def serve_environment(ingress: Ingress, folder: Path, api: ApiSettings) -> dict[str, str]:
+    """The switches that Serve reads once, for HTTP on loopback; what HAProxy needs is written into ``folder``.
+
+    Raises :class:`StartError` where ``api`` wants TLS, and there is nothing that could do it.
+    """
     common = {
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
         "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "1",  # shards call the handle from a thread without an event loop
@@ -54,13 +66,15 @@ def serve_environment(ingress: Ingress, folder: Path) -> dict[str, str]:
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port()),
     }
     if ingress.kind != "haproxy":
+        if encrypted(api):
+            raise StartError(f"TLS needs HAProxy: {ingress.reason}", "Unset api.tls_cert_file; put a proxy in front.")
         return common | {"RAY_SERVE_ENABLE_HA_PROXY": "0", "RAY_SERVE_ENABLE_DIRECT_INGRESS": "0"}
     home = folder / "h"
     home.mkdir()
     metrics, stats = free_port(), free_port()
     return common | {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
-        "RAY_SERVE_HAPROXY_BINARY_PATH": str(_loopback_wrapper(home, ingress.binary, metrics, stats)),
+        "RAY_SERVE_HAPROXY_BINARY_PATH": str(_wrapper(home, ingress.binary, metrics, stats, api)),
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(home / "haproxy.cfg"),
         "RAY_SERVE_HAPROXY_SOCKET_PATH": str(home / "a"),
         "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(home / "m"),
@@ -74,9 +88,18 @@ def serve_environment(ingress: Ingress, folder: Path) -> dict[str, str]:
     }
 
 
-def _loopback_wrapper(home: Path, binary: str, metrics: int, stats: int) -> Path:
+def certificate_of(api: ApiSettings, folder: Path) -> Certificate | None:
+    """The certificate that HAProxy uses, in its ``folder``; ``None`` without TLS. Raises :class:`StartError`."""
+    if api.tls_cert_file is None or api.tls_key_file is None:
+        return None
+    home = folder / "h"
+    return Certificate(api.tls_cert_file, api.tls_key_file, home / PEM, home / ADMIN)
+
+
+def _wrapper(home: Path, binary: str, metrics: int, stats: int, api: ApiSettings) -> Path:
     """A stand-in for the HAProxy binary: it keeps the two side ports on loopback, which Serve binds everywhere, says
-    from where each request comes, and lets HAProxy's own errors (no replica answers) be problems like all others.
+    from where each request comes, and lets HAProxy's own errors (no replica answers) be problems like all others. With
+    TLS it listens at the API's address, too; Serve knows of a port on loopback alone then.
     """
     problem = '{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"no API replica answers now"}'
     (home / "503.http").write_text(
@@ -93,9 +116,15 @@ def _loopback_wrapper(home: Path, binary: str, metrics: int, stats: int) -> Path
         "s/^defaults$/" + r"\n    ".join(["defaults", *defaults]) + "/",
         f"s#errorfile \\(50[234]\\) .*#errorfile \\1 {home / '503.http'}#",
     ]
+    if encrypted(api):
+        host = f"[{api.host}]" if ":" in api.host else api.host
+        secure = f"bind {host}:{api.port} ssl crt {home / PEM} ssl-min-ver TLSv1.2 alpn h2,http/1.1"
+        rules.append(rf"/^frontend http_frontend/,/bind/s#^\( *\)bind .*#&\n\1{secure}#")
     wrapper = home / "haproxy"
     edits = " ".join(f"-e '{rule}'" for rule in rules)
     # Serve calls it as `haproxy -db -f CONFIG ...`, with the configuration in a folder of the node's own.
-    wrapper.write_text(f'#!/bin/sh\n[ "$2" = -f ] && {{ sed -i {edits} "$3" || exit 1; }}\nexec \'{binary}\' "$@"\n')
+    edit = f'sed -i {edits} "$3"'
+    tell = rf"""sed -n 's/^ *stats socket \([^ ]*\) .*/\1/p' "$3" > '{home / ADMIN}'"""
+    wrapper.write_text(f'#!/bin/sh\n[ "$2" = -f ] && {{ {edit} && {tell} || exit 1; }}\n' + f"exec '{binary}' \"$@\"\n")
     wrapper.chmod(0o700)
     return wrapper

@@ -23,7 +23,8 @@ from services.config import Settings
 from services.errors import StartError
 from services.installation import app_name_of, namespace_of
 from services.key_file import write_secret
-from services.runtime.ingress import Ingress, probe_ingress, serve_environment
+from services.runtime.certificate import Certificate
+from services.runtime.ingress import Ingress, certificate_of, probe_ingress, serve_environment
 from services.runtime.interrupts import deferred_interrupts
 from services.runtime.joined import check_nodes, end_earlier_run
 from services.runtime.leftovers import RECORD, end_left_over, end_processes_using, short_folder
@@ -50,6 +51,7 @@ class RayRuntime:
         self._folder: Path | None = None
         self._abandoned = False
         self._environment_before: dict[str, str | None] = {}
+        self.certificate: Certificate | None = None  # HAProxy's, while it runs
         self.ingress = Ingress("cluster", "the cluster's own ingress is used") if self.joins else probe_ingress()
 
     @property
@@ -95,9 +97,10 @@ class RayRuntime:
         if self._folder is None:
             return common
         write_secret(self._data_dir / "ray.token")
-        return (
-            common | _private_environment(self._data_dir / "ray.token") | serve_environment(self.ingress, self._folder)
-        )
+        api = self._settings.api
+        serve = serve_environment(self.ingress, self._folder, api)
+        self.certificate = certificate_of(api, self._folder)
+        return common | _private_environment(self._data_dir / "ray.token") | serve
 
     def _init(self) -> None:
         with deferred_interrupts():

@@ -35,7 +35,7 @@ from services.messages import (
     shard_actor,
 )  # fmt: skip
 from services.observe.logs import log_to_file
-from services.runtime.ingress import probe_ingress
+from services.runtime.ingress import encrypted, probe_ingress
 from services.runtime.joined import api_host, await_application, check_serve
 from services.runtime.named_actors import NamedActors
 from services.runtime.ports import free_port
@@ -205,6 +205,14 @@ def start_serving(settings: Settings, load: Load = load_model) -> str:
     _keys(settings, _operator(settings))  # a bad key file must stop the start, not a replica
     host, port, route = settings.api.host, settings.api.port, settings.api.route.rstrip("/")
     joins = bool(settings.ray.address)  # then HTTP is on other nodes: what is free here says nothing
+    if encrypted(settings.api):
+        if joins:
+            raise StartError(
+                "api.tls_cert_file is set, and on a cluster HTTP is the cluster's", "Unset it: the balancer does TLS."
+            )
+        if _is_taken(host, port):
+            raise StartError(f"port {port} on {host} is taken", "Set api.port to another.")
+        host, port = "127.0.0.1", 0  # what Serve listens at; HAProxy does at the other
     if port == 0 and joins:
         raise StartError("api.port is 0, and a port that is free here may be taken on the cluster", "Set api.port.")
     if port == 0:

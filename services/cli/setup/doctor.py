@@ -11,7 +11,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 
@@ -29,17 +29,20 @@ from services.cli.setup.doctor_storage import check_storage
 from services.cli.setup.doctor_units import check_units
 from services.cli.setup.settings_view import unknown_variables
 from services.config import Settings
+from services.errors import StartError
 
 __all__ = ["examine"]
 
 GIB = 2**30
+ENDS_SOON = timedelta(days=14)
 
 
 def examine(settings: Settings) -> list[Check]:
     """Run every check, in the order in which a person would mend things; takes at most some seconds a server."""
     checks: list[Callable[[Settings], Check | None]] = [
         _configuration, _python, _packages, _cluster_part, _memory, _data_folder, check_storage, check_units, _clock,
-        _port, check_broker, check_kafka, check_uplink, _decoders, _ingress, check_ray, check_influx, check_mlflow,
+        _port, _certificate, check_broker, check_kafka, check_uplink, _decoders, _ingress, check_ray, check_influx,
+        check_mlflow,
     ]  # fmt: skip
     return [found for check in checks if (found := check(settings)) is not None]
 
@@ -58,6 +61,8 @@ def _configuration(settings: Settings) -> Check:
             ("influx.token_file", settings.influx.token_file),
             ("storage.credentials_file", settings.storage.credentials_file),
             ("api.read_key_file", settings.api.read_key_file),
+            ("api.tls_cert_file", settings.api.tls_cert_file),
+            ("api.tls_key_file", settings.api.tls_key_file),
             ("client.key_file", settings.client.key_file),
         )
         if path is not None and not path.is_file()
@@ -224,6 +229,28 @@ def _port(settings: Settings) -> Check:
                 "Stop what uses it, or set api.host and api.port.",
             )
     return Check("port", CheckState.OK, f"{host}:{port} is free")
+
+
+def _certificate(settings: Settings) -> Check | None:
+    api = settings.api
+    if api.tls_cert_file is None or api.tls_key_file is None:
+        return None
+    from cryptography.x509 import load_pem_x509_certificate
+
+    from services.runtime.certificate import checked
+
+    name = "certificate"
+    try:
+        certificate = load_pem_x509_certificate(checked(api.tls_cert_file, api.tls_key_file))
+    except StartError as error:
+        return Check(name, CheckState.FAIL, error.message, error.hint)
+    ends, now = certificate.not_valid_after_utc, datetime.now(UTC)
+    said = f"{api.tls_cert_file} ends on {ends:%Y-%m-%d}"
+    if ends <= now:
+        return Check(name, CheckState.FAIL, said, "Renew it; a running system follows.")
+    if ends - now < ENDS_SOON:
+        return Check(name, CheckState.WARN, said, "Renew it; a running system follows.")
+    return Check(name, CheckState.OK, said)
 
 
 def _is_ours(settings: Settings) -> bool:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from services.config import load_settings
+from services.config import ApiSettings, load_settings
 from services.installation import app_name_of
 from services.key_file import write_secret
 from services.runtime import ingress
@@ -124,7 +124,7 @@ def test_the_wrapper_keeps_side_ports_on_loopback(tmp_path: Path) -> None:
         "defaults\n    mode http\nfrontend prometheus\n    bind :9101\nfrontend http\n    bind *:8000\n"
         "listen stats\n  bind *:8404\n    errorfile 503 /old/500.http\n"
     )
-    wrapper = ingress._loopback_wrapper(tmp_path, "/bin/echo", 9101, 8404)
+    wrapper = ingress._wrapper(tmp_path, "/bin/echo", 9101, 8404, ApiSettings())
     answer = subprocess.run([wrapper, "-db", "-f", config, "-x"], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["-db", "-f", str(config), "-x"]
     said = config.read_text().split("\n")
