@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from services.app import System
+from services.cli.running.client import Client
 from services.config import load_settings
 from services.runtime.ingress import probe_ingress
 from services.runtime.ports import free_port
@@ -19,7 +20,7 @@ from tests.patience import patience_s, until
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 
-def test_https_with_a_certificate_that_is_renewed(tmp_path: Path) -> None:
+def test_https_with_a_certificate_that_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who trusts it gets answers, old versions of TLS and plain HTTP get none; a renewed one is shown soon, and an open
     connection goes on. Programs of this machine ask at loopback without it.
     """
@@ -51,6 +52,8 @@ def test_https_with_a_certificate_that_is_renewed(tmp_path: Path) -> None:
         old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
         with socket.create_connection(("127.0.0.1", port)) as plain, pytest.raises(ssl.SSLError):
             old.wrap_socket(plain, server_hostname="localhost")
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert_file))
+        assert Client(f"https://localhost:{port}").get("/health/live") == {"status": "live"}, "as commands ask"
         before = shown()
         make_certificate(tmp_path)
         until(lambda: shown() == cert_file.read_text() != before, "the renewed one is shown")
