@@ -40,6 +40,8 @@ from edge.mqtt.broker import LocalBroker
 from services.app import System
 from services.config import Settings, load_settings
 
+__all__ = ["Live", "part_of", "started"]
+
 FIRST_RATE, CEILING = 1000.0, 200_000.0
 TRY_S = 65.0
 """Longer than a step: a run has to hold a moment in which a row of every zone closes and is forecast from."""
@@ -54,10 +56,10 @@ def main() -> None:
     tried: list[Held] = []
     with (
         tempfile.TemporaryDirectory(prefix="hothouse-live-") as name,
-        _started(Path(name), given.log) as (broker, system),
+        started(Path(name), given.log) as (broker, system),
         Load(broker, given.samples_a_message, given.zones) as load,
     ):
-        live = _Live(load, system, tried)
+        live = Live(load, system, tried)
         live.await_gateway()
         rate = given.rate or _search(live, given.try_s)
         while True:
@@ -79,13 +81,16 @@ def main() -> None:
 
 
 @contextmanager
-def _started(folder: Path, log: str) -> Iterator[tuple[LocalBroker, System]]:
+def started(folder: Path, log: str, step_s: int = 60) -> Iterator[tuple[LocalBroker, System]]:
     """A system on a Mosquitto of ours, and the broker."""
-    with LocalBroker(folder / "broker", kind="mosquitto") as broker, System(_settings(folder, log, broker)) as system:
+    with (
+        LocalBroker(folder / "broker", kind="mosquitto") as broker,
+        System(_settings(folder, log, broker, step_s)) as system,
+    ):
         yield broker, system
 
 
-def _settings(folder: Path, log: str, broker: LocalBroker) -> Settings:
+def _settings(folder: Path, log: str, broker: LocalBroker, step_s: int) -> Settings:
     sections: dict[str, Any] = {}
     if log:
         server, _, topic = log.removeprefix("kafka://").partition("/")
@@ -96,14 +101,14 @@ def _settings(folder: Path, log: str, broker: LocalBroker) -> Settings:
             "host": broker.host, "port": broker.port, "username": broker.username,
             "password_file": broker.password_file,
         },
-        stream={"step_s": 60},
+        stream={"step_s": step_s},
         api={"port": 0},
         sites=[{"name": name} for name in SITES],
         **sections,
     )  # fmt: skip
 
 
-class _Live:
+class Live:
     """A running system under load; what was tried goes into ``tried``."""
 
     def __init__(self, load: Load, system: System, tried: list[Held]) -> None:
@@ -182,7 +187,7 @@ class _Live:
             time.sleep(0.2)
 
 
-def _search(live: _Live, try_s: float) -> float:
+def _search(live: Live, try_s: float) -> float:
     """The highest rate that is held in short runs: double until one is not, then close in."""
     low, high = 0.0, FIRST_RATE
     while high < CEILING:
@@ -205,11 +210,11 @@ def _cpu() -> defaultdict[str, float]:
             words, times = process.cmdline(), process.cpu_times()
         except psutil.Error:
             continue
-        used[_part(words)] += times.user + times.system
+        used[part_of(words)] += times.user + times.system
     return used
 
 
-def _part(words: list[str]) -> str:
+def part_of(words: list[str]) -> str:
     line = " ".join(words)
     parts = {
         "mosquitto": "broker", "edge.gateway": "gateway", "ray::ShardActor": "shards", "multiprocessing": "load",
