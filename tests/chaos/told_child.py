@@ -19,7 +19,7 @@ import psutil
 
 from tests.patience import patience_s, until
 
-__all__ = ["ToldChild", "say"]
+__all__ = ["AT_FIRST_S", "ToldChild", "say"]
 
 AT_FIRST_S = 0.2
 """So long an activity takes, before one was seen from its beginning to its end."""
