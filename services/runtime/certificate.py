@@ -1,4 +1,8 @@
-"""The API's certificate: checked at the start, handed to HAProxy, and exchanged when it is renewed."""
+"""The API's certificate: checked at the start, handed to HAProxy, and exchanged when it is renewed.
+
+``python -m services.runtime.certificate FOLDER PEM SOCKET`` does the same for the HAProxy before a cluster, with
+``cert.pem`` and ``key.pem`` of a folder: with ``--once`` it writes the copy, without it follows the files.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,9 @@ import logging
 import os
 import socket
 import ssl
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from services.errors import StartError
@@ -34,13 +41,19 @@ def checked(cert_file: Path, key_file: Path) -> bytes:
 class Certificate:
     """A certificate and its key in two files, and ``pem``, the copy that HAProxy reads; its owner alone reads that.
 
-    ``admin`` is a file with the path of HAProxy's socket. One thread calls :meth:`renew`.
+    ``admin_socket`` gives the path of HAProxy's socket, once there is one. With ``goes_on`` HAProxy has the copy
+    already. One thread calls :meth:`renew`.
     """
 
-    def __init__(self, cert_file: Path, key_file: Path, pem: Path, admin: Path) -> None:
-        self._files, self._pem, self._admin = (cert_file, key_file), pem, admin
-        self._used = checked(*self._files)
+    def __init__(
+        self, cert_file: Path, key_file: Path, pem: Path, admin_socket: Callable[[], str], *, goes_on: bool = False
+    ) -> None:
+        self._files, self._pem, self._admin_socket = (cert_file, key_file), pem, admin_socket
         self._told = ""
+        if goes_on:
+            self._used = pem.read_bytes()
+            return
+        self._used = checked(*self._files)
         self._write()
 
     def renew(self) -> None:
@@ -87,7 +100,7 @@ class Certificate:
     def _asked(self, order: bytes) -> str:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(ANSWER_S)
-            connection.connect(self._admin.read_text().strip())
+            connection.connect(self._admin_socket())
             connection.sendall(order)
             answer = b""
             while piece := connection.recv(65_536):
@@ -98,3 +111,20 @@ class Certificate:
 def _no_passphrase() -> str:
     """Asked for a key that has one: nobody is there to type it."""
     raise ValueError("the key has a passphrase")
+
+
+def main(folder: str, pem: str, admin_socket: str, *, once: bool = False) -> None:
+    """Write the copy once, or follow the files until the process ends."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        files = [Path(folder, name) for name in ("cert.pem", "key.pem")]
+        certificate = Certificate(files[0], files[1], Path(pem), lambda: admin_socket, goes_on=not once)
+    except StartError as error:
+        sys.exit(error.words)
+    while not once:
+        time.sleep(LOOK_EVERY_S)
+        certificate.renew()
+
+
+if __name__ == "__main__":
+    main(*(word for word in sys.argv[1:] if word != "--once"), once="--once" in sys.argv)

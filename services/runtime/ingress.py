@@ -93,7 +93,7 @@ def certificate_of(api: ApiSettings, folder: Path) -> Certificate | None:
     if api.tls_cert_file is None or api.tls_key_file is None:
         return None
     home = folder / "h"
-    return Certificate(api.tls_cert_file, api.tls_key_file, home / PEM, home / ADMIN)
+    return Certificate(api.tls_cert_file, api.tls_key_file, home / PEM, lambda: (home / ADMIN).read_text().strip())
 
 
 def _wrapper(home: Path, binary: str, metrics: int, stats: int, api: ApiSettings) -> Path:

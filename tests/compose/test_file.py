@@ -22,10 +22,11 @@ FULL = {
 MINIMAL = {"simulator", "mosquitto-volume", "mosquitto", "gateway-to-file", "standalone"}
 
 
-def configuration(profile: str, **variables: str) -> dict[str, Any]:
-    """What Compose makes of the file, without the folder's `.env`."""
+def configuration(profile: str, *more: Path, **variables: str) -> dict[str, Any]:
+    """What Compose makes of the file, and of ``more`` over it, without the folder's `.env`."""
     profiles = [f"--profile={one}" for one in profile.split(",")]
-    command = [require_program("docker"), "compose", "-f", str(FILE), "--env-file", "/dev/null", *profiles]
+    files = [word for file in (FILE, *more) for word in ("-f", str(file))]
+    command = [require_program("docker"), "compose", *files, "--env-file", "/dev/null", *profiles]
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", **variables}
     done = subprocess.run([*command, "config", "--format", "json"], capture_output=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr.decode()
@@ -58,6 +59,17 @@ def test_one_port_on_loopback(profile: str) -> None:
     services = configuration(profile, HOTHOUSE_PORT="9999")["services"].values()
     ports = [port for service in services for port in service.get("ports", [])]
     assert [(port["host_ip"], port["published"], port["target"]) for port in ports] == [("127.0.0.1", "9999", 8000)]
+
+
+def test_https_is_published_where_it_is_asked_for() -> None:
+    """HTTP stays on loopback."""
+    found = configuration("full", FILE.with_name("compose.tls.yaml"), HOTHOUSE_TLS_FOLDER="/somewhere")["services"]
+    ports = [port for service in found.values() for port in service.get("ports", [])]
+    said = [(port.get("host_ip"), port["published"], port["target"]) for port in ports]
+    assert said == [("127.0.0.1", "8000", 8000), ("0.0.0.0", "8443", 8443)]
+    (folder,) = [one for one in found["front"]["volumes"] if one["source"] == "/somewhere"]
+    assert folder["read_only"]
+    assert found["front"]["environment"]["FRONT_TLS_FOLDER"] == folder["target"]
 
 
 @pytest.mark.parametrize("profile", ["full", "minimal"])

@@ -5,9 +5,12 @@ from __future__ import annotations
 import http.client
 import http.server
 import json
+import os
 import re
 import socket
+import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -19,6 +22,7 @@ import pytest
 
 from services.runtime.ingress import probe_ingress
 from services.runtime.ports import free_port
+from tests.certificates import make_certificate
 from tests.patience import patience_s, until
 
 CONFIGURATION = Path(__file__).parents[2] / "deploy" / "front" / "haproxy.cfg"
@@ -71,8 +75,8 @@ class Worker:
 class Front:
     """HAProxy, to be asked."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, tls_port: int) -> None:
+        self.port, self.tls_port = port, tls_port
 
     def ask(self, method: str = "GET", **headers: str) -> tuple[int, str, bytes]:
         """Status, content type and body; each time on a new connection."""
@@ -91,11 +95,13 @@ class Front:
 
 
 @contextmanager
-def running(folder: Path, *workers: Worker) -> Iterator[Front]:
-    """The configuration as it is, but for its port and where the workers are."""
+def running(folder: Path, *workers: Worker, tls: dict[str, str] | None = None) -> Iterator[Front]:
+    """The configuration as it is, but for its ports and where the workers are."""
     port, numbers = free_port(), iter(range(100))
     servers = "\n".join(f"    server worker{{}} 127.0.0.1:{worker.port}" for worker in workers)
     text = CONFIGURATION.read_text().replace("bind :8000", f"bind 127.0.0.1:{port}")
+    tls_port = free_port()
+    text = text.replace("bind :8443", f"bind 127.0.0.1:{tls_port}")
     text, changed = re.subn(
         r"^    server-template worker 8 ray-worker:8000$",
         lambda _: re.sub(r"\{\}", lambda _: str(next(numbers)), servers), text, flags=re.MULTILINE,
@@ -104,10 +110,13 @@ def running(folder: Path, *workers: Worker) -> Iterator[Front]:
     (folder / "haproxy.cfg").write_text(text)
     with (folder / "haproxy.log").open("wb") as log:
         process = subprocess.Popen(
-            [probe_ingress().binary, "-db", "-f", str(folder / "haproxy.cfg")], stdout=log, stderr=log
+            [probe_ingress().binary, "-db", "-f", str(folder / "haproxy.cfg")],
+            stdout=log,
+            stderr=log,
+            env=os.environ | (tls or {}),
         )
         try:
-            front = Front(port)
+            front = Front(port, tls_port)
             until(lambda: _listens(port), "HAProxy listens")
             yield front
         finally:
@@ -186,3 +195,45 @@ def test_who_asks_is_said_by_the_front_alone(tmp_path: Path, workers: list[Worke
         front.ask(**{"X-Forwarded-For": "10.9.9.9"})
     said = [address for worker in workers for address in worker.forwarded]
     assert said == ["127.0.0.1"]
+
+
+def test_https_with_a_certificate_that_is_renewed(tmp_path: Path) -> None:
+    """As front.sh starts it: beside HTTP it speaks HTTPS, and a new certificate is shown without a restart. Without a
+    certificate nothing listens there.
+    """
+    worker, given = Worker(), tmp_path / "tls"
+    given.mkdir()
+    with running(tmp_path, worker) as front, pytest.raises(ConnectionRefusedError):
+        ssl.get_server_certificate(("127.0.0.1", front.tls_port))
+    cert_file, _ = make_certificate(given)
+    places = {"FRONT_PEM": str(tmp_path / "front.pem"), "FRONT_SOCKET": str(tmp_path / "s")}
+    follow = [sys.executable, "-m", "services.runtime.certificate", str(given), *places.values()]
+    subprocess.run([*follow, "--once"], check=True)
+    with running(tmp_path, worker, tls=places) as front:
+        follower = subprocess.Popen(follow)
+        try:
+            trusted = ssl.create_default_context(cafile=str(cert_file))
+            connection = http.client.HTTPSConnection(
+                "localhost", front.tls_port, timeout=patience_s(5), context=trusted
+            )
+            until(lambda: front.ask()[0] == 200, "the worker is found")
+            connection.request("GET", "/predict?zone=a")
+            assert connection.getresponse().status == 200
+            make_certificate(given)
+            until(
+                lambda: ssl.get_server_certificate(("127.0.0.1", front.tls_port)) == cert_file.read_text(),
+                "the renewed one is shown",
+            )
+        finally:
+            follower.kill()
+            follower.wait()
+    worker.stop()
+
+
+def test_a_certificate_that_cannot_be_used_stops_the_front_with_a_sentence(tmp_path: Path) -> None:
+    """Not HAProxy with an error of its own."""
+    command = [sys.executable, "-m", "services.runtime.certificate", str(tmp_path), str(tmp_path / "p"), "s", "--once"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "cannot be used: [Errno 2] No such file or directory" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -28,7 +28,6 @@ class HAProxy:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(str(folder / "s"))
         self._socket.listen()
-        (folder / "admin").write_text(f"{folder / 's'}\n")
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -44,7 +43,7 @@ class HAProxy:
 
 
 def certificate(folder: Path) -> Certificate:
-    return Certificate(*make_certificate(folder), folder / "tls.pem", folder / "admin")
+    return Certificate(*make_certificate(folder), folder / "tls.pem", lambda: str(folder / "s"))
 
 
 def test_the_copy_is_its_owners_alone(tmp_path: Path) -> None:
