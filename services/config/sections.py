@@ -397,6 +397,11 @@ class RaySettings(Section):
         description="So many replicas of the API, and so many that run the model, may be on one node of a cluster; 0: "
         "any number. With two of each and 1 the loss of a node leaves one of each.",
     )  # fmt: skip
+    keep_serving: bool = Field(
+        False,
+        description="On a cluster: the API goes on answering with what it knows when `hothouse up` has ended, until "
+        "the next one takes it over.",
+    )
 
 
 class SiteSettings(Section):

@@ -171,8 +171,8 @@ class RayRuntime:
         self._abandoned = True
 
     def _delete_application(self) -> None:
-        """Serve itself belongs to the cluster, the application on it is ours."""
-        if self._abandoned:
+        """Serve itself belongs to the cluster, the application on it is ours, or that of who comes after us."""
+        if self._abandoned or self._settings.ray.keep_serving:
             return
         if serve := sys.modules.get("ray.serve"):
             serve.delete(app_name_of(self._settings))

@@ -139,3 +139,19 @@ def test_the_wrapper_keeps_side_ports_on_loopback(tmp_path: Path) -> None:
     head, _, body = (tmp_path / "503.http").read_bytes().partition(b"\r\n\r\n")
     assert f"Content-Length: {len(body)}".encode() in head
     assert json.loads(body)["status"] == 503
+
+
+@pytest.mark.parametrize(("keep_serving", "deleted"), [(False, 1), (True, 0)])
+def test_who_is_replaced_leaves_the_application_on_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep_serving: bool, deleted: int
+) -> None:
+    """Serve itself stays either way."""
+    calls: list[str] = []
+    settings = load_settings(data_dir=tmp_path, ray={"address": "head:6379", "keep_serving": keep_serving})
+    ray = SimpleNamespace(is_initialized=lambda: True, shutdown=lambda: calls.append("disconnected"))
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "ray", ray)
+        patch.setitem(sys.modules, "ray.serve", SimpleNamespace(delete=calls.append, shutdown=pytest.fail))
+        patch.setattr("services.runtime.ray_runtime._reread_environment", lambda: None)
+        RayRuntime(settings)._leave()
+    assert calls == [app_name_of(settings)] * deleted + ["disconnected"]
