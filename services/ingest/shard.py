@@ -21,12 +21,11 @@ from services.errors import HistoryError, SnapshotError
 from services.forecast_spec import forecast_spec
 from services.ingest.alerts.alert_output import AlertOutput
 from services.ingest.daily_merge import DailyMerge
-from services.ingest.fair_lock import FairLock
 from services.ingest.figures import Failures, Rate, ShardFigures, figures
 from services.ingest.forecasting import ForecastOrigin, zone_forecasts
 from services.ingest.log_reader import LogReader
 from services.ingest.partition import PAST_HOURS
-from services.ingest.questions import Questions
+from services.ingest.questions import FairLock, Questions
 from services.ingest.queue import ForecastQueue
 from services.ingest.sinks.live_state_sink import LiveStatePublisher, LiveStateSink
 from services.ingest.sinks.sink import Sink

@@ -8,8 +8,8 @@ from typing import Any
 from edge.log import Log
 from models.spec import ForecastSpec
 from services.config import Settings
-from services.ingest.fair_lock import FairLock
 from services.ingest.partition import Partition
+from services.ingest.questions import FairLock
 from services.ingest.queue import ForecastQueue
 from services.ingest.snapshots.parts import LEARNED
 from services.ingest.snapshots.regrow import ROUND_S, Regrowth

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from services.ingest.fair_lock import FairLock
+from services.ingest.questions import FairLock
 from tests.patience import until
 
 
