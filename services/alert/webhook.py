@@ -11,20 +11,20 @@ import base64
 import binascii
 import hashlib
 import hmac
-import ssl
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from http import HTTPStatus
-from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from services.alert.delivery import DeliveryError, is_at_least, key_of
 from services.messages import ShownAlert
+from services.runtime.bounded_request import ask_within
+
+if TYPE_CHECKING:
+    import httpx  # `hothouse --help` must not pay for it
 
 __all__ = ["Webhook", "cloud_event", "signature"]
 
@@ -135,32 +135,18 @@ def _key(secret: str) -> bytes:
 
 
 def _answer(url: str, headers: Mapping[str, str], body: bytes, limit_s: float) -> int:
-    """The status of a POST that ends within its time: a server that sends a byte now and then keeps each read short of
-    its time-out; so the request runs in a thread, which is given up.
-    """
-    import httpx  # `hothouse --help` must not pay for it
+    """The status of the answer to a POST. Raises :class:`DeliveryError` where there is none."""
 
-    # No redirect: the address is the one that was named, and a signed body goes nowhere else.
-    client = httpx.Client(timeout=limit_s, follow_redirects=False, verify=_certificates())
-    done: SimpleQueue[int | Exception] = SimpleQueue()
+    def post(client: httpx.Client) -> int:
+        with client.stream("POST", url, headers=dict(headers), content=body) as answer:
+            return answer.status_code
 
-    def work() -> None:
-        try:
-            with client.stream("POST", url, headers=dict(headers), content=body) as answer:
-                done.put(answer.status_code)
-        except Exception as error:
-            done.put(error)
-
-    threading.Thread(target=work, name="webhook-request", daemon=True).start()
     try:
-        found = done.get(timeout=limit_s)
-    except Empty:
+        return ask_within(limit_s, post)
+    except TimeoutError:
         raise DeliveryError(f"{_host(url)} did not answer within {limit_s:g} s") from None
-    finally:
-        client.close()
-    if isinstance(found, Exception):
-        raise DeliveryError(f"{_host(url)} cannot be reached: {type(found).__name__}") from None
-    return found
+    except Exception as error:  # its words may hold the address
+        raise DeliveryError(f"{_host(url)} cannot be reached: {type(error).__name__}") from None
 
 
 def _host(url: str) -> str:
@@ -171,9 +157,3 @@ def _host(url: str) -> str:
     """
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """The system's, where a CA of the house is installed."""
-    return ssl.create_default_context()

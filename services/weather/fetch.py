@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ssl
-import threading
 from collections.abc import Mapping
-from functools import cache
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from services.runtime.bounded_request import ask_within
 from services.weather.open_meteo import WeatherError
 
 if TYPE_CHECKING:
@@ -21,44 +18,15 @@ LIMIT_S = 30.0
 
 
 def fetch(url: str, parameters: Mapping[str, str], limit_s: float = LIMIT_S) -> bytes:
-    """The body of the answer to a GET. Raises :class:`WeatherError` for whatever else becomes of it.
-
-    A server that sends a byte now and then keeps each single read short of its time-out; so the request runs in a
-    thread, which is given up after ``limit_s``.
-    """
-    import httpx
-
-    # No redirect: the address is the one that was named. A key in the parameters would follow it.
-    client = httpx.Client(timeout=limit_s, follow_redirects=False, verify=_certificates())
-    done: SimpleQueue[bytes | Exception] = SimpleQueue()
-    late = WeatherError(f"the service did not answer within {limit_s:g} s")
-
-    def work() -> None:
-        try:
-            done.put(_read(client, url, parameters))
-        except httpx.TimeoutException:
-            done.put(late)
-        except Exception as error:
-            done.put(error)
-
-    threading.Thread(target=work, name="weather-request", daemon=True).start()
+    """The body of the answer to a GET. Raises :class:`WeatherError` for whatever else becomes of it."""
     try:
-        found = done.get(timeout=limit_s)
-    except Empty:
-        raise late from None
-    finally:
-        client.close()
-    if isinstance(found, WeatherError):
-        raise found
-    if isinstance(found, Exception):
-        raise WeatherError(f"the service cannot be asked: {type(found).__name__}: {found}") from found
-    return found
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """The system's, where a CA of the house is installed."""
-    return ssl.create_default_context()
+        return ask_within(limit_s, lambda client: _read(client, url, parameters))
+    except TimeoutError:
+        raise WeatherError(f"the service did not answer within {limit_s:g} s") from None
+    except WeatherError:
+        raise
+    except Exception as error:
+        raise WeatherError(f"the service cannot be asked: {type(error).__name__}: {error}") from error
 
 
 def _read(client: httpx.Client, url: str, parameters: Mapping[str, str]) -> bytes:

@@ -2,10 +2,10 @@
 
     python3 -m tests.ci.run --spent SECONDS < STAGES
 
-A line of STAGES is a name, the minutes that it takes on two cores, and a shell command. The first stage that fails is
-the last that runs; but where all that failed may be races (record.py), they run once more, alone, and if they pass then
-the next stage follows. No stage begins after minute 60, nor one that would not end before minute 85. The exit code is 0
-if every stage that ran is green.
+A line of STAGES is a name, the minutes that it takes on two cores, and a shell command. Where all
+that failed in a stage may be races (record.py), they run once more, alone, and if they pass the stage is green. The
+stages behind a red one run all the same, so that one run tells all that is wrong. No stage begins after minute 60, nor
+one that would not end before minute 85. The exit code is 0 if every stage that ran is green.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Run:
     clock_s: Callable[[], float]
     rerun: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
-    failed: str = ""
+    failed: list[str] = field(default_factory=list)
 
     def all(self, stages: Sequence[Stage]) -> int:
         """Run them and say what came out; the exit code."""
@@ -73,15 +73,14 @@ class Run:
             problem = self._problem(stage)
             _say(f"{stage.name}: {_words(self.clock_s() - began_s)}")
             if problem:
-                self.failed = f"{stage.name} failed: {problem}"
-                break
+                self.failed.append(f"{stage.name} failed: {problem}")
         print("\n".join(self.closing()), flush=True)
         return 1 if self.failed else 0
 
     def closing(self) -> list[str]:
         """The last lines: what ran again, how it ended, what was left out."""
         again = [f"  {line}" for line in self.rerun] or ["  nothing"]
-        ended = self.failed or "all that ran is green"
+        ended = "; ".join(self.failed) or "all that ran is green"
         left_out = ", ".join(self.left_out) or "nothing"
         return [
             "RERUN (failed, and passed alone)", *again,

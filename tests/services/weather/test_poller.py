@@ -10,10 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
 import pytest
 
-import services.weather.fetch
 from edge.wire.plan import PlanMessage, decode_plan
 from services.config import WeatherSettings
 from services.errors import HothouseError
@@ -197,19 +195,6 @@ def test_a_service_that_hangs_is_given_up(service: FakeService, first: bytes) ->
     """Before its answer, in its headers or in its body: what it sends now and then does not keep the poller."""
     with dripping(service, first), pytest.raises(WeatherError, match=r"did not answer within 0\.5 s"):
         fetch(service.url, {}, limit_s=0.5)
-
-
-def test_whichever_time_is_over_first_the_sentence_is_the_same(
-    service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That of a single read, or that of the whole request."""
-
-    def read(*_: object) -> bytes:
-        raise httpx.ReadTimeout("timed out")
-
-    monkeypatch.setattr(services.weather.fetch, "_read", read)
-    with pytest.raises(WeatherError, match=r"^the service did not answer within 5 s$"):
-        fetch(service.url, {}, limit_s=5)
 
 
 def test_a_service_that_hung_is_asked_again(service: FakeService, tmp_path: Path) -> None:

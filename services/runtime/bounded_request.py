@@ -1,0 +1,50 @@
+"""One HTTP request to an address of somebody else that ends within its time."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import httpx  # `hothouse --help` must not pay for it
+
+__all__ = ["ask_within"]
+
+Answer = TypeVar("Answer")
+
+
+def ask_within(limit_s: float, ask: Callable[[httpx.Client], Answer]) -> Answer:
+    """What ``ask`` returns, or raises. Raises ``TimeoutError`` where it takes over ``limit_s`` seconds.
+
+    A server that sends a byte now and then keeps each single read short of its time-out; so the request runs in a
+    thread, which is given up. Whichever time is over first, that of a read or that of the whole, the error is the same.
+    """
+    import httpx
+
+    # No redirect: the address is the one that was named. A key or a signed body would follow it.
+    client = httpx.Client(timeout=limit_s, follow_redirects=False, verify=_certificates())
+    answer: Future[Answer] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(ask(client))
+        except Exception as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=work, name="http-request", daemon=True).start()
+    try:
+        return answer.result(timeout=limit_s)
+    except (httpx.TimeoutException, TimeoutError):
+        raise TimeoutError(f"no answer within {limit_s:g} s") from None
+    finally:
+        client.close()
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """The system's, where a CA of the house is installed."""
+    return ssl.create_default_context()
