@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.ci.record import Record
 
-__all__ = ["Report"]
+__all__ = ["Report", "clock", "stretches"]
 
 
 @dataclass
@@ -64,3 +64,22 @@ class Report:
         took_s = time.monotonic() - self._began_s
         print(f"\n{len(self._checks) - len(wrong)} of {len(self._checks)} checks held, in {took_s / 60:.1f} minutes")
         print("\n".join(wrong))
+
+
+def clock(ms: int) -> str:
+    """A time of the greenhouse.
+
+    >>> clock(1_646_136_000_000)
+    '01 Mar 12:00'
+    """
+    return time.strftime("%d %b %H:%M", time.gmtime(ms / 1000))
+
+
+def stretches(found: Iterable[tuple[int, int, int]]) -> str:
+    """Stretches of time as words, each with how many messages it is about; nothing for none.
+
+    >>> stretches([(1_646_136_000_000, 1_646_139_600_000, 12)])
+    '; missing are 12 of 01 Mar 12:00 to 01 Mar 13:00'
+    """
+    words = [f"{count:,} of {clock(first_ms)} to {clock(last_ms)}" for first_ms, last_ms, count in found]
+    return f"; missing are {', '.join(words)}" if words else ""

@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.ci.record import FOLDER_VARIABLE
 from tests.compose.harm import CUTS, KILLS, LOSSES, harm
 from tests.compose.probe import Probe
-from tests.compose.report import Report
+from tests.compose.report import Report, clock, stretches
 from tests.compose.security import refusals, secrets_kept
 from tests.compose.settings import build_environment, make_secrets
 from tests.compose.stack import ROOT, Stack, StackError
@@ -94,7 +94,7 @@ def _see_the_way(stack: Stack, report: Report) -> None:
     """What came over the broker is in Prometheus, InfluxDB and /predict."""
     before = forecasts(stack)
     until(lambda: stack.newest_point() >= max(before.values()), "rows in InfluxDB", 60)
-    report.check("rows of every zone in InfluxDB, by Flux", True, f"to {_clock(stack.newest_point())}")
+    report.check("rows of every zone in InfluxDB, by Flux", True, f"to {clock(stack.newest_point())}")
     for job, metric in (("gateway", "hothouse_gateway_samples_total"), ("hothouse", "hothouse_samples_accepted_total")):
         until(lambda metric=metric: stack.measured(metric) > 0, f"{metric} is in Prometheus", 60)
         report.check(f"{metric} in Prometheus", True, f"{stack.measured(metric):,.0f} from {job}")
@@ -154,9 +154,7 @@ def _settle(stack: Stack, report: Report) -> None:
     """Every message that was published, in a row or a dead letter."""
     report.balancing = True
     stopped_ms = stack.stop_simulator()
-    report.say(
-        f"the greenhouse stops at {_clock(stopped_ms)} of its time; its last rows are closed by what comes later"
-    )
+    report.say(f"the greenhouse stops at {clock(stopped_ms)} of its time; its last rows are closed by what comes later")
     stack.simulate(stopped_ms + 20 * 60_000, stopped_ms + 40 * 60_000)
     until(lambda: stack.newest_point() > stopped_ms - 300_000, "the last rows are in InfluxDB", 90)
     with tempfile.TemporaryDirectory() as folder:
@@ -168,7 +166,7 @@ def _settle(stack: Stack, report: Report) -> None:
     report.check(
         "every message is in Kafka",
         found["in_log"] == found["published"],
-        f"{found['in_log']:,} of {found['published']:,}",
+        f"{found['in_log']:,} of {found['published']:,}{stretches(found['never_came'])}",
     )
     report.check(
         "0 lost, 0 counted twice", not (found["lost"] or found["twice"]), f"{found['lost']} and {found['twice']}"
@@ -178,10 +176,6 @@ def _settle(stack: Stack, report: Report) -> None:
     report.check(
         "InfluxDB has the rows of the history", not any(other.values()), f"{found['rows']:,} rows; {json.dumps(other)}"
     )
-
-
-def _clock(ms: int) -> str:
-    return time.strftime("%d %b %H:%M", time.gmtime(ms / 1000))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from tests.compose.inside.settle import Found, Published, balance
+from tests.compose.inside.settle import Found, Published, balance, never_came
 
 STEP_MS = 300_000
 TOPIC = "hothouse/v1/demo/z/climate/sample"
@@ -55,6 +55,16 @@ def test_a_sample_that_is_in_no_row_is_lost() -> None:
     found.rows["z", "climate", 300_000, "rh_pct"] -= 1
     ledger = balance(published, found, STEP_MS)
     assert (ledger["lost"], ledger["in_rows"]) == (1, 2)
+
+
+def test_what_never_came_is_named_by_its_time() -> None:
+    """A stretch of event time each, so that it can be laid beside what was done then."""
+    published, found = whole()
+    assert never_came(published, found, STEP_MS) == []
+    for seq in (1, 2, 4):
+        found.arrived[TOPIC, BOOT, seq] = 0
+    assert never_came(published, found, STEP_MS) == [(30_000, 300_000, 3)]
+    assert never_came(published, found, 60_000) == [(30_000, 60_000, 2), (300_000, 300_000, 1)]
 
 
 def test_a_plan_that_is_not_kept_is_lost() -> None:

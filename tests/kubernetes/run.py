@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from tests.ci.record import FOLDER_VARIABLE
-from tests.compose.report import Report
+from tests.compose.report import Report, clock, stretches
 from tests.compose.settings import make_secrets
 from tests.compose.stack import ROOT, StackError
 from tests.compose.waiting import until
@@ -91,7 +91,7 @@ def _tell(cluster: Cluster, report: Report, table: list[tuple[str, float, Seen]]
             if only is not None and what.words not in only:
                 continue
             began_s = time.monotonic()
-            report.say(f"{what.words} ...")
+            report.say(f"{what.words} at {clock(max(forecasts(cluster).values()))} of the greenhouse's time ...")
             took_s = harm(cluster, what)
             seen = load.seen(began_s)
             table.append((what.words, took_s, seen))
@@ -127,7 +127,7 @@ def _see_the_way(cluster: Cluster, report: Report) -> None:
     """What came over the broker is in Prometheus, InfluxDB and /predict."""
     before = forecasts(cluster)
     until(lambda: cluster.newest_point() >= max(before.values()), "rows in InfluxDB", 60)
-    report.check("rows of every zone in InfluxDB, by Flux", True, f"to {_clock(cluster.newest_point())}")
+    report.check("rows of every zone in InfluxDB, by Flux", True, f"to {clock(cluster.newest_point())}")
     for job, metric in (("gateway", "hothouse_gateway_samples_total"), ("hothouse", "hothouse_samples_accepted_total")):
         until(lambda metric=metric: cluster.measured(metric) > 0, f"{metric} is in Prometheus", 60)  # type: ignore[misc]
         report.check(f"{metric} in Prometheus", True, f"{cluster.measured(metric):,.0f} from {job}")
@@ -167,13 +167,13 @@ def _settle(cluster: Cluster, report: Report) -> None:
     """Every message that was published, in a row or a dead letter."""
     report.balancing = True
     stopped_ms = cluster.stop_simulator()
-    report.say(f"the greenhouse stops at {_clock(stopped_ms)} of its time")
+    report.say(f"the greenhouse stops at {clock(stopped_ms)} of its time")
     cluster.simulate(stopped_ms + 20 * 60_000, stopped_ms + 40 * 60_000)
     until(lambda: cluster.newest_point() > stopped_ms - 300_000, "the last rows are in InfluxDB", 90)
     cluster.write("/tmp/messages.tsv", cluster.published())
     found = cluster.run_inside("settle.py", "/tmp/messages.tsv", timeout_s=300)
     report.ledger = {name: found[name] for name in SETTLED}
-    said = f"{found['in_log']:,} of {found['published']:,}"
+    said = f"{found['in_log']:,} of {found['published']:,}{stretches(found['never_came'])}"
     report.check("every message is in Kafka", found["in_log"] == found["published"], said)
     lost, twice = found["lost"], found["twice"]
     report.check("0 lost, 0 counted twice", not (lost or twice), f"{lost} and {twice}")
@@ -188,10 +188,6 @@ def _print(table: list[tuple[str, float, Seen]]) -> None:
     print(f"\n{'what was done':24} {'asked':>7} {'failed':>7} {'longest gap':>12} {'recovered after':>16}")
     for words, took_s, seen in table:
         print(f"{words:24} {seen.asked:7,} {seen.failed:7,} {seen.longest_gap_s:10.1f} s {took_s:14.0f} s")
-
-
-def _clock(ms: int) -> str:
-    return time.strftime("%d %b %H:%M", time.gmtime(ms / 1000))
 
 
 if __name__ == "__main__":

@@ -132,6 +132,18 @@ def balance(published: Published, found: Found, step_ms: int) -> dict[str, int]:
     }  # fmt: skip
 
 
+def never_came(published: Published, found: Found, step_ms: int) -> list[tuple[int, int, int]]:
+    """Stretches of event time whose samples are not in the log: first and last time, and how many."""
+    stretches: list[tuple[int, int, int]] = []
+    for ts_ms in sorted(body["ts"] for name, body in published.samples.items() if not found.arrived[name]):
+        if stretches and ts_ms - stretches[-1][1] <= step_ms:
+            begin_ms, _, count = stretches.pop()
+            stretches.append((begin_ms, ts_ms, count + 1))
+        else:
+            stretches.append((ts_ms, ts_ms, 1))
+    return stretches
+
+
 def _end(ts_ms: int, step_ms: int) -> int:
     return -(-ts_ms // step_ms) * step_ms
 
@@ -152,7 +164,8 @@ def main() -> None:
     ):
         found.rows[zone, device, end_ms, metric] += count
     ledger = balance(published, found, settings.stream.step_s * 1000)
-    print(json.dumps(ledger | _compared(settings)))
+    missing = never_came(published, found, settings.stream.step_s * 1000)
+    print(json.dumps({**ledger, **_compared(settings), "never_came": missing}))
 
 
 def _rows(storage: Storage, table: TableSpec, *columns: str) -> Iterator[tuple[Any, ...]]:
