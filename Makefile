@@ -3,6 +3,7 @@ PYTHON ?= python3
 ARGS ?=
 SEEDS ?= 0:200
 MINUTES ?= 10
+HOURS ?= 24
 
 # Each process that Ray starts would compile our modules again.
 export PYTHONDONTWRITEBYTECODE =
@@ -15,7 +16,7 @@ venv := .venv
 stamp := $(venv)/.stamp
 bin := $(venv)/bin
 
-.PHONY: help setup demo test unit processes long home-assistant seeds chaos check format bench secrets kubernetes-secrets e2e e2e-kubernetes clean
+.PHONY: help setup demo test unit processes long home-assistant seeds chaos check format bench soak sbom audit secrets kubernetes-secrets e2e e2e-kubernetes clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -96,8 +97,26 @@ bench: $(stamp) ## run every benchmark; one of them, with its options: make benc
 	@for name in $(if $(ARGS),"$(ARGS)",$(basename $(notdir $(wildcard benchmarks/[!_]*.py)))); do \
 	    echo "== benchmarks.$$name"; $(bin)/python -m benchmarks.$$name; done
 
+soak: $(stamp) ## the whole system for hours: nothing may grow; make soak HOURS=1
+	$(bin)/python -m benchmarks.soak --hours $(HOURS) $(ARGS)
+
+# For a release. The tools have an environment of their own; what they print is in dist/.
+release := .venv-release
+
+sbom: $(stamp) $(release)/.stamp ## what this environment holds, as CycloneDX: dist/hothouse.cdx.json
+	@mkdir -p dist
+	$(release)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o dist/hothouse.cdx.json $(bin)/python
+
+audit: $(release)/.stamp ## look requirements.lock up among known weaknesses; needs the package index's advisories
+	$(release)/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off -r requirements.lock
+
+$(release)/.stamp: requirements.release.lock
+	@test -x $(release)/bin/python || $(PYTHON) -m venv $(release)
+	$(release)/bin/python -m pip install --disable-pip-version-check --quiet -r requirements.release.lock
+	@touch $@
+
 clean: ## remove .venv and caches; data folders stay
-	rm -rf $(venv) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(venv) $(release) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip prints a line a package; one line in twenty is enough to see that it moves. Its errors come through as they are.

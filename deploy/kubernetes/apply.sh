@@ -46,18 +46,17 @@ case ${1:-} in
     ;;
 --upgrade)
     : "${now:?nothing runs yet: apply.sh FOLDER}"
+    # What an upgrade before left may still be ending; an object that ends takes no change.
+    k delete deployment,raycluster "${next}" --ignore-not-found --timeout "${patience}"
     rendered=$(kubectl kustomize "$2" | sed "s/hothouse-a\b/${next}/g")
     say "${now} runs; starting the Ray cluster ${next}"
     kind ConfigMap <<<"${rendered}" | apply
     kind RayCluster <<<"${rendered}" | apply
     await "its head" "ray.io/cluster=${next},ray.io/node-type=head"
-    # Killed, not stopped: a stop takes the application down, and so the answers. The owner's file in the storage says when its
-    # state may be taken over.
+    # It leaves its application on the cluster (ray.keep_serving), and its state saved.
     say "${now} works no more, and answers"
-    old=$(k get pods --selector "app.kubernetes.io/component=hothouse,app.kubernetes.io/instance=${now}" --output name)
     k scale deployment "${now}" --replicas 0 >/dev/null
-    # shellcheck disable=SC2086 # names are words
-    [ -z "${old}" ] || k delete ${old} --grace-period=0 --force --ignore-not-found >/dev/null 2>&1 || true
+    k wait --for delete pod --selector "app.kubernetes.io/component=hothouse,app.kubernetes.io/instance=${now}" --timeout "${patience}" >/dev/null
     kind Deployment <<<"${rendered}" | apply
     await "hothouse" "app.kubernetes.io/component=hothouse,app.kubernetes.io/instance=${next}"
     await "its API" "ray.io/cluster=${next},ray.io/group=work"

@@ -17,12 +17,15 @@ from tests.compose.stack import INSIDE, ROOT, StackError
 from tests.patience import patience_s
 
 __all__ = [
-    "NAMESPACE", "SERVERS", "SERVERS_NAMESPACE", "SYSTEM", "Cluster", "ClusterError", "kubeconfig", "run", "secret",
+    "APPLY", "GREENHOUSE", "NAMESPACE", "SERVERS", "SERVERS_NAMESPACE", "SYSTEM", "Cluster", "ClusterError",
+    "kubeconfig", "run", "secret",
 ]  # fmt: skip
 
 NAMESPACE, SERVERS_NAMESPACE = "hothouse", "servers"
+APPLY = ROOT / "deploy/kubernetes/apply.sh"
 SYSTEM = ROOT / "tests/kubernetes/system"
 SERVERS = ROOT / "tests/kubernetes/servers"
+GREENHOUSE = ROOT / "tests/kubernetes/greenhouse"
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 

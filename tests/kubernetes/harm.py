@@ -1,4 +1,4 @@
-"""What is done to the pods, and when each is said to have recovered. Standard library only."""
+"""What is done to the installation, and when it is said to have recovered. Standard library only."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.compose.waiting import until
-from tests.kubernetes.cluster import NAMESPACE, Cluster, ClusterError
+from tests.kubernetes.cluster import APPLY, NAMESPACE, SYSTEM, Cluster, ClusterError, run
 
-__all__ = ["HARMS", "Harm", "harm", "ready"]
+__all__ = ["HARMS", "Harm", "harm", "ready", "upgrade"]
 
 RECOVER_S = 240.0
 STEP_MS = 300_000
@@ -125,6 +125,15 @@ def harm(cluster: Cluster, what: Harm) -> float:
     until(gone, f"{pod} is gone", RECOVER_S)
     until(lambda: ready(cluster, count), f"all pods are ready after {what.words}", RECOVER_S)
     until(lambda: min(cluster.origins().values()) >= before + 3 * STEP_MS, "forecasts go on", RECOVER_S)
+    return time.monotonic() - began_s
+
+
+def upgrade(cluster: Cluster) -> float:
+    """Have a second Ray cluster take over, as a new version does; how many seconds until forecasts go on from there."""
+    before, began_s = max(forecasts(cluster).values()), time.monotonic()
+    run(str(APPLY), "--upgrade", str(SYSTEM), timeout_s=3 * RECOVER_S)
+    cluster.generation = "b" if cluster.generation == "a" else "a"
+    until(lambda: min(cluster.origins().values(), default=0) >= before + 3 * STEP_MS, "forecasts go on", RECOVER_S)
     return time.monotonic() - began_s
 
 

@@ -38,6 +38,7 @@ class Seen:
     failed: int
     longest_gap_s: float
     first_problem: str
+    failed_s: tuple[float, float] = (0.0, 0.0)  # when the first and the last failed, from the beginning
 
     @classmethod
     def of(cls, answers: list[Answer], since_s: float, until_s: float) -> Seen:
@@ -45,13 +46,26 @@ class Seen:
 
         >>> good = [Answer(t / 2, 0.1, 200, "v1") for t in (0, 1, 4)]
         >>> Seen.of([*good, Answer(1.0, 1.0, 0, "", "timed out")], 0.0, 3.0)
-        Seen(asked=4, failed=1, longest_gap_s=1.5, first_problem='timed out')
+        Seen(asked=4, failed=1, longest_gap_s=1.5, first_problem='timed out', failed_s=(1.0, 1.0))
         """
         asked = [each for each in answers if since_s <= each.at_s < until_s]
         failed = [each for each in asked if each.status != 200]
         good = [since_s, *sorted(a.at_s + a.took_s for a in asked if a.status == 200), until_s]
         gap_s = max(after - before for before, after in itertools.pairwise(good))
-        return cls(len(asked), len(failed), gap_s, failed[0].problem if failed else "")
+        if not failed:
+            return cls(len(asked), 0, gap_s, "")
+        at_s = [each.at_s - since_s for each in failed]
+        return cls(len(asked), len(failed), gap_s, failed[0].problem, (min(at_s), max(at_s)))
+
+    @property
+    def words(self) -> str:
+        """What became of them, in a line.
+
+        >>> Seen(100, 2, 1.5, "timed out", (1.0, 4.25)).words
+        '100 asked, 2 failed 1.0 to 4.2 s after the beginning: timed out'
+        """
+        when = f" {self.failed_s[0]:.1f} to {self.failed_s[1]:.1f} s after the beginning: {self.first_problem}"
+        return f"{self.asked:,} asked, {self.failed} failed{when if self.failed else ''}"
 
 
 class Load:

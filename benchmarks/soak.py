@@ -1,0 +1,232 @@
+"""Hours of the whole system, watched: memory, files and open descriptors must not grow.
+
+    python -m benchmarks.soak [--hours 0.25] [--zones 20] [--speed 300] [--every-s 30]      (make soak HOURS=24)
+
+The system is what ``hothouse up`` starts, with its log in SQLite. ``hothouse simulate`` publishes a greenhouse through
+Mosquitto at ``--speed`` times real time: at 300 an hour has twelve and a half of its days, and files of days are merged
+and thrown away as they will be. The network is trained every quarter of an hour and swapped in; ``/predict`` is asked
+twenty times a second with GET and five times with POST. Every ``--every-s`` each part's memory (that which is its own),
+threads and descriptors are looked at, and files and bytes of the data folder.
+
+The first fifth is left out: caches and windows fill. Of the rest a line tells each part's median of the first and of
+the last quarter. *Flat* is a part whose last quarter is at most 5 % above its first, or at most 20 MB, 5 threads, 5
+descriptors or 20 files. The history and the log grow by what they are given: their bytes are told and not judged. The
+last line printed is JSON; the exit code is 1 where something is not flat or a request failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import httpx
+import psutil
+from rich.progress import Progress
+
+from benchmarks._asking import Asking
+from benchmarks.live import part_of
+from edge.mqtt.broker import LocalBroker
+
+HOTHOUSE = (sys.executable, "-c", "from services.cli import main; main()")
+ASKED_HZ = 20.0
+RETRAIN_EVERY_S = 900
+LEFT_OUT = 0.2
+GROWTH = 0.05
+MOST_MORE = {"memory_mb": 20.0, "threads": 5.0, "descriptors": 5.0, "files": 20.0}
+FIRST_S = 600.0
+ROWS = [{"end_ms": 1_646_092_800_000, "values": {"air_temp_c": 20.0, "vent_lee_pct": 30.0}}]
+Figures = dict[str, dict[str, float]]
+"""What is counted -> part -> how much of it."""
+
+
+def main() -> int:
+    """Run, print, judge."""
+    given = _parser().parse_args()
+    with tempfile.TemporaryDirectory(prefix="hothouse-soak-") as name, _running(Path(name), given) as (url, process):
+        data = Path(name) / "data"
+        named = [(zone["site"], zone["zone"]) for zone in _await_zones(url, given.zones)]
+        with Asking(url, named, ASKED_HZ, ROWS) as asking:
+            asking.begin()
+            seen = _watch(process, data, given.hours * 3600, given.every_s)
+            asked = asking.end()
+        status = httpx.get(f"{url}/status", timeout=20.0, trust_env=False).raise_for_status().json()
+    counts = _counts(status)
+    print(f"{given.hours:g} h, {len(seen)} looks; {asked.sent:,} requests, {asked.failures.total()} failed; {counts}")
+    lines = judge(seen)
+    print(f"{'what':12} {'part':20} {'first':>10} {'last':>10} {'more':>8}")
+    for line in lines:
+        flat = "" if line["flat"] else "  grows"
+        figures = f"{line['first']:10,.1f} {line['last']:10,.1f} {line['more']:+8.1%}"
+        print(f"{line['what']:12} {line['part']:20} {figures}{flat}")
+    print(json.dumps({"hours": given.hours, "asked": asked.sent, "failed": asked.failures, **counts, "lines": lines}))
+    return 0 if all(line["flat"] for line in lines) and not asked.failures.total() else 1
+
+
+def judge(seen: list[Figures]) -> list[dict[str, Any]]:
+    """A line a part and figure, with the medians of the first and the last quarter of what counts.
+
+    A part that was not there at most looks, such as a training, is left out.
+
+    >>> looks = [{"memory_mb": {"shards": 100.0 + n}} for n in range(10)]
+    >>> [(line["first"], line["last"], line["flat"]) for line in judge(looks)]
+    [(102.5, 108.5, True)]
+    >>> looks = [{"memory_mb": {"shards": 100.0 + 10 * n}} for n in range(10)]
+    >>> [line["flat"] for line in judge(looks)]
+    [False]
+    """
+    counted = seen[int(LEFT_OUT * len(seen)) :]
+    quarter = max(1, len(counted) // 4)
+    lines = []
+    for what in counted[0]:
+        for part in sorted({part for figures in counted for part in figures[what]}):
+            values = [figures[what][part] for figures in counted if part in figures[what]]
+            if len(values) < 0.9 * len(counted):
+                continue
+            first, last = median(values[:quarter]), median(values[-quarter:])
+            more = MOST_MORE.get(what)
+            flat = more is None or last - first <= max(more, GROWTH * first)
+            lines.append({
+                "what": what, "part": part, "first": first, "last": last, "more": (last - first) / max(first, 1e-9),
+                "flat": flat,
+            })  # fmt: skip
+    return lines
+
+
+@contextmanager
+def _running(folder: Path, given: argparse.Namespace) -> Iterator[tuple[str, psutil.Process]]:
+    """A broker, a system and a greenhouse: the API's address, and the system's first process."""
+    with LocalBroker(folder / "broker", kind="mosquitto") as broker:
+        configuration = folder / "hothouse.toml"
+        configuration.write_text(_configuration(folder, broker, given.speed))
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HOTHOUSE_")}
+        log = (folder / "up.log").open("w")
+        up = subprocess.Popen([*HOTHOUSE, "--config", configuration, "up"], stdout=log, stderr=log, env=environment)
+        greenhouse = None
+        try:
+            url = _await_url(folder, up)
+            login = ("--host", broker.host, "--port", broker.port, "--username", broker.username)
+            password = ("--password-file", broker.password_file)
+            pace = ("--speed", given.speed, "--clock", "--zones", given.zones, "--site", "demo")
+            words = [*HOTHOUSE, "simulate", *login, *password, *pace]
+            greenhouse = subprocess.Popen([str(word) for word in words], stdout=log, stderr=log, env=environment)
+            yield url, psutil.Process(up.pid)
+        finally:
+            for process in (greenhouse, up):
+                if process is not None:
+                    process.terminate()
+                    process.wait(60)
+            log.close()
+
+
+def _configuration(folder: Path, broker: LocalBroker, speed: float) -> str:
+    stale_s = max(1800, round(speed * 20))
+    return (
+        f'data_dir = "{folder / "data"}"\n'
+        f'[mqtt]\nhost = "{broker.host}"\nport = {broker.port}\nusername = "{broker.username}"\n'
+        f'password_file = "{broker.password_file}"\n'
+        f'[gateway]\nclock = "replayed"\n[forecast]\nstale_after_s = {stale_s}\n'
+        f"[learn]\nretrain_every_s = {RETRAIN_EVERY_S}\nforce_promote = true\nmin_days = 1.4\nmax_windows = 5000\n"
+        f'[api]\nport = 0\n[[sites]]\nname = "demo"\n'
+    )
+
+
+def _await_url(folder: Path, up: subprocess.Popen[bytes]) -> str:
+    """The address that ``hothouse up`` prints."""
+    until_s = time.monotonic() + FIRST_S
+    while time.monotonic() < until_s:
+        text = (folder / "up.log").read_text()
+        for word in text.split():
+            if word.startswith("http://127.0.0.1:"):
+                return word.rstrip("/.,;")
+        if up.poll() is not None:
+            break
+        time.sleep(0.5)
+    raise SystemExit(f"the system did not start:\n{text}")
+
+
+def _await_zones(url: str, count: int) -> list[dict[str, Any]]:
+    """The zones, once each has a forecast."""
+    until_s = time.monotonic() + FIRST_S
+    while time.monotonic() < until_s:
+        found = httpx.get(f"{url}/health/ready", timeout=20.0, trust_env=False).json()
+        if int(found.get("zones_usable", 0)) >= count:
+            zones: list[dict[str, Any]] = httpx.get(f"{url}/zones", timeout=20.0, trust_env=False).json()["zones"]
+            return zones
+        time.sleep(2.0)
+    raise SystemExit(f"not every zone has a forecast after {FIRST_S:g} s: {found}")
+
+
+def _watch(process: psutil.Process, data: Path, seconds: float, every_s: float) -> list[Figures]:
+    """A look every ``every_s`` for so long."""
+    seen, began_s = [], time.monotonic()
+    with Progress(disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("watching", total=seconds)
+        while (passed_s := time.monotonic() - began_s) < seconds:
+            bar.update(task, completed=passed_s)
+            seen.append({**of_processes(process), **of_folder(data)})
+            time.sleep(max(0.0, len(seen) * every_s - (time.monotonic() - began_s)))
+    return seen
+
+
+def of_processes(first: psutil.Process) -> Figures:
+    """Memory in MB, threads and descriptors of each part of a system."""
+    found: dict[str, defaultdict[str, float]] = {
+        what: defaultdict(float) for what in ("memory_mb", "threads", "descriptors")
+    }
+    for process in [first, *first.children(recursive=True)]:
+        try:
+            part = "hothouse up" if process.pid == first.pid else part_of(process.cmdline())
+            figures = (process.memory_full_info().uss / 1e6, process.num_threads(), process.num_fds())
+        except psutil.Error:
+            continue
+        for what, figure in zip(found, figures, strict=True):
+            found[what][part] += figure
+    return {what: dict(parts) for what, parts in found.items()}
+
+
+def of_folder(folder: Path) -> Figures:
+    """Files and megabytes of each folder in the data folder; Ray's own is one."""
+    files, mb = defaultdict[str, float](float), defaultdict[str, float](float)
+    for path in folder.rglob("*"):
+        try:
+            size = path.stat().st_size if path.is_file() else -1
+        except OSError:
+            continue  # it was thrown away since
+        if size < 0:
+            continue
+        inside = path.relative_to(folder).parts
+        part = inside[0] if len(inside) > 1 else "."
+        files[part] += 1
+        mb[part] += size / 1e6
+    return {"files": dict(files), "disk_mb": dict(mb)}
+
+
+def _counts(status: dict[str, Any]) -> dict[str, int]:
+    """What the shards counted."""
+    names = ("accepted", "late", "forecasts", "forecast_failures")
+    shards = [figures for part, figures in status["components"].items() if part.startswith("shard-")]
+    return {name: sum(int(figures.get(name, 0)) for figures in shards) for name in names}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Hours of the whole system: does anything grow?")
+    parser.add_argument("--hours", type=float, default=0.25, help="default: %(default)s")
+    parser.add_argument("--zones", type=int, default=20, help="default: %(default)s")
+    parser.add_argument("--speed", type=float, default=300.0, help="times real time; default: %(default)s")
+    parser.add_argument("--every-s", type=float, default=30.0, help="between two looks; default: %(default)s")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
