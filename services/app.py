@@ -33,6 +33,7 @@ from services.earlier_release import bring_over
 from services.errors import ConfigError, HothouseError, StartError
 from services.ingest.plans.repeater import RepeatedPlans
 from services.ingest.retirement import Retirements
+from services.ingest.snapshots.later_release import refuse_state_of_a_later_release
 from services.log import open_settings_log
 from services.messages import GatewayFigures, RuntimeFigures
 from services.runtime.certificate import LOOK_EVERY_S
@@ -183,6 +184,7 @@ class System:
                 f"{storage_of(settings).url} holds half of a backup: hothouse restore was interrupted",
                 "Remove what it wrote there and in data_dir, then run hothouse restore again.",
             )
+        refuse_state_of_a_later_release(storage_of(settings))
         self._bring_history_over()
         settings.logs_dir.mkdir(exist_ok=True)
         bring_over(settings.storage_folder, storage_of(settings))

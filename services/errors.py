@@ -17,7 +17,6 @@ __all__ = [
     "FirstError",
     "HistoryError",
     "HothouseError",
-    "LaterReleaseError",
     "ModelFilesError",
     "NotStoredError",
     "PromotionRefusedError",
@@ -135,10 +134,6 @@ class HistoryError(HothouseError):
 
 class SnapshotError(HothouseError):
     """A snapshot is torn, corrupt or of a format that is not read."""
-
-
-class LaterReleaseError(SnapshotError):
-    """A later release wrote the state: it is whole, and this one leaves it as it is."""
 
 
 class TrainingError(HothouseError):

@@ -46,9 +46,9 @@ case ${1:-} in
     ;;
 --upgrade)
     : "${now:?nothing runs yet: apply.sh FOLDER}"
-    # What an upgrade before left may still be ending; an object that ends takes no change.
-    k delete deployment,raycluster "${next}" --ignore-not-found --timeout "${patience}"
     rendered=$(kubectl kustomize "$2" | sed "s/hothouse-a\b/${next}/g")
+    # What an upgrade before left may still be ending; an object that ends takes no change.
+    k delete deployment,raycluster "${next}" --ignore-not-found --cascade foreground --timeout "${patience}" >/dev/null
     say "${now} runs; starting the Ray cluster ${next}"
     kind ConfigMap <<<"${rendered}" | apply
     kind RayCluster <<<"${rendered}" | apply
@@ -56,7 +56,10 @@ case ${1:-} in
     # It leaves its application on the cluster (ray.keep_serving), and its state saved.
     say "${now} works no more, and answers"
     k scale deployment "${now}" --replicas 0 >/dev/null
-    k wait --for delete pod --selector "app.kubernetes.io/component=hothouse,app.kubernetes.io/instance=${now}" --timeout "${patience}" >/dev/null
+    # A pod of a node that is lost never ends by itself. Killed or not, the owner's file in the storage says when its state may be taken over.
+    old="app.kubernetes.io/component=hothouse,app.kubernetes.io/instance=${now}"
+    k wait --for delete pod --selector "${old}" --field-selector status.phase=Running --timeout 60s >/dev/null 2>&1 || true
+    k delete pod --selector "${old}" --grace-period=0 --force --ignore-not-found >/dev/null 2>&1 || true
     kind Deployment <<<"${rendered}" | apply
     await "hothouse" "app.kubernetes.io/component=hothouse,app.kubernetes.io/instance=${next}"
     await "its API" "ray.io/cluster=${next},ray.io/group=work"

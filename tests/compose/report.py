@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tests.ci.record import Record
 
 __all__ = ["Report", "clock", "stretches"]
+
+SHOWN = 5
 
 
 @dataclass
@@ -75,11 +77,12 @@ def clock(ms: int) -> str:
     return time.strftime("%d %b %H:%M", time.gmtime(ms / 1000))
 
 
-def stretches(found: Iterable[tuple[int, int, int]]) -> str:
+def stretches(found: Sequence[tuple[int, int, int]]) -> str:
     """Stretches of time as words, each with how many messages it is about; nothing for none.
 
     >>> stretches([(1_646_136_000_000, 1_646_139_600_000, 12)])
-    '; missing are 12 of 01 Mar 12:00 to 01 Mar 13:00'
+    '; missing: 12 from 01 Mar 12:00 to 01 Mar 13:00'
     """
-    words = [f"{count:,} of {clock(first_ms)} to {clock(last_ms)}" for first_ms, last_ms, count in found]
-    return f"; missing are {', '.join(words)}" if words else ""
+    words = [f"{count:,} from {clock(first_ms)} to {clock(last_ms)}" for first_ms, last_ms, count in found[:SHOWN]]
+    words += [f"{len(found) - SHOWN} more stretches"] if len(found) > SHOWN else []
+    return f"; missing: {', '.join(words)}" if words else ""

@@ -65,6 +65,8 @@ def test_what_never_came_is_named_by_its_time() -> None:
         found.arrived[TOPIC, BOOT, seq] = 0
     assert never_came(published, found, STEP_MS) == [(30_000, 300_000, 3)]
     assert never_came(published, found, 60_000) == [(30_000, 60_000, 2), (300_000, 300_000, 1)]
+    found.plans_in_log.clear()
+    assert never_came(published, found, 60_000) == [(30_000, 60_000, 3), (300_000, 300_000, 1)]
 
 
 def test_a_plan_that_is_not_kept_is_lost() -> None:

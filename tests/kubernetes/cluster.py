@@ -50,14 +50,14 @@ def run(*command: str, text: str = "", timeout_s: float = 120.0) -> str:
 class Cluster:
     """One installation in the namespace ``hothouse``, and its servers in ``servers``."""
 
-    def __init__(self, generation: str = "a") -> None:
-        self.generation = generation
+    def __init__(self) -> None:
         self._addresses: dict[tuple[str, str], str] = {}
 
     @property
     def name(self) -> str:
-        """That of the Ray cluster and of the deployment that runs `hothouse up`."""
-        return f"hothouse-{self.generation}"
+        """That of the Ray cluster and of the deployment that runs `hothouse up`; another after each upgrade."""
+        where = "jsonpath={.spec.selector.app\\.kubernetes\\.io/instance}"
+        return self.kubectl("-n", NAMESPACE, "get", "service", "hothouse-api", "-o", where)
 
     def kubectl(self, *arguments: str, text: str = "", timeout_s: float = 120.0) -> str:
         """Run `kubectl`; its standard output."""

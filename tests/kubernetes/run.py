@@ -107,8 +107,9 @@ def _tell(cluster: Cluster, report: Report, table: list[tuple[str, float, Seen]]
         _see_the_ports(cluster, report)
         done = [(what.words, what.most_failed, partial(harm, cluster, what)) for what in HARMS]
         done += [("upgraded", 0, partial(upgrade, cluster)), (AGAIN, 0, partial(upgrade, cluster))]
+        wanted = [words for words, *_ in done if words != AGAIN] if only is None else only
         for words, most_failed, do in done:
-            if words not in (only if only is not None else [each for each, *_ in done if each != AGAIN]):
+            if words not in wanted:
                 continue
             began_s = time.monotonic()
             report.say(f"{words} at {clock(max(forecasts(cluster).values()))} of the greenhouse's time ...")

@@ -15,7 +15,7 @@ from edge.log import Log
 from edge.wire.vocabulary import VOCABULARY
 from models.spec import ForecastSpec
 from services.config import Settings
-from services.errors import ConfigError, LaterReleaseError, SnapshotError
+from services.errors import ConfigError, SnapshotError
 from services.forecast_spec import place_of
 from services.ingest.forecasting import MAX_ORIGINS
 from services.ingest.partition import Partition
@@ -86,7 +86,7 @@ def restore(
     try:
         found = snapshots.load(begin)
     except SnapshotError as error:
-        if begin > 0 or isinstance(error, LaterReleaseError):
+        if begin > 0:
             raise
         found, damage = None, (f"{error.message}: the log is read again from its beginning",)
     if found is None:

@@ -21,14 +21,7 @@ import msgspec
 import numpy as np
 from crc32c import crc32c
 
-from services.errors import (
-    AlreadyStoredError,
-    ChangedError,
-    HothouseError,
-    LaterReleaseError,
-    NotStoredError,
-    SnapshotError,
-)  # fmt: skip
+from services.errors import AlreadyStoredError, ChangedError, HothouseError, NotStoredError, SnapshotError
 from services.ingest.snapshots.format_10 import read_format_10
 from services.ingest.snapshots.parts import ESSENTIAL, PARTS, PartError, parts_of_format_10, upgraded
 from services.ingest.snapshots.pieces import (
@@ -47,8 +40,6 @@ __all__ = ["FencedError", "Saved", "Snapshot", "Snapshots"]
 
 MAGIC = b"HHSNP2\r\n"
 FORMAT = 11
-LATER = "a later release wrote it"
-THEN = "Start that release, or restore the backup that was made before it. Nothing was changed."
 KEEP = 2
 HEADER_BYTES = 65_536
 """So much is read of a snapshot to see its header, which is smaller as a rule."""
@@ -198,8 +189,7 @@ class Snapshots:
         """The snapshot to go on from, for a log that begins at ``begin``; ``None`` when there is none at all.
 
         That is the newest that can be read whole, else the newest whose essential parts can be read. Raises
-        :class:`SnapshotError` when there are snapshots and none can be used, and :class:`LaterReleaseError` when a
-        later release wrote one: to go on from an earlier one would throw away what that release has learned.
+        :class:`SnapshotError` when there are snapshots and none can be used.
         """
         found: list[_Loaded] = []
         reasons = []
@@ -207,8 +197,6 @@ class Snapshots:
             self._useless.add(name)
             try:
                 found.append(self._read(name))
-            except LaterReleaseError:
-                raise
             except SnapshotError as error:
                 reasons.append(str(error))
                 continue
@@ -361,8 +349,6 @@ def _header(path: str, whole: memoryview) -> tuple[_Header, int]:
         raise SnapshotError(f"{path} has a damaged header")
     try:
         named = msgspec.msgpack.decode(content).get("format")
-        if isinstance(named, int) and named > FORMAT:
-            raise LaterReleaseError(f"{path} has format {named}, this version reads {FORMAT}: {LATER}", THEN)
         if named != FORMAT:
             raise SnapshotError(f"{path} has format {named}, this version reads {FORMAT}")
         return msgspec.msgpack.decode(content, type=_Header), len(head) + size
@@ -407,8 +393,6 @@ def _upgraded(found: Mapping[str, tuple[int, Any]]) -> tuple[dict[str, Any], dic
     """Parts in this release's form, from (version, part); and why others cannot be used."""
     parts, unreadable = {}, {}
     for name, (version, state) in found.items():
-        if name in ESSENTIAL and version > PARTS[name].version:
-            raise LaterReleaseError(f"the state's part {name} has version {version}: {LATER}", THEN)
         try:
             parts[name] = upgraded(name, version, state)
         except (PartError, KeyError, ValueError, TypeError) as error:

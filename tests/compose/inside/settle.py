@@ -133,9 +133,11 @@ def balance(published: Published, found: Found, step_ms: int) -> dict[str, int]:
 
 
 def never_came(published: Published, found: Found, step_ms: int) -> list[tuple[int, int, int]]:
-    """Stretches of event time whose samples are not in the log: first and last time, and how many."""
+    """Stretches of event time whose samples or plans are not in the log: first and last time, and how many."""
     stretches: list[tuple[int, int, int]] = []
-    for ts_ms in sorted(body["ts"] for name, body in published.samples.items() if not found.arrived[name]):
+    times = [body["ts"] for name, body in published.samples.items() if not found.arrived[name]]
+    times += [issued_ms for *_, issued_ms in published.plans - found.plans_in_log]
+    for ts_ms in sorted(times):
         if stretches and ts_ms - stretches[-1][1] <= step_ms:
             begin_ms, _, count = stretches.pop()
             stretches.append((begin_ms, ts_ms, count + 1))

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from edge.log.sqlite import SqliteLog
-from services.errors import HistoryError, LaterReleaseError
+from services.errors import HistoryError, StartError
 from services.ingest import partition
-from services.ingest.snapshots import snapshot
+from services.ingest.snapshots.later_release import refuse_state_of_a_later_release
 from services.ingest.snapshots.parts import ESSENTIAL, LEARNED, PARTS, Form
 from services.ingest.snapshots.regrow import READ_TRIES
 from services.ingest.snapshots.snapshot import Snapshots
@@ -193,50 +193,26 @@ def test_parts_of_the_first_release_are_upgraded(tmp_path: Path, monkeypatch: py
     assert "version 1" in found.unreadable["watch"]
 
 
-@pytest.mark.thorough
-def test_a_version_forth_and_back_and_forth(
-    upgraded: Path, expected: dict[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
-    """A later release that changed how something learned is kept: this one goes on from the snapshot before, and the
-    later one from what this one kept. Both forecast about the same.
-    """
-    now, folder = PARTS["scores"], shutil.copytree(upgraded, tmp_path / "x")
-    later_form = Form(now.version + 1, {**now.upgrades, now.version: lambda state: state}, now.missing)
-    with monkeypatch.context() as patch:
-        patch.setitem(PARTS, "scores", later_form)
-        assert later(folder)[1] == ""
-    said, repaired = later(folder)
-    assert f"it has version {now.version + 1}, this release reads up to {now.version}" in repaired
-    assert said.keys() & expected.keys()
-    assert max(abs(said[key] - expected[key]) for key in expected.keys() & said.keys()) < 0.01
-    monkeypatch.setitem(PARTS, "scores", later_form)
-    assert later(folder)[1] == ""
-
-
-@pytest.mark.parametrize("what", ["format", "essential"])
 def test_state_of_a_later_release_is_left_alone(
-    what: str, upgraded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
-    """Where this one cannot read it, it says so in one sentence and changes nothing; the later one goes on with it."""
+    upgraded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused in one sentence before anything is changed; the later release goes on with it."""
     folder = shutil.copytree(upgraded, tmp_path / "x")
-
-    def as_later(patch: pytest.MonkeyPatch) -> str:
-        if what == "format":
-            patch.setattr(snapshot, "FORMAT", snapshot.FORMAT + 1)
-        else:
-            patch.setitem(PARTS, "newest", Form(PARTS["newest"].version + 1, {1: lambda state: state}))
-        return later(folder)[1]
-
+    storage = FolderStorage(folder / "storage")
+    refuse_state_of_a_later_release(storage)
+    scores = Form(PARTS["scores"].version + 1, {PARTS["scores"].version: lambda state: state})
     with monkeypatch.context() as patch:
-        as_later(patch)
+        patch.setitem(PARTS, "scores", scores)
+        later(folder)
     there = contents(folder)
-    with pytest.raises(LaterReleaseError, match="a later release wrote it") as caught:
-        after(folder, range(0))
-    assert "restore the backup" in (caught.value.hint or "")
+    with pytest.raises(StartError, match="was written by a later release: its part 'scores' has version 2") as caught:
+        refuse_state_of_a_later_release(storage)
+    assert "restore the backup" in caught.value.hint
     assert contents(folder) == there
-    assert as_later(monkeypatch) == ""
+    monkeypatch.setitem(PARTS, "scores", scores)
+    assert later(folder)[1] == ""
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     """The snapshots in a folder."""
-    return {path.name: path.read_bytes() for path in sorted((folder / "storage" / "snapshots").glob("p*-*"))}
+    return {path.name: path.read_bytes() for path in sorted((folder / "storage" / "snapshots").iterdir())}

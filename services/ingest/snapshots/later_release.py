@@ -1,0 +1,68 @@
+"""State that a later release wrote is left as it is: who went on from it would throw a part of it away."""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from services.errors import NotStoredError, StartError
+from services.ingest.snapshots import format_10
+from services.ingest.snapshots.parts import PARTS
+from services.ingest.snapshots.snapshot import FORMAT, HEADER_BYTES, MAGIC
+from services.store.storage import Storage
+
+__all__ = ["refuse_state_of_a_later_release"]
+
+HINT = "Start that release, or restore the backup that was made before it into an empty place. Nothing was changed."
+
+
+def refuse_state_of_a_later_release(storage: Storage, folder: str = "snapshots") -> None:
+    """Raises :class:`StartError` where a snapshot in ``folder`` says that a later release wrote it.
+
+    Called before anything of the state is changed. A damaged snapshot says nothing; who reads it copes with that.
+    """
+    for name in storage.list_folder(folder).names:
+        if not name.endswith(".snapshot"):
+            continue
+        key = f"{folder}/{name}"
+        try:
+            content = storage.read_range(key, 0, HEADER_BYTES)
+            if (size := _size(content)) > len(content) == HEADER_BYTES:
+                content = storage.read_range(key, 0, size)
+        except NotStoredError:
+            continue
+        if why := later(content):
+            raise StartError(f"{storage.address(key)} was written by a later release: {why}", HINT)
+
+
+def later(content: bytes) -> str:
+    """Why a snapshot that begins with ``content`` is of a later release; nothing where it is not, or says nothing.
+
+    >>> later(b"HHSNP9" + bytes(20)), later(MAGIC + b"torn"), later(b"")
+    ('it is of another kind', '', '')
+    """
+    if content.startswith(format_10.MAGIC):
+        return ""
+    if not content.startswith(MAGIC):
+        return "it is of another kind" if content.startswith(MAGIC[:4]) else ""
+    try:
+        header = msgspec.msgpack.decode(content[len(MAGIC) + 8 : _size(content)])
+        if header["format"] > FORMAT:
+            return f"it has format {header['format']}, and this release reads up to {FORMAT}"
+        parts = {part["name"]: part["version"] for part in header["parts"]}
+        for name, version in parts.items():
+            if name not in PARTS:
+                return f"this release does not know its part {name!r}"
+            if version > PARTS[name].version:
+                return f"its part {name!r} has version {version}, and this release reads up to {PARTS[name].version}"
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        return ""
+    return ""
+
+
+def _size(content: bytes) -> int:
+    """How many bytes there are up to the end of the header."""
+    if len(content) < len(MAGIC) + 8:
+        return 0
+    return len(MAGIC) + 8 + int(struct.unpack_from("<I", content, len(MAGIC))[0])
