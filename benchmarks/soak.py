@@ -11,8 +11,8 @@ threads and descriptors are looked at, and files and bytes of the data folder an
 The first fifth is left out: caches and windows fill. Of the rest a line tells each part's median of the first and of
 the last quarter. *Flat* is a part whose last quarter is at most 5 % above its first, or at most 20 MB, 5 threads, 5
 descriptors or 20 files. The history and the log grow by what they are given: their bytes are told and not judged. The
-last line printed is JSON; the exit code is 1 where something is not flat, a request failed, a forecast failed, a tenth of
-those that were due were not made, or no second version ever answered.
+last line printed is JSON; the exit code is 1 where something is not flat, a request failed, a forecast failed, a tenth
+of those that were due were not made, or no second version ever answered.
 """
 
 from __future__ import annotations
