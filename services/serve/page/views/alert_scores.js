@@ -32,7 +32,8 @@ export async function showAlertScores(box, key, timeZone) {
   const each = alerts.map((one) => [
     dayAndTime(one.fired_ms, timeZone), nameOf(one), percent(one.chance), h("span", { class: `badge ${TONES[one.outcome] ?? ""}` }, t(`outcome.${one.outcome}`)), before(one.lead_h),
   ]);
+  const open = box.querySelector("details")?.open;
   put(box, title, h("p", { class: "soft small" }, t("scores.words", { days: DAYS })),
     table("alert-scores", t("scores.title"), ["scores.rule", "scores.alerts", "scores.came", "scores.false", "scores.aside", "scores.lead", "scores.hit", "scores.week"], byRule),
-    h("details", {}, h("summary", {}, t("scores.list")), table("past-alerts", t("scores.list"), ["scores.at", "scores.rule", "scores.chance", "scores.outcome", "scores.lead"], each, [1, 3])));
+    h("details", { open }, h("summary", {}, t("scores.list")), table("past-alerts", t("scores.list"), ["scores.at", "scores.rule", "scores.chance", "scores.outcome", "scores.lead"], each, [1, 3])));
 }
