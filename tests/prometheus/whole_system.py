@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -61,13 +61,22 @@ class Whole:
 
     def rubbish(self) -> None:
         """Publish what becomes dead letters: samples that no decoder can read."""
+        self.publish([b"{"] * 100)
+
+    def late(self) -> None:
+        """Publish samples of rows that closed days ago."""
+        boot, sample = uuid.uuid4().hex[:16], '{"boot":"%s","seq":%d,"ts":%d,"values":{"air_temp_c":20.0}}'
+        self.publish([(sample % (boot, number, START_MS + DAY_MS + number)).encode() for number in range(100)])
+
+    def publish(self, payloads: Sequence[bytes]) -> None:
+        """Publish as a device of the first zone."""
         client = paho.Client(CallbackAPIVersion.VERSION2, client_id=f"rubbish-{uuid.uuid4().hex[:8]}")
         client.username_pw_set(self.broker.username, self.broker.password)
         client.connect(self.broker.host, self.broker.port)
         client.loop_start()
-        for _ in range(100):
+        for payload in payloads:
             topic = f"hothouse/v1/{self.site}/{self.zone}/device/sample"
-            client.publish(topic, b"{", qos=1).wait_for_publish(patience_s(30))
+            client.publish(topic, payload, qos=1).wait_for_publish(patience_s(30))
         client.disconnect()
         client.loop_stop()
 
@@ -95,10 +104,13 @@ def broker_of(system: System) -> MqttAddress:
 
 
 @contextmanager
-def whole(folder: Path, monkeypatch: pytest.MonkeyPatch, influx_url: str = "", **learn: Any) -> Iterator[Whole]:
+def whole(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, influx_url: str = "", *, webhook_answers: int = 204, **learn: Any
+) -> Iterator[Whole]:  # fmt: skip
     """Two zones, of which three days are known and the rest comes 300 times as fast as the wall clock.
 
-    ``influx_url`` is the way to InfluxDB where it is not the straight one; ``learn`` are settings of that section.
+    ``influx_url`` is the way to InfluxDB where it is not the straight one; who is told of alerts answers
+    ``webhook_answers``; ``learn`` are settings of that section.
     """
     influx = Influx(
         require_env("HOTHOUSE_TEST_INFLUXDB_URL"), require_env("HOTHOUSE_TEST_INFLUXDB_TOKEN"),
@@ -114,7 +126,7 @@ def whole(folder: Path, monkeypatch: pytest.MonkeyPatch, influx_url: str = "", *
         import_samples(source, log, warm_ms)
         source.report_every(60_000)
 
-    with _receiver() as webhook_url:
+    with _receiver(webhook_answers) as webhook_url:
         settings = load_settings(
             data_dir=folder / "data",
             influx={"url": influx_url or influx.url, "org": influx.org, "bucket": influx.bucket},
@@ -143,20 +155,20 @@ def whole(folder: Path, monkeypatch: pytest.MonkeyPatch, influx_url: str = "", *
                 feeding.join(patience_s(30))
 
 
-class _Takes(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.send_response(204)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
-
-
 @contextmanager
-def _receiver() -> Iterator[str]:
-    """Whoever is told of alerts by webhook."""
-    server = HTTPServer(("127.0.0.1", 0), _Takes)
+def _receiver(status: int) -> Iterator[str]:
+    """Whoever is told of alerts by webhook, and what he answers."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Says nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Answers)
     thread = threading.Thread(target=server.serve_forever, name="webhook", daemon=True)
     thread.start()
     try:
