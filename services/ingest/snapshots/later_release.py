@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import struct
-
 import msgspec
 
 from services.errors import NotStoredError, StartError
 from services.ingest.snapshots import format_10
 from services.ingest.snapshots.parts import PARTS
-from services.ingest.snapshots.snapshot import FORMAT, HEADER_BYTES, MAGIC
+from services.ingest.snapshots.snapshot import FORMAT, MAGIC, head_of, header_bytes
 from services.store.storage import Storage
 
-__all__ = ["refuse_state_of_a_later_release"]
+__all__ = ["later", "refuse_state_of_a_later_release"]
 
 HINT = "Start that release, or restore the backup that was made before it into an empty place. Nothing was changed."
 
@@ -27,12 +25,10 @@ def refuse_state_of_a_later_release(storage: Storage, folder: str = "snapshots")
             continue
         key = f"{folder}/{name}"
         try:
-            content = storage.read_range(key, 0, HEADER_BYTES)
-            if (size := _size(content)) > len(content) == HEADER_BYTES:
-                content = storage.read_range(key, 0, size)
+            why = later(head_of(storage, key))
         except NotStoredError:
             continue
-        if why := later(content):
+        if why:
             raise StartError(f"{storage.address(key)} was written by a later release: {why}", HINT)
 
 
@@ -47,7 +43,7 @@ def later(content: bytes) -> str:
     if not content.startswith(MAGIC):
         return "it is of another kind" if content.startswith(MAGIC[:4]) else ""
     try:
-        header = msgspec.msgpack.decode(content[len(MAGIC) + 8 : _size(content)])
+        header = msgspec.msgpack.decode(content[len(MAGIC) + 8 : header_bytes(content)])
         if header["format"] > FORMAT:
             return f"it has format {header['format']}, and this release reads up to {FORMAT}"
         parts = {part["name"]: part["version"] for part in header["parts"]}
@@ -59,10 +55,3 @@ def later(content: bytes) -> str:
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
         return ""
     return ""
-
-
-def _size(content: bytes) -> int:
-    """How many bytes there are up to the end of the header."""
-    if len(content) < len(MAGIC) + 8:
-        return 0
-    return len(MAGIC) + 8 + int(struct.unpack_from("<I", content, len(MAGIC))[0])

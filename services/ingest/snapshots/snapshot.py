@@ -36,7 +36,7 @@ from services.ingest.snapshots.pieces import (
 )
 from services.store.storage import Storage, stored_in
 
-__all__ = ["FencedError", "Saved", "Snapshot", "Snapshots"]
+__all__ = ["FORMAT", "MAGIC", "FencedError", "Saved", "Snapshot", "Snapshots", "head_of", "header_bytes"]
 
 MAGIC = b"HHSNP2\r\n"
 FORMAT = 11
@@ -306,11 +306,7 @@ class Snapshots:
 
     def _header(self, name: str) -> tuple[_Header, int]:
         key = self._key(name)
-        content = self._storage.read_range(key, 0, HEADER_BYTES)
-        whole = _header_bytes(content)
-        if whole > len(content) == HEADER_BYTES:
-            content = self._storage.read_range(key, 0, whole)
-        return _header(self._storage.address(key), memoryview(content))
+        return _header(self._storage.address(key), memoryview(head_of(self._storage, key)))
 
     def _read(self, name: str) -> _Loaded:
         key = self._key(name)
@@ -331,7 +327,14 @@ def _content(epoch: int, offset: int, segments: Sequence[Segment], bodies: Mappi
     return [MAGIC + struct.pack("<II", len(header), crc32c(header)) + header, *(b.content for b in bodies.values())]
 
 
-def _header_bytes(content: bytes) -> int:
+def head_of(storage: Storage, key: str) -> bytes:
+    """The first bytes of a snapshot, with all of its header. Raises :class:`NotStoredError` where there is none."""
+    content = storage.read_range(key, 0, HEADER_BYTES)
+    whole = header_bytes(content)
+    return storage.read_range(key, 0, whole) if whole > len(content) == HEADER_BYTES else content
+
+
+def header_bytes(content: bytes) -> int:
     """How many bytes there are up to the end of the header; 0 where it is none."""
     if len(content) < len(MAGIC) + 8 or not content.startswith(MAGIC):
         return 0
