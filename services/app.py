@@ -39,6 +39,7 @@ from services.messages import GatewayFigures, RuntimeFigures
 from services.runtime.certificate import LOOK_EVERY_S
 from services.runtime.folder import FolderLock
 from services.runtime.interrupts import deferred_interrupts
+from services.runtime.ray_logs import PRUNE_EVERY_S
 from services.runtime.repeating import Repeating
 from services.runtime.state_lock import OwnersPlace, StateLock, this_machine
 from services.runtime.supervise import ChildProcess
@@ -216,6 +217,7 @@ class System:
         )  # fmt: skip
         self._parts.enter_context(self._deliveries)
         self._parts.enter_context(Repeating(self._report, REPORT_S, "report"))
+        self._parts.enter_context(Repeating(runtime.prune_logs, PRUNE_EVERY_S, "old logs"))
         if runtime.certificate is not None:
             self._parts.enter_context(Repeating(runtime.certificate.renew, LOOK_EVERY_S, "certificate"))
         if self._rules_files:

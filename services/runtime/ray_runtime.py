@@ -28,6 +28,7 @@ from services.runtime.ingress import Ingress, certificate_of, probe_ingress, ser
 from services.runtime.interrupts import deferred_interrupts
 from services.runtime.joined import check_nodes, end_earlier_run
 from services.runtime.leftovers import RECORD, end_left_over, end_processes_using, short_folder
+from services.runtime.ray_logs import prune_logs
 
 __all__ = ["RayRuntime"]
 
@@ -169,6 +170,11 @@ class RayRuntime:
     def abandon(self) -> None:
         """Another process owns our state now: what has our names on the cluster is its own, and stays."""
         self._abandoned = True
+
+    def prune_logs(self) -> None:
+        """Remove the logs of workers that ended long ago; those of a cluster are its own."""
+        if self._folder is not None:
+            prune_logs(self._folder / "r")
 
     def _delete_application(self) -> None:
         """Serve itself belongs to the cluster, the application on it is ours, or that of who comes after us."""
