@@ -4,6 +4,7 @@ ARGS ?=
 SEEDS ?= 0:200
 MINUTES ?= 10
 HOURS ?= 24
+ACCELERATOR ?= cpu
 
 # Each process that Ray starts would compile our modules again.
 export PYTHONDONTWRITEBYTECODE =
@@ -16,7 +17,7 @@ venv := .venv
 stamp := $(venv)/.stamp
 bin := $(venv)/bin
 
-.PHONY: help setup demo test unit processes long home-assistant seeds chaos check format bench soak sbom audit secrets kubernetes-secrets e2e e2e-kubernetes clean
+.PHONY: help setup demo test unit processes long home-assistant seeds chaos check format bench soak sbom audit hashes secrets kubernetes-secrets e2e e2e-kubernetes clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -109,6 +110,16 @@ sbom: $(stamp) $(release)/.stamp ## what this environment holds, as CycloneDX: d
 
 audit: $(release)/.stamp ## look requirements.lock up among known weaknesses; needs the package index's advisories
 	$(release)/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off -r requirements.lock
+
+# As deploy/images/*.Dockerfile install them: of what an image needs the locked version, and of that every file that the index has.
+hashed := $(release)/bin/uv pip compile --quiet --no-annotate --generate-hashes --constraint requirements.lock --python-version 3.11 \
+    --custom-compile-command "make hashes" $(ARGS)
+
+hashes: $(release)/.stamp ## what the images install, with the hash of each file: dist/hashes; ACCELERATOR=cuda as for the build
+	@rm -rf dist/hashes && mkdir -p dist/hashes
+	$(hashed) --extra kafka -o dist/hashes/edge.txt pyproject.toml
+	$(hashed) --extra cluster $(if $(filter cpu,$(ACCELERATOR)),--torch-backend cpu) -o dist/hashes/cluster.txt pyproject.toml
+	grep '^setuptools==' requirements.lock | $(hashed) -o dist/hashes/build.txt -
 
 $(release)/.stamp: requirements.release.lock
 	@test -x $(release)/bin/python || $(PYTHON) -m venv $(release)

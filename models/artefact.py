@@ -31,8 +31,8 @@ from models.online.example_set import Regressors
 from models.spec import QUANTILES, ForecastSpec, Place
 
 __all__ = [
-    "Artefact", "ArtefactCorruptError", "ArtefactError", "ArtefactMissingError", "ArtefactSchemaError", "digest",
-    "load", "save",
+    "MOST_BYTES", "Artefact", "ArtefactCorruptError", "ArtefactError", "ArtefactMissingError", "ArtefactSchemaError",
+    "check_size", "digest", "load", "save",
 ]  # fmt: skip
 
 F32 = npt.NDArray[np.float32]
@@ -43,6 +43,9 @@ FORMAT = 2
 
 GOLDEN_TOLERANCE = 1e-3
 """How far a golden output may be off, relative to its size where that exceeds 1: another CPU rounds differently."""
+
+MOST_BYTES = 1024**3
+"""A file of an artefact may be this long; the largest of ours have a few megabytes."""
 
 NETWORK = "network"
 _WEIGHTS, _GOLDEN, _MANIFEST = "weights.safetensors", "golden.safetensors", "manifest.json"
@@ -187,12 +190,21 @@ def load(folder: Path, schema_hash: str | None = None) -> Artefact:
     return Artefact(spec, kind, model, manifest, (inputs, expected))
 
 
+def check_size(path: Path) -> None:
+    """Raise :class:`ArtefactCorruptError` for a file that is too large to be read, before it is. ``OSError`` if it is
+    not there.
+    """
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise ArtefactCorruptError(f"{path} has {size:,} bytes, at most {MOST_BYTES:,} are read")
+
+
 def _manifest(folder: Path) -> dict[str, Any]:
     try:
+        check_size(folder / _MANIFEST)
         manifest = json.loads((folder / _MANIFEST).read_bytes())
     except FileNotFoundError as error:
         raise ArtefactMissingError(f"{folder} has no {_MANIFEST}") from error
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise ArtefactCorruptError(f"{folder / _MANIFEST} cannot be read: {error}") from error
     if not isinstance(manifest, dict):
         raise ArtefactCorruptError(f"{folder / _MANIFEST} is not an object")
@@ -201,6 +213,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 def _read(path: Path, digest: object) -> bytes:
     try:
+        check_size(path)
         content = path.read_bytes()
     except FileNotFoundError as error:
         raise ArtefactMissingError(f"{path} is not there") from error

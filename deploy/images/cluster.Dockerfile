@@ -8,9 +8,11 @@ ENV PATH=/opt/hothouse/bin:$PATH \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PYTHONUNBUFFERED=1
 
-# Wheels of your own; another build context of this name takes its place.
+# Wheels of your own, and what `make hashes` writes; other build contexts of these names take their place.
 FROM scratch AS wheels
 COPY deploy/images/no-wheels /
+FROM scratch AS hashes
+COPY deploy/images/no-hashes /
 
 # What of pyproject.toml says which packages are needed: a change of a tool's settings must not install them again.
 FROM base AS manifest
@@ -31,16 +33,23 @@ WORKDIR /build
 COPY --from=manifest /build ./
 # The packages are empty here: only what pyproject.toml says of them counts. PyPI has no CPU build of torch, which is
 # why that comes first and from elsewhere; where its index cannot be reached, the CUDA build serves as well, but is large.
+# With hashes, only files that have one of them are installed, and nothing is built from source; they say which torch it is.
 RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
     --mount=type=bind,from=wheels,target=/wheels \
+    --mount=type=bind,from=hashes,target=/hashes \
     --mount=type=cache,target=/root/.cache/pip \
     mkdir edge models services && touch edge/__init__.py models/__init__.py services/__init__.py README.md LICENSE; \
-    if [ "${ACCELERATOR}" = cpu ]; then \
-        pip install --retries 1 --timeout 30 --index-url "${TORCH_INDEX}" --constraint requirements.lock torch || \
-            echo "WARNING: no CPU build of torch from ${TORCH_INDEX}; taking the CUDA build, 4 GB larger" >&2; \
-    fi; \
-    pip install --find-links /wheels --constraint requirements.lock '.[cluster]' \
-    && pip uninstall --yes --quiet hothouse \
+    if [ -f /hashes/.gitkeep ]; then \
+        if [ "${ACCELERATOR}" = cpu ]; then \
+            pip install --retries 1 --timeout 30 --index-url "${TORCH_INDEX}" --constraint requirements.lock torch || \
+                echo "WARNING: no CPU build of torch from ${TORCH_INDEX}; taking the CUDA build, 4 GB larger" >&2; \
+        fi; \
+        pip install --find-links /wheels --constraint requirements.lock '.[cluster]' \
+        && pip uninstall --yes --quiet hothouse; \
+    else \
+        pip install --find-links /wheels --only-binary :all: --require-hashes -r /hashes/cluster.txt \
+            $(grep -q '^torch==.*+cpu' /hashes/cluster.txt && echo --extra-index-url "${TORCH_INDEX}"); \
+    fi \
     && find /opt/hothouse -name tests -path '*site-packages*' -type d -prune -exec rm -rf {} +
 
 FROM base AS package
@@ -51,8 +60,15 @@ COPY models models
 COPY services services
 RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
     --mount=type=bind,from=wheels,target=/wheels \
+    --mount=type=bind,from=hashes,target=/hashes \
     --mount=type=cache,target=/root/.cache/pip \
-    python3 -m venv /opt/build && /opt/build/bin/pip wheel --find-links /wheels --no-deps --wheel-dir /build/dist .
+    python3 -m venv /opt/build; \
+    if [ -f /hashes/.gitkeep ]; then \
+        /opt/build/bin/pip wheel --find-links /wheels --no-deps --wheel-dir /build/dist .; \
+    else \
+        /opt/build/bin/pip install --find-links /wheels --only-binary :all: --require-hashes -r /hashes/build.txt \
+        && /opt/build/bin/pip wheel --no-build-isolation --no-deps --wheel-dir /build/dist .; \
+    fi
 
 FROM dependencies
 ARG VERSION=unreleased

@@ -7,9 +7,11 @@ ENV PATH=/opt/hothouse/bin:$PATH \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PYTHONUNBUFFERED=1
 
-# Wheels of your own; another build context of this name takes its place.
+# Wheels of your own, and what `make hashes` writes; other build contexts of these names take their place.
 FROM scratch AS wheels
 COPY deploy/images/no-wheels /
+FROM scratch AS hashes
+COPY deploy/images/no-hashes /
 
 # What of pyproject.toml says which packages are needed: a change of a tool's settings must not install them again.
 FROM base AS manifest
@@ -22,13 +24,19 @@ FROM base AS dependencies
 RUN python3 -m venv /opt/hothouse
 WORKDIR /build
 COPY --from=manifest /build ./
-# The packages are empty here: only what pyproject.toml says of them counts.
+# The packages are empty here: only what pyproject.toml says of them counts. With hashes, only files that have one
+# of them are installed, and nothing is built from source.
 RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
     --mount=type=bind,from=wheels,target=/wheels \
+    --mount=type=bind,from=hashes,target=/hashes \
     --mount=type=cache,target=/root/.cache/pip \
     mkdir edge models services && touch edge/__init__.py models/__init__.py services/__init__.py README.md LICENSE; \
-    pip install --find-links /wheels --constraint requirements.lock '.[kafka]' \
-    && pip uninstall --yes --quiet hothouse \
+    if [ -f /hashes/.gitkeep ]; then \
+        pip install --find-links /wheels --constraint requirements.lock '.[kafka]' \
+        && pip uninstall --yes --quiet hothouse; \
+    else \
+        pip install --find-links /wheels --only-binary :all: --require-hashes -r /hashes/edge.txt; \
+    fi \
     && find /opt/hothouse -name tests -path '*site-packages*' -type d -prune -exec rm -rf {} +
 
 FROM dependencies AS package
@@ -38,8 +46,14 @@ COPY models models
 COPY services services
 RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
     --mount=type=bind,from=wheels,target=/wheels \
+    --mount=type=bind,from=hashes,target=/hashes \
     --mount=type=cache,target=/root/.cache/pip \
-    pip wheel --find-links /wheels --no-deps --wheel-dir /build/dist .
+    if [ -f /hashes/.gitkeep ]; then \
+        pip wheel --find-links /wheels --no-deps --wheel-dir /build/dist .; \
+    else \
+        pip install --find-links /wheels --only-binary :all: --require-hashes -r /hashes/build.txt \
+        && pip wheel --no-build-isolation --no-deps --wheel-dir /build/dist .; \
+    fi
 
 FROM base
 ARG VERSION=unreleased

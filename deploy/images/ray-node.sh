@@ -2,6 +2,7 @@
 # A node of the Ray cluster: `ray-node.sh head` or `ray-node.sh worker`, each with more options of `ray start`.
 # Ends when the node does, so that the container is started again; KubeRay runs the same two commands.
 set -eu
+ulimit -c 0 # a dump of a process's memory holds secrets
 role=$1
 shift
 address=$(hostname -i | cut -d' ' -f1)

@@ -3,6 +3,7 @@
 # without CPUs: Ray lets programs join from nodes only, and the work belongs on the workers. Ends when either ends, so that the
 # container is started again: a program whose cluster is gone would wait for ever.
 set -eu
+ulimit -c 0 # a dump of a process's memory holds secrets
 rm -f "${HOTHOUSE_DATA_DIR}/run.json" # one that was killed left it, and its address may still answer
 if [ -z "${HOTHOUSE_RAY__ADDRESS:-}" ]; then
     exec hothouse up "$@"

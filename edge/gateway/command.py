@@ -21,6 +21,7 @@ from edge.config import (
     read_secret,
     stray_variables,
 )
+from edge.core_dumps import leave_no_core_dumps
 from edge.gateway.decoders import load_decoders
 from edge.gateway.loop import Gateway
 from edge.gateway.metrics import MetricsServer
@@ -83,6 +84,7 @@ def main(
 
     Exit codes: 0 stopped, 1 failed, 2 a wrong argument, setting or log.
     """
+    leave_no_core_dumps()
     parser = _parser(prog, settings is not None)
     given, rest = parser.parse_known_args(arguments)
     _refuse(parser, rest)

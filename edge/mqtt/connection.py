@@ -19,8 +19,10 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from edge.mqtt.subscriber import Subscriber
 
-__all__ = ["MqttAddress", "is_refused_version", "new_client", "new_subscriber", "open_connection"]
+__all__ = ["MAX_PACKET_BYTES", "MqttAddress", "is_refused_version", "new_client", "new_subscriber", "open_connection"]
 
+MAX_PACKET_BYTES = 10_000_000
+"""No message of ours is this long; a broker of ours ends the connection of who sends one. MQTT allows 256 MB."""
 _UNSUPPORTED_VERSION = 132
 _Client = TypeVar("_Client", bound=paho.Client)
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import amqtt.broker
+from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
 from amqtt.contexts import Action
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
 from amqtt.session import OUTGOING
 from pwdlib.hashers.argon2 import Argon2Hasher
 
+from edge.mqtt.connection import MAX_PACKET_BYTES
 from edge.mqtt.embedded_access import DeviceRules
 from edge.mqtt.secret_file import write_secret
 from edge.parent_watch import when_stdin_ends
@@ -46,12 +48,30 @@ class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
             self.session.inflight_out.pop(packet_id, None)  # it came after amqtt had stopped to wait
 
 
+class _BoundedReader(StreamReaderAdapter):  # type: ignore[misc]
+    """Ends the connection at a packet larger than any of ours, before it is read: amqtt would hold all of it."""
+
+    _ended = False
+
+    async def read(self, n: int = -1) -> bytes:
+        if self._ended or n > MAX_PACKET_BYTES:
+            self._ended = True
+            raise ConnectionResetError
+        found: bytes = await super().read(n)
+        return found
+
+
 class _RuledBroker(amqtt.broker.Broker):  # type: ignore[misc]
     """Asks ``rules`` about each message. Through a plugin, which amqtt asks in a task of its own, some hundreds of
     messages at once stop the broker for good: its deliveries wait for each other.
     """
 
     rules: DeviceRules
+
+    async def stream_connected(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, listener_name: str
+    ) -> None:
+        await self._client_connected(listener_name, _BoundedReader(reader), StreamWriterAdapter(writer))
 
     async def _topic_filtering(self, session: Any, topic: str, action: Action) -> bool:
         return self.rules.allow(session.username, topic, action)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from edge.mqtt.connection import MAX_PACKET_BYTES
 from edge.mqtt.device_logins import DeviceLogin
 from edge.mqtt.followed_logins import FollowedLogins
 from edge.mqtt.secret_file import write_secret
@@ -109,6 +110,7 @@ def _configure(folder: Path, host: str, port: int, username: str, password: str)
         # Nothing that waits for the gateway is dropped; 0 means no limit.
         "max_queued_messages 0",
         "max_inflight_messages 0",
+        f"max_packet_size {MAX_PACKET_BYTES}",
         "log_type error",
         "log_type warning",
         "log_type notice",

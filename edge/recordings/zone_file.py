@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import lzma
 import re
 import zlib
 import zoneinfo
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy.typing as npt
 from edge.recordings.columns import Mapping, RecordingError, find_column
 from edge.recordings.findings import Cells, Finding, numbers, of_cells
 from edge.recordings.local_time import to_utc_ms
+from edge.recordings.packed_file import ENDINGS, open_text
 from edge.wire.topic import is_name
 
 __all__ = ["NoRecordingError", "Source", "ZoneFile", "file_kind", "name_of", "read_zone", "zone_of_table"]
@@ -28,7 +28,8 @@ __all__ = ["NoRecordingError", "Source", "ZoneFile", "file_kind", "name_of", "re
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
-_OPENERS: dict[str, Callable[..., Any]] = {".csv": Path.open, ".csv.xz": lzma.open, ".csv.gz": gzip.open}
+MOST_CELLS = 250_000_000
+"""Of a Parquet file, which may say of billions that they are the same: 2 GB in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def file_kind(path: Path) -> str:
     name = path.name.lower()
     if name.startswith(".") or not path.is_file():  # systems keep notes of their own beside files, as ._zone.csv
         return ""
-    return next((ending for ending in (*_OPENERS, ".parquet") if name.endswith(ending)), "")
+    return next((ending for ending in (*ENDINGS, ".parquet") if name.endswith(ending)), "")
 
 
 def name_of(text: str, otherwise: str = "") -> str:
@@ -133,7 +134,7 @@ _Read = tuple[list[str], I64, bool, dict[str, F64], list[str], dict[str, Cells]]
 
 
 def _read_csv(path: Path, kind: str, said: Mapping) -> _Read:
-    with _OPENERS[kind](path, mode="rt", encoding="utf-8-sig", newline="") as file:
+    with open_text(path, kind) as file:
         reader = csv.reader(file, delimiter=said.separator)
         header = next(reader, [])
         place, wanted, unmapped = _understand(path.name, header, said)
@@ -181,6 +182,11 @@ def _read_parquet(path: Path, kind: str, said: Mapping) -> _Read:
     except ImportError as error:
         raise RecordingError(f"{path.name} is Parquet, which needs pyarrow: pip install pyarrow") from error
     try:
+        said_of = pq.read_metadata(path)
+        if (cells := said_of.num_rows * said_of.num_columns) > MOST_CELLS:
+            raise RecordingError(
+                f"{path.name} has {cells:,} cells, at most {MOST_CELLS:,} are read: make several files"
+            )
         table = pq.read_table(path)
     except pa.ArrowException as error:
         raise RecordingError(f"{path.name} is damaged or cannot be read: {error}") from error

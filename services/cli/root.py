@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from edge.core_dumps import leave_no_core_dumps
 from services.cli import (
     alerts,
     backtest,
@@ -98,4 +99,5 @@ setup.register(app)
 
 def main() -> None:
     """Entry point of the ``hothouse`` program."""
+    leave_no_core_dumps()
     app()

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from services.learn.experts import NETWORK, Expert
-from services.messages import ModelRow, TrainedOn
+import msgspec
 
-__all__ = ["Candidate", "LiveVerdict", "TrainingRequest", "refused_candidate", "row_of", "tags_of"]
+from services.learn.experts import NETWORK, Expert
+from services.messages import ModelRow, Pruned, Shadow, TrainedOn
+
+__all__ = ["Candidate", "LiveVerdict", "TrainingRequest", "refused_candidate", "row_of", "said_by", "tags_of"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,10 +63,12 @@ def refused_candidate(reason: str) -> Candidate:
     )  # fmt: skip
 
 
-_TAGS = (
-    "folder", "kind", "weights_sha256", "trained_on", "log_offsets", "held_back_mae", "passed", "reason", "forced",
-    "judged_against", "shadow", "watch", "withdrawn", "pruned",
-)  # fmt: skip
+_TAGS: Mapping[str, Any] = {
+    "folder": str, "kind": str, "weights_sha256": str, "trained_on": TrainedOn, "log_offsets": dict[str, int],
+    "held_back_mae": dict[str, dict[str, dict[str, float]]], "passed": bool, "reason": str, "forced": bool,
+    "judged_against": str, "shadow": Shadow | None, "watch": Shadow | None, "withdrawn": str, "pruned": Pruned | None,
+}  # fmt: skip
+"""Each with the form that we write it in."""
 
 
 def tags_of(known: Mapping[str, Any]) -> dict[str, str]:
@@ -72,9 +76,24 @@ def tags_of(known: Mapping[str, Any]) -> dict[str, str]:
     return {name: json.dumps(value) for name, value in known.items() if name in _TAGS}
 
 
+def said_by(tags: Mapping[str, str]) -> dict[str, Any]:
+    """What tags of a version say. Others may write into MLflow, too: what is in no form of ours is left out.
+
+    >>> said_by({"passed": "true", "folder": "7", "reason": "{", "theirs": "1"})
+    {'passed': True}
+    """
+    found = {}
+    for name, form in _TAGS.items():
+        try:
+            found[name] = msgspec.convert(json.loads(tags[name]), form)
+        except (KeyError, ValueError, RecursionError):  # msgspec's and json's errors are ValueErrors
+            continue
+    return found
+
+
 def row_of(version: Any, aliases: Sequence[str], expert: Expert = NETWORK) -> ModelRow:
     """A model from MLflow's record of its version, and its aliases."""
-    tags: Mapping[str, Any] = {name: json.loads(version.tags[name]) for name in _TAGS if name in version.tags}
+    tags = said_by(version.tags)
     return ModelRow(
         version=f"{expert.prefix}{version.version}", expert=expert.name, kind=tags.get("kind", NETWORK.name),
         stage=_stage(tags, aliases), aliases=sorted(aliases), created_ms=version.creation_timestamp,

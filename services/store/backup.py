@@ -219,11 +219,13 @@ def read_backup(path: Path) -> Backup:
 
 
 def _members(tar: tarfile.TarFile) -> Iterator[tuple[str, Any]]:
-    """Names and contents; a name that could lead elsewhere is refused."""
+    """Names and contents; a name that could lead elsewhere is refused, and a file with holes, of which a few bytes may
+    stand for terabytes.
+    """
     for info in tar:
         parts = Path(info.name).parts
         inside = info.name == INDEX or (info.name.startswith((STORAGE, DATA)) and ".." not in parts)
-        if not info.isreg() or not inside:
+        if not info.isreg() or info.issparse() or not inside:
             raise tarfile.TarError(f"{info.name!r} is none of its parts")
         file = tar.extractfile(info)
         assert file is not None  # a regular file

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from edge.mqtt.broker import LocalBroker
-from edge.mqtt.connection import MqttAddress, new_client, open_connection
+from edge.mqtt.connection import MAX_PACKET_BYTES, MqttAddress, new_client, open_connection
 from tests.broker.conftest import ROOT, device, local_broker, until
 from tests.conftest import require_program
 
@@ -143,3 +143,36 @@ def test_a_broker_that_cannot_start_says_where_to_look(tmp_path: Path) -> None:
         assert not second.running
         assert second.log_file.stat().st_size > 0
         assert _answer(first.address) == "Success"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_sends_more_than_any_message_of_ours_is_cut_off(tmp_path: Path, kind: str) -> None:
+    """Of 64 MB, which MQTT allows, the broker keeps nothing; others are served meanwhile."""
+    ends: list[object] = []
+    heard: list[tuple[str, int]] = []
+    with local_broker(tmp_path / "b", kind) as broker, device(broker.address) as publish:
+        listener = new_client(broker.address, "test-listener", v5=broker.address.v5)
+        listener.on_connect = lambda client, *_: client.subscribe("#", qos=1)
+        subscribed: list[object] = []
+        listener.on_subscribe = lambda *given: subscribed.append(given)
+        listener.on_message = lambda _client, _data, message: heard.append((message.topic, len(message.payload)))
+        open_connection(listener, broker.address)
+        until(lambda: subscribed)
+        greedy = new_client(broker.address, "test-greedy", v5=broker.address.v5)
+        greedy.on_disconnect = lambda *given: ends.append(given)
+        open_connection(greedy, broker.address)
+        until(greedy.is_connected)
+        greedy.publish("hothouse/v1/s/z/d/sample", bytes(64_000_000), qos=0)
+        until(lambda: ends, "the connection is ended")
+        publish([("hothouse/v1/s/z/other/sample", bytes(100_000))])
+        until(lambda: heard)
+        for client in (greedy, listener):
+            client.disconnect()
+            client.loop_stop()
+    assert heard == [("hothouse/v1/s/z/other/sample", 100_000)]
+
+
+def test_the_brokers_of_compose_and_kubernetes_have_the_same_limit() -> None:
+    """Their files are others, the number is ours."""
+    for file in ("deploy/mosquitto/mosquitto.conf", "deploy/kubernetes/base/broker/mosquitto.conf"):
+        assert f"\nmax_packet_size {MAX_PACKET_BYTES}\n" in (ROOT / file).read_text()

@@ -23,7 +23,7 @@ from tests.ci.record import FOLDER_VARIABLE
 from tests.compose.harm import CUTS, KILLS, LOSSES, harm
 from tests.compose.probe import Probe
 from tests.compose.report import Report, clock, stretches
-from tests.compose.security import refusals, secrets_kept
+from tests.compose.security import listens, refusals, secrets_kept
 from tests.compose.settings import build_environment, make_secrets
 from tests.compose.stack import ROOT, Stack, StackError
 from tests.compose.waiting import forecasts, until
@@ -81,6 +81,7 @@ def _tell(stack: Stack, report: Report) -> None:
     first_s, limit_s = time.monotonic() - began_s, budget_s(FIRST_FORECAST_S)
     report.check(f"first forecast of every zone within {limit_s:.0f} s", first_s <= limit_s, f"{first_s:.0f} s", True)
     report.checks(refusals(stack))
+    report.checks(listens(stack))
     with Probe(stack.port, ZONES[0]) as probe:
         _see_the_way(stack, report)
         _learn(stack, report, probe)

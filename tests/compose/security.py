@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.compose.listening import READ, listening, not_as_told
 from tests.compose.stack import ROOT, Stack, StackError
 
-__all__ = ["refusals", "secrets_kept"]
+__all__ = ["listens", "refusals", "secrets_kept"]
 
 SECRETS = ROOT / "deploy" / "secrets"
 OWN = ("simulator", "gateway", "mlflow", "ray-head", "ray-worker", "front", "service")
@@ -47,8 +49,25 @@ def refusals(stack: Stack) -> Iterator[Check]:
         yield f"a Ray job {what} is refused", not seen.isdigit(), seen.splitlines()[-1]
 
 
+def listens(stack: Stack) -> Iterator[Check]:
+    """What listens is what docs/security.md says: in each container, and on the host."""
+    seen: defaultdict[str, set[int]] = defaultdict(set)
+    published = set[str]()
+    for container, service in stack.containers().items():
+        seen[service] |= listening(stack.docker("exec", container, *READ))
+        (one,) = json.loads(stack.docker("inspect", container))
+        published |= {
+            f"{bound['HostIp']}:{bound['HostPort']}"
+            for bindings in one["NetworkSettings"]["Ports"].values() for bound in bindings or ()
+        }  # fmt: skip
+    wrong = not_as_told("compose", seen)
+    said = "; ".join(wrong) or f"{sum(map(len, seen.values()))} ports of {len(seen)} parts"
+    yield "what listens is what docs/security.md says", not wrong, said
+    yield "the API alone is published, on loopback", published == {f"127.0.0.1:{stack.port}"}, " ".join(published)
+
+
 def secrets_kept(stack: Stack) -> Iterator[Check]:
-    """Nothing of `deploy/secrets` in an image, a log, a list of processes or a setting; one port, on loopback."""
+    """Nothing of `deploy/secrets` in an image, a log, a list of processes or a setting; containers may do little."""
     secrets = [word for file in sorted(SECRETS.iterdir()) for word in _words(file)]
     services = stack.compose("ps", "-a", "--services").split()
 
@@ -69,12 +88,6 @@ def secrets_kept(stack: Stack) -> Iterator[Check]:
         clean(told) and not any(found),
         f"{len(images)} histories, files of our two images {found}",
     )
-    ports = {
-        f"{bound['HostIp']}:{bound['HostPort']}"
-        for one in json.loads(settings) for bindings in (one["HostConfig"]["PortBindings"] or {}).values()
-        for bound in bindings
-    }  # fmt: skip
-    yield "the API alone is published, on loopback", ports == {f"127.0.0.1:{stack.port}"}, " ".join(ports)
     wrong = [
         service for service in OWN
         if (one := stack.inspect(service))["Config"]["User"].split(":")[0] in ("", "0", "root")

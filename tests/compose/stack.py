@@ -58,6 +58,15 @@ class Stack:
         """The name of a service's container; of those that have several, the first."""
         return f"{PROJECT}-{service}-{number}"
 
+    def containers(self) -> dict[str, str]:
+        """Each container that runs and its service, also where a service has several."""
+        label = "com.docker.compose"
+        told = self.docker(
+            "ps", "--filter", f"label={label}.project={PROJECT}", "--filter", f"label={label}.oneoff=False",
+            "--format", f'{{{{.Names}}}} {{{{.Label "{label}.service"}}}}',
+        )  # fmt: skip
+        return dict(line.split() for line in told.splitlines())
+
     def services(self) -> list[str]:
         """Services that have a container which runs."""
         return self.compose("ps", "--services", "--status", "running").split()

@@ -53,6 +53,22 @@ def test_grafana_is_added_to_the_full_profile() -> None:
     assert {volume["target"] for volume in grafana["volumes"]} >= {re.findall(r"path: ([\w/-]+)", provider)[0]}
 
 
+def test_a_gpu_is_added_to_the_full_profile() -> None:
+    """A Ray worker that reserves and offers one, of an image of its own, which the front finds among the workers."""
+    services = configuration("full,gpu")["services"]
+    assert set(services) == {*FULL, "ray-gpu"}
+    gpu, worker = services["ray-gpu"], services["ray-worker"]
+    (device,) = gpu["deploy"]["resources"]["reservations"]["devices"]
+    assert (device["driver"], device["count"], device["capabilities"]) == ("nvidia", 1, ["gpu"])
+    assert "--num-gpus=1" in gpu["command"]
+    assert gpu["build"]["args"]["ACCELERATOR"] == "cuda"
+    assert worker["build"]["args"]["ACCELERATOR"] == "cpu"
+    assert gpu["image"] != worker["image"]
+    assert gpu["networks"]["core"]["aliases"] == ["ray-worker"]
+    same = ("environment", "secrets", "healthcheck", "depends_on", "read_only", "cap_drop", "user")
+    assert {name: gpu[name] for name in same} == {name: worker[name] for name in same}
+
+
 @pytest.mark.parametrize("profile", ["full", "minimal"])
 def test_one_port_on_loopback(profile: str) -> None:
     """Only the API is published, on 127.0.0.1, where HOTHOUSE_PORT says."""
@@ -72,7 +88,7 @@ def test_https_is_published_where_it_is_asked_for() -> None:
     assert found["front"]["environment"]["FRONT_TLS_FOLDER"] == folder["target"]
 
 
-@pytest.mark.parametrize("profile", ["full", "minimal"])
+@pytest.mark.parametrize("profile", ["full,gpu", "minimal"])
 def test_our_containers_may_do_little(profile: str) -> None:
     """What is built here runs read-only, without capabilities, and as a user that is not root."""
     ours = [service for service in configuration(profile)["services"].values() if "build" in service]

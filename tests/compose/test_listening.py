@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.compose.listening import not_as_told, told
 
 WHERE = "Kubernetes"
 
 
-def test_what_is_as_told_is_nothing_to_say() -> None:
+@pytest.mark.parametrize("where", [WHERE, "compose"])
+def test_what_is_as_told_is_nothing_to_say(where: str) -> None:
     """Ray chooses some ports more."""
-    seen = {part: set(ports) for part, (ports, _) in told(WHERE).items()}
-    assert not_as_told(WHERE, seen) == []
+    seen = {part: set(ports) for part, (ports, _) in told(where).items()}
+    assert not_as_told(where, seen) == []
     seen["ray-worker"].add(40_123)
-    assert not_as_told(WHERE, seen) == []
+    assert not_as_told(where, seen) == []
 
 
 def test_each_difference_is_named() -> None:

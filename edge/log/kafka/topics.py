@@ -64,7 +64,9 @@ def make_topics(address: KafkaAddress, partitions: int, facts: TopicFacts, consu
         if address.topic in there and f"{address.topic}.meta" not in there:
             raise LogFormatError(f"the topic {address.topic} is not a Hothouse log")
         retention_ms = address.retention_h * 3_600_000 or -1
-        common = {"max.message.bytes": str(MAX_RECORD_BYTES)}
+        # Kafka unpacks what comes compressed, so that its limit is for what readers have to hold: a megabyte may be
+        # a gigabyte that was packed.
+        common = {"max.message.bytes": str(MAX_RECORD_BYTES), "compression.type": "uncompressed"}
         if address.replication >= 3:
             common["min.insync.replicas"] = "2"  # acks=all then means two disks, not whoever is left
         _create(admin, address, f"{address.topic}.meta", 1, {**common, "cleanup.policy": "compact"}, there)

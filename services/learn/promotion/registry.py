@@ -21,12 +21,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from models.artefact import ArtefactError, check_size
 from models.families import UnknownFamilyError, takes_of
 from services.config import Settings
 from services.errors import ModelFilesError, PromotionRefusedError
 from services.forecast_spec import forecast_spec
 from services.learn.experts import NETWORK, Expert
-from services.learn.records import Candidate, tags_of
+from services.learn.records import Candidate, said_by, tags_of
 from services.messages import ONLINE_VERSION, ModelRow, Pruned, Shadow
 from services.store.storage import StorageAddress, address_of, fetch_folder, forget_folder
 
@@ -52,7 +53,7 @@ from services.learn.promotion.mlflow_errors import translated  # noqa: E402
 for _name in ("mlflow", "alembic"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
-__all__ = ["REGISTRY_FILE", "Registry", "check_files", "open_registry"]
+__all__ = ["MOST_RECORD_BYTES", "REGISTRY_FILE", "Registry", "check_files", "open_registry"]
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +62,8 @@ EVIDENCE = "gate.json"
 REGISTRY_FILE = "mlflow.sqlite"
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
+MOST_RECORD_BYTES = 64 * 1024**2
+"""MLflow's copy of a candidate's record may be this long; ours are some kilobytes."""
 
 
 class Registry:
@@ -155,9 +158,8 @@ class Registry:
         """
         with self._mlflow() as client:
             found = client.get_model_version(self._model, self.expert.number(version))
-            folder = Path(json.loads(found.tags.get("folder", '""')))
-            models = (self._storage / "models").resolve()
-            if folder.resolve().parent == models:  # a tag may say anything
+            folder = Path(said_by(found.tags).get("folder", ""))
+            if self._is_ours(folder):
                 forget_folder(self._where, folder)
                 with suppress(FileNotFoundError):
                     shutil.rmtree(folder)
@@ -179,16 +181,23 @@ class Registry:
         return self._name(version) if version else ONLINE_VERSION
 
     def folder(self, version: str) -> Path:
-        """The artefact of a version, its files checked; :class:`ModelFilesError` when it is torn, pruned or gone."""
+        """The artefact of a version, its files checked; :class:`ModelFilesError` when it is torn, pruned or gone, or is
+        no model of this storage.
+        """
         with self._mlflow() as client:
             tags = client.get_model_version(self._model, self.expert.number(version)).tags
         _check_kept(tags)
-        folder = Path(json.loads(tags["folder"]))
+        said = said_by(tags)
+        if not said.get("folder"):
+            raise ModelFilesError("MLflow does not say where its files are")
+        folder = Path(said["folder"])
+        if not self._is_ours(folder):
+            raise ModelFilesError(f"its files are said to be in {folder}, which is no model of {self._storage}")
         try:
             fetch_folder(self._where, folder)
         except OSError as error:
             raise ModelFilesError(f"the artefact {folder.name} cannot be had: {error}") from error
-        check_files(folder, json.loads(tags["weights_sha256"]))
+        check_files(folder, said.get("weights_sha256", ""))
         return folder
 
     def servable(self, version: str) -> Path:
@@ -217,6 +226,9 @@ class Registry:
         """The record of a version; raises :class:`ModelFilesError` when MLflow has lost its copy."""
         with self._mlflow() as client:
             run_id = client.get_model_version(self._model, self.expert.number(version)).run_id
+            sizes = {one.path: one.file_size or 0 for one in client.list_artifacts(run_id)}
+            if (size := sizes.get(CANDIDATE, 0)) > MOST_RECORD_BYTES:
+                raise ModelFilesError(f"the record of {version} cannot be read: it has {size:,} bytes")
             with tempfile.TemporaryDirectory() as folder:
                 try:
                     kept = Path(client.download_artifacts(run_id, CANDIDATE, folder))
@@ -260,7 +272,7 @@ class Registry:
         with self._mlflow() as client:
             previous = self._aliases(client).get("previous")
             tags = {} if previous is None else client.get_model_version(self._model, previous).tags
-        withdrawn, version = json.loads(tags.get("withdrawn", '""')), self._name(previous or "")
+        withdrawn, version = said_by(tags).get("withdrawn", ""), self._name(previous or "")
         if withdrawn:
             raise PromotionRefusedError(
                 f"{version} served before, and was taken back. {withdrawn}",
@@ -293,6 +305,10 @@ class Registry:
     def _aliases(self, client: MlflowClient) -> dict[str, str]:
         """Alias -> number of its version."""
         return self._listing.now(client).aliases
+
+    def _is_ours(self, folder: Path) -> bool:
+        """Whether it is a model of the storage; a tag may say anything, and a link may lead anywhere."""
+        return folder.resolve().parent == (self._storage / "models").resolve()
 
     def _tag(self, version: str, **values: Any) -> None:
         with self._writing() as client:
@@ -352,17 +368,21 @@ def check_files(folder: Path, weights_sha256: str) -> None:
     is saved and again by every replica before it swaps.
     """
     try:
-        json.loads((folder / MANIFEST).read_bytes())
+        for name in (MANIFEST, WEIGHTS):
+            check_size(folder / name)
+        manifest = json.loads((folder / MANIFEST).read_bytes())
         with (folder / WEIGHTS).open("rb") as weights:
             found = hashlib.file_digest(weights, "sha256").hexdigest()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError, ArtefactError) as error:
         raise ModelFilesError(f"the artefact in {folder} cannot be read: {error}") from error
+    if not isinstance(manifest, dict):
+        raise ModelFilesError(f"the artefact in {folder} cannot be read: {MANIFEST} is not an object")
     if found != weights_sha256:
         raise ModelFilesError(f"the weights in {folder} are not those that were registered (SHA-256 {found[:12]}...)")
 
 
 def _pruned_words(tags: Mapping[str, str]) -> str:
-    pruned: Pruned | None = json.loads(tags.get("pruned", "null"))
+    pruned: Pruned | None = said_by(tags).get("pruned")
     if pruned is None:
         return ""
     day = f"{datetime.fromtimestamp(pruned['at_ms'] / 1000, UTC):%Y-%m-%d}"

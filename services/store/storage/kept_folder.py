@@ -12,7 +12,7 @@ import shutil
 import uuid
 from pathlib import Path
 
-from services.errors import NotStoredError
+from services.errors import NotStoredError, StorageError
 from services.store.storage.open_storage import open_storage
 from services.store.storage.storage import Storage
 from services.store.storage.storage_address import StorageAddress
@@ -75,9 +75,13 @@ def forget_folder(where: StorageAddress | None, folder: Path) -> None:
 def _names(storage: Storage, key: str) -> list[str]:
     """Not by a list, which may lag behind; but for models that somebody copied there."""
     try:
-        return [str(name) for name in json.loads(storage.read(f"{key}/{FILES}").content)]
+        names = [str(name) for name in json.loads(storage.read(f"{key}/{FILES}").content)]
     except NotStoredError:
         return list(storage.list_folder(key).names)
+    for name in names:
+        if Path(name).name != name or name == "..":  # whoever may write there must not write elsewhere on this machine
+            raise StorageError(f"{key}/{FILES} names {name!r}, which is no file's name")
+    return names
 
 
 def _put(storage: Storage, path: Path, key: str) -> None:

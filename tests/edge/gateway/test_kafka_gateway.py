@@ -107,3 +107,19 @@ def test_direct_records_are_checked_stamped_and_taken_once(log: KafkaLog) -> Non
     assert samples(log) == [("demo", n) for n in (1, 2, 3, 4)] + [("other", 9)]
     assert refusals(log) == [("malformed", b"{"), ("unknown_topic", b"lost")]
     assert all(began_ms <= r.receive_ms <= time.time_ns() // 1_000_000 for r in records(log))
+
+
+def test_a_packed_message_is_one_dead_letter(log: KafkaLog) -> None:
+    """Of 32 kB that unpack to 32 MB the log keeps a kilobyte and the reason; what comes after it is taken."""
+    from kafka import KafkaProducer
+
+    packed = KafkaProducer(
+        bootstrap_servers=list(log.address.servers), compression_type="gzip", max_request_size=2 * 1024**3
+    )
+    topic = sample_topic("demo", "z1", "climate").encode()
+    packed.send(direct(log), bytes(32 * 1024**2), key=topic, partition=0).get(timeout=patience_s(60))
+    packed.send(direct(log), encode_message([sample(1)]), key=topic, partition=0).get(timeout=patience_s(60))
+    packed.close()
+    with running(log):
+        wait_until(lambda: samples(log) == [("demo", 1)])
+    assert refusals(log) == [("oversized", bytes(1024))]

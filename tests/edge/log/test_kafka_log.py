@@ -174,6 +174,22 @@ def test_the_topic_keeps_records_by_append_time(log: KafkaLog) -> None:
 
 
 @pytest.mark.kafka
+def test_a_batch_that_unpacks_to_more_than_a_record_may_be_is_refused(log: KafkaLog) -> None:
+    """Kafka does that: 16 kB that are 16 MB when a shard reads them do not come into the log."""
+    from kafka import KafkaProducer
+    from kafka import errors as kafka_errors
+
+    packed = KafkaProducer(
+        **log.address.options(), compression_type="gzip", max_request_size=2 * 1024**3, acks="all", retries=0
+    )
+    with pytest.raises(kafka_errors.MessageSizeTooLargeError):
+        packed.send(log.address.topic, bytes(16 * 1024**2), partition=0).get(timeout=patience_s(60))
+    packed.send(log.address.topic, bytes(1024**2), partition=0).get(timeout=patience_s(60))
+    packed.close()
+    assert len(log.read(0, 0, 10)) == 1
+
+
+@pytest.mark.kafka
 def test_another_number_of_partitions_or_a_foreign_topic_is_refused(log: KafkaLog) -> None:
     """Offsets would mean something else: the log is not opened."""
     from kafka import KafkaAdminClient

@@ -24,7 +24,7 @@ MECHANISMS: tuple[Mechanism, ...] = ("PLAIN", "SCRAM-SHA-512")
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaAddress]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Servers, KafkaAddress]]:
     """A Kafka of our own with a second listener: TLS under a CA made here, SASL by PLAIN or SCRAM."""
     folder = tmp_path_factory.mktemp("kafka")
     _make_certificates(folder)
@@ -36,12 +36,18 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaAddress]:
         properties = folder / "servers" / "kafka.properties"
         properties.write_text(_with_listener(properties.read_text(), port, folder))
         kafka.start("kafka")
-        yield KafkaAddress(
+        yield kafka, KafkaAddress(
             servers=(f"127.0.0.1:{port}",), topic="secure", username=USER, password=PASSWORD, mechanism="PLAIN",
             tls_ca=folder / "ca.pem", timeout_s=8.0,
         )  # fmt: skip
     finally:
         kafka.clean()
+
+
+@pytest.fixture
+def secure(kafka: tuple[Servers, KafkaAddress]) -> KafkaAddress:
+    """How that is reached."""
+    return kafka[1]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -68,6 +74,22 @@ def test_a_server_of_another_ca_is_refused(secure: KafkaAddress, tmp_path: Path)
     _make_certificates(tmp_path)
     with pytest.raises(LogError):
         KafkaLog(replace(secure, tls_ca=tmp_path / "ca.pem"), 1)
+
+
+def test_a_renewed_ca_is_used_at_the_next_connection(kafka: tuple[Servers, KafkaAddress]) -> None:
+    """Kafka gets a certificate of another CA, whose file takes the place of the one before: the log that is open goes
+    on, without a restart of ours.
+    """
+    server, address = kafka
+    assert address.tls_ca is not None
+    log = KafkaLog(replace(address, topic="renewed", timeout_s=budget_s(60)), 1)
+    log.append([NewRecord("north", "samples", 1000, b"before")])
+    server.kill("kafka")
+    _make_certificates(address.tls_ca.parent)
+    server.start("kafka")
+    log.append([NewRecord("north", "samples", 2000, b"after")])
+    assert [record.payload for record in log.read(0, 0, 10)] == [b"before", b"after"]
+    log.close()
 
 
 def _make_certificates(folder: Path) -> None:

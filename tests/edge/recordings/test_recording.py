@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from edge.recordings import packed_file
 from edge.recordings.recording import DeviceTable, Recording, RecordingError, load_recording
+from edge.recordings.zone_file import MOST_CELLS
 
 CSV = """time,t_air_c,rh_pct,Tair_sigrow,out_t_c,mystery
 2022-02-01 00:00:00,20.1,70,19.9,5.0,1
@@ -218,3 +221,31 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatc
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(RecordingError, match="pip install pyarrow"):
         load_recording(tmp_path)
+
+
+@pytest.mark.parametrize(("ending", "pack"), [(".csv.xz", lzma.compress), (".csv.gz", gzip.compress)])
+@pytest.mark.parametrize("line", [b"", b",,,,,\n"], ids=["one line", "many lines"])
+def test_a_small_file_that_unpacks_to_a_memory_full_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, pack: Callable[[bytes], bytes], line: bytes
+) -> None:
+    """Reading stops at a bound, whether the file has lines or not: behind it are bytes that cannot be unpacked."""
+    monkeypatch.setattr(packed_file, "MOST_BYTES", 8_000_000)
+    part = pack(line * 170_000 or bytes(1_000_000))
+    (tmp_path / f"a{ending}").write_bytes(pack(CSV.encode()) + 20 * part + b"no more")
+    assert (tmp_path / f"a{ending}").stat().st_size < 80_000
+    with pytest.raises(RecordingError, match=f"a{ending} unpacks to more than 8 MB"):
+        load_recording(tmp_path, timezone="UTC", site="s")
+
+
+def test_parquet_of_billions_of_cells_is_refused(tmp_path: Path) -> None:
+    """A megabyte says of many million times that they are the same; they are counted before they are read."""
+    rows = MOST_CELLS // 2 + 1
+    same = pa.repeat(pa.scalar(1_643_670_000_000, pa.timestamp("ms")), 1_000_000)
+    value = pa.repeat(pa.scalar(20.5), 1_000_000)
+    with pq.ParquetWriter(tmp_path / "a.parquet", pa.schema({"time": same.type, "t_air_c": value.type})) as writer:
+        batch = pa.table({"time": same, "t_air_c": value})
+        for _ in range(-(-rows // len(same))):
+            writer.write_table(batch)
+    assert (tmp_path / "a.parquet").stat().st_size < 2_000_000
+    with pytest.raises(RecordingError, match="cells, at most 250,000,000 are read"):
+        load_recording(tmp_path, timezone="UTC", site="s")

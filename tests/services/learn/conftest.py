@@ -33,7 +33,7 @@ def registry(empty_mlflow: bytes, tmp_path: Path) -> Registry:
 @pytest.fixture
 def cluster(tmp_path: Path) -> FakeCluster:
     """A cluster with ten days of history."""
-    return FakeCluster(tmp_path)
+    return FakeCluster(tmp_path / "storage" / "models")
 
 
 @pytest.fixture

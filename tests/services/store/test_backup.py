@@ -146,6 +146,22 @@ def test_a_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
         restore(tmp_path / "b.tar", FolderStorage(tmp_path / "storage"), tmp_path / "data", quiet)
 
 
+def test_a_file_with_holes_is_refused(tmp_path: Path) -> None:
+    """Of 512 bytes a tar can say that they are 8 TB of zeros; nothing is read of them, and nothing is written."""
+    name, size = b"storage/rows", 8 * 1024**4
+    head = bytearray(tarfile.TarInfo(name.decode()).tobuf(tarfile.GNU_FORMAT))
+    head[156:157] = tarfile.GNUTYPE_SPARSE
+    head[483:495] = tarfile.itn(size, 12, tarfile.GNU_FORMAT)  # type: ignore[attr-defined]
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    (tmp_path / "b.tar").write_bytes(bytes(head) + bytes(1024))
+    with tarfile.open(tmp_path / "b.tar") as tar:
+        assert tar.getmembers()[0].size == size
+    with pytest.raises(BackupError, match="'storage/rows' is none of its parts"):
+        restore(tmp_path / "b.tar", FolderStorage(tmp_path / "storage"), tmp_path / "data", quiet)
+    assert [path.name for path in tmp_path.iterdir()] == ["b.tar"]
+
+
 class Moving:
     """A storage in which a snapshot goes and another comes, so many times, each time it is asked for."""
 

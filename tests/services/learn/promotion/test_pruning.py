@@ -177,7 +177,6 @@ def test_the_retrainer_prunes_and_goes_on_without_its_pointer(make: Make, cluste
     now_ms, away, whole = [1_000_000], [True], cluster.serving
     cluster.serving = lambda: _no_pointer() if away[0] and len(cluster.orders) == 3 else whole()  # type: ignore[method-assign]
     retrainer = make(wall_ms=lambda: now_ms[0], keep_models=1, retrain_every_s=1000)
-    cluster.folder = cluster.folder / "storage" / "models"
     cluster.results = [True, False, False]
 
     def turn() -> None:

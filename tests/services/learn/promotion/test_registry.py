@@ -18,6 +18,11 @@ from services.learn.promotion.registry import Registry
 from tests.services.learn.synthetic import SCHEMA, make_candidate
 
 
+def models(tmp_path: Path) -> Path:
+    """Where the registry's storage has its models."""
+    return tmp_path / "storage" / "models"
+
+
 def test_empty_registry_serves_the_climatology(registry: Registry) -> None:
     """Before the first promotion the champion is the climatology and there is nothing to go back to."""
     assert registry.champion() == "online"
@@ -28,7 +33,7 @@ def test_empty_registry_serves_the_climatology(registry: Registry) -> None:
 
 def test_lineage_and_evidence_survive(registry: Registry, tmp_path: Path) -> None:
     """A registered model is listed with its range, weights, errors and verdict, as it was handed in."""
-    candidate = make_candidate(tmp_path / "storage" / "models" / "a")
+    candidate = make_candidate(models(tmp_path) / "a")
     assert registry.register(candidate, created_ms=1) == "v1"
     (row,) = registry.list()
     assert (row["stage"], row["aliases"], row["passed"]) == ("challenger", ["challenger"], True)
@@ -42,7 +47,7 @@ def test_a_registration_that_was_cut_short_is_completed(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, done: bool
 ) -> None:
     """One run and one version, whichever call fails, and whether MLflow had done it or not when the answer was lost."""
-    candidate, original = make_candidate(tmp_path / "storage" / "models" / "a"), getattr(MlflowClient, step)
+    candidate, original = make_candidate(models(tmp_path) / "a"), getattr(MlflowClient, step)
 
     def cut(*arguments: Any, **named: Any) -> None:
         if done:
@@ -65,7 +70,7 @@ def test_a_registration_that_was_cut_short_is_completed(
 def test_promotion_and_rollback_move_the_aliases(registry: Registry, tmp_path: Path) -> None:
     """Promotion makes the old champion ``previous``; a rollback exchanges the two, any number of times."""
     for name in ("a", "b"):
-        registry.promote(registry.register(make_candidate(tmp_path / name), created_ms=1))
+        registry.promote(registry.register(make_candidate(models(tmp_path) / name), created_ms=1))
     assert registry.champion() == "v2"
     assert registry.rollback() == "v1"
     assert registry.champion() == "v1"
@@ -75,8 +80,8 @@ def test_promotion_and_rollback_move_the_aliases(registry: Registry, tmp_path: P
 
 def test_refused_model_is_listed_with_its_reason(registry: Registry, tmp_path: Path) -> None:
     """A model that the gate refused is in the list, as refused, with the gate's reason; the champion stays."""
-    registry.promote(registry.register(make_candidate(tmp_path / "a"), created_ms=1))
-    registry.register(make_candidate(tmp_path / "b", passed=False), created_ms=2)
+    registry.promote(registry.register(make_candidate(models(tmp_path) / "a"), created_ms=1))
+    registry.register(make_candidate(models(tmp_path) / "b", passed=False), created_ms=2)
     newest = registry.list()[0]
     assert (newest["version"], newest["stage"]) == ("v2", "refused")
     assert "worse than persistence" in newest["reason"]
@@ -86,14 +91,14 @@ def test_refused_model_is_listed_with_its_reason(registry: Registry, tmp_path: P
 @pytest.mark.parametrize("damage", ["truncate", "delete", "manifest"])
 def test_damaged_artefact_is_never_promoted(registry: Registry, tmp_path: Path, damage: str) -> None:
     """Torn weights, missing weights or a torn manifest: promotion is refused and the champion stays."""
-    version = registry.register(make_candidate(tmp_path / "a"), created_ms=1)
-    weights = tmp_path / "a" / "weights.safetensors"
+    version = registry.register(make_candidate(models(tmp_path) / "a"), created_ms=1)
+    weights = models(tmp_path) / "a" / "weights.safetensors"
     if damage == "truncate":
         weights.write_bytes(weights.read_bytes()[:-1])
     elif damage == "delete":
         weights.unlink()
     else:
-        (tmp_path / "a" / "manifest.json").write_text('{"name": ')
+        (models(tmp_path) / "a" / "manifest.json").write_text('{"name": ')
     with pytest.raises(PromotionRefusedError, match="v1 cannot serve"):
         registry.promote(version)
     with pytest.raises(ModelFilesError):
@@ -105,8 +110,8 @@ def test_model_of_another_schema_is_never_promoted(registry: Registry, tmp_path:
     """A model that was made for other rows is refused, by promotion and by rollback, and the champion stays."""
     from mlflow import MlflowClient
 
-    registry.promote(registry.register(make_candidate(tmp_path / "a"), created_ms=1))
-    other = registry.register(make_candidate(tmp_path / "b", schema="other"), created_ms=2)
+    registry.promote(registry.register(make_candidate(models(tmp_path) / "a"), created_ms=1))
+    other = registry.register(make_candidate(models(tmp_path) / "b", schema="other"), created_ms=2)
     with pytest.raises(PromotionRefusedError, match=f"v2 cannot serve: it was made for schema other, .* {SCHEMA}"):
         registry.promote(other)
     MlflowClient(f"sqlite:///{tmp_path / 'mlflow.sqlite'}").set_registered_model_alias("hothouse", "previous", "2")
@@ -124,14 +129,14 @@ def test_unknown_version_is_refused_in_one_sentence(registry: Registry, version:
 
 def test_promoting_what_serves_is_refused(registry: Registry, tmp_path: Path) -> None:
     """The champion cannot become its own predecessor."""
-    registry.promote(registry.register(make_candidate(tmp_path / "a"), created_ms=1))
+    registry.promote(registry.register(make_candidate(models(tmp_path) / "a"), created_ms=1))
     with pytest.raises(PromotionRefusedError, match="serves already"):
         registry.promote("v1")
 
 
 def test_going_back_to_the_climatology(registry: Registry, tmp_path: Path) -> None:
     """Promoting ``climatology`` takes the champion away and keeps it as ``previous``."""
-    registry.promote(registry.register(make_candidate(tmp_path / "a"), created_ms=1))
+    registry.promote(registry.register(make_candidate(models(tmp_path) / "a"), created_ms=1))
     registry.promote("online")
     assert registry.champion() == "online"
     assert registry.rollback() == "v1"
@@ -141,7 +146,7 @@ def test_alias_moved_in_mlflow_itself_counts(registry: Registry, tmp_path: Path)
     """A champion set by another MLflow client, such as MLflow's own page, is the champion here."""
     from mlflow import MlflowClient
 
-    registry.register(make_candidate(tmp_path / "a"), created_ms=1)
+    registry.register(make_candidate(models(tmp_path) / "a"), created_ms=1)
     MlflowClient(f"sqlite:///{tmp_path / 'mlflow.sqlite'}").set_registered_model_alias("hothouse", "champion", "1")
     assert registry.champion() == "v1"
 
@@ -188,7 +193,7 @@ def test_a_refusal_is_told_from_an_mlflow_that_is_away(
 
     monkeypatch.setattr(MlflowClient, "log_batch", fail)
     with pytest.raises(RegistryError) as caught:
-        registry.register(make_candidate(tmp_path / "a"), created_ms=1)
+        registry.register(make_candidate(models(tmp_path) / "a"), created_ms=1)
     refused = any(error is one for one in REFUSALS)
     assert type(caught.value).__name__ == ("RegistryRefusedError" if refused else "RegistryError")
     assert ("refuses" if refused else "does not answer") in caught.value.message
@@ -198,7 +203,7 @@ def test_a_refusal_is_told_from_an_mlflow_that_is_away(
 
 def test_more_models_than_a_page_are_all_listed(registry: Registry, tmp_path: Path) -> None:
     """The first of 1,200 is in the list too, and a champion among them is found."""
-    registry.register(make_candidate(tmp_path / "a"), created_ms=1)
+    registry.register(make_candidate(models(tmp_path) / "a"), created_ms=1)
     with sqlite3.connect(tmp_path / "mlflow.sqlite") as file:
         file.executemany(
             "insert into model_versions (workspace, name, version, creation_time, last_updated_time, current_stage, "
@@ -221,7 +226,7 @@ def test_a_list_that_has_not_changed_costs_one_small_request(
         original = getattr(MlflowClient, name)
         monkeypatch.setattr(MlflowClient, name, lambda *a, **k: (made.update([name]), original(*a, **k))[1])
 
-    registry.register(make_candidate(tmp_path / "a"), created_ms=1)
+    registry.register(make_candidate(models(tmp_path) / "a"), created_ms=1)
     first = registry.list()
     others = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.sqlite'}")
     for name in ("search_model_versions", "search_registered_models", "get_registered_model"):

@@ -1,0 +1,142 @@
+"""MQTT over TLS under a CA of the house's own: who is believed, and what happens when certificates are renewed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from edge.mqtt.connection import MqttAddress
+from services.runtime.ports import free_port
+from tests.broker.conftest import GatewayProcess, device
+from tests.certificates import make_certificate
+from tests.conftest import require_program
+from tests.gateways import GATEWAY
+from tests.patience import patience_s, until
+
+pytestmark = pytest.mark.broker
+
+
+@contextmanager
+def tls_broker(folder: Path, host: str = "127.0.0.1") -> Iterator[tuple[MqttAddress, subprocess.Popen[bytes]]]:
+    """A Mosquitto that speaks TLS only, with ``cert.pem`` and ``key.pem``; its clients check by ``ca.pem``."""
+    mosquitto, port = require_program("mosquitto"), free_port()
+    make_certificate(folder)
+    shutil.copy(folder / "cert.pem", folder / "ca.pem")
+    lines = [
+        f"listener {port} {host}", f"certfile {folder / 'cert.pem'}", f"keyfile {folder / 'key.pem'}",
+        "tls_version tlsv1.2", "allow_anonymous true", *(["user root"] if os.getuid() == 0 else []),
+    ]  # fmt: skip
+    (folder / "mosquitto.conf").write_text("\n".join([*lines, ""]))
+    with (folder / "mosquitto.log").open("wb") as log:
+        process = subprocess.Popen([mosquitto, "-v", "-c", folder / "mosquitto.conf"], stderr=log)
+    try:
+        until(lambda: shown(host, port), "the broker listens")
+        yield MqttAddress(host=host, port=port, tls_ca=folder / "ca.pem"), process
+    finally:
+        process.kill()
+        process.wait(patience_s(10))
+
+
+def shown(host: str, port: int) -> str:
+    """The certificate that the broker shows; empty while it does not listen."""
+    try:
+        return ssl.get_server_certificate((host, port), timeout=patience_s(5))
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Callable[[MqttAddress], GatewayProcess]]:
+    """Makes a gateway that is not started yet."""
+    gateways = []
+
+    def make(address: MqttAddress) -> GatewayProcess:
+        (tmp_path / "gateway").mkdir()
+        gateway = GatewayProcess(address, tmp_path / "gateway")
+        gateway.mqtt = {"tls_ca_file": address.tls_ca}
+        gateways.append(gateway)
+        return gateway
+
+    yield make
+    for gateway in gateways:
+        gateway.__exit__()
+
+
+def launched(gateway: GatewayProcess) -> GatewayProcess:
+    """Started, connected or not."""
+    gateway.launch(GATEWAY)
+    return gateway
+
+
+Make = Callable[[MqttAddress], GatewayProcess]
+
+
+def test_samples_come_over_tls(tmp_path: Path, made: Make) -> None:
+    """Device and gateway check the broker by the house's CA, and what is published is in the log."""
+    with tls_broker(tmp_path) as (address, _):
+        gateway = made(address)
+        gateway.start()
+        with device(address) as publish:
+            publish(gateway.messages(range(5)))
+        until(lambda: gateway.status().get("samples") == 5)
+        assert gateway.seqs() == [0, 1, 2, 3, 4]
+
+
+def test_a_broker_of_another_ca_is_not_talked_to(tmp_path: Path, made: Make) -> None:
+    """The gateway says why in a sentence and goes on trying; once the file has the broker's CA it connects, without a
+    restart: so a CA is renewed.
+    """
+    with tls_broker(tmp_path) as (address, _):
+        (tmp_path / "other").mkdir()
+        right = (tmp_path / "ca.pem").read_bytes()
+        other, _key = make_certificate(tmp_path / "other")
+        (tmp_path / "ca.pem").write_bytes(other.read_bytes())
+        gateway = launched(made(address))
+        until(lambda: "certificate verify failed" in gateway.status().get("last_error", ""))
+        assert not gateway.status()["connected"]
+        (tmp_path / "ca.pem").write_bytes(right)
+        until(lambda: gateway.status()["connected"], "the renewed CA is used")
+        assert gateway.status()["last_error"] == ""
+
+
+def test_a_broker_of_another_name_is_not_talked_to(tmp_path: Path, made: Make) -> None:
+    """A certificate of our CA for another address is no proof: who has stolen one cannot stand in for the broker."""
+    with tls_broker(tmp_path, "127.0.0.2") as (address, _):
+        gateway = launched(made(address))
+        until(lambda: "certificate is not valid for '127.0.0.2'" in gateway.status().get("last_error", ""))
+        assert not gateway.status()["connected"]
+
+
+def test_a_certificate_is_renewed_while_the_broker_runs(tmp_path: Path, made: Make) -> None:
+    """Mosquitto shows the new one after SIGHUP. The connection that is open stays; the next one needs the new CA, and
+    the gateway finds that in its file.
+    """
+    with tls_broker(tmp_path) as (address, broker):
+        gateway = made(address)
+        gateway.start()
+        before = shown(address.host, address.port)
+        make_certificate(tmp_path)
+        broker.send_signal(signal.SIGHUP)
+        until(lambda: shown(address.host, address.port) not in ("", before), "the renewed certificate is shown")
+        shutil.copy(tmp_path / "cert.pem", tmp_path / "ca.pem")
+        with device(address) as publish:
+            publish(gateway.messages([1]))
+        until(lambda: gateway.status().get("samples") == 1)
+        assert gateway.status()["connects"] == 1
+        broker.kill()
+        broker.wait(patience_s(10))
+        until(lambda: not gateway.status()["connected"])
+        again = subprocess.Popen(broker.args, stderr=subprocess.DEVNULL)
+        try:
+            until(lambda: gateway.status()["connects"] == 2, "it connects by the renewed CA")
+        finally:
+            again.kill()
+            again.wait(patience_s(10))
