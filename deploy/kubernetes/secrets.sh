@@ -1,7 +1,7 @@
 #!/bin/sh
 # Brings the secrets of deploy/secrets, which `make secrets` makes, into a namespace, and makes what only Kubernetes needs: the password
-# of Redis, the operator's key, and the broker's certificate by an authority of its own. What is there stays; nothing is printed, and
-# nothing secret is an argument.   deploy/kubernetes/secrets.sh [NAMESPACE] [NAME-OF-THE-BROKER...]
+# of Redis, the operator's key, and certificates of the broker and of Redis by an authority of its own. What is there stays; nothing is
+# printed, and nothing secret is an argument.   deploy/kubernetes/secrets.sh [NAMESPACE] [NAME-OF-THE-BROKER...]
 set -eu
 umask 077
 namespace=${1:-hothouse}
@@ -13,22 +13,26 @@ for file in redis_password operator_key; do
     [ -s "${file}" ] || random >"${file}"
 done
 
-# Devices check the broker's name against its certificate: its names in the cluster, and those that it has outside.
 mkdir -p tls
 if [ ! -s tls/ca.crt ]; then
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=Hothouse's own authority" \
         -keyout tls/ca.key -out tls/ca.crt -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign 2>/dev/null
 fi
-if [ ! -s tls/tls.crt ]; then
+certificate() { # FILE SERVICE [NAME-OUTSIDE...]: for the names that a service has in the cluster, and others
+    file=tls/$1 service=$2
+    shift 2
+    [ ! -s "${file}.crt" ] || return 0
     names=DNS:localhost
-    for name in mosquitto "mosquitto.${namespace}" "mosquitto.${namespace}.svc" "mosquitto.${namespace}.svc.cluster.local" "$@"; do
+    for name in "${service}" "${service}.${namespace}" "${service}.${namespace}.svc" "${service}.${namespace}.svc.cluster.local" "$@"; do
         names="${names},DNS:${name}"
     done
-    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=mosquitto -keyout tls/tls.key -out tls/tls.csr 2>/dev/null
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=${service}" -keyout "${file}.key" -out tls/csr 2>/dev/null
     printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth\nbasicConstraints=CA:FALSE\n' "${names}" >tls/extensions
-    openssl x509 -req -in tls/tls.csr -CA tls/ca.crt -CAkey tls/ca.key -days 825 -extfile tls/extensions -out tls/tls.crt 2>/dev/null
-    rm -f tls/tls.csr tls/extensions tls/ca.srl
-fi
+    openssl x509 -req -in tls/csr -CA tls/ca.crt -CAkey tls/ca.key -days 825 -extfile tls/extensions -out "${file}.crt" 2>/dev/null
+    rm -f tls/csr tls/extensions tls/ca.srl
+}
+certificate tls mosquitto "$@" # devices check the broker's name, also those that it has outside
+certificate redis redis
 
 secret() { # NAME KEY=FILE...
     name=$1
@@ -47,5 +51,6 @@ secret hothouse-influx token=influx_token
 secret hothouse-operator key=operator_key
 secret hothouse-mqtt-gateway password=mqtt_gateway
 secret hothouse-mosquitto passwords=mosquitto_passwords acl=mosquitto_acl
+secret hothouse-redis-tls tls.crt=tls/redis.crt tls.key=tls/redis.key ca.crt=tls/ca.crt
 secret hothouse-mosquitto-tls tls.crt=tls/tls.crt tls.key=tls/tls.key ca.crt=tls/ca.crt
 echo "the namespace ${namespace} has its secrets"

@@ -15,17 +15,18 @@ import re
 import sqlite3
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edge.log import Log
 from services.errors import BackupError, NotStoredError
 from services.store.files import write_atomically
 from services.store.storage import Storage
 
-__all__ = ["LOG", "RESTORING", "Backup", "Sources", "read_backup", "restore", "write_backup"]
+__all__ = ["LOG", "RESTORING", "Backup", "Sources", "check_log_of", "read_backup", "restore", "write_backup"]
 
 FORMAT, INDEX = 1, "backup.json"
 STORAGE, DATA = "storage/", "data/"
@@ -179,19 +180,37 @@ def _copy_database(
 
 def _check_log(log: sqlite3.Connection, snapshots: list[str]) -> None:
     """The log has what comes after the newest snapshot of each partition."""
-    newest = dict[int, int]()
-    for key in snapshots:
-        if found := _SNAPSHOT.search(key):
-            partition, offset = map(int, found.groups())
-            newest[partition] = max(newest.get(partition, 0), offset)
     heads = {number: (begin, end) for number, begin, end in
              log.execute("SELECT partition, begin_offset, end_offset FROM heads")}  # fmt: skip
-    for partition, offset in newest.items():
+    for partition, offset in _newest_offsets(snapshots).items():
         begin, end = heads.get(partition, (0, 0))
         if not begin <= offset <= end:
             raise BackupError(
                 f"the log of partition {partition} has records {begin} to {end}, its snapshot goes on at {offset}",
                 "Run the backup again; if it says this again, is the log that of this storage?",
+            )
+
+
+def _newest_offsets(keys: Iterable[str]) -> dict[int, int]:
+    """Partition -> offset at which its newest snapshot goes on."""
+    newest = dict[int, int]()
+    for key in keys:
+        if found := _SNAPSHOT.search(key):
+            partition, offset = map(int, found.groups())
+            newest[partition] = max(newest.get(partition, 0), offset)
+    return newest
+
+
+def check_log_of(backup: Backup, log: Log) -> None:
+    """That a log which is not in the backup is the one of before, or goes on from it.
+
+    Raises :class:`BackupError` for one that ends before a snapshot: nobody would read what comes to it.
+    """
+    for partition, offset in _newest_offsets(backup.members).items():
+        if (end := log.end_offset(partition)) < offset:
+            raise BackupError(
+                f"partition {partition} of the log ends at {end}, its snapshot goes on at {offset}: it is another log",
+                "Bring the topic back with its offsets, or name the one of before.",
             )
 
 
@@ -241,7 +260,7 @@ def _digest(file: Any) -> str:
 
 def restore(
     path: Path, storage: Storage, data_dir: Path, progress: Progress,
-    accept: Callable[[Mapping[str, Any]], None] = lambda about: None,
+    accept: Callable[[Backup], None] = lambda backup: None,
 ) -> Backup:  # fmt: skip
     """Bring a backup back into an empty storage and data folder; the log comes last.
 
@@ -249,7 +268,7 @@ def restore(
     :class:`BackupError` for a file that is no whole backup, and where something is there already.
     """
     backup = read_backup(path)
-    accept(backup.about)
+    accept(backup)
     there = storage.list_folder("")
     has = {*there.folders, *there.names} - _OWN
     if has := has | ({LOG} if (data_dir / LOG).exists() else set()):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -17,13 +18,15 @@ from tests.compose.stack import INSIDE, ROOT, StackError
 from tests.patience import patience_s
 
 __all__ = [
-    "APPLY", "GREENHOUSE", "NAMESPACE", "SERVERS", "SERVERS_NAMESPACE", "SYSTEM", "Cluster", "ClusterError",
-    "kubeconfig", "run", "secret",
+    "APPLY", "BACKUP", "CHANGED", "GREENHOUSE", "NAMESPACE", "SERVERS", "SERVERS_NAMESPACE", "SYSTEM", "Cluster",
+    "ClusterError", "kubeconfig", "run", "secret",
 ]  # fmt: skip
 
 NAMESPACE, SERVERS_NAMESPACE = "hothouse", "servers"
 APPLY = ROOT / "deploy/kubernetes/apply.sh"
+BACKUP = ROOT / "deploy/kubernetes/backup.sh"
 SYSTEM = ROOT / "tests/kubernetes/system"
+CHANGED = ROOT / "tests/kubernetes/changed"
 SERVERS = ROOT / "tests/kubernetes/servers"
 GREENHOUSE = ROOT / "tests/kubernetes/greenhouse"
 _NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -96,9 +99,24 @@ class Cluster:
             found: bytes = answer.read()
         return found.decode()
 
+    def told_without_tls(self, service: str, port: int, words: bytes) -> bytes:
+        """What a port that wants TLS answers to who speaks without; nothing where it hangs up."""
+        with socket.create_connection((self.address(service), port), timeout=patience_s(5)) as connection:
+            try:
+                connection.sendall(words)
+                return connection.recv(1024)
+            except ConnectionError:
+                return b""
+
     def ask(self, path: str) -> Any:
         """The JSON answer of the API."""
         return json.loads(self.fetch(f"http://{self.address('hothouse-api')}{path}"))
+
+    def takes_pages_of(self, origin: str) -> bool:
+        """Whether the API lets pages of that origin ask it, as `api.cors_origins` says."""
+        asked = urllib.request.Request(f"http://{self.address('hothouse-api')}/health/live", headers={"Origin": origin})
+        with _NO_PROXY.open(asked, timeout=patience_s(5)) as answer:
+            return bool(answer.headers["Access-Control-Allow-Origin"] == origin)
 
     def origins(self) -> dict[str, int]:
         """Zone -> origin of the forecast that /predict answers with; empty while it does not answer for every zone."""

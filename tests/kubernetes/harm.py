@@ -6,14 +6,16 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.compose.waiting import until
-from tests.kubernetes.cluster import APPLY, NAMESPACE, SYSTEM, Cluster, ClusterError, run
+from tests.kubernetes.cluster import APPLY, NAMESPACE, Cluster, ClusterError, run
 
 __all__ = ["HARMS", "Harm", "harm", "ready", "upgrade"]
 
 RECOVER_S = 240.0
 STEP_MS = 300_000
+SHARD = "ray::ShardActor"
 Find = Callable[[Cluster], str]  # the pod that it hits now
 
 
@@ -36,7 +38,7 @@ def workers(cluster: Cluster) -> dict[str, str]:
 
 def shard(cluster: Cluster) -> str:
     """The pod in which the first shard runs."""
-    found = [pod for pod, titles in workers(cluster).items() if "ray::ShardActor" in titles]
+    found = [pod for pod, titles in workers(cluster).items() if SHARD in titles]
     if not found:
         raise ClusterError("no pod runs a shard")
     return found[0]
@@ -44,8 +46,8 @@ def shard(cluster: Cluster) -> str:
 
 def serving(cluster: Cluster) -> str:
     """A pod that answers requests, and another than the shard's where there is one."""
-    found = [pod for pod, titles in workers(cluster).items() if "ray::ServeReplica" in titles]
-    others = [pod for pod in found if pod != shard(cluster)] or found
+    found = {pod: titles for pod, titles in workers(cluster).items() if "ray::ServeReplica" in titles}
+    others = [pod for pod, titles in found.items() if SHARD not in titles] or [*found]
     if not others:
         raise ClusterError("no pod runs a replica")
     return others[0]
@@ -128,10 +130,10 @@ def harm(cluster: Cluster, what: Harm) -> float:
     return time.monotonic() - began_s
 
 
-def upgrade(cluster: Cluster) -> float:
-    """Have a second Ray cluster take over, as a new version does; how many seconds until forecasts go on from there."""
+def upgrade(cluster: Cluster, folder: Path) -> float:
+    """Have a second Ray cluster, as the overlay says, take over; how many seconds until forecasts go on from there."""
     began_s = time.monotonic()
-    run(str(APPLY), "--upgrade", str(SYSTEM), timeout_s=3 * RECOVER_S)
+    run(str(APPLY), "--upgrade", str(folder), timeout_s=3 * RECOVER_S)
     before = max(forecasts(cluster).values())  # by the second one
     until(lambda: min(cluster.origins().values(), default=0) >= before + 3 * STEP_MS, "forecasts go on", RECOVER_S)
     return time.monotonic() - began_s

@@ -1,6 +1,6 @@
 """The end-to-end test of the installation on Kubernetes, from outside.
 
-    python3 -m tests.kubernetes.run [--keep] [--again] [--only WORDS ...]
+    python3 -m tests.kubernetes.run [--keep] [--again] [--only WORDS ...] [--restore]
 
 Needs a cluster that this machine's addresses reach, with KubeRay's operator and the images loaded (docs/kubernetes.md).
 Brings servers, a greenhouse and the overlay `small` up; follows samples from the broker into rows, /predict and
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from functools import partial
@@ -28,6 +29,8 @@ from tests.compose.stack import ROOT, StackError
 from tests.compose.waiting import until
 from tests.kubernetes.cluster import (
     APPLY,
+    BACKUP,
+    CHANGED,
     GREENHOUSE,
     NAMESPACE,
     SERVERS,
@@ -46,9 +49,11 @@ LOGS = ROOT / "deploy" / "e2e-logs"
 SECRETS = ROOT / "deploy" / "secrets"
 ZONES = ("cucumber-1", "lettuce-1", "tomato-1")
 FIRST_FORECAST_S = 240.0
-LEARN_FROM_MS = 18 * 3_600_000
+LEARN_FROM_MS = 36 * 3_600_000  # the first day warms the climatology, the last hours are held back
 AGAIN = "upgraded again"
 """Takes three minutes more, so it is only done where it is named: it waits until what was there before is gone."""
+OFFICE = "https://office.example.org"
+"""Pages of that origin may ask the API after the upgrade (`CHANGED`), and not before."""
 SETTLED = (
     "samples", "plans", "nonsense", "in_rows", "late", "refused", "open", "lost", "twice", "copies", "late_copies",
 )  # fmt: skip
@@ -61,6 +66,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="on what an earlier run with --keep left")
     parser.add_argument("--ledger", action=argparse.BooleanOptionalAction, default=True, help="balance it in the end")
     parser.add_argument("--only", nargs="*", help='of what is done, only this: "ray head killed" ...; nothing: nothing')
+    parser.add_argument("--restore", action="store_true", help="then back up, delete all but Kafka's log, and restore")
     given = parser.parse_args()
     if problem := kubeconfig():
         print(problem, file=sys.stderr)
@@ -72,6 +78,8 @@ def main() -> int:
         _tell(cluster, report, table, given.only)
         if given.ledger:
             _settle(cluster, report)
+        if given.restore:
+            cluster = _restore(cluster, report)
     except (StackError, TimeoutError, OSError, KeyError, ValueError) as error:
         held_up = isinstance(error, StackError | OSError)
         report.check("the story was told to its end", False, f"{type(error).__name__}: {error}", held_up)
@@ -106,7 +114,7 @@ def _tell(cluster: Cluster, report: Report, table: list[tuple[str, float, Seen]]
             _learn(cluster, report, load)
         _see_the_ports(cluster, report)
         done = [(what.words, what.most_failed, partial(harm, cluster, what)) for what in HARMS]
-        done += [("upgraded", 0, partial(upgrade, cluster)), (AGAIN, 0, partial(upgrade, cluster))]
+        done += [("upgraded", 0, partial(upgrade, cluster, CHANGED)), (AGAIN, 0, partial(upgrade, cluster, SYSTEM))]
         wanted = [words for words, *_ in done if words != AGAIN] if only is None else only
         for words, most_failed, do in done:
             if words not in wanted:
@@ -117,6 +125,9 @@ def _tell(cluster: Cluster, report: Report, table: list[tuple[str, float, Seen]]
             seen = load.seen(began_s)
             table.append((words, took_s, seen))
             report.check(f"{words}: at most {most_failed} fail", seen.failed <= most_failed, seen.words)
+            if words in ("upgraded", AGAIN):  # with the setting, and then without it
+                taken = cluster.takes_pages_of(OFFICE)
+                report.check(f"{words}: its settings hold", taken == (words == "upgraded"), f"{OFFICE}: {taken}")
         _see_the_way(cluster, report)
 
 
@@ -140,7 +151,13 @@ def _bring_up(cluster: Cluster) -> None:
 
 
 def _take_down(cluster: Cluster, report: Report) -> None:
-    """The Ray clusters first: the operator removes what they left in Redis, and needs Redis for it."""
+    """All at once, but for Redis: the operator removes from it what Ray clusters left, before they are gone."""
+    at_once = ("--ignore-not-found", "--wait=false")
+    cluster.kubectl("-n", NAMESPACE, "delete", "raycluster,deployment", "--all", *at_once)
+    cluster.kubectl("delete", "namespace", SERVERS_NAMESPACE, *at_once)
+    # Nobody is to be served any more: nodes need not be drained.
+    of_work = ("pod", "-l", "app.kubernetes.io/component in (ray-worker, hothouse)", "--grace-period=1")
+    cluster.kubectl("-n", NAMESPACE, "delete", *of_work, *at_once)
     cluster.kubectl("-n", NAMESPACE, "delete", "raycluster", "--all", "--ignore-not-found", timeout_s=400)
     for namespace in (NAMESPACE, SERVERS_NAMESPACE):
         cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", timeout_s=300)
@@ -174,16 +191,20 @@ def _see_the_ports(cluster: Cluster, report: Report) -> None:
     wrong = not_as_told("Kubernetes", seen)
     said = "; ".join(wrong) or f"{sum(map(len, seen.values()))} ports of {len(seen)} parts"
     report.check("what listens is what docs/security.md says", not wrong, said)
+    told = cluster.told_without_tls("redis", 6379, b"PING\r\n")
+    report.check("Redis says nothing without TLS", not told, str(told))
 
 
 def _learn(cluster: Cluster, report: Report, load: Load) -> None:
     """A retraining, and a swap under the steady reader."""
     report.say("waiting for enough history to learn from")
     began_ms = cluster.ask(f"/history?zone={ZONES[0]}")["end_ms"][0]
-    until(lambda: max(cluster.origins().values()) >= began_ms + LEARN_FROM_MS, "18 hours of history", 480)
+    until(lambda: max(cluster.origins().values()) >= began_ms + LEARN_FROM_MS, "36 hours of history", 480)
     asked_s = time.monotonic()
     cluster.hothouse("retrain")
-    until(lambda: bool(cluster.ask("/models")["models"]), "a model is registered", 420, every_s=2)
+    until(lambda: any(cluster.ask("/models")[told] for told in ("models", "errors")), "a training ends", 420, every_s=2)
+    if not (found := cluster.ask("/models"))["models"]:
+        raise TimeoutError(f"no model is registered: {found['errors']}")
     report.say(f"v1 is registered after {time.monotonic() - asked_s:.0f} s")
     if cluster.ask("/status")["slot"]["champion"]["version"] != "v1":
         cluster.hothouse("models", "promote", "v1")
@@ -212,6 +233,37 @@ def _settle(cluster: Cluster, report: Report) -> None:
     report.check("samples still in open rows", found["open"] == 0, str(found["open"]))
     other = {name: found[name] for name in ("rows_not_in_influxdb", "rows_other_in_influxdb", "points_without_row")}
     report.check("InfluxDB has the rows of the history", not any(other.values()), f"{found['rows']:,} rows; {other}")
+
+
+def _restore(cluster: Cluster, report: Report) -> Cluster:
+    """The same forecasts and models after everything but Kafka's log was deleted. The greenhouse must be silent."""
+    report.say("backing up")
+    before = _known(cluster)
+    with tempfile.TemporaryDirectory() as folder:
+        run(str(BACKUP), folder, timeout_s=300)
+        report.say("deleting the installation, and what the object store has")
+        cluster.kubectl("-n", NAMESPACE, "delete", "raycluster", "--all", timeout_s=400)
+        cluster.kubectl("delete", "namespace", NAMESPACE, timeout_s=300)
+        storage = ("-n", SERVERS_NAMESPACE, "rollout")
+        cluster.kubectl(*storage, "restart", "deployment/storage")  # its disk ends with its pod
+        cluster.kubectl(*storage, "status", "deployment/storage")
+        began_s = time.monotonic()
+        cluster.kubectl("create", "namespace", NAMESPACE)
+        run(str(ROOT / "deploy/kubernetes/secrets.sh"), NAMESPACE)
+        run(str(BACKUP), "--restore", folder, str(SYSTEM), timeout_s=600)
+    anew = Cluster()
+    until(lambda: set(anew.origins()) == set(ZONES), "a forecast of every zone", 3 * FIRST_FORECAST_S)
+    took_s, after = time.monotonic() - began_s, _known(anew)
+    report.check("restored into an empty cluster: the same forecasts", after == before, f"after {took_s:.0f} s")
+    return anew
+
+
+def _known(cluster: Cluster) -> list[tuple[object, ...]]:
+    """Each zone's forecast, and the models."""
+    names = ("origin_ms", "model_version", "forecasts")
+    found = [cluster.ask(f"/predict?zone={zone}") for zone in ZONES]
+    models = [(model["version"], model["aliases"]) for model in cluster.ask("/models")["models"]]
+    return [*(tuple(answer[name] for name in names) for answer in found), *models]
 
 
 def _print(table: list[tuple[str, float, Seen]]) -> None:

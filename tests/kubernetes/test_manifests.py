@@ -72,6 +72,19 @@ def test_every_secret_is_a_file(overlay: str) -> None:
     assert exceptions <= FROM_SECRETS
 
 
+def test_redis_is_asked_by_tls(overlay: str) -> None:
+    """It has no other port; the head asks it so, and knows by which authority to check it."""
+    redis = [container["args"][0] for name, container in containers(overlay) if name.endswith(" redis")]
+    heads = [(name, container) for name, container in containers(overlay) if name.endswith(" ray-head")]
+    assert len(redis) == len(heads) == (0 if overlay == "edge" else 1)
+    assert all(r"\nport 0\ntls-port 6379\n" in said for said in redis)
+    for cluster in (one for one in objects(overlay) if one["kind"] == "RayCluster"):
+        assert cluster["spec"]["gcsFaultToleranceOptions"]["redisAddress"] == "rediss://redis:6379"
+    for name, head in heads:
+        [authority] = [one["value"] for one in head["env"] if one["name"] == "RAY_REDIS_CA_CERT"]
+        assert any(authority == f"{mount['mountPath']}/ca.crt" for mount in head["volumeMounts"]), name
+
+
 def test_no_secret_is_in_the_repository(overlay: str) -> None:
     """They are made where they are used (deploy/kubernetes/secrets.sh)."""
     assert not [one["metadata"]["name"] for one in objects(overlay) if one["kind"] == "Secret"]

@@ -5,17 +5,21 @@ from __future__ import annotations
 import importlib.metadata
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from edge.log import LogError
 from services.cli.base import console, errors, need_cluster, options_of
 from services.config import Settings
 from services.errors import BackupError, StartError
+
+if TYPE_CHECKING:
+    from services.store.backup import Backup
 
 __all__ = ["register"]
 
@@ -76,8 +80,10 @@ def restore(
     settings = options_of(ctx).settings()
     with need_cluster("restore"):
         from services.app import owners_of
+        from services.log import open_settings_log
         from services.runtime.folder import FolderLock
         from services.runtime.state_lock import StateLock
+        from services.store.backup import check_log_of
         from services.store.backup import restore as bring_back
         from services.store.storage import storage_of
     lost = threading.Event()
@@ -88,10 +94,17 @@ def restore(
                 raise StartError("another system has taken the storage over", "Stop it, then restore again.")
             tell(count, size)
 
+        def accept(backup: Backup) -> None:
+            _check_settings(settings, backup.about)
+            if settings.log.kind != "sqlite":
+                try:
+                    with closing(open_settings_log(settings)) as log:
+                        check_log_of(backup, log)
+                except LogError as error:
+                    raise BackupError(f"the log, which is not in the backup, does not answer: {error}") from error
+
         try:
-            made = bring_back(
-                file, storage_of(settings), settings.data_dir, progress, lambda about: _check_settings(settings, about)
-            )
+            made = bring_back(file, storage_of(settings), settings.data_dir, progress, accept)
         except OSError as error:
             raise BackupError(f"{file} cannot be brought back: {error}", "Remove what is there of it.") from error
     _say(

@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from edge.log import NewRecord
+from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from services.app import System
 from services.cli import app
 from services.config import load_settings
 from services.errors import BackupError, NotStoredError, StartError
-from services.store.backup import INDEX, RESTORING, Sources, read_backup, restore, write_backup
+from services.store.backup import INDEX, RESTORING, Sources, check_log_of, read_backup, restore, write_backup
 from services.store.storage import FolderStorage, MemoryServer, ObjectStorage, Storage, Stored
 from tests.services.ingest.data_folder import END, POWER_CUT, after
 from tests.services.ingest.test_data_folder import later, unpacked
@@ -226,6 +228,19 @@ def test_a_log_that_does_not_fit_is_told(tmp_path: Path) -> None:
     log.close()
     with pytest.raises(BackupError, match="has records 0 to 0, its snapshot goes on at 7"):
         write_backup(tmp_path / "b.tar", Sources(storage, databases={"log.sqlite": tmp_path / "log.sqlite"}), {}, quiet)
+
+
+def test_a_log_that_is_not_in_it_must_be_the_one_of_before(tmp_path: Path) -> None:
+    """A new topic would never be read: the snapshot waits for an offset that it does not have yet."""
+    storage = folder_of(tmp_path)
+    storage.put("snapshots/p0-7.snapshot", b"")
+    made = write_backup(tmp_path / "b.tar", Sources(storage), {"log": "kafka"}, quiet)
+    log = MemoryLog(1)
+    log.append([NewRecord("demo", "tick", n, b"") for n in range(6)])
+    with pytest.raises(BackupError, match="partition 0 of the log ends at 6, its snapshot goes on at 7"):
+        check_log_of(made, log)
+    log.append([NewRecord("demo", "tick", 6, b"")])
+    check_log_of(made, log)
 
 
 def test_a_database_is_copied_while_it_is_written(tmp_path: Path) -> None:
