@@ -38,8 +38,9 @@ DECAY_MS = 8 * 3_600_000
 SMOOTHING = 4
 """A value of a day ago is a mean over this many examples on either side, because its noise does not come again."""
 
-BEFORE = 0.3
-"""The share of two days ago in what is expected of the days before."""
+BEFORE = 0.2
+"""The share of two days ago in what is expected of the days before. More is no better in the mean, and with a day that
+was unlike the others a cell's error is larger."""
 
 LEVEL_DAYS = 0.7
 """How long the usual level remembers."""
@@ -51,9 +52,9 @@ UNTRIED = 2.8
 """Before a day has been seen it may be no guide: until then yesterday's errors count as this many times the prior's.
 Simulated houses are more regular than real ones, and a zone's first hours are often not its usual ones."""
 
-OLD = 2.5
+OLD = 1.5
 """The errors of the old zones' forecast are multiplied by this: in the first days it says nearly what the others say,
-and would count twice."""
+and would count twice. Less is better in the mean over many starts, but not where the first day is an unusual one."""
 
 OWN, POOL = 8.0, 2.0
 """The pool's errors weigh as much as this many examples of a zone's own, and the prior's as this many of the pool's."""
