@@ -33,7 +33,8 @@ KeyFile = Annotated[Path | None, typer.Option(help="File with the key for it; el
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
 WhoseModel = Annotated[
-    str | None, typer.Option("--expert", help="Whose model: `network` (the default) or `trees`.", metavar="EXPERT")
+    str | None,
+    typer.Option("--expert", help="Whose model: `network` (the default), `trees` or `tuned`.", metavar="EXPERT"),
 ]
 
 PANEL = "Ask a running system"
