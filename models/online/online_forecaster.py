@@ -173,7 +173,7 @@ class OnlineForecaster:
         )
         self._pretrained = pretrained
         self.correction = None if pretrained is None else self._new_correction(pretrained, capacity)
-        self.tuned = None if pretrained is None or not fine_tunes else self._new_tuned(pretrained, capacity)
+        self.tuned = self._new_tuned(pretrained, self.correction, capacity) if fine_tunes else None
         self.forest = Forest(horizons, targets)
         self.known: KnownAhead | None = None  # from the first plan on
         turn = np.arange(day) * (2 * np.pi / day)
@@ -479,12 +479,12 @@ class OnlineForecaster:
                 self.correction.load_state_dict(state["correction"])
             else:
                 self.correction.add_zones(len(self))
-            if self.tuned is not None:
-                self.tuned = self._new_tuned(self._pretrained, max(len(self), 1))
-                if "tuned" in state:
-                    self.tuned.load_state_dict(state["tuned"])
-                else:
-                    self.tuned.add_zones(len(self))
+            if self.tuned:
+                self.tuned = self._new_tuned(self._pretrained, self.correction, max(len(self), 1))
+            if self.tuned and "tuned" in state:
+                self.tuned.load_state_dict(state["tuned"])
+            elif self.tuned:
+                self.tuned.add_zones(len(self))
 
     @property
     def regressors(self) -> int:
@@ -521,8 +521,14 @@ class OnlineForecaster:
     def _new_correction(self, pretrained: Pretrained, capacity: int) -> PretrainedCorrection:
         return PretrainedCorrection(self._spec, self._stride, int(self._slots.sum()), pretrained, capacity)
 
-    def _new_tuned(self, pretrained: Pretrained, capacity: int) -> TunedCorrection:
-        return TunedCorrection(self._spec, self._stride, int(self._slots.sum()), pretrained, capacity)
+    def _new_tuned(
+        self, pretrained: Pretrained | None, correction: PretrainedCorrection | None, capacity: int
+    ) -> TunedCorrection | None:
+        """None where there is no pre-trained network to go on from; both look at the same memory of rows."""
+        if pretrained is None or correction is None:
+            return None
+        slots = int(self._slots.sum())
+        return TunedCorrection(self._spec, self._stride, slots, pretrained, correction.memory, capacity)
 
     def _young(self, zones: I64) -> I64:
         """Which of the zones are in their first days."""
@@ -538,7 +544,9 @@ class OnlineForecaster:
         assert self.correction is not None
         young = self._young(indices)
         zones, rows, bins = indices[young], values[young], day_bin[young]
-        if len(young):
+        if self.tuned:
+            self.correction.see(indices, step, values)  # it looks at the same memory
+        elif len(young):
             self.correction.see(zones, step, rows)
         if old is None:
             return
@@ -552,10 +560,10 @@ class OnlineForecaster:
         self, tuned: TunedCorrection, indices: I64, step: int, values: F32, day_bin: I64, sun: F32,
         foreseen: F32 | None, old: F32 | None, experts: F32,
     ) -> F32:  # fmt: skip
-        """Show rows to the network that is fine-tuned to these zones and, where ``old`` is the median of an example,
-        ask it. Gives the ``experts``, with what it adds where one is followed.
+        """Where ``old`` is the median of an example, ask the network that is fine-tuned to these zones. Gives the
+        ``experts``, with what it adds where one is followed.
         """
-        tuned.see(indices, step, values)
+        tuned.shown = None
         at = self._first + step // self._stride % self._slots
         if old is not None:
             base = self._without_correction(indices, day_bin, old, experts)
@@ -720,17 +728,23 @@ class OnlineForecaster:
         self.first.learn(indices, step, h, at, due, y, hour, s["median"][zone, at])
         young = self._young(indices)
         if self.correction and len(young):
-            zones = indices[young]
-            base = self.first.issued(zones, at)
-            if self.known:
-                share = self.first.share(zones)[:, None]
-                base = base + (1 - share) * self._planned_moves(zones, step, h, at)
-            self.correction.learn(zones, h, at, due[young], y[young], base)
+            base = self._uncorrected(indices[young], step, h, at)
+            self.correction.learn(indices[young], h, at, due[young], y[young], base)
         if self.tuned:
-            self.tuned.learn(indices, h, at, due, y)
+            self.tuned.learn(indices, h, at, due, y, self._uncorrected(indices, step, h, at))
         self.change.update(indices, masked_mean(relative, axis=1))
         size = np.abs(missed) / self.unit[h]
         return masked_mean(size, axis=1).astype(np.float32)
+
+    def _uncorrected(self, zones: I64, step: int, h: I64, at: I64) -> F32:
+        """The forecasts that wait at ``at [P]``, of horizons ``h [P]``, without what pre-trained networks added,
+        ``[Z, P, M]``.
+        """
+        base = self.first.issued(zones, at)
+        if self.known:
+            share = self.first.share(zones)[:, None]
+            base = base + (1 - share) * self._planned_moves(zones, step, h, at)
+        return base
 
     def _planned_moves(self, zones: I64, step: int, h: I64, at: I64) -> F32:
         """What plans moved those forecasts by that wait at ``at [P]``, of horizons ``h [P]``, ``[Z, P, M]``."""

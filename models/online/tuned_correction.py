@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.online.house_memory import HouseMemory
 from models.online.pretrained_correction import Pretrained, PretrainedCorrection
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
@@ -60,24 +61,21 @@ class Shown:
 class TunedCorrection:
     """Of many zones, vectorised over them.
 
-    Each step: :meth:`learn` with the truths that came, and :meth:`see` with the new rows; at examples :meth:`ask`.
+    Each step: :meth:`learn` with the truths that came; at examples :meth:`ask`. ``memory`` is shown all rows.
     :meth:`added` is what counts until the next example, and :meth:`keep` remembers it. ``slots``, places and ``stride``
     are those of the forecaster's examples. Until it is given a network of its own by :meth:`tune`, it asks that of the
     package, learns how far to follow it, and adds nothing.
     """
 
-    def __init__(self, spec: ForecastSpec, stride: int, slots: int, made: Pretrained, capacity: int = 16) -> None:
+    def __init__(
+        self, spec: ForecastSpec, stride: int, slots: int, made: Pretrained, memory: HouseMemory, capacity: int = 16
+    ) -> None:  # fmt: skip
         self._stride, self._package = stride, made.arrays
         shape = np.ones_like(made.half)
         # Half of a gain is believed beforehand.
         expected = Pretrained(made.arrays, shape * (1 - 2 * GAIN), shape)
-        self._correction = PretrainedCorrection(spec, stride, slots, expected, capacity, DAYS)
-        targets = len(spec.targets)
-        self._zones = ZoneArrays(
-            capacity,
-            base=((slots, targets), np.float32, np.nan),
-            added=((slots, targets), np.float32, 0.0),
-        )
+        self._correction = PretrainedCorrection(spec, stride, slots, expected, capacity, DAYS, memory)
+        self._zones = ZoneArrays(capacity, added=((slots, len(spec.targets)), np.float16, 0.0))
         self.arrays: Mapping[str, _Array] = {}
         """Those of the network that is followed; none before :meth:`tune`."""
         self.shown: Shown | None = None
@@ -101,14 +99,9 @@ class TunedCorrection:
         self._correction.tune(arrays or self._package)
         self.arrays = {name: arrays[name] for name in sorted(arrays)}  # equal states are equal bytes
 
-    def learn(self, indices: I64, h: I64, at: I64, due: _Bool, y: F32) -> None:
+    def learn(self, indices: I64, h: I64, at: I64, due: _Bool, y: F32, base: F32) -> None:
         """Truths of forecasts that waited at ``at``: as :meth:`PretrainedCorrection.learn`."""
-        self._correction.learn(indices, h, at, due, y, self._zones["base"][indices[:, None], at])
-
-    def see(self, indices: I64, step: int, values: F32) -> None:
-        """Take the rows of one step, ``values [Z, C]``."""
-        self._correction.see(indices, step, values)
-        self.shown = None
+        self._correction.learn(indices, h, at, due, y, base)
 
     def ask(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None, base: F32, at: I64
@@ -119,16 +112,17 @@ class TunedCorrection:
         most = np.ones((len(indices), base.shape[2]), np.float32)
         turn, origin, ahead = self._correction.ask(indices, step, values, day_bin, sun, foreseen, base, most)
         self._correction.keep(indices, at)
-        self._zones["base"][indices[:, None], at] = base[..., 1]
         if step // self._stride % EVERY == 0:
             self.shown = Shown(step, indices[turn], origin.astype(np.float16), ahead.astype(np.float16), base[turn])
 
     def added(self, indices: I64, package: F32, young: F32) -> F32:
         """What is added to every quantile, ``[Z, H, M]``, instead of what the ``package``'s network adds.
 
-        ``young [Z, M]`` is the weight of the first days.
+        ``young [Z, M]`` is the weight of the first days. It is as :meth:`moved` gives it when its truth comes, to the
+        last bit.
         """
-        return np.asarray((1 - young)[:, None] * (self._correction.added(indices) - package), np.float32)
+        added = (1 - young)[:, None] * (self._correction.added(indices) - package)
+        return np.asarray(added.astype(np.float16), np.float32)
 
     def keep(self, indices: I64, at: I64, added: F32) -> None:
         """Remember what is added to an example's forecast, ``[Z, H, M]``."""
@@ -136,7 +130,7 @@ class TunedCorrection:
 
     def moved(self, zones: I64, at: I64) -> F32:
         """What was added to the forecasts that wait at ``at [N]`` of ``zones [N]``, or of any that fit, ``[N, M]``."""
-        return np.asarray(self._zones["added"][zones, at])
+        return np.asarray(self._zones["added"][zones, at], np.float32)
 
     def state_dict(self, copy: bool = True) -> dict[str, Any]:
         """Everything that was learned, with the network that is followed (see :meth:`ZoneArrays.state_dict`)."""

@@ -45,10 +45,12 @@ from services.store.plan_history import PlanHistory
 from services.store.series import SeriesWriter
 from services.store.storage import address_of, storage_of
 
-__all__ = ["Executors", "Outputs", "Shard"]
+__all__ = ["TUNED_LOOKS", "Executors", "Outputs", "Shard"]
 
 SECOND_S = 1.0
 """How often figures are shown, and other models are looked for."""
+TUNED_LOOKS = 6
+"""A network that is fine-tuned changes every few days: it is looked for so many times less often than trees are."""
 MAX_WAITING = 100_000
 """So many dead letters, values of plans, rows with examples and changes of alerts wait for a storage that is away."""
 
@@ -121,7 +123,7 @@ class Shard:
         self._trees = TreesInUse(storage, spec, self._failures, clock_s, address_of(settings).remote)
         self._tuned = TunedInUse(storage, spec, self._failures, clock_s, address_of(settings).remote)
         self._fine_tunes = settings.learn.tuned_every_days > 0
-        self._model_looks = Periodic(storage.poll_s)
+        self._tree_looks, self._tuned_looks = Periodic(storage.poll_s), Periodic(TUNED_LOOKS * storage.poll_s)
         self._each_second, self._rate = Periodic(SECOND_S, began_s), Rate(clock_s())
         self.questions = Questions(
             self._partitions, self._changing, settings.stream.retire_days, lambda: self.is_behind,
@@ -162,9 +164,10 @@ class Shard:
         now_s = self._clock_s()
         if self._checkpoint.is_due(now_s, self._reads_more, self._queue.waits):
             self._checkpoint.begin(self._clock_s())
-        if self._each_second.is_due(now_s) and self._model_looks.due(now_s):
-            self._trees.look(list(self._partitions.values()), self._save_all)
-            if self._fine_tunes:
+        if self._each_second.is_due(now_s):
+            if self._tree_looks.due(now_s):
+                self._trees.look(list(self._partitions.values()), self._save_all)
+            if self._fine_tunes and self._tuned_looks.due(now_s):
                 self._tuned.look(list(self._partitions.values()), self._save_all)
         self._show()
         return busy

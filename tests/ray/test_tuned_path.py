@@ -13,7 +13,7 @@ import models.online.first_days as first_days
 from edge.log.memory import MemoryLog
 from models.pretraining.fine_tuner import fine_tune
 from services.config import load_settings
-from services.ingest.shard import Shard
+from services.ingest.shard import TUNED_LOOKS, Shard
 from services.learn.experts import TUNED, learn_settings
 from services.learn.loop.cluster import this_runtime
 from services.learn.promotion.registry import open_registry
@@ -102,7 +102,7 @@ def test_from_a_shards_examples_to_its_forecasts(tmp_path: Path, monkeypatch: py
             assert learn_tuned(job, fine_tune)["weights_sha256"] == weights
         if name != "plain":
             Pointer(storage, "tuned").move(version, str(folder))
-            rig.clock.now_s += 1.0
+            rig.clock.now_s += TUNED_LOOKS
             shard.step()
             assert shard.stats()["tuned"] == version
         found[name] = go_on(rig, shard, 4 * DAY, 4 * DAY + 30)

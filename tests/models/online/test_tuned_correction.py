@@ -129,7 +129,7 @@ def test_a_state_without_it_begins_to_learn_it() -> None:
     again.load_state_dict(plain.state_dict())
     np.testing.assert_array_equal(run(again, values, 40), run(plain, values, 40))
     state = again.state_dict()
-    assert len(state.pop("tuned")["zones"]["base"]) == 2
+    assert len(state.pop("tuned")["zones"]["added"]) == 2
     assert same(state, plain.state_dict())
 
 

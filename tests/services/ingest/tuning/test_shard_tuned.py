@@ -14,7 +14,7 @@ import models.online.first_days as first_days
 from edge.log.memory import MemoryLog
 from models.pretraining.shipped_arrays import pretrained
 from services.config import LearnSettings
-from services.ingest.shard import Shard
+from services.ingest.shard import TUNED_LOOKS, Shard
 from services.messages import ONLINE_VERSION
 from services.store.examples.shown_examples import FOLDER, ShownExamples
 from services.store.forecasts import IssuedForecasts
@@ -48,7 +48,7 @@ class Tuned:
         """Point at ``tuned-v1``, ``tuned-v2`` or ``online``; what the shard says it follows some seconds later."""
         point_at_tuned(self.storage, version, "" if version == ONLINE_VERSION else self.folders[int(version[-1]) - 1])
         for _ in range(2):
-            self.rig.clock.now_s += 1.0
+            self.rig.clock.now_s += TUNED_LOOKS
             self.shard.step()
         return str(self.shard.stats()["tuned"])
 
@@ -74,7 +74,7 @@ def learned(shard: Shard) -> dict[str, bytes]:
 
 @pytest.mark.thorough
 def test_a_promoted_network_is_followed_and_taken_back(tmp_path: Path) -> None:
-    """Within a second, from the next example on; forecasts before it, and after it was taken back, are those without
+    """Within seconds, from the next example on; forecasts before it, and after it was taken back, are those without
     it, but for what it never was: a state below that knows of it.
     """
     tuned, plain = Tuned(tmp_path / "a"), Tuned(tmp_path / "b")
