@@ -580,8 +580,11 @@ class OnlineForecaster:
         """``quantiles [Z, H, M, Q]`` with what a network that was fine-tuned adds, where one is followed."""
         if experts.shape[-1] <= len(EXPERTS) + 2:
             return quantiles
-        low, high = self._low[:, None], self._high[:, None]
-        return np.asarray(np.clip(quantiles + experts[..., len(EXPERTS) + 2, None], low, high), dtype=np.float32)
+        moved = quantiles + experts[..., len(EXPERTS) + 2, None]
+        p10, p50, p90 = np.moveaxis(np.clip(moved, self._low[:, None], self._high[:, None]), -1, 0)
+        thinnest = np.maximum(self._thinnest, np.float32(SMALLEST) * np.abs(p50))
+        p10, p90 = np.minimum(p10, self._high - thinnest), np.maximum(p90, self._low + thinnest)
+        return np.stack([p10, p50, p90], axis=-1, dtype=np.float32)
 
     def _without_correction(self, zones: I64, day_bin: I64, median: F32, experts: F32) -> F32:
         """The forecast from the experts' ``median`` before a pre-trained network corrects it, ``[Z, H, M, Q]``."""

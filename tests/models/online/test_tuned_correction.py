@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -88,6 +90,24 @@ def test_the_forecaster_learns_nothing_of_it() -> None:
     state = learner.state_dict()
     del state["tuned"]
     assert same(state, other.state_dict())
+
+
+@pytest.mark.parametrize("far", [1e4, -1e4])
+def test_intervals_stay_open_at_the_limits(far: float) -> None:
+    """However far it moves a forecast: within what is possible, in order, and never without a width."""
+    learner, zones, values = tuning(2, made(0.0)), np.arange(2), rows(1)
+    learner.tune(made(1.0).arrays)
+    for t in range(30):
+        learned = learner.learn(zones, t, values[:, t], np.full(2, t % DAY), sun(t, 2))
+    experts = learned.experts.copy()
+    experts[..., -1] = far
+    out = learner.quantiles(replace(learned, experts=experts))
+    known = np.isfinite(out).all(axis=-1)
+    assert known.any()
+    assert (np.diff(out, axis=-1)[known] >= 0).all()
+    assert (out[..., 2] > out[..., 0])[known].all()
+    for m, (low, high) in enumerate(SPEC.limits):
+        assert low <= np.nanmin(out[..., m, :]) <= np.nanmax(out[..., m, :]) <= high
 
 
 def test_examples_are_what_is_forecast_without_it() -> None:
