@@ -58,6 +58,7 @@ LOOK_MS = 5000
 KINDS = ("PUT", "LIST", "GET", "HEAD", "DELETE", "POST")
 MARK = "snapshots: the writer's mark"
 TREES = "trees: the pointer"
+TUNED = "the network that is fine-tuned: the pointer"
 REPLACED = f"replaced files of tables, for {KEPT_H} hours"
 BOUNDED = ("snapshots", MARK, REPLACED)
 """What stays of these does not grow with days. A table's log of commits is removed after a day, by wall time."""
@@ -168,6 +169,8 @@ def group_of(key: str) -> str:
     """
     if key.endswith(".epoch"):
         return MARK
+    if key.startswith("slot-tuned"):
+        return TUNED
     if key.startswith(("slot-trees", "models/forests")):
         return TREES
     folders = key.split("/")

@@ -27,6 +27,7 @@ from safetensors.numpy import save as save_tensors
 
 from models.families import Model, UnknownFamilyError, family_of, takes_of
 from models.features.inputs import Inputs, build_inputs
+from models.network.tuned_network import CorrectionInputs
 from models.online.example_set import Regressors
 from models.spec import QUANTILES, ForecastSpec, Place
 
@@ -67,7 +68,8 @@ class ArtefactSchemaError(ArtefactError):
     """The model was made for other channels, targets or horizons, or by a format that this code does not know."""
 
 
-_INPUTS: dict[str, type[Inputs] | type[Regressors]] = {"windows": Inputs, "examples": Regressors}
+Golden = Inputs | Regressors | CorrectionInputs
+_INPUTS: dict[str, type[Golden]] = {"windows": Inputs, "examples": Regressors, "forecasts": CorrectionInputs}
 """The inputs of each kind, in the form in which golden inputs are kept."""
 
 
@@ -79,7 +81,7 @@ class Artefact:
     kind: str
     model: Model
     manifest: dict[str, Any]
-    golden: tuple[Inputs | Regressors, F32]
+    golden: tuple[Golden, F32]
 
     def predict(
         self, values: F32, origin_ms: I64, places: Sequence[Place], baseline: F32, ahead: F32 | None = None
@@ -103,7 +105,7 @@ class Artefact:
 
 
 def save(
-    folder: Path, model: Model, golden: Inputs | Regressors, *, trained_on: Mapping[str, Any], seed: int,
+    folder: Path, model: Model, golden: Golden, *, trained_on: Mapping[str, Any], seed: int,
     metrics: Mapping[str, Any], code_version: str = "", kind: str = NETWORK,
 ) -> dict[str, Any]:  # fmt: skip
     """Write a model to ``folder``, whole or not at all, and return its manifest.

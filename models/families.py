@@ -30,7 +30,10 @@ class Kind(NamedTuple):
 
     takes: str
     """``windows`` (:class:`models.features.inputs.Inputs`): it answers in the Forecaster's replicas, as the mixture's
-    network. ``examples`` (:class:`models.online.example_set.Regressors`): it answers in the shards, as its trees."""
+    network. ``examples`` (:class:`models.online.example_set.Regressors`): it answers in the shards, as its trees.
+    ``forecasts`` (:class:`models.network.tuned_network.CorrectionInputs`): it corrects in the shards what these
+    forecast.
+    """
 
     family: str
     """``module:Class``. The module is imported when a model is made or loaded: a shard that loads trees needs no torch,
@@ -52,6 +55,7 @@ FAMILIES = {
         begins="models.pretraining.shipped:network_for",
     ),
     "trees": Kind("examples", "models.trees.family:TreesFamily"),
+    "tuned": Kind("forecasts", "models.network.tuned_network:TunedFamily"),
 }
 """By the name in a manifest."""
 

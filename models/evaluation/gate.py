@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from models.evaluation.forecast_errors import Errors
 
-__all__ = ["MIN_BLOCKS", "MIN_ROWS", "Verdict", "judge", "judge_worse"]
+__all__ = ["MIN_BLOCKS", "MIN_ROWS", "Verdict", "judge", "judge_no_worse", "judge_worse"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -103,6 +103,18 @@ def judge_worse(champion: Errors, previous: Errors, previous_name: str, level: f
     lower = evidence["mae_ratio_lower"][previous_name]
     worse = lower is not None and lower > 1 + doubt
     return Verdict(worse, f"Its live error is {_shown(evidence)}.", evidence | {"doubt": round(doubt, 3)})
+
+
+def judge_no_worse(challenger: Errors, reference: Errors, reference_name: str, level: float = 0.1) -> Verdict:
+    """Whether a challenger may stand beside what there is: not where it is surely worse, nor where nothing is known.
+
+    For models whose share is learned online, so that one of no use costs little. Errors as in :func:`judge`.
+    """
+    evidence, refusal = _compare(challenger, reference, {reference_name: reference.model}, level, 60)
+    if refusal:
+        return Verdict(False, refusal, evidence)
+    lower = evidence["mae_ratio_lower"][reference_name]
+    return Verdict(lower is not None and lower <= 1, f"The challenger's error is {_shown(evidence)}.", evidence)
 
 
 def _compare(

@@ -1,7 +1,8 @@
 """Step 7 of the way of a reading: the whole forecast of a zone, learned online.
 
 :class:`OnlineForecaster` composes the three-rate climatology, ridges and trees on its residual, the network's answer
-where there is one, the mixture that weighs them, what a pre-trained network adds to that, and the intervals around it.
+where there is one, the mixture that weighs them, what a pre-trained network adds to that, the intervals around it, and
+what a network that is fine-tuned to the site adds to all.
 It has no clock, no I/O and no torch, so that whoever has rows can run it.
 """
 
@@ -25,6 +26,7 @@ from models.online.known_ahead import KnownAhead
 from models.online.mixture import Mixture
 from models.online.pretrained_correction import Pretrained, PretrainedCorrection
 from models.online.ridge import PooledRidge, prior_strength
+from models.online.tuned_correction import TunedCorrection
 from models.paths.steps import Knots, between
 from models.spec import QUANTILES, ForecastSpec
 from models.trees.forest import Forest
@@ -101,7 +103,8 @@ class Basis:
     zones: I64  # [Z]
     day_bin: I64  # [Z]
     # [Z, H, M, K], in the order of EXPERTS; the network's place is NaN. One more where plans were given: what they move
-    # the median by; and another where there is a pre-trained network: what that adds (then plans have a place, too).
+    # the median by; and another where there is a pre-trained network: what that adds (then plans have a place, too);
+    # and a third where one that was fine-tuned is followed: what that adds to every quantile.
     experts: F32
 
     @property
@@ -130,8 +133,12 @@ class OnlineForecaster:
     a while.
     """
 
-    def __init__(self, spec: ForecastSpec, capacity: int = 16, pretrained: Pretrained | None = None) -> None:
-        """``pretrained`` corrects every forecast, as far as it turns out to be right."""
+    def __init__(
+        self, spec: ForecastSpec, capacity: int = 16, pretrained: Pretrained | None = None, *, fine_tunes: bool = False
+    ) -> None:
+        """``pretrained`` corrects every forecast, as far as it turns out to be right; with ``fine_tunes`` also one that
+        goes on from it, once :meth:`tune` gives it.
+        """
         self._spec = spec
         steps = self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         horizons, targets, day = len(steps), len(spec.targets), spec.steps_per_day
@@ -166,6 +173,7 @@ class OnlineForecaster:
         )
         self._pretrained = pretrained
         self.correction = None if pretrained is None else self._new_correction(pretrained, capacity)
+        self.tuned = self._new_tuned(pretrained, self.correction, capacity) if fine_tunes else None
         self.forest = Forest(horizons, targets)
         self.known: KnownAhead | None = None  # from the first plan on
         turn = np.arange(day) * (2 * np.pi / day)
@@ -182,7 +190,7 @@ class OnlineForecaster:
         """Make room for more zones and return the index of the first."""
         for part in (self.climatology, self.features, self.intervals, self.change, self.first):
             part.add_zones(count)
-        for late in (self.known, self.correction):
+        for late in (self.known, self.correction, self.tuned):
             if late:
                 late.add_zones(count)
         return self._zones.add(count)
@@ -191,9 +199,17 @@ class OnlineForecaster:
         """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
         for part in (self.climatology, self.features, self.intervals, self.change, self.first, self._zones):
             part.prepare(zones)
-        for late in (self.known, self.correction):
+        for late in (self.known, self.correction, self.tuned):
             if late:
                 late.prepare(zones)
+
+    def tune(self, arrays: Mapping[str, _Array]) -> None:
+        """Follow this network, which was fine-tuned to these zones, from the next example on; without arrays none.
+
+        Only where it ``fine_tunes``. Raises ``ValueError`` if they do not fit.
+        """
+        assert self.tuned is not None, "it was made without fine_tunes"
+        self.tuned.tune(arrays)
 
     def learn(
         self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None = None
@@ -233,6 +249,8 @@ class OnlineForecaster:
             if experts.shape[-1] == len(EXPERTS):
                 experts = np.concatenate([experts, np.zeros_like(experts[..., :1])], axis=-1)
             experts = np.concatenate([experts, self.correction.added(indices)[..., None]], axis=-1)
+        if self.tuned:
+            experts = self._tune(self.tuned, indices, step, values, day_bin, sun, foreseen, old, experts)
         if old is not None:
             s, at = self._zones, self._keep_base(seen)
             place = step // self._stride % s["stamp"].shape[1]
@@ -277,13 +295,15 @@ class OnlineForecaster:
             experts = experts.copy()
             experts[..., NETWORK] = network
         median = self._mixed(learned.zones, experts)
-        self.remember(learned.zones, learned.step, median, experts[..., NETWORK])
-        return self._quantiles(learned.zones, learned.day_bin, median, experts)
+        quantiles = self._with_tuned(self._quantiles(learned.zones, learned.day_bin, median, experts), experts)
+        self.remember(learned.zones, learned.step, quantiles[..., 1], experts[..., NETWORK])
+        return quantiles
 
     def quantiles(self, learned: Basis) -> F32:
         """What :meth:`predict` gives without a network, until the next row is learned; nothing is remembered."""
         median = self._mixed(learned.zones, learned.experts)
-        return self._quantiles(learned.zones, learned.day_bin, median, learned.experts)
+        quantiles = self._quantiles(learned.zones, learned.day_bin, median, learned.experts)
+        return self._with_tuned(quantiles, learned.experts)
 
     def path(self, zones: I64, step: int, day_bin: I64, quantiles: F32, knots: Knots) -> F32:
         """The forecast at any times up to the longest horizon: ``quantiles [Z, H, M, Q] -> [Z, T, M, Q]``.
@@ -330,6 +350,8 @@ class OnlineForecaster:
         said = self.first.issued(zones, at)
         if self.correction:
             said = said + self.correction.moved(zones[:, None], at)
+        if self.tuned:
+            said = said + self.tuned.moved(zones[:, None], at)
         if late:
             said = said + usual[:, mine] - self.climatology.usual(zones, day_bin, knots.steps[mine] - late)
         there = (stamp == origin[mine])[..., None] & np.isfinite(said)
@@ -371,7 +393,7 @@ class OnlineForecaster:
         """What each expert weighs in the median that :meth:`predict` gives, ``[Z, H, M, K]`` in the order of EXPERTS.
 
         They sum to one. An expert without an answer weighs nothing: the climatology has its share. Bounds of every
-        forecast (limits, the size of deviations) are left out, and what plans and the pre-trained network move the
+        forecast (limits, the size of deviations) are left out, and what plans and pre-trained networks move the
         median by.
         """
         experts = basis.experts[..., : len(EXPERTS)]
@@ -408,11 +430,13 @@ class OnlineForecaster:
         z, h = np.nonzero(newest[:, None] - place < self._slots)
         # What is issued of a young zone is another's forecast: the intervals learn how good the learners' own was.
         share = self.first.share(zones)[z]
-        # Nor do they learn from plans, or from what a pre-trained network adds: what these moved it by is taken off.
+        # Nor do they learn from plans, or from what pre-trained networks add: what these moved it by is taken off.
         # Without the network's answer that leaves what learn() has kept, to the last bit.
         moved = self.known.moved(zones[z], step, at[h]) if self.known else np.zeros((len(z), 1), np.float32)
         plain = median[z, h] - (1 - share) * moved
         added = self.correction.moved(zones[z], at[h]) if self.correction else np.zeros_like(moved)
+        if self.tuned:
+            added = added + self.tuned.moved(zones[z], at[h])
         kept = ((moved != 0) | (added != 0)) & ~np.isfinite(network[z, h])
         plain -= added
         s["median"][zones[z], at[h]] = np.where((share > 0) | kept, s["median"][zones[z], at[h]], plain)
@@ -430,11 +454,13 @@ class OnlineForecaster:
             parts["known"] = self.known.state_dict(copy)
         if self.correction:
             parts["correction"] = self.correction.state_dict(copy)
+        tuned = {"tuned": self.tuned.state_dict(copy)} if self.tuned else {}
         return {
             **parts,
             "zones": self._zones.state_dict(copy),
             "unit": self._unit.copy(),
             "seen": self._unit_seen.copy(),
+            **tuned,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -453,6 +479,12 @@ class OnlineForecaster:
                 self.correction.load_state_dict(state["correction"])
             else:
                 self.correction.add_zones(len(self))
+            if self.tuned:
+                self.tuned = self._new_tuned(self._pretrained, self.correction, max(len(self), 1))
+            if self.tuned and "tuned" in state:
+                self.tuned.load_state_dict(state["tuned"])
+            elif self.tuned:
+                self.tuned.add_zones(len(self))
 
     @property
     def regressors(self) -> int:
@@ -489,6 +521,15 @@ class OnlineForecaster:
     def _new_correction(self, pretrained: Pretrained, capacity: int) -> PretrainedCorrection:
         return PretrainedCorrection(self._spec, self._stride, int(self._slots.sum()), pretrained, capacity)
 
+    def _new_tuned(
+        self, pretrained: Pretrained | None, correction: PretrainedCorrection | None, capacity: int
+    ) -> TunedCorrection | None:
+        """None where there is no pre-trained network to go on from; both look at the same memory of rows."""
+        if pretrained is None or correction is None:
+            return None
+        slots = int(self._slots.sum())
+        return TunedCorrection(self._spec, self._stride, slots, pretrained, correction.memory, capacity)
+
     def _young(self, zones: I64) -> I64:
         """Which of the zones are in their first days."""
         return np.flatnonzero((self.first.share(zones) > 0).any(axis=1))
@@ -503,7 +544,9 @@ class OnlineForecaster:
         assert self.correction is not None
         young = self._young(indices)
         zones, rows, bins = indices[young], values[young], day_bin[young]
-        if len(young):
+        if self.tuned:
+            self.correction.see(indices, step, values)  # it looks at the same memory
+        elif len(young):
             self.correction.see(zones, step, rows)
         if old is None:
             return
@@ -512,6 +555,36 @@ class OnlineForecaster:
             base = self._without_correction(zones, bins, old[young], experts[young])
             ahead = None if foreseen is None else foreseen[young]
             self.correction.ask(zones, step, rows, bins, sun[young], ahead, base, self.first.share(zones))
+
+    def _tune(
+        self, tuned: TunedCorrection, indices: I64, step: int, values: F32, day_bin: I64, sun: F32,
+        foreseen: F32 | None, old: F32 | None, experts: F32,
+    ) -> F32:  # fmt: skip
+        """Where ``old`` is the median of an example, ask the network that is fine-tuned to these zones. Gives the
+        ``experts``, with what it adds where one is followed.
+        """
+        tuned.shown = None
+        at = self._first + step // self._stride % self._slots
+        if old is not None:
+            base = self._without_correction(indices, day_bin, old, experts)
+            tuned.ask(indices, step, values, day_bin, sun, foreseen, base, at)
+        added = np.zeros_like(experts[..., 0])
+        if tuned.arrays:
+            added = tuned.added(indices, experts[..., len(EXPERTS) + 1], self.first.share(indices))
+            experts = np.concatenate([experts, added[..., None]], axis=-1)
+        if old is not None:
+            tuned.keep(indices, at, added)
+        return experts
+
+    def _with_tuned(self, quantiles: F32, experts: F32) -> F32:
+        """``quantiles [Z, H, M, Q]`` with what a network that was fine-tuned adds, where one is followed."""
+        if experts.shape[-1] <= len(EXPERTS) + 2:
+            return quantiles
+        moved = quantiles + experts[..., len(EXPERTS) + 2, None]
+        p10, p50, p90 = np.moveaxis(np.clip(moved, self._low[:, None], self._high[:, None]), -1, 0)
+        thinnest = np.maximum(self._thinnest, np.float32(SMALLEST) * np.abs(p50))
+        p10, p90 = np.minimum(p10, self._high - thinnest), np.maximum(p90, self._low + thinnest)
+        return np.stack([p10, p50, p90], axis=-1, dtype=np.float32)
 
     def _without_correction(self, zones: I64, day_bin: I64, median: F32, experts: F32) -> F32:
         """The forecast from the experts' ``median`` before a pre-trained network corrects it, ``[Z, H, M, Q]``."""
@@ -658,15 +731,23 @@ class OnlineForecaster:
         self.first.learn(indices, step, h, at, due, y, hour, s["median"][zone, at])
         young = self._young(indices)
         if self.correction and len(young):
-            zones = indices[young]
-            base = self.first.issued(zones, at)
-            if self.known:
-                share = self.first.share(zones)[:, None]
-                base = base + (1 - share) * self._planned_moves(zones, step, h, at)
-            self.correction.learn(zones, h, at, due[young], y[young], base)
+            base = self._uncorrected(indices[young], step, h, at)
+            self.correction.learn(indices[young], h, at, due[young], y[young], base)
+        if self.tuned:
+            self.tuned.learn(indices, h, at, due, y, self._uncorrected(indices, step, h, at))
         self.change.update(indices, masked_mean(relative, axis=1))
         size = np.abs(missed) / self.unit[h]
         return masked_mean(size, axis=1).astype(np.float32)
+
+    def _uncorrected(self, zones: I64, step: int, h: I64, at: I64) -> F32:
+        """The forecasts that wait at ``at [P]``, of horizons ``h [P]``, without what pre-trained networks added,
+        ``[Z, P, M]``.
+        """
+        base = self.first.issued(zones, at)
+        if self.known:
+            share = self.first.share(zones)[:, None]
+            base = base + (1 - share) * self._planned_moves(zones, step, h, at)
+        return base
 
     def _planned_moves(self, zones: I64, step: int, h: I64, at: I64) -> F32:
         """What plans moved those forecasts by that wait at ``at [P]``, of horizons ``h [P]``, ``[Z, P, M]``."""

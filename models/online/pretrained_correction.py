@@ -82,12 +82,14 @@ class PretrainedCorrection:
     """
 
     def __init__(
-        self, spec: ForecastSpec, stride: int, slots: int, made: Pretrained, capacity: int = 16, days: float = DAYS
-    ) -> None:
-        """``days``: how long errors are remembered."""
+        self, spec: ForecastSpec, stride: int, slots: int, made: Pretrained, capacity: int = 16, days: float = DAYS,
+        memory: HouseMemory | None = None,
+    ) -> None:  # fmt: skip
+        """``days``: how long errors are remembered. A ``memory`` is another's, who shows it rows and keeps it."""
         self._spec, self._stride = spec, stride
         self._network = PlainNetwork(spec, made.arrays, channels_of(spec))
-        self.memory = HouseMemory(spec, stride, capacity)
+        self._owns_memory = memory is None
+        self.memory = HouseMemory(spec, stride, capacity) if memory is None else memory
         self._steps = np.array((0, *spec.horizon_steps), dtype=np.int64)
         features = self._network.features
         cells = (len(spec.horizons_min), len(spec.targets))
@@ -113,12 +115,14 @@ class PretrainedCorrection:
 
     def add_zones(self, count: int = 1) -> None:
         """Make room for more zones."""
-        self.memory.add_zones(count)
+        if self._owns_memory:
+            self.memory.add_zones(count)
         self._zones.add(count)
 
     def prepare(self, zones: int) -> None:
         """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
-        self.memory.prepare(zones)
+        if self._owns_memory:
+            self.memory.prepare(zones)
         self._zones.prepare(zones)
 
     def learn(self, indices: I64, h: I64, at: I64, due: _Bool, y: F32, base: F32) -> None:
@@ -193,11 +197,13 @@ class PretrainedCorrection:
 
     def state_dict(self, copy: bool = True) -> dict[str, Any]:
         """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
-        return {"memory": self.memory.state_dict(copy), "zones": self._zones.state_dict(copy)}
+        memory = {"memory": self.memory.state_dict(copy)} if self._owns_memory else {}
+        return {**memory, "zones": self._zones.state_dict(copy)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
-        self.memory.load_state_dict(state["memory"])
+        if self._owns_memory:
+            self.memory.load_state_dict(state["memory"])
         self._zones.load_state_dict(state["zones"])
 
     def _weigh(self, zones: I64) -> F32:

@@ -1,28 +1,31 @@
 """Step 8 of the way of a reading: what a network that is fine-tuned to a site adds to forecasts of any age.
 
-It stands beside an :class:`~models.online.online_forecaster.OnlineForecaster`, whose forecasts it moves, and which
-learns nothing of it. In a zone's first days the network of the package is followed as before; then this one takes over.
-Which share of it is followed is learned for each zone, target and horizon, as for that one.
+It stands beside the other parts of an :class:`~models.online.online_forecaster.OnlineForecaster`, which learn nothing
+of it. In a zone's first days the network of the package is followed as before; then this one takes over. Which share of
+it is followed is learned for each zone, target and horizon, as for that one: a network that is no use costs nothing.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from models.features.inputs import targets_of
-from models.online.online_forecaster import EXAMPLE_MS, EXPERTS, Learned
+from models.online.house_memory import HouseMemory
 from models.online.pretrained_correction import Pretrained, PretrainedCorrection
 from models.spec import ForecastSpec
+from models.zone_arrays import ZoneArrays
 
-__all__ = ["TunedCorrection"]
+__all__ = ["EVERY", "KEPT_DAYS", "Shown", "TunedCorrection"]
 
+F16 = npt.NDArray[np.float16]
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
+_Bool = npt.NDArray[np.bool_]
+_Array = npt.NDArray[Any]
 
 DAYS = 14.0
 """How long errors are remembered."""
@@ -31,75 +34,114 @@ GAIN = 0.02
 """With half of what it says the error is expected to be this much smaller, with all of it no smaller: it is asked where
 little can be said."""
 
-KEPT_DAYS = 60.0
+KEPT_DAYS = 60
 """How long examples are kept to be trained on."""
 
 EVERY = 2
 """Each second example is: those between say nearly the same."""
 
 
-class TunedCorrection:
-    """Of ``zones`` zones. Each step, after the forecaster's ``predict``, call :meth:`correct` with the same rows."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a network looked at at one step, in ``Z`` zones: an example to train it on, once the truth has come."""
 
-    def __init__(self, spec: ForecastSpec, made: Pretrained, zones: int) -> None:
-        self._spec = spec
-        self._stride = max(round(EXAMPLE_MS / spec.step_ms), 1)
-        self._steps = np.array(spec.horizon_steps, dtype=np.int64)
-        self._slots = self._steps // self._stride + 1
-        self._first = np.concatenate([[0], np.cumsum(self._slots)[:-1]])
+    step: int
+    zones: I64  # [Z]
+    origin: F16  # [Z, D], features of :class:`models.network.house_features.HouseFeatures`
+    ahead: F16  # [Z, H, E]
+    base: F32  # [Z, H, M, Q], the forecasts without it
+
+    def take(self, places: I64) -> Shown:
+        """Those of the zones at ``places``."""
+        return Shown(
+            self.step, self.zones[places], self.origin[places], self.ahead[places], self.base[places]
+        )  # fmt: skip
+
+
+class TunedCorrection:
+    """Of many zones, vectorised over them.
+
+    Each step: :meth:`learn` with the truths that came; at examples :meth:`ask`. ``memory`` is shown all rows.
+    :meth:`added` is what counts until the next example, and :meth:`keep` remembers it. ``slots``, places and ``stride``
+    are those of the forecaster's examples. Until it is given a network of its own by :meth:`tune`, it asks that of the
+    package, learns how far to follow it, and adds nothing.
+    """
+
+    def __init__(
+        self, spec: ForecastSpec, stride: int, slots: int, made: Pretrained, memory: HouseMemory, capacity: int = 16
+    ) -> None:  # fmt: skip
+        self._stride, self._package = stride, made.arrays
         shape = np.ones_like(made.half)
         # Half of a gain is believed beforehand.
         expected = Pretrained(made.arrays, shape * (1 - 2 * GAIN), shape)
-        self._correction = PretrainedCorrection(spec, self._stride, int(self._slots.sum()), expected, zones, DAYS)
-        self._correction.add_zones(zones)
-        total, targets = int(self._slots.sum()), len(spec.targets)
-        self._base = np.full((zones, total, targets), np.nan, np.float32)
-        self._asked_at = np.full((zones, total), -1, np.int64)
-        self._tuned = False
-        self.examples: deque[tuple[int, I64, Any, Any, F32]] = deque()
-        """Step, zones, what the network looked at, and the forecasts without it."""
-        low, high = zip(*spec.limits, strict=True)
-        self._low, self._high = (np.array(ends, np.float32)[:, None] for ends in (low, high))
+        self._correction = PretrainedCorrection(spec, stride, slots, expected, capacity, DAYS, memory)
+        self._zones = ZoneArrays(capacity, added=((slots, len(spec.targets)), np.float16, 0.0))
+        self.arrays: Mapping[str, _Array] = {}
+        """Those of the network that is followed; none before :meth:`tune`."""
+        self.shown: Shown | None = None
+        """Of the newest step, where that gave an example to train on. It is no part of the state."""
 
-    def tune(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Follow this network from the next example on."""
-        self._correction.tune(arrays)
-        self._tuned = True
+    def add_zones(self, count: int = 1) -> None:
+        """Make room for more zones."""
+        self._correction.add_zones(count)
+        self._zones.add(count)
 
-    def correct(self, learned: Learned, values: F32, sun: F32, foreseen: F32 | None, quantiles: F32, young: F32) -> F32:
-        """``quantiles [Z, H, M, Q]`` as they are to be issued; ``young [Z, M]`` is the weight of the first days."""
-        zones, step = learned.zones, learned.step
-        y = targets_of(values, self._spec)
-        self._learn(zones, step, np.where(np.isfinite(y), y, np.float32(np.nan)))
-        self._correction.see(zones, step, values)
-        before = np.zeros_like(quantiles[..., 1])
-        if learned.experts.shape[-1] > len(EXPERTS) + 1:
-            before = learned.experts[..., len(EXPERTS) + 1]
-        if step % self._stride == 0:
-            base, most = quantiles - before[..., None], np.ones_like(young)
-            turn, origin, ahead = self._correction.ask(zones, step, values, learned.day_bin, sun, foreseen, base, most)
-            at = self._first + step // self._stride % self._slots
-            self._correction.keep(zones, at)
-            self._base[zones[:, None], at] = base[..., 1]
-            self._asked_at[zones[:, None], at] = step
-            if step // self._stride % EVERY == 0:
-                self.examples.append(
-                    (step, zones[turn], origin.astype(np.float16), ahead.astype(np.float16), base[turn])
-                )
-                while self.examples[0][0] < step - KEPT_DAYS * self._spec.steps_per_day:
-                    self.examples.popleft()
-        if not self._tuned:
-            return quantiles
-        old = (1 - young)[:, None]
-        added = old * (self._correction.added(zones) - before)
-        return np.asarray(np.clip(quantiles + added[..., None], self._low, self._high), np.float32)
+    def prepare(self, zones: int) -> None:
+        """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
+        self._correction.prepare(zones)
+        self._zones.prepare(zones)
 
-    def _learn(self, zones: I64, step: int, y: F32) -> None:
-        origins = step - self._steps
-        h = np.flatnonzero((origins >= 0) & (origins % self._stride == 0))
-        if not len(h):
-            return
-        at = self._first[h] + origins[h] // self._stride % self._slots[h]
-        due = self._asked_at[zones[:, None], at] == origins[h]
-        if due.any():
-            self._correction.learn(zones, h, at, due, y, self._base[zones[:, None], at])
+    def tune(self, arrays: Mapping[str, _Array]) -> None:
+        """Follow this network from the next example on, or none where there are no arrays.
+
+        Raises ``ValueError`` if it does not fit.
+        """
+        self._correction.tune(arrays or self._package)
+        self.arrays = {name: arrays[name] for name in sorted(arrays)}  # equal states are equal bytes
+
+    def learn(self, indices: I64, h: I64, at: I64, due: _Bool, y: F32, base: F32) -> None:
+        """Truths of forecasts that waited at ``at``: as :meth:`PretrainedCorrection.learn`."""
+        self._correction.learn(indices, h, at, due, y, base)
+
+    def ask(
+        self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32, foreseen: F32 | None, base: F32, at: I64
+    ) -> None:  # fmt: skip
+        """Ask the network about an example, which is to wait at ``at [H]``; ``base [Z, H, M, Q]`` is what is forecast
+        without it, other arguments are as of :meth:`PretrainedCorrection.ask`.
+        """
+        most = np.ones((len(indices), base.shape[2]), np.float32)
+        turn, origin, ahead = self._correction.ask(indices, step, values, day_bin, sun, foreseen, base, most)
+        self._correction.keep(indices, at)
+        if step // self._stride % EVERY == 0:
+            self.shown = Shown(step, indices[turn], origin.astype(np.float16), ahead.astype(np.float16), base[turn])
+
+    def added(self, indices: I64, package: F32, young: F32) -> F32:
+        """What is added to every quantile, ``[Z, H, M]``, instead of what the ``package``'s network adds.
+
+        ``young [Z, M]`` is the weight of the first days. It is as :meth:`moved` gives it when its truth comes, to the
+        last bit.
+        """
+        added = (1 - young)[:, None] * (self._correction.added(indices) - package)
+        return np.asarray(added.astype(np.float16), np.float32)
+
+    def keep(self, indices: I64, at: I64, added: F32) -> None:
+        """Remember what is added to an example's forecast, ``[Z, H, M]``."""
+        self._zones["added"][indices[:, None], at] = added
+
+    def moved(self, zones: I64, at: I64) -> F32:
+        """What was added to the forecasts that wait at ``at [N]`` of ``zones [N]``, or of any that fit, ``[N, M]``."""
+        return np.asarray(self._zones["added"][zones, at], np.float32)
+
+    def state_dict(self, copy: bool = True) -> dict[str, Any]:
+        """Everything that was learned, with the network that is followed (see :meth:`ZoneArrays.state_dict`)."""
+        return {
+            "correction": self._correction.state_dict(copy),
+            "zones": self._zones.state_dict(copy),
+            "arrays": dict(self.arrays),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
+        self._correction.load_state_dict(state["correction"])
+        self._zones.load_state_dict(state["zones"])
+        self.tune(state["arrays"])

@@ -105,7 +105,7 @@ def replay(
     sun = sun_sine(ahead, table.clock(options.timezone), options.latitude, options.longitude)
     day_bin = ends % _DAY_MS // spec.step_ms
     first_step = table.start_ms // spec.step_ms
-    forecaster = OnlineForecaster(spec, zones, options.pretrained)
+    forecaster = OnlineForecaster(spec, zones, options.pretrained, fine_tunes=options.fine_tune)
     sensors = SensorFaults(spec.channels, spec.step_ms, zones)
     drift, grower, told = Drift(spec.channels, spec.targets, spec.step_ms, zones), TreeGrower(spec), Counter[str]()
     for part in (forecaster, sensors, drift):
@@ -114,7 +114,7 @@ def replay(
     issue = [dict(_origins(table, z, options)) for z in range(zones)]
     asked = sorted({t for rows in issue for t in rows})
     network = _Network(table, spec, options, asked, train) if options.network else None
-    tuning = _tuning(table, spec, options, tuner)
+    tuning = _tuning(table, forecaster, spec, options, tuner)
     begins, stops = (np.array([(span[i] - table.start_ms) / spec.step_ms for span in table.spans]) for i in (0, 1))
     origin_ms, zone, quantiles, climatology, serving, frozen, version = [], [], [], [], [], [], []
     nothing = np.full((zones, len(spec.horizons_min), len(spec.targets)), np.nan, dtype=np.float32)
@@ -138,8 +138,6 @@ def replay(
             grower.add(learned.example)
             champion, old = network.answer(t) if network else (None, None)
             given = forecaster.predict(learned, None if champion is None else champion[alive])
-            if tuning:
-                given = tuning.correct(forecaster, learned, rows, light, foreseen, given)
             if watch:
                 watch(t, forecaster, learned, given)
             for i, z in enumerate(alive.tolist()):
@@ -172,13 +170,15 @@ def replay(
     )  # fmt: skip
 
 
-def _tuning(table: Table, spec: ForecastSpec, options: BacktestOptions, tuner: Tuner | None) -> TuningAlong | None:
+def _tuning(
+    table: Table, forecaster: OnlineForecaster, spec: ForecastSpec, options: BacktestOptions, tuner: Tuner | None
+) -> TuningAlong | None:
     if not options.fine_tune or options.pretrained is None:
         return None
     from models.pretraining.fine_tuner import fine_tune  # torch is imported where it is needed only
     from services.backtest.fine_tuning import TuningAlong
 
-    return TuningAlong(table, spec, options.pretrained, tuner or fine_tune)
+    return TuningAlong(table, forecaster, spec, options.pretrained, tuner or fine_tune)
 
 
 class _Network:

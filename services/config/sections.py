@@ -117,6 +117,10 @@ class LearnSettings(Section):
         5.0, ge=0, description="Train the mixture's trees after this many days of new rows, in the stream's time; "
         "0: only when asked.",
     )  # fmt: skip
+    tuned_every_days: float = Field(
+        3.0, ge=0, description="Fine-tune the package's network to the sites after this many days of new rows, in the "
+        "stream's time; 0: not at all.",
+    )  # fmt: skip
     trees_tolerance: float = Field(
         0.01, ge=0, lt=0.5, description="Newer trees may be worse than the serving ones by up to this share."
     )

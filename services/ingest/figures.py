@@ -22,7 +22,7 @@ __all__ = ["Failures", "PartitionFigures", "Rate", "ShardFigures", "figures"]
 _log = logging.getLogger(__name__)
 
 RATE_WINDOW_S = 5.0
-TRIED_AGAIN = ("log", "storage", "forecast", "commit", "retention", "merge of files", "import", "trees")
+TRIED_AGAIN = ("log", "storage", "forecast", "commit", "retention", "merge of files", "import", "trees", "tuned")
 NOT_OVER: tuple[AlertState, ...] = ("pending", "firing", "acknowledged", "muted")
 CELL = ("target", "horizon_min")
 
@@ -167,6 +167,7 @@ class ShardFigures(PartitionFigures):
     samples_per_s: float  # over the last seconds
     series: SeriesStats
     trees: str  # the version that answers in this shard
+    tuned: str  # the version of the network that is fine-tuned
 
 
 class Failures:

@@ -37,6 +37,7 @@ from services.ingest.plans.refused import refused_plans
 from services.ingest.plans.repeated import has_own, is_due, repeated, zones_of
 from services.ingest.rings import Rings
 from services.ingest.signal_watch import SignalWatch
+from services.ingest.tuning.example_intake import ExampleIntake
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.ingest.windows.site_zones import Silent
 from services.messages import FirstRow, ZoneMixture, ZoneOutlook, ZonePlan, ZoneQuality
@@ -61,12 +62,14 @@ class Partition:
 
     def __init__(
         self, number: int, spec: ForecastSpec, windows: PartitionWindows, ring_steps: int,
-        place_of: Callable[[str], Place],
+        place_of: Callable[[str], Place], *, fine_tunes: bool = False,
     ) -> None:  # fmt: skip
+        """With ``fine_tunes`` it keeps examples, and may be given a network that was trained on them."""
         self.number, self.offset = number, 0
+        self._fine_tunes = fine_tunes
         self._spec, self._place_of = spec, place_of
         self.windows = windows
-        self.plans = PartitionPlans()
+        self.plans, self.examples = PartitionPlans(), ExampleIntake()
         self._ring_steps = ring_steps
         self.rings, self._past = self._new_rings(), self._new_past()
         self.forecaster, self.scores = self._new_forecaster(), self._new_scores()
@@ -167,6 +170,7 @@ class Partition:
         """Take a closed step; what was issued of it before a crash then counts again."""
         before = self.latest.get(step.site)
         self.latest[step.site] = step
+        self.examples.know(step.site, step.zones)
         if not step.zones:
             return
         self.revision += 1
@@ -181,6 +185,9 @@ class Partition:
         ahead = None if plans is None else plans.ahead(step.end_ms, step.zones, self._spec)
         number, sun = self._number(step.end_ms), self._sun(step)
         learned = self.forecaster.learn(indices, number, step.values, day_bin, sun, ahead)
+        if self.forecaster.tuned and (shown := self.forecaster.tuned.shown) is not None:
+            names = dict(zip(indices.tolist(), step.zones, strict=True))
+            self.examples.take(step.site, step.end_ms, [names[index] for index in shown.zones.tolist()], shown)
         self.watch.learn(step, indices, learned.errors)
         self.paths.learn(self.forecaster, learned, night_at(self._place_of(step.site), step.end_ms, self._spec))
         self._bases[step.site] = Basis(learned.step, learned.zones, learned.day_bin, learned.experts)
@@ -415,6 +422,11 @@ class Partition:
         self.revision += 1
         self.forecaster.forest = forest
 
+    def tune(self, arrays: Mapping[str, F32]) -> None:
+        """Follow this network, which was fine-tuned, from the next example on; none where there are no arrays."""
+        self.revision += 1
+        self.forecaster.tune(arrays)
+
     def state(self) -> dict[str, Any]:
         """Everything but the dead letters, by parts (``services.ingest.snapshots.parts``). The arrays of those that
         are learned are good until something is learned or issued, the others until the next record.
@@ -484,6 +496,8 @@ class Partition:
         self.seen_changes = loaded("seen_changes", self._new_seen_changes, SeenChanges.load_state_dict)
         self.alerts = loaded("alerts", self._new_alerts, PartitionAlerts.load)
         self._add_zones([(site, zone) for site, zone in newest["zones"]])
+        for step in self.latest.values():
+            self.examples.know(step.site, step.zones)
         for site, basis in parts.get("bases", {}).items():
             step = self.latest[site]
             if len(basis["day_bin"]) == len(step.zones):
@@ -502,7 +516,7 @@ class Partition:
         return Rings(self._spec.step_ms, steps, len(self._spec.targets), np.float16)
 
     def _new_forecaster(self) -> OnlineForecaster:
-        return OnlineForecaster(self._spec, _ROOM_ZONES, pretrained())
+        return OnlineForecaster(self._spec, _ROOM_ZONES, pretrained(), fine_tunes=self._fine_tunes)
 
     def _new_scores(self) -> LiveScore:
         return LiveScore(self._spec, _ROOM_ZONES)
@@ -531,7 +545,9 @@ class Partition:
 
     def grown_again(self, zones: Sequence[tuple[str, str]]) -> Partition:
         """A new partition for :meth:`adopt` to take parts from, which knows ``zones`` by the same numbers."""
-        other = Partition(self.number, self._spec, self.windows, self._ring_steps, self._place_of)
+        other = Partition(
+            self.number, self._spec, self.windows, self._ring_steps, self._place_of, fine_tunes=self._fine_tunes
+        )
         other.know(zones)
         return other
 
@@ -555,6 +571,9 @@ class Partition:
         if "forecaster" in parts:
             before, self.forecaster = self.forecaster, other.forecaster
             self.forecaster.forest = before.forest
+            if before.tuned:
+                self.forecaster.tune(before.tuned.arrays)
+            self.examples.kept += other.examples.kept
             if before.has_trained_experts:
                 self.forecaster.mixture = before.mixture  # what was grown has not met them
         if {"forecaster", "bases"} & set(parts):

@@ -78,11 +78,11 @@ class Questions:
 
     def __init__(
         self, partitions: Mapping[int, Partition], changing: FairLock, retire_days: float,
-        is_behind: Callable[[], bool], trees_version: Callable[[], str], repeats: Mapping[str, Sequence[str]],
+        is_behind: Callable[[], bool], serving: Callable[[], Mapping[str, str]], repeats: Mapping[str, Sequence[str]],
     ) -> None:  # fmt: skip
         self._repeats = repeats
         self._partitions, self._changing, self._retire_days = partitions, changing, retire_days
-        self._is_behind, self._trees_version = is_behind, trees_version
+        self._is_behind, self._serving = is_behind, serving
 
     def outlook(self, site: str, zone: str) -> ZoneOutlook | None:
         """Scenarios of a zone's newest forecast; None for a zone that is not ours or has none yet."""
@@ -120,7 +120,7 @@ class Questions:
         with self._changing:
             found = [one for partition in self._partitions.values() for one in partition.mixtures()]
         for one in found:
-            one["serving"]["trees"] = self._trees_version()
+            one["serving"].update(self._serving())
         return found
 
     def alert_rules(self, site: str) -> SiteRulesShown | None:

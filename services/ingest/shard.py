@@ -36,19 +36,23 @@ from services.ingest.snapshots.restore import snapshot_state
 from services.ingest.snapshots.snapshot import Snapshots
 from services.ingest.snapshots.snapshot_pace import MAX_UNFLUSHED_STEPS
 from services.ingest.trees import TreesInUse
+from services.ingest.tuning.tuned_in_use import TunedInUse
 from services.messages import ONLINE_VERSION, ForecastReply, ForecastRequest
+from services.store.examples.shown_examples import ShownExamples
 from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History
 from services.store.plan_history import PlanHistory
 from services.store.series import SeriesWriter
 from services.store.storage import address_of, storage_of
 
-__all__ = ["Executors", "Outputs", "Shard"]
+__all__ = ["TUNED_LOOKS", "Executors", "Outputs", "Shard"]
 
 SECOND_S = 1.0
-"""How often figures are shown, and other trees are looked for."""
+"""How often figures are shown, and other models are looked for."""
+TUNED_LOOKS = 6
+"""A network that is fine-tuned changes every few days: it is looked for so many times less often than trees are."""
 MAX_WAITING = 100_000
-"""So many dead letters, values of plans and changes of alerts wait for a storage that is away."""
+"""So many dead letters, values of plans, rows with examples and changes of alerts wait for a storage that is away."""
 
 
 class Executors(NamedTuple):
@@ -103,7 +107,7 @@ class Shard:
         )
         began_s = clock_s()
         self._checkpoint = Checkpoint(
-            settings, log, self._history, plans, self._recovery,
+            settings, log, self._history, plans, ShownExamples(storage, spec), self._recovery,
             lambda partition: snapshot_state(settings, spec, partition, queue.state(partition.number)),
             self._alerts.keep, executors.save, self._failures, began_s, failpoint,
         )  # fmt: skip
@@ -117,11 +121,13 @@ class Shard:
         self._reader = LogReader(log)
         self._reads_more = False  # the last round read as much as it may: there is probably more
         self._trees = TreesInUse(storage, spec, self._failures, clock_s, address_of(settings).remote)
-        self._tree_looks = Periodic(storage.poll_s)
+        self._tuned = TunedInUse(storage, spec, self._failures, clock_s, address_of(settings).remote)
+        self._fine_tunes = settings.learn.tuned_every_days > 0
+        self._tree_looks, self._tuned_looks = Periodic(storage.poll_s), Periodic(TUNED_LOOKS * storage.poll_s)
         self._each_second, self._rate = Periodic(SECOND_S, began_s), Rate(clock_s())
         self.questions = Questions(
             self._partitions, self._changing, settings.stream.retire_days, lambda: self.is_behind,
-            lambda: self._trees.version,
+            lambda: {"trees": self._trees.version, "tuned": self._tuned.version},
             {site.name: site.repeat_setpoints for site in settings.sites if site.repeat_setpoints},
         )  # fmt: skip
         live_state = LiveStateSink(
@@ -158,15 +164,21 @@ class Shard:
         now_s = self._clock_s()
         if self._checkpoint.is_due(now_s, self._reads_more, self._queue.waits):
             self._checkpoint.begin(self._clock_s())
-        if self._each_second.is_due(now_s) and self._tree_looks.due(now_s):
-            self._trees.look(list(self._partitions.values()), self._save_all)
+        if self._each_second.is_due(now_s):
+            if self._tree_looks.due(now_s):
+                self._trees.look(list(self._partitions.values()), self._save_all)
+            if self._fine_tunes and self._tuned_looks.due(now_s):
+                self._tuned.look(list(self._partitions.values()), self._save_all)
         self._show()
         return busy
 
     @property
     def _is_full(self) -> bool:
         """Whether too much waits for the storage: nothing more is read then, and the log keeps it."""
-        waiting = sum(len(p.dead_letters) + len(p.plans.kept) + len(p.alerts.told) for p in self._partitions.values())
+        waiting = sum(
+            len(p.dead_letters) + len(p.plans.kept) + len(p.examples.kept) + len(p.alerts.told)
+            for p in self._partitions.values()
+        )
         return self._history.pending >= MAX_UNFLUSHED_STEPS or waiting >= MAX_WAITING
 
     def _show(self) -> None:
@@ -286,5 +298,5 @@ class Shard:
             "last_error": self._failures.last_error, "backlog": self._backlog(), "behind": self.is_behind,
             "repaired": self._recovery.repaired,
             "samples_per_s": self._rate.value(self._clock_s()), "series": self._outputs.series.stats(),
-            "trees": self._trees.version,
+            "trees": self._trees.version, "tuned": self._tuned.version,
         }  # fmt: skip

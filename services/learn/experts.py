@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.families import takes_of
+from models.online.tuned_correction import KEPT_DAYS
 from models.trees.forest import GROW_DAYS
 from services.config import LearnSettings
 from services.errors import PromotionRefusedError
 
 __all__ = [
     "EXPERTS",
+    "LEAST_EXAMPLES",
     "NETWORK",
     "TREES",
+    "TUNED",
     "Expert",
     "expert_for",
     "expert_in",
@@ -30,6 +33,12 @@ __all__ = [
 
 TREES_WINDOW_DAYS = 35.0
 """Trees are fitted on so much history: four weeks of examples, after one in which the learners before them settle."""
+
+TUNED_MIN_DAYS = 2.0
+"""With fewer days of examples a network is not fine-tuned."""
+
+LEAST_EXAMPLES = 256
+"""Nor with fewer of them before those that are held back: a batch of its training."""
 
 TREES_COOL_DOWN_S = 120.0
 """Where too few zones make a history of days too short for trees, it is looked at this often."""
@@ -59,7 +68,9 @@ class Expert:
 
 NETWORK = Expert("network", "windows", "hothouse", "v")
 TREES = Expert("trees", "examples", "hothouse-trees", "trees-v", reach_min=180)
-EXPERTS = {expert.name: expert for expert in (NETWORK, TREES)}
+TUNED = Expert("tuned", "forecasts", "hothouse-tuned", "tuned-v")
+"""No expert of the mixture, but what corrects its forecast; its models are kept and moved as those of the others."""
+EXPERTS = {expert.name: expert for expert in (NETWORK, TREES, TUNED)}
 
 
 def expert_of(version: str) -> Expert | None:
@@ -97,16 +108,25 @@ def learn_settings(learn: LearnSettings, expert: Expert) -> LearnSettings:
     """How an expert's models are trained and judged: the settings of networks, with what is another's for trees.
 
     Trees are trained by the days of the stream alone. They are always fitted anew, so that newer rows are what a
-    challenger brings: it may be worse by a little, chance included, and is not asked to be better.
+    challenger brings: it may be worse by a little, chance included, and is not asked to be better. So it is with the
+    network that is fine-tuned; its share is learned online, so that held-back rows are proof enough.
     """
     if expert is NETWORK:
         return learn
+    by_days = {"retrain_every_s": 0.0, "retrain_cron": "", "retrain_rows": 0, "retrain_on_drift": "never"}
+    cool_down_s = max(learn.cool_down_s, TREES_COOL_DOWN_S)
+    if expert is TUNED:
+        return learn.model_copy(
+            update={
+                **by_days, "kind": "tuned", "retrain_days": learn.tuned_every_days, "min_days": TUNED_MIN_DAYS,
+                "cool_down_s": cool_down_s, "window_days": float(KEPT_DAYS), "shadow_hours": 0.0, "watch_hours": 0.0,
+            }
+        )  # fmt: skip
     return learn.model_copy(
         update={
-            "kind": "trees", "retrain_every_s": 0.0, "retrain_cron": "", "retrain_rows": 0,
-            "retrain_on_drift": "never", "retrain_days": learn.trees_every_days,
+            **by_days, "kind": "trees", "retrain_days": learn.trees_every_days,
             # So that the twin, which does without the rows that are held back, has days enough.
-            "min_days": GROW_DAYS / (1 - learn.held_back), "cool_down_s": max(learn.cool_down_s, TREES_COOL_DOWN_S),
+            "min_days": GROW_DAYS / (1 - learn.held_back), "cool_down_s": cool_down_s,
             "window_days": TREES_WINDOW_DAYS, "gate_margin": -learn.trees_tolerance,
         }
     )  # fmt: skip

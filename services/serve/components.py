@@ -29,7 +29,7 @@ Figures = ShardFigures | LearningFigures | GatewayFigures | RuntimeFigures
 
 COMPONENTS: dict[str, type] = {
     "shard": ShardFigures,  # shard-0, shard-1 ...
-    RETRAINER_ACTOR: LearningFigures,  # retrainer: the network's; retrainer-trees
+    RETRAINER_ACTOR: LearningFigures,  # retrainer: the network's; retrainer-trees, retrainer-tuned
     "gateway": GatewayFigures,
     "runtime": RuntimeFigures,
 }

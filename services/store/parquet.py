@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,8 +14,8 @@ from services.errors import HistoryError, StorageError
 from services.store.storage import Storage, always
 
 __all__ = [
-    "NOTHING", "day_of", "largest", "read_table", "schema_of", "source_of", "unreadable", "version_of",
-    "write_table", "write_tables",
+    "NOTHING", "Span", "day_of", "largest", "read_table", "schema_of", "source_of", "span_of", "unreadable",
+    "version_of", "write_table", "write_tables",
 ]  # fmt: skip
 
 NOTHING = ""
@@ -62,6 +62,23 @@ def largest(storage: Storage, key: str, column: str) -> int:
     at = metadata.schema.names.index(column)
     found = [metadata.row_group(n).column(at).statistics for n in range(metadata.num_row_groups)]
     return max(int(statistics.max) for statistics in found)
+
+
+class Span(NamedTuple):
+    """How many rows a table has, and the smallest and largest whole number of a column, 0 without any."""
+
+    rows: int
+    first: int
+    last: int
+
+
+def span_of(storage: Storage, key: str, column: str) -> Span:
+    """As :func:`largest`, with the smallest as well; of a table that may have no rows."""
+    metadata = _of_footer(storage, key, pq.read_metadata)
+    at = metadata.schema.names.index(column)
+    found = [metadata.row_group(n).column(at).statistics for n in range(metadata.num_row_groups)]
+    ends = [(int(s.min), int(s.max)) for s in found if s is not None and s.has_min_max]
+    return Span(metadata.num_rows, min((a for a, _ in ends), default=0), max((b for _, b in ends), default=0))
 
 
 def schema_of(storage: Storage, key: str) -> pa.Schema:

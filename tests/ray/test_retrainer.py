@@ -225,7 +225,7 @@ def test_trees_are_taken_back_and_promoted_by_an_operator(retrainer: Any, settin
     }  # fmt: skip
     assert _trees(settings).version == "trees-v1"
     assert _pointer() == before
-    with pytest.raises(PromotionRefusedError, match="'oracle' has no models; network and trees have"):
+    with pytest.raises(PromotionRefusedError, match="'oracle' has no models; network and trees and tuned have"):
         ray.get(retrainer.rollback.remote("oracle"), timeout=patience_s(30))
 
 

@@ -33,7 +33,8 @@ KeyFile = Annotated[Path | None, typer.Option(help="File with the key for it; el
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
 WhoseModel = Annotated[
-    str | None, typer.Option("--expert", help="Whose model: `network` (the default) or `trees`.", metavar="EXPERT")
+    str | None,
+    typer.Option("--expert", help="Whose model: `network` (the default), `trees` or `tuned`.", metavar="EXPERT"),
 ]
 
 PANEL = "Ask a running system"
@@ -113,7 +114,7 @@ def status(ctx: typer.Context, url: Url = None, key_file: KeyFile = None, as_jso
     for reason in health["reasons"]:
         console.print(f"  {reason}", markup=False, highlight=False)
     components = answer["components"]
-    for name, whose in (("retrainer", ""), ("retrainer-trees", " of trees")):
+    for name, whose in (("retrainer", ""), ("retrainer-trees", " of trees"), ("retrainer-tuned", ", fine-tuned,")):
         if words := cast("LearningFigures", components.get(name, {})).get("next_training"):
             console.print(f"next training{whose} {words}", markup=False, highlight=False, soft_wrap=True)
     console.print(component_table(components))

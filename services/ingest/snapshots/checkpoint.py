@@ -1,8 +1,8 @@
 """Step 4 of the way of a reading: what a shard has read and learned becomes durable.
 
-The order makes a crash at any moment harmless: history first, rows and plans, then dead letters and changes of alerts,
-then the snapshot that names the offset; what a replay writes again is the same. Snapshots are written in another
-thread. Only behind one that is durable the offset is committed and old records leave the log.
+The order makes a crash at any moment harmless: history first, rows and plans, then examples to train on, dead letters
+and changes of alerts, then the snapshot that names the offset; what a replay writes again is the same. Snapshots are
+written in another thread. Only behind one that is durable the offset is committed and old records leave the log.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from services.ingest.snapshots.recovery import Recovery
 from services.ingest.snapshots.snapshot import Saved, Snapshots
 from services.ingest.snapshots.snapshot_pace import Progress, SnapshotPace
 from services.store.deadletters import DeadLetters
+from services.store.examples.shown_examples import ShownExamples
 from services.store.history import History
 from services.store.plan_history import PlanHistory
 from services.store.storage import storage_of
@@ -60,6 +61,10 @@ class _PartitionSaver:
         plans.put(self.partition.number, self.partition.plans.kept, self.snapshots.check)
         self.partition.plans.kept = []
 
+    def keep_examples(self, examples: ShownExamples) -> None:
+        examples.put(self.partition.number, self.partition.examples.kept, self.snapshots.check)
+        self.partition.examples.kept = []
+
     def begin(self, parts: Mapping[str, Any], executor: Executor) -> None:
         """Have a snapshot written; until :meth:`wait` has returned nothing may be learned or issued."""
         partition = self.partition
@@ -93,11 +98,13 @@ class Checkpoint:
     """
 
     def __init__(
-        self, settings: Settings, log: Log, history: History, plans: PlanHistory, recovery: Recovery,
+        self, settings: Settings, log: Log, history: History, plans: PlanHistory, examples: ShownExamples,
+        recovery: Recovery,
         parts: Callable[[Partition], dict[str, Any]], keep_alerts: Callable[[Partition], None], executor: Executor,
         failures: Failures, now_s: float, failpoint: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._log, self._history, self._plans, self._recovery, self._parts = log, history, plans, recovery, parts
+        self._examples = examples
         self._executor, self._failures, self._failpoint = executor, failures, failpoint
         self._keep_alerts = keep_alerts
         self.dead_letters: Counter[str] = Counter()  # that were kept since the start, by reason
@@ -129,8 +136,8 @@ class Checkpoint:
             saver.snapshots.check()
 
     def begin(self, now_s: float) -> None:
-        """Write rows, plans, dead letters and changes of alerts, and begin to write a snapshot of each partition that
-        has read on.
+        """Write rows, plans, examples, dead letters and changes of alerts, and begin to write a snapshot of each
+        partition that has read on.
 
         Raises what the history, the disk and :meth:`finish` raise; calling it again is safe.
         """
@@ -143,6 +150,8 @@ class Checkpoint:
                 continue
             saver.keep_plans(self._plans)
             self._failpoint("plans kept")
+            saver.keep_examples(self._examples)
+            self._failpoint("examples kept")
             self.dead_letters += saver.keep_dead_letters()
             self._failpoint("letters kept")
             self._keep_alerts(saver.partition)

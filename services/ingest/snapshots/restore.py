@@ -148,7 +148,10 @@ def _empty(settings: Settings, spec: ForecastSpec, number: int, initial: RowSett
     places = {site.name: place_of(settings, site.name) for site in settings.sites}
     elsewhere = place_of(settings, "")
     ring_steps = settings.stream.ring_hours * 3_600_000 // spec.step_ms
-    return Partition(number, spec, windows, ring_steps, lambda site: places.get(site, elsewhere))
+    return Partition(
+        number, spec, windows, ring_steps, lambda site: places.get(site, elsewhere),
+        fine_tunes=settings.learn.tuned_every_days > 0,
+    )  # fmt: skip
 
 
 def _begin_at(partition: Partition, begin: int) -> None:

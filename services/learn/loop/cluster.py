@@ -21,7 +21,7 @@ from services.errors import HothouseError, ModelFilesError, TrainingError
 from services.forecast_spec import forecast_spec, place_of
 from services.ingest.figures import ShardFigures
 from services.installation import namespace_of
-from services.learn.experts import EXPERTS, NETWORK, Expert, expert_for, learn_settings
+from services.learn.experts import EXPERTS, LEAST_EXAMPLES, NETWORK, TUNED, Expert, expert_for, learn_settings
 from services.learn.loop.triggers import NewData
 from services.learn.promotion.measure import Comparison, Measurer
 from services.learn.records import Candidate, LiveVerdict, TrainingRequest
@@ -38,6 +38,7 @@ from services.messages import (
     TrainedOn,
     shard_actor,
 )
+from services.store.examples.shown_examples import ShownExamples
 from services.store.history import History
 from services.store.pointer import Pointer
 from services.store.storage import address_of, forget_folder, keep_folder, storage_of
@@ -85,6 +86,7 @@ class RayCluster:
         self._spec = forecast_spec(settings)
         self._where = address_of(settings).remote
         self._history = History(storage_of(settings), self._spec.channels, settings.stream.step_s)
+        self._examples = ShownExamples(storage_of(settings), self._spec)
         self._days = 0.0
         self._measuring = threading.Lock()
         self._measurer: Any = None
@@ -135,9 +137,18 @@ class RayCluster:
         return NewData(drift=words, rows=sum(stats["zone_rows"] for stats in shards), days=days)
 
     def history_days(self) -> float:
-        """Length of the history in days; 0 where :meth:`history_span` has none."""
+        """Length of the history in days; 0 where :meth:`history_span` has none. For what is fine-tuned, of the part
+        that shards have kept examples of; 0 while these are too few.
+        """
         span = self.history_span()
-        return 0.0 if span is None else (span[1] - span[0]) / DAY_MS
+        if span is None:
+            return 0.0
+        oldest, newest = span
+        if self._expert is TUNED:
+            count, oldest = self._examples.extent()
+            if count * (1 - self.learn.held_back) < LEAST_EXAMPLES:
+                return 0.0
+        return (newest - oldest) / DAY_MS
 
     def flush(self) -> dict[str, int]:
         """Have every shard write its rows; one that is being restarted is asked again until the time is over."""
@@ -197,6 +208,8 @@ class RayCluster:
         It counts as trained on every row that there is: what its manifest says cannot be checked. Raises
         :class:`TrainingError` where there is no artefact, or no history yet.
         """
+        if self._expert is TUNED:
+            raise TrainingError("what is fine-tuned to these sites is trained here, and not taken from elsewhere")
         newest_ms = self.newest_ms()
         if not newest_ms:
             raise TrainingError("there is no history yet that it could be compared on")

@@ -29,7 +29,7 @@ class RetrainerActor:
         os.nice(5)  # it gives way to forecasts and requests; its start, which imports MLflow, most of all
         log_to_file(settings.logs_dir, RETRAINER_ACTOR, settings.logs.format)
         # Here and not above: who only starts the actor needs neither MLflow nor pyarrow.
-        from services.learn.experts import EXPERTS
+        from services.learn.experts import EXPERTS, TUNED
         from services.learn.loop.cluster import RayCluster, ShownModels
         from services.learn.loop.retrainer import Retrainer
         from services.learn.promotion.registry import open_registry
@@ -37,6 +37,8 @@ class RetrainerActor:
         shown = ShownModels()
         self._retrainers: dict[str, Retrainer] = {}
         for name, expert in EXPERTS.items():
+            if expert is TUNED and not settings.learn.tuned_every_days:
+                continue
             cluster = RayCluster(settings, expert, shown)
             self._retrainers[name] = Retrainer(cluster.learn, open_registry(settings, expert), cluster)
             self._retrainers[name].start()

@@ -16,7 +16,7 @@ from services.store.storage import StorageAddress
 
 __all__ = ["EVALUATED_ORIGINS", "EVALUATED_ZONES", "cases_of", "origins_after", "spread", "zone_places"]
 
-EVALUATED_ZONES = {"windows": 200, "examples": 12}
+EVALUATED_ZONES = {"windows": 200, "examples": 12, "forecasts": 12}
 """Zones that models are compared on, at most, spread evenly over all: bounds memory and time. Models that take examples
 are fitted on these zones, too."""
 EVALUATED_ORIGINS = 10_000

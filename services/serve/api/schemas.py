@@ -20,7 +20,8 @@ __all__ = [
 MAX_ROWS = 5000
 
 ExpertName = Annotated[
-    Literal["network", "trees"], Query(description="Whose model: the network's, or that of the trees.")
+    Literal["network", "trees", "tuned"],
+    Query(description="Whose model: the network's, that of the trees, or the network that is fine-tuned."),
 ]
 
 Values = dict[str, FiniteFloat | None]

@@ -20,13 +20,13 @@ export function evidenceWords({ against, ratio, low, high }) {
 // Of a swap: how much less than what it replaced the new one errs; null where it is not said.
 export function gain(text, before) {
   const found = evidenceIn(text);
-  return found.find((one) => one.against === before) ?? (before === "online" ? found.find((one) => one.against === "climatology") : null) ?? null;
+  return found.find((one) => one.against === before) ?? (before === "online" ? found.find((one) => ["climatology", "untuned"].includes(one.against)) : null) ?? null;
 }
 
 // An event of the learning loop as people would say it; `time` is when it was.
 export function eventWords(event, time) {
   const version = event.version ?? "";
-  const what = version.startsWith("trees-") ? t("expert.trees") : t("expert.network");
+  const what = t(`expert.${version.startsWith("trees-") ? "trees" : version.startsWith("tuned-") ? "tuned" : "network"}`);
   const values = { time, version, before: event.before === "online" ? t("model.none") : event.before ?? "", what };
   if (event.kind === "swap") {
     if (version === "online") return t("event.out", values);

@@ -48,7 +48,8 @@ __all__ = [
 
 ZONES = ("z1", "z2")
 MOMENTS = (
-    "taken", "forecast kept", "before flush", "flushed", "plans kept", "letters kept", "alerts kept", "snapshot kept",
+    "taken", "forecast kept", "before flush", "flushed", "plans kept", "examples kept", "letters kept",
+    "alerts kept", "snapshot kept",
 )  # fmt: skip
 
 

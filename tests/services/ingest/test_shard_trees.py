@@ -245,7 +245,7 @@ def test_trees_of_a_snapshot_that_nothing_names_go_on(trees: Trees) -> None:
 
 
 def test_what_each_zone_is_served_by_and_what_weighs_in_it(trees: Trees) -> None:
-    """Each zone that is there names the versions of network and trees, and shares of its mixture that sum to one."""
+    """Each zone that is there names the version of each that has models, and shares of its mixture that sum to one."""
     trees.rig.forecaster.version, trees.rig.forecaster.network = "v3", 1.5
     trees.point("trees-v2")
     trees.look()
@@ -253,6 +253,6 @@ def test_what_each_zone_is_served_by_and_what_weighs_in_it(trees: Trees) -> None
     found = trees.shard.questions.mixtures()
     assert [(one["site"], one["zone"]) for one in found] == [("demo", "z1"), ("demo", "z2")]
     for one in found:
-        assert one["serving"] == {"network": "v3", "trees": "trees-v2"}
+        assert one["serving"] == {"network": "v3", "trees": "trees-v2", "tuned": ONLINE_VERSION}
         assert sum(shares["30"] for shares in one["weights"].values()) == pytest.approx(1, abs=1e-3)
         assert set(one["weights"]) <= set(EXPERTS)

@@ -36,7 +36,7 @@ export function modelsView(box) {
   }
 
   function show() {
-    const experts = [...new Set(["network", "trees", ...status.models.map((one) => one.expert)])];
+    const experts = [...new Set(["network", "trees", ...(status.components["retrainer-tuned"] ? ["tuned"] : []), ...status.models.map((one) => one.expert)])];
     const errors = status.errors.filter((one) => one.startsWith("retrainer"));
     put(box, h("section", {}, h("h2", {}, t("models.title")), h("p", {}, t("models.words")), h("p", { role: "status", id: "order-said", class: "small" }, said), errors.length ? h("ul", { class: "note bad" }, errors.map((one) => h("li", {}, reason(one)))) : null),
       experts.map((expert) => expertSection(expert, status.models.filter((one) => one.expert === expert), status.components[expert === "network" ? "retrainer" : `retrainer-${expert}`])),

@@ -1,0 +1,53 @@
+"""Step 16 of the way of a reading, in a shard: which network that was fine-tuned corrects its partitions' forecasts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from models.network.tuned_network import TunedNetwork
+from models.online.online_forecaster import OnlineForecaster
+from services.errors import ModelFilesError
+from services.ingest.tuning.model_in_use import ModelInUse
+from services.messages import ONLINE_VERSION
+from services.store.pointer import Pointed
+
+__all__ = ["HasTuned", "TunedInUse"]
+
+Arrays = Mapping[str, npt.NDArray[np.float32]]
+
+
+class HasTuned(Protocol):
+    """The part of :class:`services.ingest.partition.Partition` that concerns the network that is fine-tuned."""
+
+    forecaster: OnlineForecaster
+
+    def tune(self, arrays: Arrays) -> None:
+        """Follow this network from now on; none where there are no arrays."""
+
+
+class TunedInUse(ModelInUse[HasTuned, Arrays]):
+    """See :class:`ModelInUse`. Of partitions whose forecaster fine-tunes."""
+
+    name = "tuned"
+
+    def _load(self, pointed: Pointed, partition: HasTuned) -> Arrays:
+        if pointed.version == ONLINE_VERSION:
+            return {}
+        model = self._artefact(pointed)
+        if not isinstance(model, TunedNetwork):
+            raise ModelFilesError(f"{pointed.version} is a {type(model).__name__}, none that was fine-tuned")
+        return model.arrays()
+
+    def _used(self, partition: HasTuned) -> Arrays:
+        assert partition.forecaster.tuned is not None
+        return partition.forecaster.tuned.arrays
+
+    def _use(self, partition: HasTuned, model: Arrays) -> None:
+        partition.tune(model)
+
+    def _arrays(self, model: Arrays) -> Mapping[str, Any]:
+        return model

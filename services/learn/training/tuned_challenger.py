@@ -1,0 +1,220 @@
+"""Steps 12-14 of the way of a reading: the package's network, fine-tuned to the examples that shards kept.
+
+Runs in the process of :func:`services.learn.training.task.run_job`. No learner is replayed: an example has what the
+network looked at and the forecast that it corrects, and the history has what came. A twin that knows nothing of the
+newest examples is compared with the forecasts without it on these; what serves is trained on all.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models import artefact
+from models.evaluation.forecast_errors import Errors
+from models.evaluation.gate import judge_no_worse
+from models.features.inputs import targets_of
+from models.network.tuned_network import CorrectionInputs, TunedNetwork
+from models.online.baselines import naive_24h, persistence
+from models.pretraining.fine_tuner import Arrays, FineTuning, TuningExamples
+from models.pretraining.shipped_arrays import pretrained
+from models.spec import ForecastSpec
+from services.errors import TrainingError
+from services.learn.records import Candidate
+from services.learn.training import dataset
+from services.learn.training.dataset import DataRange
+from services.learn.training.examples import EVALUATED_ORIGINS, EVALUATED_ZONES, spread
+from services.learn.training.job import Job
+from services.learn.training.kept_runs import TRAININGS
+from services.learn.training.recipe import recipe_of
+from services.messages import F32, I64
+from services.store.examples.shown_examples import ShownExamples, StoredExamples
+from services.store.storage import FolderStorage, keep_folder, open_storage
+
+__all__ = ["FULL_DAYS", "Tuner", "learn_tuned"]
+
+FULL_DAYS = 10
+"""With fewer days the steps of a training are smaller in proportion: days, not examples, are what differ."""
+
+WITHOUT = "the untuned forecast"
+"""What is compared with: the forecasts that it corrects."""
+LEVEL = 0.1
+"""It is refused where it is worse but for this chance of a mistake."""
+GOLDEN_EXAMPLES = 4
+NOT_REPLAYABLE = "the examples of a fine-tuning are removed when they are too old"
+
+_DAY_MS = 86_400_000
+
+Tuner = Callable[[Arrays, ForecastSpec, TuningExamples, FineTuning], Arrays]
+"""What to go on from, the schema, examples, how -> a network's arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cases:
+    """The examples of a job, and what came by the end of its rows."""
+
+    spec: ForecastSpec
+    stored: StoredExamples
+    targets: F32  # [Z, T, M], on a grid
+    first_ms: int  # of the grid
+
+    def until(self, cut_ms: int) -> TuningExamples:
+        """What was known then."""
+        known = np.flatnonzero(self.stored.end_ms <= cut_ms)
+        mine = self.stored.inputs
+        return TuningExamples(
+            mine.origin[known], mine.ahead[known], mine.baseline[known], self.truth(known, cut_ms)
+        )  # fmt: skip
+
+    def truth(self, places: I64, cut_ms: int) -> F32:
+        """What came after examples, ``[N, H, M]``; NaN where it is missing or came after the cut."""
+        at = self._step(places)[:, None] + np.array(self.spec.horizon_steps)
+        length = self.targets.shape[1]
+        found = self.targets[self.stored.zone_ids[places][:, None], np.minimum(at, length - 1)]
+        found[at > min(length - 1, (cut_ms - self.first_ms) // self.spec.step_ms)] = np.nan
+        return np.asarray(found, np.float32)
+
+    def errors(self, places: I64, model: F32) -> Errors:
+        """Of medians ``model [N, H, M]``, beside persistence and the 24-hour naive; the climatology's are those of the
+        forecasts without the network.
+        """
+        truth, zone = self.truth(places, 2**62), self.stored.zone_ids[places]
+        back = self._step(places)[:, None] + np.arange(1 - self.spec.steps_per_day, 1)
+        recent = self.targets[zone[:, None], np.maximum(back, 0)]
+        recent[back < 0] = np.nan
+        said = {
+            "model": model, "climatology": self.stored.inputs.baseline[places][..., 1],
+            "persistence": persistence(recent[:, -1], self.spec), "naive_24h": naive_24h(recent, self.spec),
+        }  # fmt: skip
+        off = {name: np.abs(one - truth).astype(np.float32) for name, one in said.items()}
+        return Errors(self.stored.end_ms[places], zone, inside=np.full_like(truth, np.nan), **off)
+
+    def _step(self, places: I64) -> I64:
+        return (self.stored.end_ms[places] - self.first_ms) // self.spec.step_ms
+
+
+def learn_tuned(job: Job, tune: Tuner | None = None) -> Candidate:
+    """Fine-tune, compare, judge, and keep the artefact; ``tune`` is by default Ray Train's.
+
+    Raises :class:`TrainingError`, and leaves no artefact, where there are too few examples or the training fails;
+    :class:`HistoryError` where examples or rows cannot be read.
+    """
+    tune = tune or _on_ray(job)
+    cases = _cases(job)
+    ends = cases.stored.end_ms
+    first_ms, last_ms = int(ends.min()), int(ends.max())
+    cut_ms = last_ms - round((last_ms - first_ms) * job.learn.held_back)
+    config = FineTuning()
+    if np.count_nonzero(ends <= cut_ms) < config.batch_size:
+        raise TrainingError(f"only {np.count_nonzero(ends <= cut_ms)} examples, {config.batch_size} are needed")
+
+    def tuned(until_ms: int) -> TunedNetwork:
+        days = (until_ms - first_ms) / _DAY_MS
+        rate = config.learning_rate * min(1.0, days / FULL_DAYS)
+        with_rate = replace(config, learning_rate=rate)
+        return TunedNetwork(job.spec, tune(pretrained().arrays, job.spec, cases.until(until_ms), with_rate))
+
+    try:
+        twin, network = tuned(cut_ms), tuned(job.to_ms)
+    except ValueError as error:
+        raise TrainingError(str(error)) from error
+    held_back = spread(np.flatnonzero(ends > cut_ms), EVALUATED_ORIGINS)
+    shown = _taken(cases.stored.inputs, held_back)
+    with_it, without = (cases.errors(held_back, said[..., 1]) for said in (twin.answer(shown), shown.baseline))
+    verdict = judge_no_worse(with_it, without, WITHOUT, LEVEL)
+
+    names = [cases.stored.zones[zone] for zone in cases.stored.zone_ids.tolist()]
+    counts = {zone: names.count(zone) for zone in cases.stored.zones}
+    lineage = DataRange(first_ms, last_ms, counts).as_dict()
+    lineage |= {"held_back_until": lineage["to"], "known_to_ms": job.to_ms}
+    table = _table(with_it, without, job.spec)
+    folder = Path(job.storage, "models", job.name)
+    golden = _taken(cases.stored.inputs, spread(np.arange(len(ends)), GOLDEN_EXAMPLES))
+    manifest = _keep(job, folder, network, golden, {**lineage, "log_offsets": dict(job.log_offsets)}, table)
+    return {
+        "folder": str(folder),
+        "kind": job.kind,
+        "weights_sha256": manifest["weights_sha256"],
+        "trained_on": lineage,
+        "log_offsets": dict(job.log_offsets),
+        "params": {
+            "kind": job.kind, "seed": config.seed, "epochs": config.epochs, "schema_hash": job.spec.hash,
+            "champion": job.champion, "measured_against": WITHOUT, "warm_start": True,
+        },
+        "held_back_mae": table,
+        "curves": {},
+        "recipe": recipe_of(job, counts, artefact.digest(pretrained().arrays), NOT_REPLAYABLE),
+        "evidence": verdict.evidence,
+        "shadow": False,
+        "passed": verdict.promote,
+        "reason": f"{verdict.reason} Judged by a twin that was fine-tuned without the held-back rows.",
+        "forced": False,
+    }  # fmt: skip
+
+
+def _on_ray(job: Job) -> Tuner:
+    from services.learn.training.site_tuning import fine_tune_on_ray
+
+    folder, runs = str(Path(job.storage, TRAININGS)), iter(range(2))
+
+    def tune(start: Arrays, spec: ForecastSpec, examples: TuningExamples, config: FineTuning) -> Arrays:
+        return fine_tune_on_ray(start, spec, examples, config, name=f"{job.name}-{next(runs)}", folder=folder)
+
+    return tune
+
+
+def _cases(job: Job) -> _Cases:
+    """Raises :class:`TrainingError` where there is none."""
+    storage = FolderStorage(Path(job.storage)) if job.where is None else open_storage(job.where)
+    stored = ShownExamples(storage, job.spec).read(job.after_ms, job.to_ms, EVALUATED_ZONES["forecasts"])
+    if not len(stored):
+        raise TrainingError("shards have kept no examples yet")
+    channels = tuple(name for name in job.spec.channels if name in {*job.spec.targets, "air_temp_c", "rh_pct"})
+    spec, step_ms = replace(job.spec, channels=channels), job.spec.step_ms
+    first_ms = int(stored.end_ms.min()) - _DAY_MS
+    rows = dataset.gather(job.files, channels, first_ms - 1, job.to_ms, stored.zones, job.where)
+    targets = np.full(
+        (len(stored.zones), (job.to_ms - first_ms) // step_ms + 1, len(spec.targets)), np.nan, np.float32
+    )  # fmt: skip
+    targets[rows.zone_ids, (rows.end_ms - first_ms) // step_ms] = targets_of(rows.values, spec)
+    return _Cases(job.spec, stored, targets, first_ms)
+
+
+def _taken(inputs: CorrectionInputs, places: I64) -> CorrectionInputs:
+    return CorrectionInputs(inputs.origin[places], inputs.ahead[places], inputs.baseline[places])
+
+
+def _table(with_it: Errors, without: Errors, spec: ForecastSpec) -> dict[str, dict[str, dict[str, float]]]:
+    """Mean absolute errors by target and horizon in minutes; ``champion`` are those of the forecasts without it."""
+    means = {name: with_it.mae(name) for name in ("model", "persistence", "naive_24h")} | {"champion": without.mae()}
+    return {
+        target: {
+            str(minutes): {name: round(float(mae[h, m]), 5) for name, mae in means.items() if np.isfinite(mae[h, m])}
+            for h, minutes in enumerate(spec.horizons_min)
+        }
+        for m, target in enumerate(spec.targets)
+    }
+
+
+def _keep(
+    job: Job, folder: Path, model: TunedNetwork, golden: CorrectionInputs, trained_on: Mapping[str, Any],
+    metrics: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
+    """Save the artefact and read it back: what cannot be loaded here is no model."""
+    try:
+        manifest = artefact.save(
+            folder, model, golden, trained_on=trained_on, seed=FineTuning().seed, metrics={"held_back_mae": metrics},
+            code_version=version("hothouse"), kind=job.kind,
+        )  # fmt: skip
+        artefact.load(folder, job.spec.hash).verify_golden()
+        keep_folder(job.where, folder)
+    except (artefact.ArtefactError, OSError, ValueError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise TrainingError(f"the challenger's artefact cannot be kept: {error}") from error
+    return manifest

@@ -1,0 +1,1 @@
+"""Examples that a network is fine-tuned on, as shards keep them and the job reads them."""
