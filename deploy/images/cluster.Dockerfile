@@ -39,7 +39,7 @@ RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
         pip install --retries 1 --timeout 30 --index-url "${TORCH_INDEX}" --constraint requirements.lock torch || \
             echo "WARNING: no CPU build of torch from ${TORCH_INDEX}; taking the CUDA build, 4 GB larger" >&2; \
     fi; \
-    pip install --find-links /wheels --constraint requirements.lock '.[cluster]' \
+    pip install --find-links /wheels --constraint requirements.lock '.[cluster,traces]' \
     && pip uninstall --yes --quiet hothouse \
     && find /opt/hothouse -name tests -path '*site-packages*' -type d -prune -exec rm -rf {} +
 

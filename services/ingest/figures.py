@@ -167,6 +167,9 @@ class ShardFigures(PartitionFigures):
     samples_per_s: float  # over the last seconds
     series: SeriesStats
     trees: str  # the version that answers in this shard
+    trace_spans_dropped: Annotated[
+        int, counter("hothouse_trace_spans_dropped_total", "Spans that did not get to the collector of traces.")
+    ]
 
 
 class Failures:
