@@ -161,9 +161,7 @@ class _Counted(SpanExporter):
                 if sent:
                     _log.info("the collector takes spans again")
                 else:
-                    _log.warning(
-                        "the collector does not take spans, which are dropped and counted: %s", _WHY.words
-                    )
+                    _log.warning("the collector does not take spans, which are dropped and counted: %s", _WHY.words)
         return result
 
     def shutdown(self) -> None:

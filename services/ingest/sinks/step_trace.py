@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -93,10 +93,10 @@ class StepTrace:
                 extra = in_step(sites.get(letter.offset, ""), end_ms, zone, log=place)
                 _log.info("kept out on %s, %s: %s", letter.topic, letter.reason, letter.detail, extra=extra)
 
-    def looked(self, looked: Mapping[str, int]) -> None:
+    def looked(self, looked: Collection[tuple[str, int]]) -> None:
         """Rules have looked at zones of sites whose newest rows end then."""
         if self._spans is not None and looked:
-            for site, end_ms in looked.items():
+            for site, end_ms in looked:
                 self._add("look for alerts", site, end_ms, (self._times[-2], self._times[-1]), {})
 
     def rows(self, steps: Sequence[SiteStep]) -> None:
