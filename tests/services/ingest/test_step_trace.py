@@ -33,7 +33,7 @@ from tests.services.ingest.rig import Clock, Rig, day, filled
 from tests.services.ingest.samples import STEP, T0, sample
 
 A_STEP = 11  # records of a step, its ticks among them
-SILENT = range(HOUR, 2 * HOUR)
+SILENT, STEPS = range(HOUR, 2 * HOUR), 3 * HOUR + 2
 
 
 class Hangs(SpanExporter):
@@ -62,11 +62,11 @@ def followed(folder: Path) -> tuple[Rig, list[dict[str, Any]], list[ReadableSpan
     root, trace = rig.settings.storage_folder, DeliveryTrace(rig.spans)
     deliverer = Deliverer(root, RetainedAlerts(root, lambda _: None, 60.0, lambda: 0.0, trace), Clock())
     shard = rig.shard()
-    for piece in in_pieces(list(records(3 * HOUR, silent=SILENT)), A_STEP):
+    for piece in in_pieces(list(records(STEPS, silent=SILENT)), A_STEP):
         rig.log.append(piece)
         rig.drain(shard)
+        deliverer.look()
     shard.close()
-    deliverer.look()
     rig.spans.close()
     end()
     return rig, lines(folder / "logs", "shard-0"), list(taken.get_finished_spans())
@@ -96,6 +96,9 @@ def test_an_alert_has_the_id_of_its_forecast_and_of_its_rows(story: Any) -> None
     assert words[:2] == ["rows of 2 zones closed", "forecast of 2 zones issued"]
     assert [line["alert"] for line in of(same, "alert.delivery_trace")] == [fired["alert"]]
     assert {line["alert"] for line in of(said, "alert.delivery_trace")} == {line["alert"] for line in changes}
+    [over] = [line for line in changes if line["alert"] == fired["alert"] and line is not fired]
+    assert over["step"] > fired["step"]
+    assert over["trace_id"] in {line["trace_id"] for line in of(said, "ingest.sinks.step_trace")}
 
 
 def test_a_step_is_one_trace(story: Any) -> None:
