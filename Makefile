@@ -118,7 +118,7 @@ hashed := $(release)/bin/uv pip compile --quiet --no-annotate --generate-hashes 
 hashes: $(release)/.stamp ## what the images install, with the hash of each file: dist/hashes; ACCELERATOR=cuda as for the build
 	@rm -rf dist/hashes && mkdir -p dist/hashes
 	$(hashed) --extra kafka -o dist/hashes/edge.txt pyproject.toml
-	$(hashed) --extra cluster $(if $(filter cpu,$(ACCELERATOR)),--torch-backend cpu) -o dist/hashes/cluster.txt pyproject.toml
+	$(hashed) --extra cluster --extra traces $(if $(filter cpu,$(ACCELERATOR)),--torch-backend cpu) -o dist/hashes/cluster.txt pyproject.toml
 	grep '^setuptools==' requirements.lock | $(hashed) -o dist/hashes/build.txt -
 
 $(release)/.stamp: requirements.release.lock

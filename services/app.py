@@ -36,6 +36,7 @@ from services.ingest.retirement import Retirements
 from services.ingest.snapshots.later_release import refuse_state_of_a_later_release
 from services.log import open_settings_log
 from services.messages import GatewayFigures, RuntimeFigures
+from services.observe.logs import log_to_file
 from services.runtime.certificate import LOOK_EVERY_S
 from services.runtime.folder import FolderLock
 from services.runtime.interrupts import deferred_interrupts
@@ -46,12 +47,14 @@ from services.runtime.supervise import ChildProcess
 from services.store.backup import RESTORING
 from services.store.storage import storage_of
 from services.store.storage.owners import OwnersInStorage
+from services.tracing import open_spans
 
 if TYPE_CHECKING:
     from edge.wire.plan import PlanMessage
     from services.home_assistant.home_assistant_link import HomeAssistantLink
     from services.ingest.questions import SilentZone
     from services.messages import SiteRulesShown
+    from services.observe.spans import Spans
     from services.runtime.ray_runtime import RayRuntime
 
 __all__ = ["System", "owners_of"]
@@ -113,6 +116,7 @@ class System:
         self._repeated: RepeatedPlans | None = None
         self._rule_files: RuleFiles | None = None
         self._deliveries: AlertDeliveries | None = None
+        self._spans: Spans | None = None
         self._home_assistant: HomeAssistantLink | None = None
 
     def __enter__(self) -> System:
@@ -188,7 +192,12 @@ class System:
         refuse_state_of_a_later_release(storage_of(settings))
         self._bring_history_over()
         settings.logs_dir.mkdir(exist_ok=True)
+        logs = settings.logs
+        self._parts.callback(log_to_file(settings.logs_dir, "main", logs.format, logs.level, warns=True))
         bring_over(settings.storage_folder, storage_of(settings))
+        spans = self._spans = open_spans(settings, "main")
+        if spans is not None:
+            self._parts.callback(spans.close)
         if not settings.mqtt.host and settings.mqtt.gateway == "here":
             self._say("starting a local MQTT broker")
             own = LocalBroker(settings.data_dir / "broker")
@@ -201,7 +210,9 @@ class System:
         self._say("starting Ray")
         runtime = self._runtime = RayRuntime(settings)
         self._parts.enter_context(runtime)
-        self._deliveries = AlertDeliveries(settings, self._publish_retained)  # before the first alert can be made
+        self._deliveries = AlertDeliveries(
+            settings, self._publish_retained, spans
+        )  # before the first alert can be made
         self._start_parts()
         self._ingress = runtime.ingress
         self._report()
@@ -287,6 +298,7 @@ class System:
         error = "; ".join(one.error for one in publishers if one is not None and one.error)
         runtime = RuntimeFigures(
             kind=self._ingress.kind, reason=self._ingress.reason, binary=self._ingress.binary, error=error,
+            trace_spans_dropped=self._spans.dropped if self._spans else 0,
             **(self._deliveries.figures() if self._deliveries else NO_DELIVERIES),
         )  # fmt: skip
         self._serving.live_state.put_stats.remote("runtime", runtime)

@@ -58,7 +58,7 @@ def imported(*packages: str) -> set[str]:
     return {min(found & asked or found) for found in holders}
 
 
-@pytest.mark.parametrize("extra", ["", "cluster", "kafka", "library"])
+@pytest.mark.parametrize("extra", ["", "cluster", "kafka", "library", "traces"])
 def test_what_is_asked_for_is_imported(extra: str) -> None:
     """A bare dependency is a download for nothing; what only tests and benchmarks import is in `dev`."""
     asked = names(said()["optional-dependencies"][extra] if extra else said()["dependencies"])
@@ -68,7 +68,9 @@ def test_what_is_asked_for_is_imported(extra: str) -> None:
 def test_what_is_imported_is_asked_for() -> None:
     """Nothing is there only because something else happens to bring it."""
     extras = said()["optional-dependencies"]
-    asked = names([*said()["dependencies"], *extras["cluster"], *extras["kafka"], *extras["library"]])
+    asked = names(
+        [*said()["dependencies"], *extras["cluster"], *extras["kafka"], *extras["library"], *extras["traces"]]
+    )
     assert imported(*PACKAGES) - asked - set(COMES_WITH) == set()
     assert set(COMES_WITH.values()) <= asked
 

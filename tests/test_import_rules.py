@@ -15,12 +15,13 @@ from grimp import ImportGraph
 from importlinter import Contract
 from importlinter.application.use_cases import read_user_options
 from importlinter.configuration import configure
+from importlinter.contracts.forbidden import ForbiddenContract
 from importlinter.contracts.layers import LayersContract
 
 from tests.import_rules import MOST_MODULES, AllowList, circles, clock_reads, crowded, environment_reads
 
 ROOT = Path(__file__).parent.parent
-KINDS: dict[str, type[Contract]] = {"allow_list": AllowList, "layers": LayersContract}
+KINDS: dict[str, type[Contract]] = {"allow_list": AllowList, "layers": LayersContract, "forbidden": ForbiddenContract}
 PACKAGES = ("edge", "models", "services")
 READS_ENVIRONMENT = {
     "edge/config/settings.py": "the one place that reads settings: the gateway's, and services.config's through it",
@@ -86,6 +87,8 @@ CASES = [
     ("services.serve.view", "edge.config", "services: "),
     ("services.runtime.ray_runtime", "tests.patience", "services: "),
     ("services.made_tomorrow.part", "edge.mqtt.connection", "services: "),
+    ("services.ingest.shard", "opentelemetry", "OpenTelemetry: "),
+    ("edge.gateway.loop", "opentelemetry", "OpenTelemetry: "),
     ("services.backtest.recording_rows", "edge.simulator.publisher", "backtest: "),
     ("services.backtest.recording_rows", "tests.patience", "backtest: "),
     ("services.cli.setup.commands", "tests.patience", "app, cli and demo: "),

@@ -44,7 +44,7 @@ RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
             pip install --retries 1 --timeout 30 --index-url "${TORCH_INDEX}" --constraint requirements.lock torch || \
                 echo "WARNING: no CPU build of torch from ${TORCH_INDEX}; taking the CUDA build, 4 GB larger" >&2; \
         fi; \
-        pip install --find-links /wheels --constraint requirements.lock '.[cluster]' \
+        pip install --find-links /wheels --constraint requirements.lock '.[cluster,traces]' \
         && pip uninstall --yes --quiet hothouse; \
     else \
         pip install --find-links /wheels --only-binary :all: --require-hashes -r /hashes/cluster.txt \

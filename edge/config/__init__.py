@@ -7,6 +7,7 @@ from edge.config.sections import (
     GatewaySettings,
     KafkaSettings,
     LogSettings,
+    LogsSettings,
     MqttSettings,
     Section,
     StreamSettings,
@@ -23,7 +24,7 @@ from edge.config.settings import (
 )
 
 __all__ = [
-    "EdgeSettings", "GatewaySettings", "KafkaSettings", "LogSettings", "MqttSettings", "Section", "SettingsError",
-    "StreamSettings", "UplinkSettings", "child_environment", "environment", "gateway_settings", "kafka_options",
-    "log_address", "read_secret", "read_settings", "stray_variables",
+    "EdgeSettings", "GatewaySettings", "KafkaSettings", "LogSettings", "LogsSettings", "MqttSettings", "Section",
+    "SettingsError", "StreamSettings", "UplinkSettings", "child_environment", "environment", "gateway_settings",
+    "kafka_options", "log_address", "read_secret", "read_settings", "stray_variables",
 ]  # fmt: skip

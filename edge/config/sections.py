@@ -8,7 +8,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 __all__ = [
-    "GatewaySettings", "KafkaSettings", "LogSettings", "MqttSettings", "Section", "StreamSettings", "UplinkSettings",
+    "GatewaySettings", "KafkaSettings", "LogSettings", "LogsSettings", "MqttSettings", "Section", "StreamSettings",
+    "UplinkSettings",
 ]  # fmt: skip
 
 
@@ -115,6 +116,13 @@ class GatewaySettings(Section):
         0, ge=0, le=65535, description="Port that answers GET /metrics for Prometheus; 0: none does."
     )
     metrics_host: str = Field("127.0.0.1", description="Address of that port.")
+
+
+class LogsSettings(Section):
+    """What processes say, in ``logs/`` of the data folder; a gateway that runs alone says it on standard error."""
+
+    format: Literal["text", "json"] = Field("text", description="A line of text, or a JSON object a line.")
+    level: Literal["info", "debug"] = Field("info", description="debug: also each step's rows, and each request.")
 
 
 class StreamSettings(Section):

@@ -29,7 +29,7 @@ __all__ = [
 _PREFIX = "HOTHOUSE_"
 _CONFIG = "HOTHOUSE_CONFIG"
 _SYSTEM_SECTIONS = (
-    "forecast", "learn", "influx", "weather", "alerts", "home_assistant", "api", "logs", "client", "ray", "storage",
+    "forecast", "learn", "influx", "weather", "alerts", "home_assistant", "api", "traces", "client", "ray", "storage",
     "sites",
 )  # fmt: skip
 """Other sections that a file may hold: those of the whole system, which a gateway ignores."""
@@ -67,6 +67,7 @@ class EdgeSettings(BaseSettings):
     kafka: sections.KafkaSettings = sections.KafkaSettings()
     uplink: sections.UplinkSettings = sections.UplinkSettings()
     gateway: sections.GatewaySettings = sections.GatewaySettings()
+    logs: sections.LogsSettings = sections.LogsSettings()
     stream: sections.StreamSettings = sections.StreamSettings()
 
     @classmethod

@@ -31,6 +31,7 @@ from edge.gateway.uplink.open_uplink import mqtt_address, open_target
 from edge.log.contract import Log, LogError
 from edge.log.open_log import is_kafka, open_log
 from edge.log.sqlite import SqliteLog
+from edge.log_lines import formatter
 from edge.mqtt.connection import MqttAddress
 from edge.parent_watch import when_stdin_ends
 
@@ -88,13 +89,17 @@ def main(
     parser = _parser(prog, settings is not None)
     given, rest = parser.parse_known_args(arguments)
     _refuse(parser, rest)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    lines = logging.StreamHandler()
+    lines.setFormatter(formatter("text", "gateway"))
+    logging.basicConfig(level=logging.WARNING, handlers=[lines])
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # ten lines a second while it is away; errors reach us anyway
     for name in stray_variables():
         _logger.warning("%s is no setting, and is not read", name)
     with contextlib.ExitStack() as parts:
         try:
             settings = settings or gateway_settings(given.config)
+            lines.setFormatter(formatter(settings.logs.format, "gateway"))
+            logging.getLogger("edge").setLevel(settings.logs.level.upper())
             decoders = load_decoders(settings.gateway.decoders)
             log = parts.enter_context(contextlib.closing(_open_log(settings)))
             options = _options(settings)

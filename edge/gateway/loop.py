@@ -22,6 +22,7 @@ from edge.gateway.answers import AnswerLimit
 from edge.gateway.inbox import Acknowledge, Inbox, Incoming
 from edge.gateway.other_topics import PRESENCE
 from edge.gateway.record_builder import Message, RecordBuilder
+from edge.gateway.refusal_lines import RefusalLines
 from edge.gateway.settings import GatewayOptions
 from edge.gateway.status import write_status
 from edge.gateway.uplink.forward import Uplink
@@ -81,6 +82,7 @@ class Gateway:
         self._uplink = uplink
         self._after_append = after_append
         self._builder = RecordBuilder(clock, settings.step_s * 1000, log.sites(), newest_ms, decoders)
+        self._refusal_lines = RefusalLines(settings.step_s * 1000)
         self._durable_ms = newest_ms or 0
         self._held: Incoming | None = None
         gather_s = settings.linger_s / _GATHERINGS
@@ -250,7 +252,7 @@ class Gateway:
         backoff = Backoff(_FIRST_RETRY_S, self._settings.retry_s)
         while True:
             try:
-                self._log.append(records)
+                places = self._log.append(records)
             except LogError as error:
                 if str(error) != self._log_error:
                     _logger.warning("nothing is acknowledged while the log refuses: %s", error)
@@ -260,6 +262,7 @@ class Gateway:
                 continue
             self._log_error = ""
             self._records += len(records)
+            self._refusal_lines.tell(zip(records, places, strict=True))
             # Another gateway's record says nothing about our clock.
             self._durable_ms = max([self._durable_ms, *(new.receive_ms for new in records if new.origin is None)])
             if self._after_append is not None:

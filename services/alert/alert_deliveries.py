@@ -6,16 +6,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from services.alert.alert_mail import AlertMail, MailServer
 from services.alert.delivery import Channel, Deliverer
+from services.alert.delivery_trace import DeliveryTrace
 from services.alert.retained_alerts import Message, RetainedAlerts
 from services.alert.webhook import Webhook
 from services.config import Settings
 from services.errors import ConfigError
 from services.runtime.repeating import Repeating
 from services.store.storage import Storage, storage_of
+
+if TYPE_CHECKING:
+    from services.observe.spans import Spans
 
 __all__ = ["AlertDeliveries", "DeliveryFigures"]
 
@@ -36,10 +40,12 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
     Raises :class:`ConfigError` where a secret cannot be read.
     """
 
-    def __init__(self, settings: Settings, publish: Callable[[Sequence[Message]], None]) -> None:
+    def __init__(
+        self, settings: Settings, publish: Callable[[Sequence[Message]], None], spans: Spans | None = None
+    ) -> None:
         storage = storage_of(settings)
         self._look_s = max(LOOK_S, storage.poll_s if settings.storage.url else 0.0)
-        self._channels = list(_channels(settings, storage, publish))
+        self._channels = list(_channels(settings, storage, publish, DeliveryTrace(spans)))
         self._deliverers = {channel.name: Deliverer(storage, channel, time.monotonic) for channel in self._channels}
         self._threads = ExitStack()
 
@@ -67,13 +73,15 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
         )  # fmt: skip
 
 
-def _channels(settings: Settings, storage: Storage, publish: Callable[[Sequence[Message]], None]) -> Iterator[Channel]:
+def _channels(
+    settings: Settings, storage: Storage, publish: Callable[[Sequence[Message]], None], trace: DeliveryTrace
+) -> Iterator[Channel]:
     said = settings.alerts
     if said.mqtt:
-        yield RetainedAlerts(storage, publish, 60 * said.mqtt_clear_min, time.time)
+        yield RetainedAlerts(storage, publish, 60 * said.mqtt_clear_min, time.time, trace)
     if said.webhook_url:
         secret = _secret(said.webhook_secret_file, "alerts.webhook_secret_file")
-        yield Webhook(said.webhook_url, secret, said.webhook_severity, time.monotonic, time.time)
+        yield Webhook(said.webhook_url, secret, said.webhook_severity, time.monotonic, time.time, trace=trace)
     if said.email_to:
         server = MailServer(
             host=said.smtp_host, port=said.smtp_port, security=said.smtp_security, username=said.smtp_username,
@@ -81,7 +89,7 @@ def _channels(settings: Settings, storage: Storage, publish: Callable[[Sequence[
         )  # fmt: skip
         yield AlertMail(
             server, said.email_from, said.email_to, said.email_severity, said.email_gather_s, time.monotonic,
-            time.time,
+            time.time, trace,
         )  # fmt: skip
 
 

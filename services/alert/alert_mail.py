@@ -17,6 +17,7 @@ from email.utils import formatdate
 from typing import Literal
 
 from services.alert.delivery import DeliveryError, is_at_least, key_of
+from services.alert.delivery_trace import DeliveryTrace
 from services.messages import ShownAlert
 
 __all__ = ["AlertMail", "MailServer", "digest"]
@@ -64,8 +65,9 @@ class AlertMail:
 
     def __init__(
         self, server: MailServer, sender: str, to: Sequence[str], severity: str, gather_s: float,
-        clock_s: Callable[[], float], wall_s: Callable[[], float],
+        clock_s: Callable[[], float], wall_s: Callable[[], float], trace: DeliveryTrace | None = None,
     ) -> None:  # fmt: skip
+        self._trace = trace or DeliveryTrace()
         self._server, self._sender, self._to, self._severity, self._gather_s = server, sender, to, severity, gather_s
         self._clock_s, self._wall_s = clock_s, wall_s
         self._since_s: float | None = None  # the first one waits
@@ -87,6 +89,7 @@ class AlertMail:
             return 0
         message = digest(wanted)
         message["From"], message["To"], message["Date"] = self._sender, ", ".join(self._to), formatdate(self._wall_s())
+        since_ns = self._trace.now_ns()
         try:
             self._server.send(message)
         except (smtplib.SMTPRecipientsRefused, smtplib.SMTPDataError, smtplib.SMTPSenderRefused) as error:
@@ -98,6 +101,7 @@ class AlertMail:
             raise DeliveryError(f"{self._server.host}:{self._server.port} did not take a mail: {error}") from error
         except (OSError, smtplib.SMTPException) as error:
             raise DeliveryError(f"{self._server.host}:{self._server.port} did not take a mail: {error}") from error
+        self._trace.told(self.name, wanted, since_ns)
         self._since_s = None
         return len(alerts)
 

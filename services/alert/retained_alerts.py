@@ -14,6 +14,7 @@ import msgspec
 
 from edge.wire.topic import alert_topic
 from services.alert.delivery import DeliveryError
+from services.alert.delivery_trace import DeliveryTrace
 from services.errors import HothouseError, NotStoredError
 from services.messages import ShownAlert
 from services.store.storage import Storage, stored_in
@@ -41,8 +42,9 @@ class RetainedAlerts:
 
     def __init__(
         self, root: Storage | Path, publish: Callable[[Sequence[Message]], None], clear_after_s: float,
-        wall_s: Callable[[], float],
+        wall_s: Callable[[], float], trace: DeliveryTrace | None = None,
     ) -> None:  # fmt: skip
+        self._trace = trace or DeliveryTrace()
         self._publish, self._clear_after_s, self._wall_s = publish, clear_after_s, wall_s
         self._storage = stored_in(root)
         self._topics: dict[str, _Topic] = {}
@@ -62,7 +64,9 @@ class RetainedAlerts:
             self._topics[topic] = _Topic(msgspec.json.encode(alert).decode(), clear_s)
         if newest:
             self._keep()
+        since_ns = self._trace.now_ns()
         self._send([(topic, self._topics[topic].payload.encode()) for topic in newest])
+        self._trace.told(self.name, list(newest.values()), since_ns)
         self._clear(now_s)
         return len(alerts)
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from services.alert.delivery import DeliveryError, is_at_least, key_of
+from services.alert.delivery_trace import DeliveryTrace
 from services.messages import ShownAlert
 from services.runtime.bounded_request import ask_within
 
@@ -51,8 +52,9 @@ class Webhook:
 
     def __init__(
         self, url: str, secret: str, severity: str, clock_s: Callable[[], float], wall_s: Callable[[], float],
-        limit_s: float = LIMIT_S,
+        limit_s: float = LIMIT_S, trace: DeliveryTrace | None = None,
     ) -> None:  # fmt: skip
+        self._trace = trace or DeliveryTrace()
         self._url, self._secret, self._severity, self._limit_s = url, _key(secret), severity, limit_s
         self._clock_s, self._wall_s = clock_s, wall_s
         self._failing: tuple[str, float] = "", 0.0  # key, since when
@@ -89,8 +91,10 @@ class Webhook:
                 "webhook-timestamp": str(second),
                 "webhook-signature": signature(self._secret, key, second, body),
             }
+        since_ns = self._trace.now_ns()
         status = _answer(self._url, headers, body, self._limit_s)
         if 200 <= status < 300:
+            self._trace.told(self.name, [alert], since_ns)
             return
         if 400 <= status < 500 and status not in AGAIN:
             self.refused += 1

@@ -26,7 +26,7 @@ from services.cli import (
 )
 from services.cli.base import GlobalOptions, Group
 from services.cli.history import backup_commands, import_rows, migrate
-from services.cli.running import ask
+from services.cli.running import ask, trace
 from services.cli.setup import commands as setup
 from services.cli.setup import devices, keys
 
@@ -84,6 +84,7 @@ zones.register(app)
 ask.register(app)
 backtest.register(app)
 dead_letters.register(app)
+trace.register(app)
 export.register(app)
 alerts.register(app)
 keys.register(app)

@@ -4,6 +4,7 @@ from edge.config import (
     GatewaySettings,
     KafkaSettings,
     LogSettings,
+    LogsSettings,
     MqttSettings,
     StreamSettings,
     UplinkSettings,
@@ -20,13 +21,14 @@ from services.config.sections import (
     RaySettings,
     SiteSettings,
     StorageSettings,
+    TracesSettings,
     WeatherSettings,
 )
 from services.config.settings import Settings, load_settings
 
 __all__ = [
     "ApiSettings", "ClientSettings", "ForecastSettings", "GatewaySettings", "HomeAssistantSettings", "InfluxSettings",
-    "KafkaSettings", "LearnSettings", "LogSettings", "MqttSettings", "RaySettings", "Settings", "SiteSettings",
-    "StorageSettings", "StreamSettings", "UplinkSettings", "WeatherSettings", "child_environment", "environment",
-    "load_settings",
+    "KafkaSettings", "LearnSettings", "LogSettings", "LogsSettings", "MqttSettings", "RaySettings", "Settings",
+    "SiteSettings", "StorageSettings", "StreamSettings", "TracesSettings", "UplinkSettings", "WeatherSettings",
+    "child_environment", "environment", "load_settings",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from models.families import FAMILIES
 
 __all__ = [
     "AlertSettings", "ApiSettings", "ClientSettings", "ForecastSettings", "InfluxSettings", "LearnSettings",
-    "LogsSettings", "RaySettings", "SiteSettings", "StorageSettings", "WeatherSettings",
+    "RaySettings", "SiteSettings", "StorageSettings", "TracesSettings", "WeatherSettings",
 ]  # fmt: skip
 
 CRON_FIELDS = 5
@@ -339,10 +339,18 @@ class AlertSettings(Section):
     smtp_password_file: Path | None = Field(None, description="File that holds the password.")
 
 
-class LogsSettings(Section):
-    """What processes of the cluster part say, in ``logs/`` of the data folder."""
+class TracesSettings(Section):
+    """Traces of steps and requests, as OpenTelemetry's spans; off while endpoint is empty."""
 
-    format: Literal["text", "json"] = Field("text", description="A line of text, or a JSON object a line.")
+    endpoint: str = Field(
+        "", pattern=r"^(https?://[^\s/?#@]+(/[^\s?#]*)?)?$",
+        description="Collector that takes OTLP over HTTP, such as http://collector:4318; spans go to `/v1/traces` "
+        "there. Wants the extra `traces`.",
+    )  # fmt: skip
+    share: float = Field(1.0, ge=0, le=1, description="Share of steps, and of requests, that are traced.")
+    headers_file: Path | None = Field(
+        None, description="File with headers that the collector wants, `name: value` a line, such as a token."
+    )
 
 
 class ClientSettings(Section):

@@ -27,7 +27,7 @@ class Settings(EdgeSettings):
     alerts: sections.AlertSettings = sections.AlertSettings()
     home_assistant: sections.HomeAssistantSettings = sections.HomeAssistantSettings()
     api: sections.ApiSettings = sections.ApiSettings()
-    logs: sections.LogsSettings = sections.LogsSettings()
+    traces: sections.TracesSettings = sections.TracesSettings()
     client: sections.ClientSettings = sections.ClientSettings()
     ray: sections.RaySettings = sections.RaySettings()
     storage: sections.StorageSettings = sections.StorageSettings()

@@ -168,6 +168,9 @@ class ShardFigures(PartitionFigures):
     series: SeriesStats
     trees: str  # the version that answers in this shard
     tuned: str  # the version of the network that is fine-tuned
+    trace_spans_dropped: Annotated[
+        int, counter("hothouse_trace_spans_dropped_total", "Spans that did not get to the collector of traces.")
+    ]
 
 
 class Failures:

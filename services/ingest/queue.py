@@ -6,12 +6,14 @@ newest steps of each site win.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, fields
 from typing import Any
 
 from edge.timing import Backoff, Periodic
+from edge.wire.trace_id import in_step
 from models.spec import ForecastSpec
 from services.errors import HistoryError
 from services.ingest.figures import Failures
@@ -20,6 +22,8 @@ from services.ingest.rings import Rings
 from services.messages import ASK_AGAIN, ONLINE_VERSION, ForecastReply, ForecastRequest
 
 __all__ = ["ForecastQueue"]
+
+_log = logging.getLogger(__name__)
 
 MAX_EXAMPLES = 2_048
 """Zones times origins of one request."""
@@ -124,6 +128,10 @@ class ForecastQueue:
         if error is None:
             self._failures.works("forecast")
         else:
+            if not self._failures.failing["forecast"]:
+                for origin in origins:
+                    extra = in_step(origin.site, origin.end_ms)
+                    _log.warning("no forecast yet, it is asked for again: %s", error, extra=extra)
             self._failures.failed("forecast", error)
             self._backoff.failed(self._clock_s())
             self._put_back(origins)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from services.ingest.questions import FairLock, Questions
 from services.ingest.queue import ForecastQueue
 from services.ingest.sinks.live_state_sink import LiveStatePublisher, LiveStateSink
 from services.ingest.sinks.sink import Sink
+from services.ingest.sinks.step_trace import StepTrace
 from services.ingest.snapshots.checkpoint import Checkpoint
 from services.ingest.snapshots.history_imports import HistoryImports
 from services.ingest.snapshots.recovery import Recovery
@@ -44,6 +45,9 @@ from services.store.history import History
 from services.store.plan_history import PlanHistory
 from services.store.series import SeriesWriter
 from services.store.storage import address_of, storage_of
+
+if TYPE_CHECKING:
+    from services.observe.spans import Spans
 
 __all__ = ["TUNED_LOOKS", "Executors", "Outputs", "Shard"]
 
@@ -72,6 +76,7 @@ class Outputs(NamedTuple):
     series: SeriesWriter
     live_state: LiveStatePublisher
     more: tuple[Sink, ...] = ()
+    spans: Spans | None = None
 
 
 class Shard:
@@ -134,7 +139,8 @@ class Shard:
             outputs.live_state, queue.past_due, lambda: self._reads_more,
             lambda site, zone: self.questions.past(site, zone, PAST_HOURS),
         )  # fmt: skip
-        self._sinks: tuple[Sink, ...] = (outputs.series, live_state, *outputs.more)
+        self._trace = StepTrace(spec.step_ms, outputs.spans)
+        self._sinks: tuple[Sink, ...] = (outputs.series, live_state, *outputs.more, self._trace)
 
     def step(self) -> bool:
         """One round: read, close, forecast, save. True when records were read, so that more may wait.
@@ -225,14 +231,17 @@ class Shard:
         for number, partition in self._partitions.items():
             if self._recovery.is_growing(number):
                 continue
+            self._trace.begin()
             records, is_more = self._reader.read(number, partition.offset)
             if not records:
                 continue
+            self._trace.took(records)
             busy = True
             self._reads_more |= is_more
-            before = partition.counts["accepted"]
+            before, letters = partition.counts["accepted"], len(partition.dead_letters)
             with self._changing:
                 steps = partition.feed(records)
+            self._trace.lap()
             if steps or partition.alerts.waits:
                 self._checkpoint.wait(number)
             if not self._checkpoint.is_writing(number):
@@ -241,6 +250,9 @@ class Shard:
                 steps, origins = partition.learn(
                     steps, 1 if is_more else self._queue.max_origins, self._changing.let_others
                 )
+            self._trace.lap()
+            self._trace.letters(partition.dead_letters[letters:])
+            self._trace.looked(partition.alerts.take_looked())
             self._failpoint("taken")
             self._rate.add(partition.counts["accepted"] - before)
             new = [step for step in steps if step.end_ms > partition.kept_ms.get(step.site, 0)]
@@ -255,6 +267,7 @@ class Shard:
         """Mix the network's answers with those of the learners, keep the forecasts of all origins durably, then publish
         them. Raises ``HistoryError`` with none published.
         """
+        self._trace.answered()
         version, ends = reply["version"], np.cumsum([len(origin.zones) for origin in origins])
         medians = np.split(np.asarray(reply["quantiles"][: ends[-1], ..., 1], np.float32), ends[:-1])
         for number in {origin.partition for origin in origins}:
@@ -298,5 +311,5 @@ class Shard:
             "last_error": self._failures.last_error, "backlog": self._backlog(), "behind": self.is_behind,
             "repaired": self._recovery.repaired,
             "samples_per_s": self._rate.value(self._clock_s()), "series": self._outputs.series.stats(),
-            "trees": self._trees.version, "tuned": self._tuned.version,
+            "trees": self._trees.version, "tuned": self._tuned.version, "trace_spans_dropped": self._trace.dropped,
         }  # fmt: skip

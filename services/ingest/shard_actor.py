@@ -49,6 +49,7 @@ from services.messages import (
     shard_actor,
 )  # fmt: skip
 from services.observe.logs import log_to_file
+from services.tracing import open_spans
 
 __all__ = ["LiveStateLink", "ShardActor", "start_shard"]
 
@@ -78,12 +79,14 @@ class ShardActor:
     """A named actor, see :func:`start_shard`. All calls are idempotent."""
 
     def __init__(self, settings: Settings, index: int, partitions: Sequence[int]) -> None:
-        log_to_file(settings.logs_dir, shard_actor(index), settings.logs.format)
+        log_to_file(settings.logs_dir, shard_actor(index), settings.logs.format, settings.logs.level)
+        self._spans = open_spans(settings, shard_actor(index))
         self._series = series_writer(settings, partitions)
         self._link = LiveStateLink(shard_actor(index), namespace_of(settings))
         self._shard = Shard(
             settings, partitions, open_settings_log(settings), _ForecasterLink(app_name_of(settings)).forecast,
-            Outputs(self._series, self._link), Executors(*(ThreadPoolExecutor(1, name) for name in Executors._fields)),
+            Outputs(self._series, self._link, spans=self._spans),
+            Executors(*(ThreadPoolExecutor(1, name) for name in Executors._fields)),
             time.monotonic,
         )  # fmt: skip
         self._link.start(self._shard.questions)
@@ -172,6 +175,8 @@ class ShardActor:
             self._shard.close()
         self._link.close()
         self._series.close(2.0)
+        if self._spans is not None:
+            self._spans.close()
 
     def _run(self) -> None:
         while not self._stop.is_set():

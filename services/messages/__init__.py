@@ -13,6 +13,7 @@ from services.messages.alert_messages import (
     ShownAlert,
     ShownAlerts,
     SiteRulesShown,
+    in_alert,
 )
 from services.messages.forecast_messages import (
     ASK_AGAIN,
@@ -108,5 +109,6 @@ __all__ = [
     "ZonePlan",
     "ZoneQuality",
     "ZoneWhatIf",
+    "in_alert",
     "shard_actor",
 ]

@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-__all__ = ["AlertCount", "AlertReason", "AlertState", "ShownAlert", "ShownAlerts", "SiteRulesShown"]
+from edge.wire.trace_id import in_step
+
+__all__ = ["AlertCount", "AlertReason", "AlertState", "ShownAlert", "ShownAlerts", "SiteRulesShown", "in_alert"]
 
 MOST_RESOLVED = 500
 """Alerts that are over and still shown; the newest are kept."""
@@ -47,6 +49,14 @@ class ShownAlert(TypedDict):
     muted_until_ms: int | None
     text: Annotated[str, Meta(description="One sentence; times by the site's clock.")]
     why: list[AlertReason]
+
+
+def in_alert(alert: ShownAlert, **more: Any) -> dict[str, Any]:
+    """The argument ``extra`` of a log line about a change of an alert. It has the id of the step that the alert is of;
+    a change by an order was made in no step, and has an id of its own.
+    """
+    named = {"alert": alert["id"], "change": alert["change"], **more}
+    return in_step(alert["site"], alert["seen_ms"], alert["zone"], **named)
 
 
 class AlertCount(TypedDict):

@@ -47,3 +47,6 @@ class RuntimeFigures(TypedDict):
             "or that the receiver refused.", label="channel",
         ),
     ]  # fmt: skip
+    trace_spans_dropped: Annotated[
+        int, counter("hothouse_runtime_trace_spans_dropped_total", "Spans that did not get to the collector of traces.")
+    ]

@@ -1,48 +1,56 @@
-"""Where an actor's own words go: a file of its own under ``logs/``, bounded in size. A leaf: it knows no part."""
+"""Where a process's own words go: a file of its own under ``logs/``, bounded in size. A leaf: it knows no part."""
 
 from __future__ import annotations
 
-import json
 import logging
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-__all__ = ["log_to_file"]
+from edge.log_lines import formatter
+
+__all__ = ["log_to_file", "request_fields"]
 
 MAX_BYTES = 5_000_000
-FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+PACKAGES = ("services", "models")
+
+request_fields: ContextVar[Mapping[str, Any]] = ContextVar("request_fields", default={})  # noqa: B039 - never changed
+"""Fields of every line that is written while a request is answered."""
 
 
-class JsonFormatter(logging.Formatter):
-    """A JSON object a line: ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``component``, ``message``, ``error``."""
+def log_to_file(
+    folder: Path, name: str, form: Literal["text", "json"] = "text", level: Literal["info", "debug"] = "info",
+    *, warns: bool = False,
+) -> Callable[[], None]:  # fmt: skip
+    """Send this process's own log (``services`` and ``models``, from ``level``) to ``folder/name.log``; call it once.
 
-    def __init__(self, component: str) -> None:
-        super().__init__()
-        self._component = component
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The record as one line, also where message or traceback have several."""
-        said = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname, "logger": record.name, "component": self._component,
-            "message": record.getMessage(),
-        }  # fmt: skip
-        if record.exc_info:
-            said["error"] = self.formatException(record.exc_info)
-        return json.dumps(said, ensure_ascii=False)
-
-
-def log_to_file(folder: Path, name: str, form: Literal["text", "json"] = "text") -> None:
-    """Send this process's own log (``services`` and ``models``, from INFO) to ``folder/name.log``; call it once.
-
-    Ray keeps what its workers print in a temporary folder that goes with the runtime; this stays.
+    Ray keeps what its workers print in a temporary folder that goes with the runtime; this stays. What is returned
+    ends it. ``warns``: warnings go to standard error, too, as where there is no file.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    handler = RotatingFileHandler(folder / f"{name}.log", maxBytes=MAX_BYTES, backupCount=1, delay=True)
-    handler.setFormatter(JsonFormatter(name) if form == "json" else logging.Formatter(FORMAT))
-    for package in ("services", "models"):
-        logger = logging.getLogger(package)
-        logger.setLevel(logging.INFO)
-        logger.addHandler(handler)
+    file = RotatingFileHandler(folder / f"{name}.log", maxBytes=MAX_BYTES, backupCount=1, delay=True)
+    file.setFormatter(formatter(form, name))
+    file.addFilter(_with_request)
+    handlers = [file, logging.lastResort] if warns and logging.lastResort else [file]
+    loggers = {logging.getLogger(package): logging.getLogger(package).level for package in PACKAGES}
+    for logger in loggers:
+        logger.setLevel(level.upper())
+        for handler in handlers:
+            logger.addHandler(handler)
+
+    def end() -> None:
+        for logger, before in loggers.items():
+            logger.setLevel(before)
+            for handler in handlers:
+                logger.removeHandler(handler)
+        file.close()
+
+    return end
+
+
+def _with_request(record: logging.LogRecord) -> bool:
+    if not hasattr(record, "fields"):
+        record.fields = request_fields.get()
+    return True

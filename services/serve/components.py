@@ -57,6 +57,9 @@ class ApiFigures(TypedDict):
             label="component", unit="seconds",
         ),
     ]  # fmt: skip
+    trace_spans_dropped: Annotated[
+        int, counter("hothouse_api_trace_spans_dropped_total", "Spans that did not get to the collector of traces.")
+    ]
     ready: Annotated[bool, gauge("hothouse_api_ready", "1 while forecasts can be served, as /health/ready says.")]
     live_state_age_s: NotRequired[
         Annotated[

@@ -49,6 +49,7 @@ from services.serve.forecaster import Forecaster, Load, LoadedModel
 from services.serve.live_state import LiveState
 from services.serve.model_pointer import ModelPointer
 from services.store.storage import StorageAddress, address_of, fetch_folder
+from services.tracing import open_spans
 
 __all__ = ["ServingActors", "build_app", "load_model", "start_actors", "start_serving", "stop_serving"]
 
@@ -290,6 +291,10 @@ class _ApiReplica:
     async def __init__(  # type: ignore[misc]  # Serve awaits an async constructor
         self, settings: Settings, forecaster: Any, limits: Limits, operator: HashedKey
     ) -> None:
+        from ray import serve
+
+        replica = f"api-{serve.get_replica_context().replica_id.unique_id}"
+        log_to_file(settings.logs_dir, replica, settings.logs.format, settings.logs.level)
         keys = _keys(settings, operator)
         backend = RayBackend(settings, forecaster)
         await backend.connect()
@@ -298,7 +303,7 @@ class _ApiReplica:
             backend, keys, forecast_spec(settings), settings.forecast.stale_after_s,
             timezone=lambda site: settings.site(site).timezone,
             place_of=partial(place_of, settings), names=SiteNames.of(settings.sites),
-            limits=limits,
+            limits=limits, spans=open_spans(settings, replica),
         )  # fmt: skip
 
     def __serve_build_asgi_app__(self) -> Any:
@@ -331,7 +336,7 @@ class _ForecasterReplica(Forecaster):
         from ray import serve
 
         replica = serve.get_replica_context().replica_id.unique_id
-        log_to_file(settings.logs_dir, f"forecaster-{replica}", settings.logs.format)
+        log_to_file(settings.logs_dir, f"forecaster-{replica}", settings.logs.format, settings.logs.level)
         super().__init__(
             forecast_spec(settings), partial(place_of, settings), partial(_fetched, address_of(settings).remote, load),
             _RaySlot(settings, replica),

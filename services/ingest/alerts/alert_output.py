@@ -6,6 +6,7 @@ both, or the log makes it again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,9 +14,12 @@ from services.ingest.alerts.alert_journal import AlertJournal
 from services.ingest.alerts.journaled import Journaled
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import LiveStatePublisher
+from services.messages import in_alert
 from services.store.storage import Storage
 
 __all__ = ["AlertOutput"]
+
+_log = logging.getLogger(__name__)
 
 
 class AlertOutput:
@@ -38,6 +42,9 @@ class AlertOutput:
         """Make a partition's changes durable; raises ``OSError``, and calling it again is safe."""
         if partition.alerts.told:
             self._journals[partition.number].put(partition.alerts.told, lambda: self._check(partition.number))
+            for offset, alert in partition.alerts.told:
+                extra = in_alert(alert, log=f"{partition.number}:{offset}")
+                _log.info("%s is %s: %s", alert["rule"], alert["state"], alert["text"], extra=extra)
             partition.alerts.told = []
 
     def tell(self) -> None:

@@ -61,6 +61,7 @@ class PartitionAlerts:
         self.renewed: dict[str, ShownAlert] = {}
         self.counts: Counter[str] = Counter()
         self.changes = 0  # rises with each change of the state
+        self._looked: set[tuple[str, int]] = set()
 
     @property
     def waits(self) -> bool:
@@ -148,6 +149,11 @@ class PartitionAlerts:
             self._tell(offset, self._groups.of(site, zone).desk.book.end(at_ms, site, zone, LEFT))
             self.changes += 1
 
+    def take_looked(self) -> set[tuple[str, int]]:
+        """Site and end of the newest row, of sites whose zones were looked at since the last call."""
+        looked, self._looked = self._looked, set()
+        return looked
+
     def shown(self) -> list[ShownAlert]:
         """All that are not over, and the newest that are."""
         return [*self._over, *(shown_alert(alert) for group in self._groups for alert in group.desk.book)]
@@ -223,6 +229,7 @@ class PartitionAlerts:
     def _hear(self, offset: int, step: SiteStep, ground: Ground) -> None:
         """Take the facts of a site's newest step."""
         site = step.site
+        self._looked.add((site, step.end_ms))
         facts = facts_of_row(step, ground, self._heard_ms[site], clock_of(self._place_of(site)))
         told = {zone for group in self._groups.of_site(site) for zone in group.desk.book.zones_with(site, OF_ROWS)}
         for zone in sorted({*facts, *told}):
@@ -232,6 +239,7 @@ class PartitionAlerts:
 
     def _look(self, offset: int, site: str, zones: Sequence[str], ground: Ground) -> None:
         place, step = self._place_of(site), ground.latest[site]
+        self._looked.add((site, step.end_ms))
         found = look_at(ground, self._spec, place, site, zones) if self._foresees else None
         if found is None:
             return

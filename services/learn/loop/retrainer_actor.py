@@ -27,7 +27,7 @@ class RetrainerActor:
 
     def __init__(self, settings: Settings) -> None:
         os.nice(5)  # it gives way to forecasts and requests; its start, which imports MLflow, most of all
-        log_to_file(settings.logs_dir, RETRAINER_ACTOR, settings.logs.format)
+        log_to_file(settings.logs_dir, RETRAINER_ACTOR, settings.logs.format, settings.logs.level)
         # Here and not above: who only starts the actor needs neither MLflow nor pyarrow.
         from services.learn.experts import EXPERTS, TUNED
         from services.learn.loop.cluster import RayCluster, ShownModels

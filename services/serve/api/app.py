@@ -10,7 +10,9 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import ASGIApp
 
+from services.observe.request_trace import RequestTrace
 from services.serve.api.answer_types import answer_schemas
 from services.serve.api.assets import PageFiles, page_routes
 from services.serve.api.body_limit import BodyLimit
@@ -54,6 +56,7 @@ def create_app(state: ApiState, cors_origins: Sequence[str] = ()) -> FastAPI:
         docs_url=None,  # FastAPI's pages load scripts from elsewhere; assets.py has one of our own
         redoc_url=None,
     )
+    app.state.spans = state.spans
     install(app)
     app.include_router(predict_routes(state))
     app.include_router(plan_routes(state))
@@ -70,14 +73,18 @@ def create_app(state: ApiState, cors_origins: Sequence[str] = ()) -> FastAPI:
     if cors_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["GET", "POST", "PUT", "PATCH"],
-            allow_headers=["Authorization", "Content-Type", "If-None-Match", "Last-Event-ID"],
-            expose_headers=["ETag", "Retry-After"],
+            allow_headers=["Authorization", "Content-Type", "If-None-Match", "Last-Event-ID", "traceparent"],
+            expose_headers=["ETag", "Retry-After", "traceresponse"],
         )  # fmt: skip
     return app
 
 
 class _Described(FastAPI):
     """FastAPI knows no ``TypedDict`` of Python 3.11's own: what routes answer is described by msgspec."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Around all of it, also what answers a defect of ours, is the id of the request."""
+        return RequestTrace(super().build_middleware_stack(), self.state.spans)
 
     def openapi(self) -> dict[str, Any]:
         """The description of all calls; each answer's schema stands under its name."""

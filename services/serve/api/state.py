@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Header
 
@@ -23,6 +23,9 @@ from services.serve.follow import follow
 from services.serve.health import Readiness, awaited, component_errors, readiness
 from services.serve.live_state import LiveStateChanges
 from services.serve.view import View
+
+if TYPE_CHECKING:
+    from services.observe.spans import Spans
 
 __all__ = ["ApiState", "Authorization", "SiteNames"]
 
@@ -57,8 +60,9 @@ class ApiState:
         self, backend: Backend, keys: Keys, spec: ForecastSpec, stale_after_s: float,
         clock_s: Callable[[], float] = time.monotonic, timezone: Callable[[str], str] = lambda site: "UTC",
         place_of: Callable[[str], Place] = lambda site: Place(),
-        names: SiteNames = SiteNames(), limits: Limits = NO_LIMITS,
+        names: SiteNames = SiteNames(), limits: Limits = NO_LIMITS, spans: Spans | None = None,
     ) -> None:  # fmt: skip
+        self.spans = spans
         self.timezone = timezone  # of a site
         self.backend = backend
         self.place_of = place_of

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from edge.wire.trace_id import step_trace_id
 from services.access_keys import AccessKeys
 from services.cli import app
 from services.cli.base import need_cluster
@@ -615,3 +616,20 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, [*keys, "revoke", "north"]).exit_code == 0
     assert AccessKeys(tmp_path).listed() == []
     assert CliRunner().invoke(app, [*keys, "add", "a b"]).exit_code == 2
+
+
+def test_a_sample_is_followed_by_its_time(tmp_path: Path) -> None:
+    """Its step and the step's id, and each line with that id in the order of time, whatever form a log has."""
+    (tmp_path / "logs").mkdir()
+    id = step_trace_id("demo", 1_646_136_300_000)
+    line = {"time": "2022-03-01T12:05:31.000+00:00", "level": "INFO", "message": "forecast", "trace_id": id}
+    (tmp_path / "logs" / "shard-0.log").write_text(json.dumps(line) + "\nanother line\n")
+    (tmp_path / "logs" / "gateway.log").write_text(f"2022-03-01 12:03:11,000 INFO edge: refused [trace_id={id}]\n")
+    for time in ("2022-03-01T12:03:10Z", "2022-03-01T13:03:10+01:00", "1646136190000"):
+        said = hothouse("--data-dir", str(tmp_path), "trace", "demo", time).output.splitlines()
+        assert said == [
+            f"step of demo that ends 2022-03-01T12:05:00Z: trace_id {id}",
+            f"2022-03-01 12:03:11,000 gateway: INFO edge: refused [trace_id={id}]",
+            "2022-03-01T12:05:31.000+00:00 shard-0: INFO forecast",
+        ]
+    assert "is no time" in hothouse("trace", "demo", "yesterday").output

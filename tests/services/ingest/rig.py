@@ -26,6 +26,7 @@ from services.messages import (
     ShownAlerts,
     ZoneForecast,
 )
+from services.observe.spans import Spans
 from services.store.deadletters import DeadLetters
 from services.store.series import NullSeries
 from tests.services.ingest.samples import STEP, T0, new_records, sample
@@ -161,12 +162,13 @@ class Rig:
         self.merger: Executor = Inline()
         self.saver: Executor = Inline()
         self.sinks: list[Sink] = []
+        self.spans: Spans | None = None
         self.clock = Clock()
 
     def shard(self, failpoint: Callable[[str], None] = lambda name: None) -> Shard:
         return Shard(
             self.settings, range(self.log.partitions), self.log, self.forecaster,
-            Outputs(NullSeries(), self.live_state, tuple(self.sinks)),
+            Outputs(NullSeries(), self.live_state, tuple(self.sinks), self.spans),
             Executors(self.executor, self.merger, self.saver), self.clock, failpoint,
         )  # fmt: skip
 
