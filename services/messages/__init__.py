@@ -21,7 +21,6 @@ from services.messages.forecast_messages import (
     F32,
     FORECASTER_DEPLOYMENT,
     I64,
-    LIVE_STATE_ACTOR,
     MODEL_POINTER_ACTOR,
     ONLINE_VERSION,
     RETRAINER_ACTOR,
@@ -42,6 +41,7 @@ from services.messages.forecast_messages import (
     ZonePlan,
     ZoneQuality,
     ZoneWhatIf,
+    live_state_actor,
     shard_actor,
 )
 from services.messages.learning_messages import (
@@ -67,7 +67,6 @@ __all__ = [
     "F32",
     "FORECASTER_DEPLOYMENT",
     "I64",
-    "LIVE_STATE_ACTOR",
     "MODEL_POINTER_ACTOR",
     "ONLINE_VERSION",
     "RETRAINER_ACTOR",
@@ -108,5 +107,6 @@ __all__ = [
     "ZonePlan",
     "ZoneQuality",
     "ZoneWhatIf",
+    "live_state_actor",
     "shard_actor",
 ]
