@@ -103,7 +103,7 @@ def main() -> None:
 
             actors = start_actors(settings)
             url = start_serving(settings)
-            ray.get(actors.live_state.publish.remote([full_forecast()]))
+            ray.get(actors.live_states[0].publish.remote([full_forecast()]))
             port = free_port()
             with httpx.Client(base_url=url, trust_env=False) as ours:
                 body = wait_for(ours)

@@ -131,7 +131,7 @@ def main() -> None:
         at = urlsplit(url)
 
         def publish(forecasts: list[ZoneForecast]) -> None:
-            ray.get(actors.live_state.publish.remote(forecasts))
+            ray.get(actors.live_states[0].publish.remote(forecasts))
 
         publish([full_forecast()])
         with httpx.Client(base_url=url, trust_env=False) as client:

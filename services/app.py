@@ -291,7 +291,7 @@ class System:
         self._parts.callback(_stop_all, [retrainer], RETRAINER_STOP_S)
 
     def _report(self) -> None:
-        """Show on the live state, which may have been restarted, what no actor shows: the ingress and the gateway."""
+        """Show on the first live state, which may be a new one, what no actor shows: the ingress and the gateway."""
         publishers = (
             self._retirements, self._repeated, self._rule_files, self._deliveries, self._home_assistant
         )  # fmt: skip
@@ -301,13 +301,13 @@ class System:
             trace_spans_dropped=self._spans.dropped if self._spans else 0,
             **(self._deliveries.figures() if self._deliveries else NO_DELIVERIES),
         )  # fmt: skip
-        self._serving.live_state.put_stats.remote("runtime", runtime)
+        self._serving.live_states[0].put_stats.remote("runtime", runtime)
         if self.gateway is None:
             return
         status = self.gateway_status
         error = _gateway_problem(status, time.time(), self.gateway)
         kept = {"pid": self.gateway.pid, "restarts": self.gateway.restarts, "error": error}
-        self._serving.live_state.put_stats.remote("gateway", cast(GatewayFigures, {**(status or {}), **kept}))
+        self._serving.live_states[0].put_stats.remote("gateway", cast(GatewayFigures, {**(status or {}), **kept}))
 
     def _silent(self) -> list[SilentZone]:
         return self._of_shards("silent")
@@ -375,7 +375,7 @@ class System:
             return
         try:
             link = home_assistant_link(
-                self.settings, self._broker_address(), self._serving.live_state, self._shards
+                self.settings, self._broker_address(), self._serving.live_states, self._shards
             )  # fmt: skip
         except OSError as error:
             raise ConfigError(f"mqtt.password_file cannot be read: {error}") from error

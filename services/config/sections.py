@@ -403,6 +403,11 @@ class RaySettings(Section):
         0, ge=0, le=1024, description="Logical CPUs of a local runtime; 0: as many as there are, at least 2."
     )
     object_store_mb: int = Field(256, ge=80, le=1_000_000, description="Object store of a local runtime.")
+    live_states: int = Field(
+        0, ge=0, le=64,
+        description="So many processes hold what is known of zones now, never more than there are shards; 0: one on "
+        "this machine, one for each shard on a cluster.",
+    )  # fmt: skip
     forecaster_replicas: int = Field(1, ge=1, le=64, description="Replicas that run the model.")
     replicas_per_node: int = Field(
         0, ge=0, le=64,

@@ -56,6 +56,16 @@ class Settings(EdgeSettings):
         """The storage where ``storage.url`` names no other; and what is on this machine's disk in any case."""
         return self.data_dir / "storage"
 
+    @property
+    def live_states(self) -> int:
+        """How many live states there are: no more than shards, as each shard tells one alone."""
+        wanted = self.ray.live_states or (self.stream.shards if self.ray.address else 1)
+        return min(wanted, self.stream.shards)
+
+    def live_state_of(self, shard: int) -> int:
+        """The live state that a shard tells of its sites, both by index."""
+        return shard % self.live_states
+
     def site(self, name: str) -> sections.SiteSettings:
         """The settings of a site, defaults for one that is not listed."""
         # Not validated: the defaults are wanted for a site that no device could have, too.

@@ -58,9 +58,11 @@ class PublishedTopics:
 
 
 class Changes(Protocol):
-    """Waits for what changed on the live state after ``seen``, a second at most; may raise anything."""
+    """Waits for what changed on the next live state in turn, a second at most; may raise anything. ``seen`` has the
+    versions that are known: live state -> version.
+    """
 
-    def __call__(self, seen: int) -> Mapping[str, Any]: ...
+    def __call__(self, seen: Mapping[int, int]) -> Mapping[str, Any]: ...
 
 
 class HomeAssistantLink:
@@ -97,7 +99,7 @@ class HomeAssistantLink:
         self._thread.join()
 
     def _run(self) -> None:
-        seen = 0
+        seen: dict[int, int] = {}
         try:
             while not self._stop.is_set():
                 self._subscription.tend(self._clock_s())
@@ -112,7 +114,8 @@ class HomeAssistantLink:
                     _log.warning("Home Assistant is not told now", exc_info=True)
                     self._stop.wait(RETRY_S)
                     continue
-                seen = changes.get("version", seen)
+                if "version" in changes:
+                    seen[changes.get("live_state", 0)] = changes["version"]
                 if not self._prefix:
                     self._stop.wait(RETRY_S)
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from itertools import cycle
 from typing import Any, cast
 
 from edge.mqtt.connection import MqttAddress
@@ -29,7 +30,7 @@ LEAST_EXPIRY_S = 900
 
 
 def home_assistant_link(
-    settings: Settings, address: MqttAddress, live_state: Any, shards: Sequence[Any]
+    settings: Settings, address: MqttAddress, live_states: Sequence[Any], shards: Sequence[Any]
 ) -> HomeAssistantLink | None:
     """The link, not entered yet; ``None`` where nobody wants one and none was there before. The last two are handles
     of Ray actors.
@@ -41,10 +42,14 @@ def home_assistant_link(
     client_id = f"hothouse-home-assistant-{installation_of(storage_of(settings))}"
     spec = forecast_spec(settings)
 
-    def changes(seen: int) -> Mapping[str, Any]:
+    turns = cycle(range(len(live_states)))
+
+    def changes(seen: Mapping[int, int]) -> Mapping[str, Any]:
         import ray
 
-        found: Mapping[str, Any] = ray.get(live_state.wait.remote(seen, WAIT_S), timeout=WAIT_S + ANSWER_S)
+        index, wait_s = next(turns), WAIT_S / len(live_states)
+        asked = live_states[index].wait.remote(seen.get(index, 0), wait_s)
+        found: Mapping[str, Any] = ray.get(asked, timeout=wait_s + ANSWER_S)
         return found
 
     def events_of(forecast: ZoneForecast) -> list[dict[str, Any]]:

@@ -33,7 +33,6 @@ from services.log import open_settings_log
 from services.messages import (
     F32,
     FORECASTER_DEPLOYMENT,
-    LIVE_STATE_ACTOR,
     ChangeAsked,
     ForecastReply,
     ForecastRequest,
@@ -46,6 +45,7 @@ from services.messages import (
     ZonePlan,
     ZoneQuality,
     ZoneWhatIf,
+    live_state_actor,
     shard_actor,
 )  # fmt: skip
 from services.observe.logs import log_to_file
@@ -82,7 +82,9 @@ class ShardActor:
         log_to_file(settings.logs_dir, shard_actor(index), settings.logs.format, settings.logs.level)
         self._spans = open_spans(settings, shard_actor(index))
         self._series = series_writer(settings, partitions)
-        self._link = LiveStateLink(shard_actor(index), namespace_of(settings))
+        self._link = LiveStateLink(
+            shard_actor(index), live_state_actor(settings.live_state_of(index)), namespace_of(settings)
+        )
         self._shard = Shard(
             settings, partitions, open_settings_log(settings), _ForecasterLink(app_name_of(settings)).forecast,
             Outputs(self._series, self._link, spans=self._spans),
@@ -263,7 +265,7 @@ class _ForecasterLink:
 
 
 class LiveStateLink:
-    """Sends to the live state actor from a thread of its own; keeps what could not be sent: each zone's newest
+    """Sends to a shard's live state actor from a thread of its own; keeps what could not be sent: each zone's newest
     forecast, and the rest up to a bound.
 
 
@@ -271,8 +273,8 @@ class LiveStateLink:
     newest forecast is sent again, and the live state's answer names the zones whose past it lacks.
     """
 
-    def __init__(self, component: str, namespace: str) -> None:
-        self._component, self._namespace = component, namespace
+    def __init__(self, component: str, actor: str, namespace: str) -> None:
+        self._component, self._actor, self._namespace = component, actor, namespace
         self._questions: Questions | None = None
         self._live_state: Any = None
         self._live_state_identity = 0  # of the live state that has what was sent
@@ -363,7 +365,7 @@ class LiveStateLink:
         stats: ShardFigures | None,
     ) -> None:  # fmt: skip
         if self._live_state is None:
-            live_state = ray.get_actor(LIVE_STATE_ACTOR, namespace=self._namespace)
+            live_state = ray.get_actor(self._actor, namespace=self._namespace)
             self._live_state_identity = ray.get(live_state.identity.remote(), timeout=BOARD_TIMEOUT_S)
             self._live_state = live_state
         if forecasts:

@@ -22,7 +22,6 @@ from services.messages.forecast_messages import (
     F32,
     FORECASTER_DEPLOYMENT,
     I64,
-    LIVE_STATE_ACTOR,
     MODEL_POINTER_ACTOR,
     ONLINE_VERSION,
     RETRAINER_ACTOR,
@@ -43,6 +42,7 @@ from services.messages.forecast_messages import (
     ZonePlan,
     ZoneQuality,
     ZoneWhatIf,
+    live_state_actor,
     shard_actor,
 )
 from services.messages.learning_messages import (
@@ -68,7 +68,6 @@ __all__ = [
     "F32",
     "FORECASTER_DEPLOYMENT",
     "I64",
-    "LIVE_STATE_ACTOR",
     "MODEL_POINTER_ACTOR",
     "ONLINE_VERSION",
     "RETRAINER_ACTOR",
@@ -110,5 +109,6 @@ __all__ = [
     "ZoneQuality",
     "ZoneWhatIf",
     "in_alert",
+    "live_state_actor",
     "shard_actor",
 ]

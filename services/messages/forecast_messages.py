@@ -19,7 +19,6 @@ __all__ = [
     "F32",
     "FORECASTER_DEPLOYMENT",
     "I64",
-    "LIVE_STATE_ACTOR",
     "MODEL_POINTER_ACTOR",
     "ONLINE_VERSION",
     "RETRAINER_ACTOR",
@@ -38,11 +37,11 @@ __all__ = [
     "ZonePlan",
     "ZoneQuality",
     "ZoneWhatIf",
+    "live_state_actor",
     "shard_actor",
 ]  # fmt: skip
 
 FORECASTER_DEPLOYMENT = "Forecaster"
-LIVE_STATE_ACTOR = "board"
 MODEL_POINTER_ACTOR = "slot"
 RETRAINER_ACTOR = "retrainer"
 ONLINE_VERSION = "online"
@@ -57,6 +56,11 @@ DRIFTS = ("input drift", "error drift")
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
+
+
+def live_state_actor(index: int = 0) -> str:
+    """The name of a live state actor in the installation's namespace; the first knows the models, too."""
+    return f"board-{index}"
 
 
 def shard_actor(index: int) -> str:

@@ -12,7 +12,9 @@ from typing import Any
 
 __all__ = ["NamedActors"]
 
-THREADS = 4
+THREADS = 128
+"""More than there are live states, so that those that are not known yet hold up no other look-up while the head is
+away. A thread is made when no other is free."""
 
 
 class NamedActors:

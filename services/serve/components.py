@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, NotRequired, TypedDict, cast
+from typing import Annotated, TypedDict, cast
 
 from edge.figure_fields import counter, gauge
 from edge.prometheus import Told
@@ -61,14 +61,12 @@ class ApiFigures(TypedDict):
         int, counter("hothouse_api_trace_spans_dropped_total", "Spans that did not get to the collector of traces.")
     ]
     ready: Annotated[bool, gauge("hothouse_api_ready", "1 while forecasts can be served, as /health/ready says.")]
-    live_state_age_s: NotRequired[
-        Annotated[
-            float,
-            gauge(
-                "hothouse_api_live_state_age_seconds", "Time since the live state last answered this replica.",
-                unit="seconds",
-            ),
-        ]
+    live_state_age_s: Annotated[
+        dict[str, float],
+        gauge(
+            "hothouse_api_live_state_age_seconds", "Time since the live state last answered this replica.",
+            label="live_state", unit="seconds",
+        ),
     ]  # fmt: skip
 
 

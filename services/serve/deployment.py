@@ -29,9 +29,9 @@ from services.installation import app_name_of, namespace_of
 from services.key_file import read_key, write_secret
 from services.messages import (
     FORECASTER_DEPLOYMENT,
-    LIVE_STATE_ACTOR,
     MODEL_POINTER_ACTOR,
     ServedModel,
+    live_state_actor,
     shard_actor,
 )  # fmt: skip
 from services.observe.logs import log_to_file
@@ -62,12 +62,12 @@ REPLICA_CPUS = 0.1
 class ServingActors:
     """Handles that keep the named actors alive: they end with the holder of this object."""
 
-    live_state: Any
+    live_states: list[Any]
     pointer: Any
 
 
 def start_actors(settings: Settings) -> ServingActors:
-    """Start the live state and the model pointer; before shards, the retrainer and the Serve application, which use
+    """Start the live states and the model pointer; before shards, the retrainer and the Serve application, which use
     them.
     """
     import ray
@@ -81,17 +81,18 @@ def start_actors(settings: Settings) -> ServingActors:
             "max_restarts": -1,
             "max_task_retries": 0,
             "num_cpus": ACTOR_CPUS,
+            "scheduling_strategy": "SPREAD",  # the loss of a node takes as few of them as there may be
         }
         return ray.remote(kind).options(**options).remote(*arguments)
 
     actors = ServingActors(
-        live_state=actor(_LiveStateActor, LIVE_STATE_ACTOR),
+        live_states=[actor(_LiveStateActor, live_state_actor(index), index) for index in range(settings.live_states)],
         pointer=actor(ModelPointer, MODEL_POINTER_ACTOR, address_of(settings)),
     )
     try:
-        ray.get([actors.live_state.wait.remote(0, 0.0), actors.pointer.get.remote()], timeout=60)
+        ray.get([*(one.identity.remote() for one in actors.live_states), actors.pointer.get.remote()], timeout=60)
     except Exception as error:
-        raise StartError(f"the live state or the model pointer did not start: {error}") from error
+        raise StartError(f"a live state or the model pointer did not start: {error}") from error
     return actors
 
 
@@ -100,8 +101,8 @@ class _LiveStateActor(LiveState):
     one.
     """
 
-    def __init__(self) -> None:
-        super().__init__(first_version=time.time_ns() // 1000, clock_ms=lambda: time.time_ns() // 1_000_000)
+    def __init__(self, index: int) -> None:
+        super().__init__(time.time_ns() // 1000, lambda: time.time_ns() // 1_000_000, index)
 
 
 def load_model(folder: str, schema_hash: str) -> LoadedModel:
@@ -363,7 +364,7 @@ class _RaySlot:
         return bool(await pointer.report.remote(self._replica, generation, version, error))
 
     async def announce(self, champion: ServedModel, error: str, first: bool) -> None:
-        live_state = await self._actors.find(LIVE_STATE_ACTOR)
+        live_state = await self._actors.find(live_state_actor())
         if error:
             text = f"{champion['version']} could not be loaded: {error}"
             await live_state.put_event.remote({"kind": "error", "version": champion["version"], "message": text})

@@ -1,7 +1,8 @@
 """Step 9 of the way of a reading: the live state holds what is known now; API replicas follow it.
 
 Shards publish forecasts and their figures, the retrainer its models and events; API replicas wait for what changed
-and answer from their own memory. The live state is memory only: after a restart API replicas give it back what they
+and answer from their own memory. There may be several live states: a shard, and so a site, has one of them, and models
+and events are with the first. A live state is memory only: after a restart API replicas give it back what they
 know (:meth:`LiveState.restore`), it asks, through the answer of ``publish``, for the past that it lacks, and everything
 else comes again with the next step.
 """
@@ -9,6 +10,8 @@ else comes again with the next step.
 from __future__ import annotations
 
 import asyncio
+from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypedDict
@@ -31,6 +34,7 @@ class LiveStateChanges(TypedDict, total=False):
 
     version: int  # always
     identity: int  # of the live state that says so
+    live_state: int  # its index; where it is not there, 0
     forecasts: list[ZoneForecast]
     stats: dict[str, Figures]  # component -> figures
     models: list[ModelRow]
@@ -46,13 +50,15 @@ class ZonePast(TypedDict):
 
 
 class LiveState:
-    """Newest forecast and past of each zone, alerts, figures of each component, models, events.
+    """Newest forecast and past of each zone of its shards, alerts, figures of each component, models, events.
 
     ``first_version`` must be larger than any version of an earlier live state, so that followers notice a restart: the
-    actor passes microseconds since 1970. ``clock_ms`` stamps events that carry no ``time_ms``.
+    actor passes microseconds since 1970. ``clock_ms`` stamps events that carry no ``time_ms``. ``index`` says which of
+    the live states it is.
     """
 
-    def __init__(self, first_version: int, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, first_version: int, clock_ms: Callable[[], int], index: int = 0) -> None:
+        self._index = index
         self._version = self._first_version = first_version
         self._clock_ms = clock_ms
         self._changed = asyncio.Condition()
@@ -173,7 +179,7 @@ class LiveState:
             self._past.pop(key, None)
 
     def _since(self, seen: int) -> LiveStateChanges:
-        changes = LiveStateChanges(version=self._version, identity=self._first_version)
+        changes = LiveStateChanges(version=self._version, identity=self._first_version, live_state=self._index)
         if forecasts := [forecast for version, forecast in self._forecasts.values() if version > seen]:
             changes["forecasts"] = forecasts
         if stats := {name: figures for name, (version, figures) in self._stats.items() if version > seen}:
@@ -193,40 +199,43 @@ class LiveState:
 
 
 class _Track:
-    """A zone's past: times and float32 targets, 48 h of them; ``filled`` once a whole past was given."""
+    """A zone's past: times and float32 targets, 48 h of them; ``filled`` once a whole past was given.
+
+    In two flat arrays: objects of their own for each row take six times the memory.
+    """
 
     def __init__(self, targets: tuple[str, ...]) -> None:
         self.targets = targets
         self.filled = False
-        self._times: deque[int] = deque()
-        self._rows: deque[npt.NDArray[np.float32]] = deque()
+        self._times = array("q")
+        self._rows = array("f")  # a row behind the other
 
     def append(self, end_ms: int, values: Mapping[str, float | None]) -> None:
         if self._times and end_ms <= self._times[-1]:
             return  # the same step again: a forecast that was computed anew after a swap
-        row = [np.nan if (value := values.get(name)) is None else value for name in self.targets]
         self._times.append(end_ms)
-        self._rows.append(np.array(row, dtype=np.float32))
-        while self._times[0] < end_ms - PAST_HOURS * _HOUR_MS:
-            self._times.popleft()
-            self._rows.popleft()
+        self._rows.extend([np.nan if (value := values.get(name)) is None else value for name in self.targets])
+        if over := bisect_left(self._times, end_ms - PAST_HOURS * _HOUR_MS):
+            del self._times[:over], self._rows[: over * len(self.targets)]
 
     def widen(self, targets: tuple[str, ...]) -> None:
         """Keep these targets too: a target that was never seen is not forecast, and one may appear at any time."""
         if more := tuple(name for name in targets if name not in self.targets):
+            unknown = np.full((len(self._times), len(more)), np.nan, dtype=np.float32)
+            self._rows = array("f", np.hstack([self._table(), unknown]).tobytes())
             self.targets += more
-            unknown = np.full(len(more), np.nan, dtype=np.float32)
-            self._rows = deque(np.concatenate([row, unknown]) for row in self._rows)
 
     def extend(self, other: _Track) -> None:
         self.widen(other.targets)
-        for end_ms, row in zip(other._times, other._rows, strict=True):
-            self.append(end_ms, dict(zip(other.targets, row.tolist(), strict=True)))
+        for end_ms, row in zip(other._times, other._table().tolist(), strict=True):
+            self.append(end_ms, dict(zip(other.targets, row, strict=True)))
 
     def past(self) -> ZonePast:
-        columns = np.array(self._rows).reshape(len(self._times), len(self.targets)).T
         shown = {
             name: [None if np.isnan(value) else round(float(value), 3) for value in column]
-            for name, column in zip(self.targets, columns, strict=True)
+            for name, column in zip(self.targets, self._table().T, strict=True)
         }
-        return ZonePast(end_ms=list(self._times), values=shown)
+        return ZonePast(end_ms=self._times.tolist(), values=shown)
+
+    def _table(self) -> npt.NDArray[np.float32]:
+        return np.array(self._rows, dtype=np.float32).reshape(len(self._times), len(self.targets))

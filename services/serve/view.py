@@ -7,6 +7,7 @@ replay the wall clock says nothing; whether the stream moves at all is judged by
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ class ReadyForecast:
 
 
 class View:
-    """Built from the live state's changes; ``clock_s`` is monotonic. Not shared between threads.
+    """Built from the live states' changes; ``clock_s`` is monotonic. Not shared between threads.
 
     A live stream moves at least once a step; ``quiet_after_s`` is the wall time without that from which answers say
     so.
@@ -45,7 +46,7 @@ class View:
         self._stale_after_s = stale_after_s
         self._quiet_after_s = quiet_after_s
         self._clock_s = clock_s
-        self.version = 0
+        self.versions: defaultdict[int, int] = defaultdict(int)  # live state -> the version that is known
         self.answers: dict[tuple[str, str], ReadyForecast] = {}
         self.stats: dict[str, Figures] = {}
         self._told_s: dict[str, float] = {}
@@ -86,8 +87,8 @@ class View:
         return {component: round(now_s - told_s, 3) for component, told_s in self._told_s.items()}
 
     def take(self, changes: LiveStateChanges) -> None:
-        """Apply what the live state says."""
-        self.version = changes["version"]
+        """Apply what a live state says; what others said stays."""
+        self.versions[changes.get("live_state", 0)] = changes["version"]
         now_s = self._clock_s()
         for forecast in changes.get("forecasts", ()):
             key = (forecast["site"], forecast["zone"])

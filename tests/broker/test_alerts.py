@@ -94,7 +94,7 @@ class House:
         async def follow() -> None:
             await self._live_state.put_alerts(list(self._rig.live_state.alerts.values()))
             await self._live_state.put_stats("shard-0", {"stream_ms": {self.gateway.site: T0 + STEP}})
-            await self.state._take(await self._live_state.wait(self.state.view.version, 0))
+            await self.state._take(await self._live_state.wait(self.state.view.versions[0], 0))
 
         asyncio.run(follow())
         return {alert["zone"]: alert for alert in self.client.get("/alerts?rule=stale_zone").json()["alerts"]}

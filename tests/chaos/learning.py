@@ -107,7 +107,7 @@ class Loop:
         kind = ray.remote(LearningShard).options(name=shard_actor(0), namespace=self._namespace, num_cpus=0)
         self._shard = kind.remote(self.settings)
         self.url = start_serving(self.settings)
-        ray.get(self._actors.live_state.publish.remote([zone_forecast()]), timeout=patience_s(30))
+        ray.get(self._actors.live_states[0].publish.remote([zone_forecast()]), timeout=patience_s(30))
         (self.settings.data_dir / "run.json").write_text(json.dumps({"url": self.url, "pid": os.getpid()}))
         self._retrainer = start_retrainer(self.settings)
         ray.get(self._retrainer.status.remote(), timeout=patience_s(120))

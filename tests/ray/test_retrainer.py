@@ -17,7 +17,7 @@ from services.learn.experts import TREES
 from services.learn.loop.retrainer_actor import start_retrainer
 from services.learn.loop.training_replay import replay_training
 from services.learn.promotion.registry import open_registry
-from services.messages import LIVE_STATE_ACTOR, MODEL_POINTER_ACTOR, RETRAINER_ACTOR, shard_actor
+from services.messages import MODEL_POINTER_ACTOR, RETRAINER_ACTOR, live_state_actor, shard_actor
 from services.store.history import History
 from services.store.pointer import Pointed, Pointer
 from tests.patience import patience_s, until
@@ -78,7 +78,7 @@ class _Slot:
 @pytest.fixture(scope="module")
 def runtime() -> Iterator[None]:
     """A Ray runtime of two logical CPUs with stand-ins for shard, board and slot."""
-    stand_ins = {shard_actor(0): _Shard, LIVE_STATE_ACTOR: _Board, MODEL_POINTER_ACTOR: _Slot}
+    stand_ins = {shard_actor(0): _Shard, live_state_actor(): _Board, MODEL_POINTER_ACTOR: _Slot}
     with local_ray(namespace=NAMESPACE):
         handles = [ray.remote(num_cpus=0)(kind).options(name=name).remote() for name, kind in stand_ins.items()]
         yield
@@ -166,7 +166,7 @@ def test_history_becomes_a_served_model_and_back(retrainer: Any, settings: Setti
     assert _pointer()["version"] == "v1"
 
     def shown() -> tuple[list[str], dict[str, str]]:
-        events, models = ray.get(ray.get_actor(LIVE_STATE_ACTOR).seen.remote())
+        events, models = ray.get(ray.get_actor(live_state_actor()).seen.remote())
         told = [event["kind"] for event in events if event["kind"] in ("swap", "error") and "trees" not in str(event)]
         return told, {model["version"]: model["stage"] for model in models if model["expert"] == "network"}
 
@@ -206,7 +206,7 @@ def test_trees_are_trained_without_being_asked_for(retrainer: Any, settings: Set
     assert row["trained_on"]["zones"] == 2
 
     def told() -> list[dict[str, Any]]:
-        events, models = ray.get(ray.get_actor(LIVE_STATE_ACTOR).seen.remote())
+        events, models = ray.get(ray.get_actor(live_state_actor()).seen.remote())
         assert {model["expert"] for model in models} <= {"network", "trees"}
         return [event for event in events if event["kind"] == "swap" and event["version"] == "trees-v1"]
 

@@ -109,7 +109,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         options = {"name": shard_actor(0), "namespace": namespace_of(settings), "num_cpus": 0}
         shard = ray.remote(FakeShard).options(**options).remote(settings)
         url = start_serving(settings)
-        ray.get(actors.live_state.publish.remote([zone_forecast()]), timeout=patience_s(60))
+        ray.get(actors.live_states[0].publish.remote([zone_forecast()]), timeout=patience_s(60))
         made = Serving(settings, url, actors, shard)
         until(lambda: made.http.get("/health/ready").status_code == 200, "the API is ready")
         yield made
@@ -309,12 +309,12 @@ def test_a_killed_live_state_is_found_again(serving: Serving) -> None:
     """After the live state was killed, replicas still answer, and hear of what is published to the new one."""
     import ray
 
-    ray.kill(serving.actors.live_state, no_restart=False)
+    ray.kill(serving.actors.live_states[0], no_restart=False)
     assert serving.http.get("/predict", params={"zone": "north-1"}).status_code == 200
 
     def heard_of() -> bool:
         with suppress(ray.exceptions.RayError):  # also the live state that is being killed may take it
-            ray.get(serving.actors.live_state.publish.remote([zone_forecast("after")]), timeout=patience_s(5))
+            ray.get(serving.actors.live_states[0].publish.remote([zone_forecast("after")]), timeout=patience_s(5))
         return serving.http.get("/predict?zone=after").status_code == 200
 
     until(heard_of, "the new live state takes forecasts, and the API hears of them")

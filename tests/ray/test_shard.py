@@ -29,11 +29,11 @@ from services.ingest.shard_actor import THREADS, ShardActor, start_shard
 from services.installation import namespace_of
 from services.messages import (
     FORECASTER_DEPLOYMENT,
-    LIVE_STATE_ACTOR,
     ChangeAsked,
     ForecastReply,
     ForecastRequest,
     ZoneForecast,
+    live_state_actor,
     shard_actor,
 )  # fmt: skip
 from services.runtime.joined import end_earlier_run
@@ -47,7 +47,7 @@ from tests.gateways import broker_settings
 from tests.patience import patience_s
 from tests.ray.runtime import NAMESPACE, installed, local_ray
 from tests.services.ingest.rig import day
-from tests.services.ingest.samples import STEP, T0, sample
+from tests.services.ingest.samples import STEP, T0, new_records, sample
 from tests.services.serve.fakes import SPEC, zone_forecast
 from tests.tables import content_of
 
@@ -117,7 +117,7 @@ def runtime() -> Iterator[Any]:
     try:
         with local_ray(namespace=NAMESPACE, _temp_dir=folder):
             options = {"namespace": NAMESPACE, "num_cpus": 0, "max_restarts": -1}
-            live_state = ray.remote(RecordingBoard).options(name=LIVE_STATE_ACTOR, **options).remote()
+            live_state = ray.remote(RecordingBoard).options(name=live_state_actor(), **options).remote()
             serve.start(proxy_location="Disabled")
             deployment = serve.deployment(BaselineForecaster).options(
                 name=FORECASTER_DEPLOYMENT, ray_actor_options={"num_cpus": 0.1}
@@ -211,6 +211,35 @@ def test_a_restarted_live_state_is_told_everything_again(runtime: Any, tmp_path:
     until(lambda: told(first))
     ask(actor, "stop")
     ray.kill(actor)
+    log.close()
+
+
+def test_each_shard_tells_its_own_live_state(runtime: Any, tmp_path: Path) -> None:
+    """Of two shards each is known by one live state alone, also after that was killed."""
+    settings = installed(load_settings(
+        data_dir=tmp_path, log={"partitions": 2}, stream={"shards": 2}, ray={"live_states": 2}
+    ))  # fmt: skip
+    second = ray.remote(RecordingBoard).options(
+        name=live_state_actor(1), namespace=NAMESPACE, num_cpus=0, max_restarts=-1
+    ).remote()  # fmt: skip
+    sites = [next(f"s{n}" for n in range(99) if partition_of(f"s{n}", 2) == partition) for partition in range(2)]
+    log = SqliteLog(settings.log_path, 2)
+    log.append(new_records([[sample(T0 + n * STEP, n, site=site)] for site in sites for n in range(10)]))
+    shards = [start_shard(settings, index, [index], PidShard) for index in range(2)]
+
+    def told(live_state: Any, another_than: int = 0) -> Any:
+        seen = ask(live_state, "seen")
+        return seen["board"] != another_than and {site for site, _ in seen["newest"]} & set(sites) and seen
+
+    first = until(lambda: told(runtime))
+    before = until(lambda: told(second))
+    ray.kill(second, no_restart=False)
+    after = until(lambda: told(second, before["board"]))
+    for seen, site in ((first, sites[0]), (ask(runtime, "seen"), sites[0]), (before, sites[1]), (after, sites[1])):
+        assert {one for one, _ in seen["newest"]} & set(sites) == {site}
+    for actor in shards:
+        ask(actor, "stop")
+        ray.kill(actor)
     log.close()
 
 

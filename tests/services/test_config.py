@@ -248,3 +248,16 @@ def test_a_kind_of_model_that_replicas_cannot_ask_is_refused() -> None:
     for kind in ("trees", "oracle"):
         with pytest.raises(ConfigError, match=r"takes windows of rows: network"):
             load_settings(learn={"kind": kind})
+
+
+@pytest.mark.parametrize(
+    ("ray", "shards", "wanted"),
+    [({}, 4, 1), ({"address": "head:6379"}, 4, 4), ({"live_states": 3}, 4, 3), ({"live_states": 9}, 4, 4)],
+)
+def test_a_machine_has_one_live_state_and_a_cluster_one_for_each_shard(
+    ray: dict[str, object], shards: int, wanted: int
+) -> None:
+    """Unless the settings say otherwise; none is without a shard, and each shard has one."""
+    settings = load_settings(ray=ray, stream={"shards": shards})
+    assert settings.live_states == wanted
+    assert {settings.live_state_of(shard) for shard in range(shards)} == set(range(wanted))

@@ -29,13 +29,13 @@ from services.learn.training.job import Job
 from services.learn.training.task import run_job
 from services.messages import (
     DRIFTS,
-    LIVE_STATE_ACTOR,
     MODEL_POINTER_ACTOR,
     RETRAINER_ACTOR,
     LearningFigures,
     LiveEvent,
     ModelRow,
     TrainedOn,
+    live_state_actor,
     shard_actor,
 )
 from services.store.examples.shown_examples import ShownExamples
@@ -277,11 +277,11 @@ class RayCluster:
 
     def event(self, event: LiveEvent) -> None:
         """Show an event on the live state."""
-        ray.get(self._actor(LIVE_STATE_ACTOR).put_event.remote(event), timeout=CALL_TIMEOUT_S)
+        ray.get(self._actor(live_state_actor()).put_event.remote(event), timeout=CALL_TIMEOUT_S)
 
     def show(self, models: list[ModelRow], status: LearningFigures) -> None:
         """Show the models and the status on the live state."""
-        live_state, all_models = self._actor(LIVE_STATE_ACTOR), self._shown.models(self._expert, models)
+        live_state, all_models = self._actor(live_state_actor()), self._shown.models(self._expert, models)
         component = RETRAINER_ACTOR if self._expert is NETWORK else f"{RETRAINER_ACTOR}-{self._expert.name}"
         calls = [live_state.set_models.remote(all_models), live_state.put_stats.remote(component, status)]
         ray.get(calls, timeout=CALL_TIMEOUT_S)

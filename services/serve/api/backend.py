@@ -23,7 +23,6 @@ from services.installation import namespace_of
 from services.message_broker import publish
 from services.messages import (
     F32,
-    LIVE_STATE_ACTOR,
     MODEL_POINTER_ACTOR,
     RETRAINER_ACTOR,
     ChangeAsked,
@@ -42,6 +41,7 @@ from services.messages import (
     ZonePlan,
     ZoneQuality,
     ZoneWhatIf,
+    live_state_actor,
     shard_actor,
 )
 from services.runtime.named_actors import NamedActors
@@ -73,17 +73,31 @@ OrderAnswer = TrainingAccepted | Moved | ModelSubmitted
 
 def shard_of(site: str, settings: Settings) -> str:
     """The actor that owns a site: shards take the log's partitions in turn."""
-    return shard_actor(partition_of(site, settings.log.partitions) % settings.stream.shards)
+    return shard_actor(_shard_index(site, settings))
+
+
+def live_state_of(site: str, settings: Settings) -> int:
+    """The index of the live state that a site's shard tells."""
+    return settings.live_state_of(_shard_index(site, settings))
+
+
+def _shard_index(site: str, settings: Settings) -> int:
+    return partition_of(site, settings.log.partitions) % settings.stream.shards
 
 
 class Backend(Protocol):
     """The system behind the API. Everything raises a 503 problem where the part that is asked is away."""
 
-    async def changes(self, seen_version: int) -> LiveStateChanges:
-        """Wait a few seconds for the live state's next change."""
+    live_states: int
 
-    async def restore(self, forecasts: Sequence[ZoneForecast]) -> None:
-        """Give a live state that was restarted what is known."""
+    def live_state_of(self, site: str) -> int:
+        """The index of the live state that knows a site."""
+
+    async def changes(self, live_state: int, seen_version: int) -> LiveStateChanges:
+        """Wait a few seconds for a live state's next change."""
+
+    async def restore(self, live_state: int, forecasts: Sequence[ZoneForecast]) -> None:
+        """Give a live state that was restarted what is known of its sites."""
 
     async def past(self, site: str, zone: str) -> ZonePast:
         """The past 48 h of a zone."""
@@ -155,6 +169,7 @@ class RayBackend:
 
     def __init__(self, settings: Settings, forecaster: Any) -> None:
         self._settings = settings
+        self.live_states = settings.live_states
         self._actors = NamedActors(namespace_of(settings))
         self._forecaster = forecaster
         self._kept_history: History | None = None
@@ -173,20 +188,25 @@ class RayBackend:
         except (ProblemError, TimeoutError) as error:  # GET /predict needs neither
             _log.warning("the ways to shards and Forecaster are opened later: %s", error)
 
-    async def changes(self, seen_version: int) -> LiveStateChanges:
+    def live_state_of(self, site: str) -> int:
+        """See :class:`Backend`."""
+        return live_state_of(site, self._settings)
+
+    async def changes(self, live_state: int, seen_version: int) -> LiveStateChanges:
         """See :class:`Backend`."""
         found: LiveStateChanges = await self._ask(
-            LIVE_STATE_ACTOR, "wait", seen_version, POLL_S, limit_s=POLL_S + ANSWER_S, who="the live state"
+            live_state_actor(live_state), "wait", seen_version, POLL_S, limit_s=POLL_S + ANSWER_S, who="the live state"
         )
         return found
 
-    async def restore(self, forecasts: Sequence[ZoneForecast]) -> None:
+    async def restore(self, live_state: int, forecasts: Sequence[ZoneForecast]) -> None:
         """See :class:`Backend`."""
-        await self._ask(LIVE_STATE_ACTOR, "restore", forecasts, who="the live state")
+        await self._ask(live_state_actor(live_state), "restore", forecasts, who="the live state")
 
     async def past(self, site: str, zone: str) -> ZonePast:
         """See :class:`Backend`."""
-        found: ZonePast = await self._ask(LIVE_STATE_ACTOR, "past", site, zone, who="the live state")
+        actor = live_state_actor(self.live_state_of(site))
+        found: ZonePast = await self._ask(actor, "past", site, zone, who="the live state")
         return found
 
     async def what_if(self, site: str, zone: str, changes: list[ChangeAsked]) -> ZoneWhatIf:

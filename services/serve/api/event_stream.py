@@ -32,21 +32,22 @@ WOKEN = 8
 """Streams that are woken at once; others of the event loop come between."""
 PAUSE_S, SPREAD_S = 0.004, 1.0
 """Between them, but all are told within about a second."""
-_ID = b"id: %d\n\n"
 
 
 class EventStream:
-    """Takes what the live state says (:meth:`take`) and tells it to any number of streams (:meth:`stream`).
+    """Takes what the live states say (:meth:`take`) and tells it to any number of streams (:meth:`stream`).
 
-    Messages are numbered by the live state's version, which is the same in all replicas, so a stream that was cut may
-    go on in another one. ``clock_s`` is monotonic.
+    Messages are numbered by the version of the live state that they are from, which is the same in all replicas. An id
+    is what a stream has seen of each live state, so one that was cut may go on in another replica. ``clock_s`` is
+    monotonic.
     """
 
-    def __init__(self, clock_s: Callable[[], float]) -> None:
+    def __init__(self, clock_s: Callable[[], float], live_states: int = 1) -> None:
         self.longest_s = LONGEST_S
         self._clock_s = clock_s
-        self._version = self._floor = 0  # newest version; the one from which on everything is kept
-        self._kept: deque[tuple[int, bytes]] = deque()
+        self._versions = [0] * live_states  # the newest of each
+        self._floors = [0] * live_states  # from which on everything is kept
+        self._kept: deque[tuple[int, int, bytes]] = deque()  # live state, version, messages
         self._waiting: set[asyncio.Future[None]] = set()
         self._waking: set[asyncio.Task[None]] = set()
         self._events: list[LiveEvent] = []
@@ -61,7 +62,8 @@ class EventStream:
 
     def take(self, changes: LiveStateChanges, health: Readiness | None) -> None:
         """Tell what changed; ``health`` is what the replica knows of itself after it, None where nobody looked."""
-        first, self._version = self._version == 0, changes["version"]
+        index, version = changes.get("live_state", 0), changes["version"]
+        first, self._versions[index] = self._versions[index] == 0, version
         told: list[tuple[str, Any]] = []
         if forecasts := changes.get("forecasts"):
             told.append(("forecasts", {"zones": [_short(forecast) for forecast in forecasts]}))
@@ -73,14 +75,14 @@ class EventStream:
             self._health = health
             told.append(("health", health))
         if first:
-            self._floor = self._version
+            self._floors[index] = version
         elif told:
-            self._keep(b"\n".join(_message(kind, said) for kind, said in told) + _ID % self._version)
+            self._keep(index, version, b"\n".join(_message(kind, said) for kind, said in told))
 
     async def stream(
-        self, after: int | None, health: Readiness, sites: Collection[str] | None = None
+        self, after: str | None, health: Readiness, sites: Collection[str] | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """What a client is sent: first ``hello`` with ``health``, then each message that comes after version ``after``;
+        """What a client is sent: first ``hello`` with ``health``, then each message that comes after the id ``after``;
         of ``sites`` alone, where a key is limited to some.
 
         ``hello`` says whether messages may be missing (``anew``): then a client asks for everything once more.
@@ -89,18 +91,21 @@ class EventStream:
         try:
             spread = random.uniform(0.9, 1)  # noqa: S311 - so that not all come back at once
             end_s = self._clock_s() + self.longest_s * spread
-            anew = after is None or after < self._floor
-            seen = self._version if anew or after is None else after
+            seen = [int(part) for part in after.split(".")] if after else []
+            anew = len(seen) != len(self._versions) or self._has_missed(seen)
+            if anew:
+                seen = list(self._versions)
             hello = {"anew": anew, "health": health if sites is None else _unnamed(health)}
-            yield b"retry: 1000\n" + _message("hello", hello) + _ID % seen
+            yield b"retry: 1000\n" + _message("hello", hello) + _id(seen)
             while not self._closed and (left_s := end_s - self._clock_s()) > 0:
-                if seen < self._floor:
-                    return  # too slow: what it has missed is kept no more, and its client begins again
-                news = [text for version, text in self._kept if version > seen]
+                if self._has_missed(seen):
+                    return  # too slow: its client begins again
+                news = [text for index, version, text in self._kept if version > seen[index]]
                 if news:
-                    seen = self._version
-                    if found := b"".join(text if sites is None else _limited(text, sites) for text in news):
-                        yield found
+                    seen = [max(pair) for pair in zip(seen, self._versions, strict=True)]
+                    said = news if sites is None else [left for text in news if (left := _limited(text, sites))]
+                    if said:
+                        yield b"\n".join(said) + _id(seen)
                 elif not await self._wait(min(left_s, BEAT_S)):
                     yield b": beat\n\n"
         finally:
@@ -126,10 +131,15 @@ class EventStream:
             self._waiting.discard(waiter)
         return True
 
-    def _keep(self, text: bytes) -> None:
-        self._kept.append((self._version, text))
+    def _has_missed(self, seen: Sequence[int]) -> bool:
+        """Whether something that came after it is kept no more."""
+        return any(version < floor for version, floor in zip(seen, self._floors, strict=True))
+
+    def _keep(self, index: int, version: int, text: bytes) -> None:
+        self._kept.append((index, version, text))
         if len(self._kept) > KEPT:
-            self._floor = self._kept.popleft()[0]
+            index, version, _ = self._kept.popleft()
+            self._floors[index] = version
         woken, self._waiting = self._waiting, set()
         task = asyncio.create_task(_wake(list(woken)), name="tell the open pages")
         self._waking.add(task)
@@ -173,8 +183,7 @@ def _limited(text: bytes, sites: Collection[str]) -> bytes:
     kinds = [line.removeprefix(b"event: ").decode() for line in lines if line.startswith(b"event: ")]
     data = [msgspec.json.decode(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: ")]
     left = [(kind, _of_sites(kind, said, sites)) for kind, said in zip(kinds, data, strict=True)]
-    found = b"\n".join(_message(kind, said) for kind, said in left if said is not None)
-    return found + lines[-2] + b"\n\n" if found else b""
+    return b"\n".join(_message(kind, said) for kind, said in left if said is not None)
 
 
 def _of_sites(kind: str, said: Any, sites: Collection[str]) -> Any:
@@ -192,6 +201,11 @@ def _of_sites(kind: str, said: Any, sites: Collection[str]) -> Any:
 def _unnamed(health: Readiness) -> Readiness:
     """Without the words, which name zones."""
     return {**health, "reasons": []}
+
+
+def _id(seen: Sequence[int]) -> bytes:
+    """The end of what is sent at once."""
+    return b"id: %s\n\n" % ".".join(map(str, seen)).encode()
 
 
 def _message(kind: str, said: Any) -> bytes:

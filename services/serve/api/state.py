@@ -14,6 +14,7 @@ from fastapi import Header
 
 from models.spec import ForecastSpec, Place
 from services.config import SiteSettings
+from services.messages import live_state_actor
 from services.serve.api.auth import Keys
 from services.serve.api.backend import POLL_S, Backend
 from services.serve.api.client_limits import NO_LIMITS, ClientLimits, Limits
@@ -54,7 +55,7 @@ class SiteNames:
 
 
 class ApiState:
-    """Follows the live state between :meth:`start` and :meth:`stop`."""
+    """Follows each live state by itself between :meth:`start` and :meth:`stop`."""
 
     def __init__(
         self, backend: Backend, keys: Keys, spec: ForecastSpec, stale_after_s: float,
@@ -70,21 +71,23 @@ class ApiState:
         self.keys = keys
         self.limits = ClientLimits(limits, keys, clock_s)
         self.spec = spec
-        self.events = EventStream(clock_s)
+        self.events = EventStream(clock_s, backend.live_states)
         self.view = View(stale_after_s, 2 * spec.step_ms / 1000 + 60, clock_s)
         self._clock_s = clock_s
-        self._heard_s = float("-inf")
+        self._begun_s = clock_s()
+        self._heard_s: dict[int, float] = {}  # live state -> when it last answered
         self._ready = False
         self._recent: tuple[float, Readiness] | None = None
-        self._follower: asyncio.Task[None] | None = None
-        self._heard = asyncio.Event()
-        self._identity = 0  # of the live state that was heard last
+        self._followers: list[asyncio.Task[None]] = []
+        self._heard = asyncio.Event()  # all have answered
+        self._identities: dict[int, int] = {}  # live state -> identity of the one that was heard last
 
     async def start(self) -> None:
-        """Begin to follow the live state; returns once it has said what it knows, or is away."""
-        self._follower = asyncio.create_task(
-            follow(lambda: self.backend.changes(self.view.version), self._take, "board"), name="follow the live state"
-        )
+        """Begin to follow the live states; returns once they have said what they know, or one is away."""
+        self._followers = [
+            asyncio.create_task(self._follow(index), name=f"follow the live state {index}")
+            for index in range(self.backend.live_states)
+        ]
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_NEWS_S):
                 await self._heard.wait()
@@ -92,13 +95,14 @@ class ApiState:
     async def stop(self) -> None:
         """Stop following, and end the streams of events."""
         self.events.close()
-        if self._follower is not None:
-            self._follower.cancel()
+        for follower in self._followers:
+            follower.cancel()
 
     def check_health(self) -> None:
-        """Raises when this replica no longer follows the live state: it would go on answering with old forecasts."""
-        if self._follower is not None and self._follower.done():
-            raise RuntimeError(f"the replica no longer follows the live state: {self._follower!r}")
+        """Raises when this replica no longer follows a live state: it would go on answering with old forecasts."""
+        for follower in self._followers:
+            if follower.done():
+                raise RuntimeError(f"the replica no longer follows the live state: {follower!r}")
 
     def readable(self, authorization: str | None) -> View:
         """What a request may read. Raises a 401 or 403 problem as :meth:`Keys.require_reader`."""
@@ -141,24 +145,45 @@ class ApiState:
 
     @property
     def quiet_s(self) -> float:
-        """Seconds since the live state last answered."""
-        return self._clock_s() - self._heard_s
+        """Seconds since all live states have answered; without end where one never has."""
+        if len(self._heard_s) < self.backend.live_states:
+            return float("inf")
+        return self._clock_s() - min(self._heard_s.values())
+
+    def live_state_age_s(self) -> dict[str, float]:
+        """Live state -> seconds since it last answered, or since this replica began where it never has."""
+        now_s = self._clock_s()
+        return {
+            live_state_actor(index): round(now_s - self._heard_s.get(index, self._begun_s), 3)
+            for index in range(self.backend.live_states)
+        }
+
+    async def _follow(self, index: int) -> None:
+        await follow(
+            lambda: self.backend.changes(index, self.view.versions[index]), self._take, live_state_actor(index)
+        )
 
     async def _take(self, changes: LiveStateChanges) -> None:
-        self._heard_s = self._clock_s()
+        index = changes.get("live_state", 0)
+        self._heard_s[index] = self._clock_s()
         self.view.take(changes)
         self.events.take(changes, self.recent_readiness() if self.events.open else None)
-        self._heard.set()
-        await self._give_back(changes.get("identity", 0))
+        if len(self._heard_s) == self.backend.live_states:
+            self._heard.set()
+        await self._give_back(index, changes.get("identity", 0))
 
-    async def _give_back(self, identity: int) -> None:
-        """Give a live state that has taken another's place what this replica knows: replicas that start now have nobody
-        else to hear it from before the next step.
+    async def _give_back(self, index: int, identity: int) -> None:
+        """Give a live state that has taken another's place what this replica knows of its sites: replicas that start
+        now have nobody else to hear it from before the next step.
         """
-        if self._identity not in (0, identity) and self.view.answers:
+        if self._identities.get(index, identity) != identity and self.view.answers:
+            known = [
+                answer.forecast for (site, _), answer in self.view.answers.items()
+                if self.backend.live_state_of(site) == index
+            ]  # fmt: skip
             try:
-                await self.backend.restore([answer.forecast for answer in self.view.answers.values()])
+                await self.backend.restore(index, known)
             except ProblemError as error:
                 _log.warning("what is known could not be given back to the live state: %s", error)
                 return  # with its next news
-        self._identity = identity
+        self._identities[index] = identity

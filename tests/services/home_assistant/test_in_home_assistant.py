@@ -84,11 +84,11 @@ class Greenhouse:
         """What the live state says next."""
         self._changes.put({"version": 1, **changes})
 
-    def _wait(self, seen: int) -> dict[str, Any]:
+    def _wait(self, seen: Mapping[int, int]) -> dict[str, Any]:
         try:
             return self._changes.get(timeout=0.05)
         except queue.Empty:
-            return {"version": seen}
+            return {}
 
 
 @pytest.fixture(params=["mosquitto", "amqtt"])

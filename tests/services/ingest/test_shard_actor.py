@@ -48,7 +48,7 @@ def forecast(zone: str, origin_ms: int) -> ZoneForecast:
 def test_what_cannot_be_sent_is_bounded_but_each_zone_keeps_its_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of more zones than the bound, and older ones before it: the newest of every zone is sent."""
     monkeypatch.setattr(actor, "MAX_UNSENT", 10)
-    link, sent = LiveStateLink("shard-0", "hothouse-test"), list[Any]()
+    link, sent = LiveStateLink("shard-0", "board-0", "hothouse-test"), list[Any]()
     zones = [f"z{n}" for n in range(25)]
     for origin_ms in (1, 2):
         link.publish([forecast(zone, origin_ms) for zone in zones])
@@ -81,7 +81,7 @@ def test_a_live_state_that_was_restarted_between_two_calls_is_told_again(
     monkeypatch.setattr(actor.ray, "get", lambda answers, **_: answers)
     monkeypatch.setattr(actor, "BOARD_RETRY_S", 0)
     questions: Any = SimpleNamespace(past=lambda *_: ([1], {"air_temp_c": [20.0]}))
-    link = LiveStateLink("shard-0", "hothouse-test")
+    link = LiveStateLink("shard-0", "board-0", "hothouse-test")
     link.start(questions)
 
     def knows(live_state: LiveState) -> list[str]:

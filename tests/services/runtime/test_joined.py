@@ -119,8 +119,8 @@ def test_a_node_that_does_not_reach_the_bucket_is_named(
 
 def test_actors_of_an_earlier_run_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours are ended until none is left; those of another installation on the same cluster, and Serve's, stay."""
-    others = {("controller", "serve"), ("shard-0", "hothouse-of-others"), ("board", "hothouse-of-others")}
-    living = {("shard-0", "hothouse-ours"), ("board", "hothouse-ours"), *others}
+    others = {("controller", "serve"), ("shard-0", "hothouse-of-others"), ("board-0", "hothouse-of-others")}
+    living = {("shard-0", "hothouse-ours"), ("board-0", "hothouse-ours"), *others}
 
     def listed(all_namespaces: bool) -> list[dict[str, str]]:
         assert all_namespaces

@@ -80,7 +80,7 @@ class FakeBackend:
     """Answers from a live state in this process; ``orders`` holds what the retrainer was told."""
 
     def __init__(self, live_state: LiveState) -> None:
-        self.live_state = live_state
+        self.live_state, self.live_states = live_state, 1
         self.orders: list[tuple[str, ...]] = []
         self.refusal: str = ""
         self.replicas: dict[str, ReplicaReport] = {}
@@ -103,10 +103,13 @@ class FakeBackend:
         self.days = 20.0  # since each zone's first row
         self.spec = SPEC
 
-    async def changes(self, seen_version: int) -> LiveStateChanges:
+    def live_state_of(self, site: str) -> int:
+        return 0
+
+    async def changes(self, live_state: int, seen_version: int) -> LiveStateChanges:
         return await self.live_state.wait(seen_version, 1.0)
 
-    async def restore(self, forecasts: Sequence[ZoneForecast]) -> None:
+    async def restore(self, live_state: int, forecasts: Sequence[ZoneForecast]) -> None:
         await self.live_state.restore(forecasts)
 
     async def past(self, site: str, zone: str) -> ZonePast:

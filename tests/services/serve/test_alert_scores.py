@@ -126,7 +126,7 @@ def test_what_came_meanwhile_is_known_before_the_alert_is_over(system: System) -
     [first] = changes("a", fired_ms, over=False)
     now = {**first, "came_ms": ORIGIN_MS - HOUR_MS, "seen_ms": ORIGIN_MS, "from_ms": ORIGIN_MS - 2 * HOUR_MS}
     asyncio.run(system.live_state.put_alerts([now]))  # type: ignore[list-item]
-    system.state.view.take(asyncio.run(system.live_state.wait(system.state.view.version, 0)))
+    system.state.view.take(asyncio.run(system.live_state.wait(system.state.view.versions[0], 0)))
     [shown] = told(system, [first])["alerts"]
     assert (shown["outcome"], shown["lead_h"], shown["over_ms"]) == ("came", 3.0, None)
 

@@ -44,7 +44,7 @@ def system() -> Iterator[System]:
         alert("a5", "muted", muted_until_ms=ORIGIN_MS + HOUR_MS), alert("a6", "acknowledged"),
     ]  # fmt: skip
     asyncio.run(made.live_state.put_alerts(shown))
-    made.state.view.take(asyncio.run(made.live_state.wait(made.state.view.version, 0)))
+    made.state.view.take(asyncio.run(made.live_state.wait(made.state.view.versions[0], 0)))
     yield made
     made.client.close()
 
@@ -114,7 +114,7 @@ def test_orders_that_make_no_sense_are_refused(system: System) -> None:
 
 def test_a_page_is_told_of_alerts_as_they_change(system: System) -> None:
     """The live state gives what is new since; what is older than what is known changes nothing."""
-    seen = system.state.view.version
+    seen = system.state.view.versions[0]
     asyncio.run(system.live_state.put_alerts([alert("a1", "acknowledged", change=3), alert("a3", "pending", change=1)]))
     changes = asyncio.run(system.live_state.wait(seen, 0))
     assert changes["alerts"] == [alert("a1", "acknowledged", change=3)]

@@ -308,7 +308,7 @@ class Readiness:
                 await self.system.live_state.publish([zone_forecast(origin_ms=origin_ms)])
             shard = {"samples": 12, "accepted": 12, "zone_rows": 0, "behind": False, "stream_ms": {"demo": stream_ms}}
             await self.system.live_state.put_stats("shard-0", {**shard, **figures})
-            await self.system.state._take(await self.system.live_state.wait(self.system.state.view.version, 0))
+            await self.system.state._take(await self.system.live_state.wait(self.system.state.view.versions[0], 0))
 
         asyncio.run(run())
 
@@ -453,7 +453,7 @@ def test_a_zone_that_left_is_nowhere(system: System) -> None:
     async def show(figures: dict[str, Any], *forecasts: Any) -> None:
         await system.live_state.put_stats("shard-0", figures)
         await system.live_state.publish(forecasts)
-        await system.state._take(await system.live_state.wait(system.state.view.version, 0))
+        await system.state._take(await system.live_state.wait(system.state.view.versions[0], 0))
 
     def zones() -> list[str]:
         return [zone["zone"] for zone in system.client.get("/zones").json()["zones"]]

@@ -15,6 +15,7 @@ from services.serve.api import event_stream
 from services.serve.api.auth import Keys
 from services.serve.api.event_stream import EventStream
 from services.serve.health import Readiness
+from services.serve.live_state import LiveStateChanges
 from tests.patience import core_slowness
 from tests.services.serve.fakes import zone_forecast
 from tests.services.serve.test_api import OPERATOR, System, assert_problem
@@ -35,11 +36,11 @@ def parsed(text: bytes) -> list[tuple[str, Any, str]]:
 class Listener:
     """Collects a stream in the background."""
 
-    def __init__(self, stream: EventStream, after: int | None = None) -> None:
+    def __init__(self, stream: EventStream, after: str | None = None) -> None:
         self.text = b""
         self.task = asyncio.create_task(self._listen(stream, after))
 
-    async def _listen(self, stream: EventStream, after: int | None) -> None:
+    async def _listen(self, stream: EventStream, after: str | None) -> None:
         async for part in stream.stream(after, HEALTH):
             self.text += part
 
@@ -119,18 +120,62 @@ def test_a_stream_that_was_cut_goes_on_where_it_was() -> None:
         await first.has(1)
         first.task.cancel()
         stream.take({"version": 12, "forecasts": [zone_forecast("north-2")]}, HEALTH)
-        again = Listener(stream, int(first.events[-1][2]))
+        again = Listener(stream, first.events[-1][2])
         await again.has(1)
         assert [one[1]["zones"][0]["zone"] for one in again.events] == ["north-2"]
         assert parsed(again.text)[0][1]["anew"] is False
         for version in range(13, 13 + event_stream.KEPT):
             stream.take({"version": version, "forecasts": [zone_forecast()]}, HEALTH)
-        for after in (11, None):
+        for after in ("11", None):
             late = Listener(stream, after)
             await asyncio.sleep(0.01)
             assert parsed(late.text)[0][:2] == ("hello", {"anew": True, "health": dict(HEALTH)})
             assert late.events == []
         stream.close()
+
+    asyncio.run(run())
+
+
+def test_with_two_live_states_a_cut_stream_goes_on_in_another_replica() -> None:
+    """Replicas hear of the two in different order; the stream is told of each change once, whichever it asks."""
+
+    async def run() -> None:
+        replicas = [EventStream(time.monotonic, 2) for _ in range(2)]
+        said: list[LiveStateChanges] = [
+            {"live_state": index, "version": version, "forecasts": [zone_forecast(f"z{index}-{version}")]}
+            for index, version in [(0, 10), (1, 500), (0, 11), (1, 501), (0, 12), (1, 502)]
+        ]  # fmt: skip
+        for replica in replicas:
+            for changes in said[:2]:  # what was there before
+                replica.take(changes, HEALTH)
+        first = Listener(replicas[0])
+        await asyncio.sleep(0)
+        replicas[0].take(said[2], HEALTH)
+        replicas[0].take(said[3], HEALTH)
+        await first.has(2)
+        assert first.events[-1][2] == "11.501"
+        first.task.cancel()
+        for changes in (said[5], said[2], said[4]):  # what 501 says came with 502
+            replicas[1].take(changes, HEALTH)
+        again = Listener(replicas[1], "11.501")
+        await again.has(2)
+        assert [one[1]["zones"][0]["zone"] for one in again.events] == ["z1-502", "z0-12"]
+        assert again.events[-1][2] == "12.502"
+        ahead = Listener(replicas[1], "12.600")  # of a replica that has heard more of the second
+        await asyncio.sleep(0)
+        for index, version in ((0, 13), (1, 600), (1, 601)):
+            changes = {"live_state": index, "version": version, "forecasts": [zone_forecast(f"z{index}-{version}")]}
+            replicas[1].take(changes, HEALTH)
+            await again.has(len(again.events) + 1)
+        await ahead.has(2)
+        assert [one[1]["zones"][0]["zone"] for one in ahead.events] == ["z0-13", "z1-601"]
+        assert [one[2] for one in ahead.events] == ["13.600", "13.601"]
+        for after, anew in (("12.502", False), ("12", True), ("12.499", True), ("9.502", True)):
+            late = Listener(replicas[1], after)
+            await asyncio.sleep(0.01)
+            assert (after, parsed(late.text)[0][1]["anew"]) == (after, anew)
+        for replica in replicas:
+            replica.close()
 
     asyncio.run(run())
 

@@ -30,7 +30,9 @@ def test_a_follower_gets_only_what_changed() -> None:
         changes = await shown.wait(seen, 0)
         assert [forecast["zone"] for forecast in changes["forecasts"]] == ["b"]
         assert "stats" not in changes
-        assert await shown.wait(changes["version"], 0) == {"version": changes["version"], "identity": 1000}
+        assert await shown.wait(changes["version"], 0) == {
+            "version": changes["version"], "identity": 1000, "live_state": 0
+        }  # fmt: skip
 
     asyncio.run(run())
 
@@ -119,6 +121,25 @@ def test_the_past_rises_and_stays_within_its_hours(steps: list[int]) -> None:
         if times:
             assert times[-1] - times[0] <= PAST_HOURS * 3_600_000
             assert times[-1] == ORIGIN_MS + max(steps) * STEP_MS
+
+    asyncio.run(run())
+
+
+def test_a_target_that_appears_later_is_unknown_before() -> None:
+    """The rows that were there stay as they were, also of a past that is given afterwards."""
+
+    async def run() -> None:
+        shown = live_state()
+        one = zone_forecast("a")["forecasts"]
+        await shown.publish([zone_forecast("a", forecasts={"air_temp_c": one["air_temp_c"]})])
+        later = zone_forecast("a", origin_ms=ORIGIN_MS + STEP_MS, now={"air_temp_c": 21.0, "rh_pct": 80.0})
+        await shown.publish([later])
+        past = await shown.past("demo", "a")
+        assert past["values"] == {"air_temp_c": [20.0, 21.0], "rh_pct": [None, 80.0]}
+        await shown.put_past("demo", "a", [ORIGIN_MS - STEP_MS], {"air_temp_c": [19.0]})
+        past = await shown.past("demo", "a")
+        assert past["end_ms"] == [ORIGIN_MS - STEP_MS, ORIGIN_MS, ORIGIN_MS + STEP_MS]
+        assert past["values"] == {"air_temp_c": [19.0, 20.0, 21.0], "rh_pct": [None, None, 80.0]}
 
     asyncio.run(run())
 

@@ -167,13 +167,13 @@ def test_a_stream_of_events_has_what_is_about_its_sites(system: System) -> None:
 
     async def run() -> list[bytes]:
         events, health = system.state.events, system.state.recent_readiness()
-        events.longest_s = 60
-        streams = [events.stream(system.state.view.version, health, sites) for sites in ({"demo"}, {"nowhere"}, None)]
+        events.longest_s, seen = 60, str(system.state.view.versions[0])
+        streams = [events.stream(seen, health, sites) for sites in ({"demo"}, {"nowhere"}, None)]
         begun = [await anext(stream) for stream in streams]
         await system.live_state.publish([zone_forecast("north-1"), zone_forecast("secret", OTHER)])
         await system.live_state.put_alerts([alert("mine", change=9), alert("theirs", site=OTHER, change=9)])
         await system.live_state.put_event({"kind": "retrained", "version": "v2", "message": f"{OTHER} has drifted"})
-        await system.state._take(await system.live_state.wait(system.state.view.version, 0))
+        await system.state._take(await system.live_state.wait(system.state.view.versions[0], 0))
         texts = [await anext(stream) for stream in streams]
         for stream in streams:
             await stream.aclose()

@@ -49,6 +49,20 @@ def test_a_part_that_has_died_is_seen_by_the_age_of_its_figures() -> None:
     assert view.component_age_s()["shard-0"] == 0
 
 
+def test_what_one_live_state_says_leaves_what_others_said() -> None:
+    """Each has versions, zones, figures and alerts of its own; models and events are the first's."""
+    view, _ = view_of(zone_forecast())
+    model, event = {"version": "v1"}, {"kind": "swap", "version": "v1"}
+    view.take(LiveStateChanges(version=7, live_state=0, models=[model], events=[event]))  # type: ignore[list-item]
+    second = LiveStateChanges(version=3, live_state=1, forecasts=[zone_forecast("south-1", "other")])
+    view.take({**second, "stats": {"shard-1": {"stream_ms": {"other": ORIGIN_MS}}}})  # type: ignore[typeddict-item]
+    view.take(stats(ORIGIN_MS) | {"version": 8})
+    assert dict(view.versions) == {0: 8, 1: 3}
+    assert set(view.answers) == {KEY, ("other", "south-1")}
+    assert set(view.stats) == {"shard-0", "shard-1"}
+    assert (view.models, view.events) == ([model], [event])
+
+
 def test_the_body_is_the_forecast_as_json() -> None:
     """A fresh forecast is answered exactly as the live state has it."""
     view, _ = view_of(zone_forecast())

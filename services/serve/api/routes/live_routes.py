@@ -25,8 +25,12 @@ SPAN_MS = 48 * 3_600_000
 LONGEST_MS = 31 * 86_400_000
 
 Seen = Annotated[
-    int | None, Header(alias="Last-Event-ID", ge=0, le=2**62, description="The id of the last event that came.")
-]
+    str | None,
+    Header(
+        alias="Last-Event-ID", max_length=2000, pattern=r"^[0-9]{1,19}(\.[0-9]{1,19})*$",
+        description="The id of the last event that came.",
+    ),
+]  # fmt: skip
 Zone = Annotated[str | None, Query(min_length=1, max_length=130, description="Zone, or site/zone.")]
 Site = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
 Target = Annotated[str | None, Query(max_length=64, description="Adds what was said of it.", examples=["air_temp_c"])]

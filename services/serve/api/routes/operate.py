@@ -173,11 +173,9 @@ def operate_routes(state: ApiState) -> APIRouter:
         own = ApiFigures(
             refused=state.limits.refused, streams=state.events.open, zones=found["zones"],
             zones_usable=found["zones_usable"], zones_degraded=sum(bool(view.degraded(key)) for key in view.answers),
-            ready=found["ready"], component_age_s=view.component_age_s(),
+            ready=found["ready"], component_age_s=view.component_age_s(), live_state_age_s=state.live_state_age_s(),
             trace_spans_dropped=state.spans.dropped if state.spans else 0,
         )  # fmt: skip
-        if state.quiet_s != float("inf"):
-            own["live_state_age_s"] = round(state.quiet_s, 3)
         return Response(prometheus_text(told_by(view.stats, own)), media_type=CONTENT_TYPE)
 
     return routes
