@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from edge.log.sqlite import SqliteLog
+from models.online import first_days
 from services.errors import HistoryError, StartError
 from services.ingest import partition
 from services.ingest.snapshots.later_release import refuse_state_of_a_later_release
@@ -27,12 +28,14 @@ DATA = Path(__file__).parents[2] / "data" / "data_folder_10"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _without_the_pretrained_network() -> Iterator[None]:
-    """The folder is of before there was one: zones of an upgraded snapshot begin to learn then how far it is right,
-    those of one that is grown again at their first row.
+def _as_the_first_release_forecast() -> Iterator[None]:
+    """The folder is of before there was a pre-trained network: zones of an upgraded snapshot begin to learn then how
+    far it is right, those of one that is grown again at their first row. Its young zones had other constants (ADR 66).
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partition, "pretrained", lambda: None)
+        patch.setattr(first_days, "OLD", 2.5)
+        patch.setattr(first_days, "BEFORE", 0.3)
         yield
 
 
