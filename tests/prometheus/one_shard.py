@@ -49,6 +49,8 @@ STEP_MS = 900_000
 A_DAY = 86_400_000 // STEP_MS
 ZONES = ("z1", "z2")
 KNOWN_DAYS = 400
+DAY_S = 10.0
+"""A day of the house, for rules whose range of a day is as long: the shortest with enough scrapes in it."""
 
 
 class House:
@@ -101,19 +103,20 @@ class Network:
         self.broken = self.away = False
 
     def forecast(self, request: ForecastRequest) -> ForecastReply:
-        """Air temperatures nearly as they will be; once broken, far from it."""
+        """Somewhat better than what the shard knows by itself; once broken, far from it."""
         if self.away:
             raise ConnectionError("the Forecaster is away")
         quantiles = request["baseline"].copy()
+        wrong = 15.0 if self.broken else self._rng.normal(0, 0.7, quantiles.shape[:3])
         for number, origin_ms in enumerate(request["origin_ms"].tolist()):
-            for horizon in range(quantiles.shape[1]):
-                ahead = (origin_ms - T0) // STEP_MS + HORIZON_STEPS[horizon]
-                wrong_c = 15 if self.broken else self._rng.normal(0, 0.3)
-                quantiles[number, horizon, 0] = self._house.air_c[number % len(ZONES), ahead] + wrong_c
+            ahead, zone = (origin_ms - T0) // STEP_MS + HORIZON_STEPS, number % len(ZONES)
+            truth = np.stack([self._house.air_c[zone, ahead], self._house.rh_pct[zone, ahead]], axis=-1)
+            quantiles[number] = truth[..., None]
+        quantiles += np.asarray(wrong, np.float32)[..., None]
         return ForecastReply(version="v1", quantiles=quantiles)
 
 
-HORIZON_STEPS = (2, 4, 8)
+HORIZON_STEPS = np.array([2, 4, 8])
 
 
 class OneShard:
@@ -135,7 +138,7 @@ class OneShard:
             Executors(Inline(), Inline(), Inline()), time.monotonic,
         )  # fmt: skip
         self.prometheus: Prometheus
-        self._next_round_s = 0.0
+        self._next_round_s = self._next_step_s = 0.0
 
     def start(self) -> None:
         """Serve the API."""
@@ -155,9 +158,17 @@ class OneShard:
             pass
         self.round()
 
-    def step(self) -> None:
-        """A step of the house."""
+    def step(self, *, pace_s: float = 0.0) -> None:
+        """A step of the house, once it is time for it: a day is as long as the rules' range of one, or as ``pace_s`` a
+        step makes it.
+        """
+        time.sleep(max(self._next_step_s - time.monotonic(), 0))
+        self._next_step_s = time.monotonic() + (pace_s or DAY_S / A_DAY)
         self.send(self.house.samples())
+
+    def slow_step(self) -> None:
+        """A step a second: what the API hears each second would be a gap in a stream that goes faster."""
+        self.step(pace_s=1.0)
 
     def plan(self) -> None:
         """A weather forecast that is issued now."""
@@ -199,11 +210,11 @@ class OneShard:
 
         until(all_have, f"{' and '.join(names)} fire", 90)
 
-    def ends(self, *names: str) -> None:
+    def ends(self, *names: str, meanwhile: Callable[[], object] | None = None) -> None:
         """Go on until none fires any more."""
 
         def none_does() -> bool:
-            self.step()
+            (meanwhile or self.step)()
             return not set(names) & self.prometheus.firing()
 
         until(none_does, f"{' and '.join(names)} end", 120)
@@ -234,15 +245,13 @@ class OneShard:
 
 
 @contextmanager
-def one_shard(folder: Path, log: Log | None = None, *, times: int = 3600, **sections: Any) -> Iterator[OneShard]:
-    """A shard on ``log``, of which nothing is known. Prometheus' rules have ranges ``times`` shorter, as the house's
-    time goes much faster than the wall's; ``sections`` are more settings.
-    """
+def one_shard(folder: Path, log: Log | None = None, **sections: Any) -> Iterator[OneShard]:
+    """A shard on ``log``, of which nothing is known yet; ``sections`` are more settings."""
     settings = small_settings(folder / "data").model_copy(update=sections)
-    found = OneShard(settings, log or MemoryLog(1))
+    found, rules = OneShard(settings, log or MemoryLog(1)), quickened(times=round(86_400 / DAY_S))
     found.start()
     try:
-        with Prometheus(folder / "prometheus", {"hothouse": found.url}, quickened(times=times)) as prometheus:
+        with Prometheus(folder / "prometheus", {"hothouse": found.url}, rules) as prometheus:
             found.prometheus = prometheus
             yield found
     finally:

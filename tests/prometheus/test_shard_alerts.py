@@ -14,7 +14,7 @@ from edge.wire.samples import encode_samples
 from tests.prometheus.one_shard import OneShard, one_shard
 from tests.services.ingest.samples import sample
 
-pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +38,10 @@ def test_a_shard_that_reads_too_slowly_is_told(watched: OneShard) -> None:
 def test_a_forecaster_that_is_away_is_told(watched: OneShard) -> None:
     """The stream goes on: forecasts grow old, no zone has one that is fresh enough, and none can be served."""
     names = "HothouseForecastsOld", "HothouseZonesUnusable", "HothouseNotReady"
-    with watched.causes(*names):
+    with watched.causes(*names, meanwhile=watched.slow_step):
         watched.network.away = True
     watched.network.away = False
-    watched.ends(*names)
+    watched.ends(*names, meanwhile=watched.slow_step)
 
 
 def test_a_zone_that_is_silent_is_told(watched: OneShard) -> None:
@@ -92,4 +92,5 @@ def test_a_network_that_breaks_is_told(watched: OneShard) -> None:
     with watched.causes("HothouseForecastsWorse", "HothouseCoverageOff"):
         watched.network.broken = True
     watched.network.broken = False
-    watched.ends("HothouseForecastsWorse", "HothouseCoverageOff")
+    watched.ends("HothouseCoverageOff")
+    watched.ends("HothouseForecastsWorse")

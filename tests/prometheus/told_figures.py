@@ -20,7 +20,7 @@ __all__ = ["ends", "fires", "watched"]
 
 @contextmanager
 def watched(folder: Path, component: str, figures: Callable[[], Figures]) -> Iterator[Prometheus]:
-    """Prometheus, with rules of which ranges are 10 s; ``figures`` is asked at each scrape."""
+    """Prometheus, with rules whose ranges are short; ``figures`` is asked at each scrape."""
     registry, port = CollectorRegistry(auto_describe=False), free_port()
     own = ApiFigures(refused=0, streams=0, zones=0, zones_usable=0, zones_degraded=0, component_age_s={}, ready=True)
     registry.register(FiguresCollector(lambda: told_by({component: figures()}, own)))
