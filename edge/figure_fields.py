@@ -26,7 +26,8 @@ class Figure:
     """One metric. Raises ``ValueError`` where its name breaks Prometheus' conventions.
 
     A field's value times ``scale`` is in the ``unit``. ``labels`` name what tells the entries of a table apart, and
-    those of the tables in it.
+    those of the tables in it. Entries of a table that are ``known`` read 0 where they are not in it: a counter that
+    begins with its first event has no increase for it.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Figure:
     unit: str = ""
     labels: tuple[str, ...] = ()
     scale: float = 1.0
+    known: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         parts = self.name.removesuffix("_total").split("_")
@@ -49,9 +51,11 @@ class Figure:
 
 
 def counter(
-    name: str, words: str, *, label: str | tuple[str, ...] = "", unit: str = "", scale: float = 1.0, field: str = ""
-) -> msgspec.Meta:
-    """What is only counted up, for ``Annotated``; ``field`` says what the field holds where that is not ``words``.
+    name: str, words: str, *, label: str | tuple[str, ...] = "", unit: str = "", scale: float = 1.0, field: str = "",
+    known: tuple[str, ...] = (),
+) -> msgspec.Meta:  # fmt: skip
+    """What is only counted up, for ``Annotated``; ``field`` says what the field holds where that is not ``words``,
+    ``known`` the values of its one label that are counted from 0 on.
 
     >>> from typing import TypedDict
     >>> late = counter("hothouse_samples_late_total", "Samples whose row had closed.")
@@ -59,7 +63,8 @@ def counter(
     >>> [(path, figure.kind) for path, figure in figures_of(Counts).items()]
     [(('late',), 'counter')]
     """
-    figure = Figure(name=name, kind="counter", help=words, unit=unit, labels=_labels(label), scale=scale)
+    labels = _labels(label)
+    figure = Figure(name=name, kind="counter", help=words, unit=unit, labels=labels, scale=scale, known=known)
     return msgspec.Meta(description=field or words, extra={"figure": figure})
 
 
@@ -102,6 +107,8 @@ def readings(structure: type, values: Mapping[str, Any]) -> Iterator[tuple[Figur
         value: Any = values
         for field in path:
             value = value.get(field) if isinstance(value, Mapping) else None
+        if figure.known and value is not None:
+            value = {**dict.fromkeys(figure.known, 0), **value}
         for keys, entry in _entries(value, len(figure.labels)):
             if isinstance(entry, str):
                 yield figure, keys, float(entry != "")

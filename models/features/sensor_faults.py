@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from models.zone_arrays import ZoneArrays
 
-__all__ = ["LEAST", "SensorFault", "SensorFaults"]
+__all__ = ["FAULT_KINDS", "LEAST", "SensorFault", "SensorFaults"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -25,7 +25,7 @@ Bool = npt.NDArray[np.bool_]
 _Array = npt.NDArray[Any]
 
 Kind = Literal["stuck", "spike", "offset", "drop_out"]
-_KINDS: tuple[Kind, ...] = get_args(Kind)
+FAULT_KINDS: tuple[Kind, ...] = get_args(Kind)
 
 LEAST = {
     "air_temp_c": 1.0, "rh_pct": 4.0, "co2_ppm": 50.0, "leaf_temp_c": 1.5, "soil_temp_c": 0.7,
@@ -242,7 +242,7 @@ class SensorFaults:
         """Which channels are off: beyond their range at this hour of day beside the other zones, or their own range
         where there are no others. The weather is free to be what it never was.
         """
-        was = c["kind"] == 1 + _KINDS.index("offset")
+        was = c["kind"] == 1 + FAULT_KINDS.index("offset")
         centre = self._neighbours(np.where(usable & ~was, x, np.float32(np.nan)))
         x = np.where(usable, x, np.float32(np.nan))
         e = {"beside": x - centre, "own": x}
@@ -292,7 +292,7 @@ class SensorFaults:
     def _name(self, c: dict[str, _Array], step: int, found: list[Bool]) -> Bool:
         """Keep each cell's fault for :meth:`active`; which ones are new."""
         before = c["kind"]
-        kind = np.select(found, [*range(1, len(_KINDS) + 1)], 0).astype(np.int8)
+        kind = np.select(found, [*range(1, len(FAULT_KINDS) + 1)], 0).astype(np.int8)
         # Spikes come one at a time: the sensor is called faulty until an hour went by without.
         lingers = (kind == 0) & (before == 2) & (step - c["last"] <= self._offset)
         # A missing value between faulty ones ends no fault.
@@ -313,7 +313,7 @@ class SensorFaults:
         for z, k in np.argwhere(where).tolist():
             zone = int(indices[z])
             kind, since, size = (self._zones[name][zone, k] for name in ("kind", "since", "size"))
-            found.append(SensorFault(zone, self.channels[k], _KINDS[int(kind) - 1], int(since), float(size)))
+            found.append(SensorFault(zone, self.channels[k], FAULT_KINDS[int(kind) - 1], int(since), float(size)))
         return found
 
 

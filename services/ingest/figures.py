@@ -8,7 +8,9 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from edge.figure_fields import counter, gauge
+from edge.wire.refusal_reasons import PLAN_METRIC_REASONS, PLAN_REASONS, SAMPLE_REASONS, VALUE_REASONS
 from models.evaluation.scoring import ScoreTable, ScoreTotals
+from models.features.sensor_faults import FAULT_KINDS
 from services.ingest.plans.refused import refused_by_reason
 from services.ingest.signal_watch import ShownSignal, SignalEvent
 from services.messages import AlertState, FirstRow, LeftZone
@@ -25,6 +27,10 @@ RATE_WINDOW_S = 5.0
 TRIED_AGAIN = ("log", "storage", "forecast", "commit", "retention", "merge of files", "import", "trees", "tuned")
 NOT_OVER: tuple[AlertState, ...] = ("pending", "firing", "acknowledged", "muted")
 CELL = ("target", "horizon_min")
+REJECTED = (*SAMPLE_REASONS, "corrupt_record")
+PLANS_REFUSED = (*PLAN_REASONS, "too_many_sources", "too_many_plans")
+DEAD_LETTERS = tuple(dict.fromkeys([*REJECTED, "late", "unit", *PLANS_REFUSED, "alert_order"]))
+FAULTS = (*FAULT_KINDS, "unit")
 
 
 class PartitionFigures(TypedDict):
@@ -37,22 +43,30 @@ class PartitionFigures(TypedDict):
     ]
     late: Annotated[int, counter("hothouse_samples_late_total", "Samples whose row had closed before they came.")]
     rejected: Annotated[
-        dict[str, int], counter("hothouse_samples_rejected_total", "Samples that cannot be used.", label="reason")
+        dict[str, int],
+        counter("hothouse_samples_rejected_total", "Samples that cannot be used.", label="reason", known=REJECTED),
     ]
     values_refused: Annotated[
         dict[str, int],
-        counter("hothouse_values_refused_total", "Values of samples taken that cannot be used.", label="reason"),
-    ]
+        counter(
+            "hothouse_values_refused_total", "Values of samples taken that cannot be used.", label="reason",
+            known=VALUE_REASONS,
+        ),
+    ]  # fmt: skip
     plan_records: Annotated[int, counter("hothouse_plan_records_total", "Records of plans.")]
     plans: Annotated[int, counter("hothouse_plans_total", "Plans that were taken.")]
     plans_repeated: Annotated[int, counter("hothouse_plans_repeated_total", "Plans that had been taken before.")]
     plans_refused: Annotated[
-        dict[str, int], counter("hothouse_plans_refused_total", "Plans that cannot be used.", label="reason")
+        dict[str, int],
+        counter("hothouse_plans_refused_total", "Plans that cannot be used.", label="reason", known=PLANS_REFUSED),
     ]
     plan_metrics_refused: Annotated[
         dict[str, int],
-        counter("hothouse_plan_metrics_refused_total", "Metrics of plans taken that cannot be used.", label="reason"),
-    ]
+        counter(
+            "hothouse_plan_metrics_refused_total", "Metrics of plans taken that cannot be used.", label="reason",
+            known=PLAN_METRIC_REASONS,
+        ),
+    ]  # fmt: skip
     event_records: Annotated[int, counter("hothouse_event_records_total", "Records of events of the log.")]
     copied_records: Annotated[
         int, counter("hothouse_copied_records_total", "Records that a gateway sent twice, left out.")
@@ -122,7 +136,8 @@ class PartitionFigures(TypedDict):
         ),
     ]  # fmt: skip
     sensor_faults: Annotated[
-        dict[str, int], counter("hothouse_sensor_faults_total", "Faults of sensors that began.", label="kind")
+        dict[str, int],
+        counter("hothouse_sensor_faults_total", "Faults of sensors that began.", label="kind", known=FAULTS),
     ]
     sensor_faults_now: Annotated[int, gauge("hothouse_sensor_faults_now", "Sensors that are faulty now.")]
     drifts: Annotated[dict[str, int], counter("hothouse_drifts_total", "Drifts of inputs or errors.", label="kind")]
@@ -153,7 +168,8 @@ class ShardFigures(PartitionFigures):
     failing: Annotated[dict[str, bool], gauge("hothouse_failing", "1 while it fails.", label="what")]
     last_error: str  # what fails now; empty when all works
     dead_letters: Annotated[
-        dict[str, int], counter("hothouse_dead_letters_total", "Dead letters that were kept.", label="reason")
+        dict[str, int],
+        counter("hothouse_dead_letters_total", "Dead letters that were kept.", label="reason", known=DEAD_LETTERS),
     ]
     forecasts_queued: Annotated[
         int, gauge("hothouse_forecasts_queued", "Steps of sites that wait for their forecasts.")

@@ -10,11 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from edge.log import Log
+from edge.log import Log, LogError
 from edge.timing import Periodic
 from services.config import Settings
 from services.errors import HistoryError, SnapshotError
@@ -124,6 +125,7 @@ class Shard:
             lambda number: snapshots[number].check(), self._save_all, clock_s,
         )  # fmt: skip
         self._reader = LogReader(log)
+        self._ends: dict[int, int] = {}  # of the log's partitions, as they were last known
         self._reads_more = False  # the last round read as much as it may: there is probably more
         self._trees = TreesInUse(storage, spec, self._failures, clock_s, address_of(settings).remote)
         self._tuned = TunedInUse(storage, spec, self._failures, clock_s, address_of(settings).remote)
@@ -150,7 +152,7 @@ class Shard:
         with self._round:
             try:
                 return self._work()
-            except (HistoryError, SnapshotError, OSError):
+            except (LogError, HistoryError, SnapshotError, OSError):
                 self._show()  # what fails may fail in each round, and before its end
                 raise
 
@@ -300,7 +302,11 @@ class Shard:
         self._checkpoint.save_all(self._clock_s())
 
     def _backlog(self) -> int:
-        return sum(self._log.end_offset(n) - partition.offset for n, partition in self._partitions.items())
+        """By what is known of the log: one that is away is not waited for, and keeps no other figure back."""
+        with suppress(LogError):
+            if not self._failures.failing["log"]:
+                self._ends = {number: self._log.end_offset(number) for number in self._partitions}
+        return sum(max(self._ends.get(n, 0) - partition.offset, 0) for n, partition in self._partitions.items())
 
     def _stats(self) -> ShardFigures:
         return {

@@ -22,7 +22,8 @@ have those of a gateway that runs alone and answers for itself (`gateway.metrics
 
 `field` is where `GET /status` has the figure, under `components`. There a field that ends in `_ms` is in milliseconds.
 What a shard counts of samples, rows and forecasts goes on over a restart, and is a function of the log. All other
-counters begin at 0 with their process.
+counters begin at 0 with their process. Each reason, kind and channel that we know is there with 0 from the start; what
+a decoder of your own calls its reasons begins with the first such message.
 
 No label names a zone or a device: 1,000 zones would be thousands of series. What is of one zone is in InfluxDB and on
 the page. Let Prometheus scrape one address for all replicas of the API: each tells the figures of all components, and

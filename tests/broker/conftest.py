@@ -54,14 +54,16 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MqttAddr
 
 
 @contextmanager
-def device(address: MqttAddress) -> Iterator[Callable[[Iterable[tuple[str, bytes]]], None]]:
-    """A connected device: a function that publishes with QoS 1 and returns when the broker has acknowledged all."""
+def device(address: MqttAddress, qos: int = 1) -> Iterator[Callable[[Iterable[tuple[str, bytes]]], None]]:
+    """A connected device: a function that publishes, and returns when the broker has acknowledged all, with QoS 0 when
+    it is sent.
+    """
     client = new_client(address, f"test-device-{secrets.token_hex(4)}", v5=address.v5)
     client.max_queued_messages_set(0)
     open_connection(client, address)
 
     def publish(messages: Iterable[tuple[str, bytes]]) -> None:
-        for info in [client.publish(topic, payload, qos=1) for topic, payload in messages]:
+        for info in [client.publish(topic, payload, qos=qos) for topic, payload in messages]:
             info.wait_for_publish(patience_s(60))
             assert info.is_published()
 

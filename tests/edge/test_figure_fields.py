@@ -54,6 +54,20 @@ def test_values_are_read_in_base_units_and_by_label() -> None:
     assert [figure.name for figure, _, _ in readings(Outer, {"age_ms": None, "inner": {}})] == []
 
 
+def test_what_is_known_is_there_before_it_happens() -> None:
+    """It reads 0 from the start, and what nobody knew comes besides; where the field is missing nothing is read."""
+
+    class Reasons(TypedDict):
+        by_reason: Annotated[
+            dict[str, int], counter("hothouse_kept_out_total", "Kept out.", label="reason", known=("late", "torn"))
+        ]
+
+    assert [(keys, number) for _, keys, number in readings(Reasons, {"by_reason": {"odd": 1, "torn": 2}})] == [
+        (("late",), 0.0), (("torn",), 2.0), (("odd",), 1.0),
+    ]  # fmt: skip
+    assert list(readings(Reasons, {})) == []
+
+
 @pytest.mark.parametrize(
     ("make", "name", "words", "unit", "says"),
     [

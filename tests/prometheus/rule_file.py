@@ -23,15 +23,15 @@ def alerts() -> dict[str, dict[str, Any]]:
     return {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
 
 
-def quickened(least_s: int = 10) -> dict[str, Any]:
-    """The rules with ``for`` of a second and ranges a sixtieth as long, at least ``least_s``; all else is as it stands.
+def quickened(least_s: int = 10, times: int = 60) -> dict[str, Any]:
+    """The rules with ``for`` of a second and ranges ``times`` shorter, at least ``least_s``; all else is as it stands.
 
     >>> [rule["for"] for rule in quickened()["groups"][1]["rules"] if rule["alert"] == "HothouseNotReady"]
     ['1s']
     """
 
     def shorter(found: re.Match[str]) -> str:
-        return f"[{max(int(found[1]) * _UNITS_S[found[2]] // 60, least_s)}s]"
+        return f"[{max(int(found[1]) * _UNITS_S[found[2]] // times, least_s)}s]"
 
     rules: dict[str, Any] = yaml.safe_load(RULES.read_text())
     for group in rules["groups"]:

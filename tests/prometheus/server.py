@@ -51,12 +51,14 @@ class Prometheus:
                 ],
                 stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
+        self._client = httpx.Client(base_url=self.url)
         until(self._is_ready, "Prometheus is ready")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._client.close()
         self._process.kill()
         self._process.wait(patience_s(30))
 
@@ -66,9 +68,8 @@ class Prometheus:
         if lookback_s:
             now_s = time.time()
             asked |= {"start": f"{now_s - lookback_s}", "end": f"{now_s}", "step": "1"}
-        answer = httpx.get(
-            f"{self.url}/api/v1/query{'_range' if lookback_s else ''}", params=asked, timeout=patience_s(10)
-        )
+        path = f"/api/v1/query{'_range' if lookback_s else ''}"
+        answer = self._client.get(path, params=asked, timeout=patience_s(10))
         assert answer.status_code == 200, f"{expression}: {answer.text}"
         found: list[dict[str, Any]] = answer.json()["data"]["result"]
         return found
@@ -80,6 +81,6 @@ class Prometheus:
     def _is_ready(self) -> bool:
         assert self._process.poll() is None, (self._folder / "log").read_text()
         try:
-            return httpx.get(f"{self.url}/-/ready", timeout=patience_s(1)).status_code == 200
+            return self._client.get("/-/ready", timeout=patience_s(1)).status_code == 200
         except httpx.HTTPError:
             return False

@@ -83,7 +83,9 @@ def test_a_gateway_that_is_well_fires_nothing(tmp_path: Path, broker: LocalBroke
 
 
 def test_a_full_disk_is_told(tmp_path: Path, broker: LocalBroker) -> None:
-    """HothouseGatewayFailing fires while no append works, and ends when there is room again."""
+    """HothouseGatewayFailing fires while no append works, and HothouseMessagesDropped once more of quality 0 came than
+    may wait; both end when there is room again.
+    """
     with watched(tmp_path, broker) as (gateway, prometheus):
         process = psutil.Process(gateway.pid)
         _, hard = process.rlimit(psutil.RLIMIT_FSIZE)
@@ -93,8 +95,16 @@ def test_a_full_disk_is_told(tmp_path: Path, broker: LocalBroker) -> None:
         with device(broker.address) as publish:
             publish((sample_topic("demo", "z1", "climate"), encode_message([one])) for one in samples)
             fires(prometheus, "HothouseGatewayFailing")
-            process.rlimit(psutil.RLIMIT_FSIZE, (hard, hard))
-            ends(prometheus, "HothouseGatewayFailing")
+        with device(broker.address, qos=0) as publish:
+
+            def dropped() -> bool:
+                publish((sample_topic("demo", "z1", "climate"), encode_message([one])) for one in samples)
+                return "HothouseMessagesDropped" in prometheus.firing()
+
+            until(dropped, "HothouseMessagesDropped fires", 60)
+        process.rlimit(psutil.RLIMIT_FSIZE, (hard, hard))
+        ends(prometheus, "HothouseGatewayFailing")
+        ends(prometheus, "HothouseMessagesDropped")
 
 
 def test_a_log_that_may_not_grow_is_told(tmp_path: Path, broker: LocalBroker) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.log import NewRecord, RecordKind
+from edge.log import LogError, NewRecord, RecordKind
 from edge.log.memory import MemoryLog
 from services.config import SiteSettings, load_settings
 from services.errors import ConfigError, SnapshotError
@@ -311,6 +311,32 @@ def test_one_more_sink_gets_each_row_and_forecast(tmp_path: Path) -> None:
     assert [step.end_ms for step in recorder.steps] == sorted(set(ends))
     assert recorder.said == rig.live_state.published
     assert recorder.said
+
+
+def test_a_log_that_is_away_keeps_no_figure_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shard says that it cannot read, and how far behind it was, until it can again."""
+    rig = Rig(tmp_path, filled(list(day(10))))
+    rig.clock = Clock(tick_s=1.0)
+    shard = rig.shard()
+    rig.drain(shard)
+    rig.log.append(list(day(11))[-1:])
+    behind = shard.stats()["backlog"]
+
+    def away(*_: object) -> None:
+        raise LogError("the log is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.log, "read", away)
+        patch.setattr(rig.log, "end_offset", away)
+        for _ in range(2):
+            rig.live_state.figures.clear()
+            with pytest.raises(LogError) as error:
+                shard.step()
+            shard.failed("log", error.value)
+        assert [(shown["failing"]["log"], shown["backlog"]) for shown in rig.live_state.figures] == [(True, behind)]
+    rig.drain(shard)
+    assert (shard.stats()["failing"]["log"], shard.stats()["backlog"]) == (False, 0)
+    assert behind > 0
 
 
 def test_a_question_waits_for_one_row_and_not_for_the_backlog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

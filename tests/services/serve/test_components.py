@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import get_type_hints
 
@@ -10,11 +11,12 @@ import msgspec
 import pytest
 
 from edge.clock import WallClock
-from edge.figure_fields import Figure, figures_of
+from edge.figure_fields import Figure, figures_of, readings
 from edge.gateway import Gateway, GatewayOptions
 from edge.log.memory import MemoryLog
 from edge.mqtt.connection import MqttAddress
-from services.ingest.figures import ShardFigures
+from services import ingest
+from services.ingest.figures import DEAD_LETTERS, ShardFigures
 from services.learn.learning_status import LearningStatus
 from services.messages import GatewayFigures, LearningFigures
 from services.serve.components import COMPONENTS, SHOWN_ON_METRICS, ApiFigures
@@ -55,6 +57,32 @@ def test_each_component_shows_its_structure(shown, structure: type, tmp_path: Pa
     figures = json.loads(msgspec.json.encode(shown(tmp_path)))
     assert set(figures) == set(get_type_hints(structure))
     msgspec.convert(figures, structure, str_keys=True)
+
+
+@pytest.mark.parametrize(
+    ("shown", "structure"),
+    [
+        (lambda folder: Rig(folder, filled([])).shard().stats(), ShardFigures),
+        (lambda folder: LearningStatus(None, list, lambda: 0).status(), LearningFigures),  # type: ignore[arg-type]
+        (shown_by_a_gateway, GatewayFigures),
+    ],
+)
+def test_each_counter_is_there_before_its_first_event(shown, structure: type, tmp_path: Path) -> None:
+    """`increase()` and `rate()` do not see a series that begins with what happened: its first burst would be missed."""
+    found: dict[str, list[float]] = {}
+    for figure, _, number in readings(structure, shown(tmp_path)):
+        found.setdefault(figure.name, []).append(number)
+    counters = {figure.name for figure in figures_of(structure).values() if figure.kind == "counter"}
+    assert counters - found.keys() == set()
+    assert {name for name in counters & found.keys() if any(found[name])} <= {"hothouse_gateway_restarts_total"}
+
+
+def test_each_reason_of_a_dead_letter_is_known_from_the_start() -> None:
+    """Those that the ingest itself gives, too."""
+    sources = [path.read_text() for path in Path(ingest.__path__[0]).rglob("*.py")]
+    given = {found for text in sources for found in re.findall(r'topic, "(\w+)",|return "(?=too_many)(\w+)"', text)}
+    assert len(given) == 6
+    assert {reason for pair in given for reason in pair if reason} <= set(DEAD_LETTERS)
 
 
 def test_each_metric_is_declared_once() -> None:
