@@ -43,9 +43,6 @@ ZONES = 8
 REFIT = 12
 """Weights are learned anew after so many half hours."""
 
-DEPENDENCE = 4.0
-"""Half hours that follow each other, and zones of a site, tell nearly the same: they count for less than they are."""
-
 SURE = 0.01
 """Neither scenarios nor climatology are ever surer than this."""
 
@@ -152,12 +149,16 @@ class ChanceCalibration:
         self._count += len(new)
 
     def _fit(self) -> None:
-        """The most probable weights, by Newton's method from the prior."""
+        """The most probable weights, by Newton's method from the prior.
+
+        Half hours within a lead of each other wait for the same event, and zones of a site tell nearly the same. So a
+        zone counts once a lead, and zones as the root of their number.
+        """
         held = self._examples[: min(self._count, EXAMPLES)].astype(np.float64)
         if not len(held):
             return
         x = np.concatenate([np.ones((len(held), 1)), held[:, :2]], axis=1)
-        weight = 1 / (DEPENDENCE * np.sqrt(min(len(self._zones), ZONES)))
+        weight = 1 / (self._lead * np.sqrt(min(len(self._zones), ZONES)))
         found = PRIOR.copy()
         for _ in range(8):
             said = 1 / (1 + np.exp(-(x @ found)))

@@ -87,7 +87,7 @@ class Reliability:
     """Chances in a few groups: how many, their mean, and the share that came; ``off`` is their mean distance.
 
     ``low`` and ``high`` are the interval of the share that came: what a group of few days cannot tell from what was
-    said lies between them.
+    said lies between them. ``days`` are those on which a group has a case.
     """
 
     cases: tuple[int, ...]
@@ -96,6 +96,7 @@ class Reliability:
     low: tuple[float, ...]
     high: tuple[float, ...]
     off: float
+    days: tuple[int, ...]
 
 
 def reliability(
@@ -116,6 +117,7 @@ def reliability(
     apart = sum(count * abs(a - b) for count, a, b in zip(cases, said, seen, strict=True))
     days, at = np.unique(day, return_inverse=True)
     drawn = _drawn_days(max(len(days), 1), block_days, draws, seed)
+    on_days = tuple(len(np.unique(at[group == kind])) for kind in kinds)
     low: list[float] = []
     high: list[float] = []
     for kind in kinds:
@@ -126,7 +128,7 @@ def reliability(
         for ends, level in ((low, (1 - LEVEL) / 2), (high, (1 + LEVEL) / 2)):
             ends.append(float(np.quantile(share, level)) if len(share) else float("nan"))
     return Reliability(
-        tuple(cases), tuple(said), tuple(seen), tuple(low), tuple(high), apart / max(len(chance), 1)
+        tuple(cases), tuple(said), tuple(seen), tuple(low), tuple(high), apart / max(len(chance), 1), on_days
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from models.alerts.foreseen import STEP_MS, steps_of
 from models.alerts.measures import Track, margin, measure
 from models.alerts.occurrences import occurring
 from models.alerts.rule_watch import METRICS, Said, SiteAhead
-from models.alerts.scoring.alert_scores import ACTIONS, RuleScore, ToldAlert, acted, score_rule
+from models.alerts.scoring.alert_scores import ACTIONS, RuleScore, ToldAlert, acted, score_rule, score_together
 from models.features.plans import Plan
 from models.online.online_forecaster import Learned, OnlineForecaster
 from models.paths.paths import Paths, night_by_clock
@@ -27,7 +27,7 @@ from services.backtest.prequential import BacktestOptions, replay, spec_of
 from services.backtest.table import Table, sun_sine
 from services.errors import HothouseError
 
-__all__ = ["Scored", "limits_by_share", "score_alerts"]
+__all__ = ["Scored", "Scores", "limits_by_share", "score_alerts"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -54,6 +54,15 @@ class Scored:
     why_not: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The score of each rule, and of all together, None without rules; and every alert that fired."""
+
+    rules: list[Scored]
+    together: RuleScore | None
+    fired: list[Alert]
+
+
 class _Ground:
     """What of a recording is known without any forecast: sun, clock, and where events were."""
 
@@ -66,6 +75,7 @@ class _Ground:
         self.night = np.where(np.isnan(sine), night_by_clock(bins, _DAY_MS // self.step), sine < 0)
         self.minute = self.ends // 60_000 % 1440
         self.first = options.warmup_ms // self.step
+        self.scored = slice(self.first, None)
         self.columns = {name: list(VOCABULARY).index(name) for name in METRICS}
         self.begins = [(begin - table.start_ms) // self.step for begin, _ in table.spans]
         length = len(ends)
@@ -82,48 +92,48 @@ class _Ground:
         on = np.stack([occurring(each, rule.hysteresis, *steps) for each in beyond])
         return on, np.stack([np.isfinite(each) | np.isneginf(each) for each in beyond])
 
-    def shares(self, rule: AlertRule) -> tuple[float, float]:
-        """The share of known time with an event: in the first part, and after it."""
+    def share(self, rule: AlertRule, part: slice) -> float:
+        """The share of a part's known time with an event."""
         on, known = self.events(rule)
-        parts = (slice(None, self.first), slice(self.first, None))
-        first, rest = (float((on & known)[:, part].sum() / max(known[:, part].sum(), 1)) for part in parts)
-        return first, rest
+        return float((on & known)[:, part].sum() / max(known[:, part].sum(), 1))
+
+    def shares(self, rule: AlertRule) -> tuple[float, float]:
+        """The same of the first part, and of what is scored."""
+        return self.share(rule, slice(None, self.first)), self.share(rule, self.scored)
 
 
-def limits_by_share(table: Table, options: BacktestOptions, rules: Sequence[AlertRule]) -> list[Scored]:
-    """The rules of a course, each with a limit at which it has an event in about a twentieth of the hours of the
-    recording's first part (``options.warmup_ms``); nothing later is looked at. Without such a limit: why not.
+def limits_by_share(
+    table: Table, options: BacktestOptions, rules: Sequence[AlertRule], whole: bool = True
+) -> list[Scored]:
+    """The rules of a course, each with a limit at which it has an event in about a twentieth of the hours: of the
+    ``whole`` recording, if also the part that is scored has events in 2 to 10 % of its hours; else of the first part
+    (``options.warmup_ms``) alone, and then nothing later is looked at. Without such a limit: why not.
     """
     ground, found = _Ground(table, options), []
+    span = slice(None) if whole else slice(None, ground.first)
     for rule in rules:
         if not rule.is_course:
             continue
         plain = replace(rule, night_limit=None)
-        values = np.concatenate([measure(plain, track)[: ground.first] for track in ground.tracks])
-        values = np.unique(values[np.isfinite(values)])
-        if not len(values):
+        values = np.concatenate([measure(plain, track)[span] for track in ground.tracks])
+        if not np.isfinite(values).any():
             found.append(Scored(rule, np.nan, np.nan, None, "the recording does not have what it watches"))
             continue
-        all_values = np.concatenate([measure(plain, track)[: ground.first] for track in ground.tracks])
-        levels = np.nanquantile(
-            all_values, np.linspace(0.8, 0.998, 60) if rule.sign > 0 else np.linspace(0.2, 0.002, 60)
-        )
+        levels = np.nanquantile(values, np.linspace(0.8, 0.998, 60) if rule.sign > 0 else np.linspace(0.2, 0.002, 60))
         tried = [replace(plain, limit=float(_rounded(level))) for level in np.unique(levels)]
-        shares = [ground.shares(each)[0] for each in tried]
-        best = int(np.argmin([abs(share - SHARE) for share in shares]))
-        chosen = tried[best]
-        first, rest = ground.shares(chosen)
-        fits = LEAST <= first <= MOST
-        why = "" if fits else f"no limit has events in {LEAST:.0%} to {MOST:.0%} of the first part's hours"
-        found.append(Scored(chosen, first, rest, None, why))
+        part = "scored" if whole else "first part's"
+        fits = [each for each in tried if LEAST <= ground.share(each, ground.scored if whole else span) <= MOST]
+        chosen = min(fits or tried, key=lambda each: abs(ground.share(each, span) - SHARE))
+        why = "" if fits else f"no limit has events in {LEAST:.0%} to {MOST:.0%} of the {part} hours"
+        found.append(Scored(chosen, *ground.shares(chosen), None, why))
     return found
 
 
 def score_alerts(
     table: Table, options: BacktestOptions, rules: Sequence[AlertRule], plans: Sequence[Plan] = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> tuple[list[Scored], list[Alert]]:  # fmt: skip
-    """Replay a recording with these rules: how good each was after the first part, and every alert that fired.
+) -> Scores:  # fmt: skip
+    """Replay a recording with these rules: how good they were after the first part.
 
     Raises :class:`HothouseError` in one sentence.
     """
@@ -138,7 +148,7 @@ def score_alerts(
         raise HothouseError("the recording ends with its first part", "Set --warmup to less.")
     watch = _Watch(ground, spec, rules)
     replay(table, replace(options, warmup_ms=0), progress, spec=spec, plans=plans, watch=watch)
-    return watch.scores(), sorted(watch.fired, key=lambda alert: (alert.told_ms or 0, alert.zone, alert.rule))
+    return watch.scores()
 
 
 class _Watch:
@@ -189,16 +199,18 @@ class _Watch:
         self._cases.append((t, zones, said))
         self._over += [alert for alert in changed if alert.is_over and alert.told_ms is not None]
 
-    def scores(self) -> list[Scored]:
-        """How good each rule was."""
-        table, found = self._ground.table, []
+    def scores(self) -> Scores:
+        """How good rules were."""
+        table, found, all_scores, all_cases = self._ground.table, [], [], []
         for r, rule in enumerate(self._desk.rules):
             on, known = self._ground.events(rule)
             told = [self._told(alert, rule) for alert in self.fired if alert.rule == rule.name]
             cases = self._cases_of(r, rule, on, known)
-            score = score_rule(on, known, told, self._ground.first, table.step_ms, cases)
-            found.append(Scored(rule, *self._ground.shares(rule), score))
-        return found
+            all_scores.append(score_rule(on, known, told, self._ground.first, table.step_ms, cases))
+            all_cases.append(cases)
+            found.append(Scored(rule, *self._ground.shares(rule), all_scores[-1]))
+        fired = sorted(self.fired, key=lambda alert: (alert.told_ms or 0, alert.zone, alert.rule))
+        return Scores(found, score_together(all_scores, all_cases) if found else None, fired)
 
     def _told(self, alert: Alert, rule: AlertRule) -> ToldAlert:
         table = self._ground.table

@@ -3,13 +3,14 @@
 An event was told if an alert had fired an hour before it began at the latest, and was still there when it began. An
 alert is false if no event came from when it fired until it was over, and until the end of what it said. If somebody did
 something about it meanwhile, it is set aside: nobody knows what would have come. Chances are judged by their Brier
-score beside the climatology's, of all half hours at which no event went on.
+score beside the climatology's, of all half hours at which no event went on. A rule has few events in a recording of
+weeks; :func:`score_together` says how good all were.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,19 @@ import numpy.typing as npt
 from models.alerts.occurrences import spans_of
 from models.evaluation.path_scores import Reliability, Skill, brier_skill, reliability
 
-__all__ = ["ACTIONS", "DAY_MS", "EARLY_MS", "WEEK_MS", "AlertTally", "RuleScore", "ToldAlert", "acted", "score_rule"]
+__all__ = [
+    "ACTIONS",
+    "DAY_MS",
+    "EARLY_MS",
+    "FEW",
+    "WEEK_MS",
+    "AlertTally",
+    "RuleScore",
+    "ToldAlert",
+    "acted",
+    "score_rule",
+    "score_together",
+]
 
 Bool = npt.NDArray[np.bool_]
 F64 = npt.NDArray[np.float64]
@@ -31,10 +44,16 @@ EARLY_MS = 3_600_000
 EDGES = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Chances are grouped at these, to see whether they come true as often as they say."""
 
-GROUP = 50
-"""A group of fewer cases says nothing of reliability."""
+GROUP, GROUP_DAYS = 50, 10
+"""A group of fewer cases, or on fewer days, says nothing of reliability: half hours of a night come true together."""
+
+FEW = 10
+"""A rule with fewer events is not judged alone: one event is more than a tenth of its hit rate."""
 
 DAY_MS, WEEK_MS = 86_400_000, 7 * 86_400_000
+
+CASE = ("chance", "usual", "came", "day")
+"""What a case of a chance consists of."""
 
 ACTIONS: dict[str, dict[str, float]] = {
     "frost": {"sp_heat_c": 1.0},
@@ -97,7 +116,8 @@ class RuleScore(AlertTally):
     usual_brier: float
     skill: Skill
     reliability: Reliability
-    worst: float  # distance of a group of GROUP cases or more
+    worst: float  # distance of a group of GROUP cases on GROUP_DAYS days or more
+    worst_least: float  # the same, at the end of its interval that is nearest to what was said
 
 
 def score_rule(
@@ -133,17 +153,46 @@ def score_rule(
         known[a.zone, max(a.told, first) : length if a.end is None else max(a.end, first)].sum() for a in alerts
     )
     rows = int(known[:, first:].sum())
-    chance, usual, came = (cases[name].astype(np.float64) for name in ("chance", "usual", "came"))
-    groups = reliability(chance, came, cases["day"], EDGES)
-    off = [abs(a - b) for n, a, b in zip(groups.cases, groups.chance, groups.came, strict=True) if n >= GROUP]
-    none = Skill(float("nan"), float("nan"), float("nan"))
-    return RuleScore(
+    tally = AlertTally(
         events=events, told=len(leads), alerts=len(over), false=sum(not a.acted for a in empty),
         set_aside=sum(a.acted for a in empty), zone_weeks=rows * step_ms / WEEK_MS,
-        lead_h=float(np.median(leads)) if leads else float("nan"), alert_share=float(under / max(rows, 1)),
+        lead_h=float(np.median(leads)) if leads else float("nan"),
+    )  # fmt: skip
+    return _scored(tally, float(under / max(rows, 1)), cases)
+
+
+def score_together(scores: Sequence[RuleScore], cases: Sequence[Mapping[str, _Array]]) -> RuleScore:
+    """The score of all rules of a recording: their events and alerts added up, their cases in one list, the median of
+    their medians. ``zone_weeks`` are those of each rule, so false alerts are those of a zone, a week and a rule.
+    """
+    leads = [score.lead_h for score in scores if score.told]
+    sums = {name: sum(getattr(score, name) for score in scores) for name in ("events", "told", "alerts", "false")}
+    weeks = sum(score.zone_weeks for score in scores)
+    tally = AlertTally(
+        **sums, set_aside=sum(score.set_aside for score in scores), zone_weeks=weeks,
+        lead_h=float(np.median(leads)) if leads else float("nan"),
+    )  # fmt: skip
+    under = sum(score.alert_share * score.zone_weeks for score in scores) / weeks if weeks else 0.0
+    return _scored(tally, under, {name: np.concatenate([each[name] for each in cases]) for name in CASE})
+
+
+def _scored(tally: AlertTally, alert_share: float, cases: Mapping[str, _Array]) -> RuleScore:
+    """The tally with the score of chances."""
+    chance, usual, came = (cases[name].astype(np.float64) for name in ("chance", "usual", "came"))
+    groups = reliability(chance, came, cases["day"], EDGES)
+    enough = [g for g, n in enumerate(groups.cases) if n >= GROUP and groups.days[g] >= GROUP_DAYS]
+    worst = max(enough, key=lambda g: abs(groups.chance[g] - groups.came[g]), default=None)
+    none = Skill(float("nan"), float("nan"), float("nan"))
+    off = least = float("nan")
+    if worst is not None:
+        said = groups.chance[worst]
+        off = abs(said - groups.came[worst])
+        least = max(groups.low[worst] - said, said - groups.high[worst], 0.0)
+    return RuleScore(
+        **{each.name: getattr(tally, each.name) for each in fields(AlertTally)}, alert_share=alert_share,
         brier=_mean_square(chance - came), usual_brier=_mean_square(usual - came),
         skill=brier_skill(chance, came, usual, cases["day"]) if len(came) else none, reliability=groups,
-        worst=max(off, default=float("nan")),
+        worst=off, worst_least=least,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,9 +18,10 @@ from services.errors import ConfigError
 
 if TYPE_CHECKING:
     from models.alerts.alert_book import Alert
-    from services.backtest.alert_replay import Scored
+    from models.alerts.scoring.alert_scores import RuleScore
+    from services.backtest.alert_replay import Scored, Scores
 
-__all__ = ["EXAMPLE", "score", "shown"]
+__all__ = ["EXAMPLE", "LimitsFrom", "score", "shown"]
 
 EXAMPLE = "Example: hothouse alerts score recordings/lettuce --crop lettuce --timezone Europe/Amsterdam"
 
@@ -27,8 +29,16 @@ WIDTH = 150
 """The table's numbers are not cut where a terminal is narrower, or there is none."""
 
 WANTED = (
-    "wanted: hit rate 0.80 or more, false 1.00 or less, skill above 0 with its whole interval, reliability 0.07 or less"
+    "wanted: hit rate 0.80 or more, false 1.00 or less, skill above 0 with its whole interval, reliability and worst "
+    "group 0.07 or less"
 )
+
+
+class LimitsFrom(StrEnum):
+    """The hours in which a rule must have events in 2 to 10 %, as near to 5 % as can be."""
+
+    WHOLE = "whole"
+    FIRST = "first"
 
 
 def score(
@@ -36,12 +46,12 @@ def score(
     rules: Annotated[Path | None, typer.Option(help="Rules in TOML, instead of a crop's.")] = None,
     crop: Annotated[str, typer.Option(help="Whose rules, where no file says it.")] = "other",
     stage: Annotated[str, typer.Option(help="And at which stage: young, growing, fruiting.")] = "growing",
-    first: Annotated[str, typer.Option(help="The first part, which limits are chosen from and nothing is scored.")] = (
-        "14d"
-    ),
-    own_limits: Annotated[
-        bool, typer.Option("--own-limits", help="Keep the rules' limits; else each has events in 2 to 10 % of hours.")
-    ] = False,
+    first: Annotated[str, typer.Option(help="The first part, which is learned from and not scored.")] = "14d",
+    limits_from: Annotated[
+        LimitsFrom,
+        typer.Option(help="Each rule has events in 2 to 10 % of hours: of the whole recording, or of the first part."),
+    ] = LimitsFrom.WHOLE,
+    own_limits: Annotated[bool, typer.Option("--own-limits", help="Keep the rules' limits instead.")] = False,
     latitude: Annotated[float | None, typer.Option(help="Degrees north, where known.", min=-90, max=90)] = None,
     longitude: Annotated[float | None, typer.Option(help="Degrees east, where known.", min=-180, max=180)] = None,
     timezone: Annotated[str | None, typer.Option(help="The recording's clock, as in Europe/Amsterdam.")] = None,
@@ -70,7 +80,7 @@ def score(
     with errors.status(f"reading {name} ..."):
         table = read_table(recording)
         plans, notes = read_plans(ahead, ahead_source or [], table) if ahead else ([], [])
-        chosen = [] if own_limits else limits_by_share(table, options, wanted)
+        chosen = [] if own_limits else limits_by_share(table, options, wanted, limits_from is LimitsFrom.WHOLE)
     for note in (*table.notes, *notes):
         errors.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=True)
     left_out = [each for each in chosen if each.why_not]
@@ -82,14 +92,20 @@ def score(
         def told(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        found, fired = score_alerts(table, options, kept, plans, told)
+        found = score_alerts(table, options, kept, plans, told)
     if out:
-        _write(out, fired)
-    limits = "the rules' own" if own_limits else f"chosen from the first {first} alone"
+        _write(out, found.fired)
+    of_hours = {LimitsFrom.WHOLE: "chosen from all hours", LimitsFrom.FIRST: f"chosen from the first {first} alone"}
+    limits = "the rules' own" if own_limits else of_hours[limits_from]
     if as_json:
-        print_json({"limits": limits, "rules": [_numbers(each) for each in (*found, *left_out)]})
+        together = None if found.together is None else _figures(found.together)
+        print_json({
+            "limits": limits, "rules": [_numbers(each) for each in (*found.rules, *left_out)], "together": together,
+        })  # fmt: skip
         return
-    title = f"{name}: {len(table.names)} zones, {len(fired)} alerts; limits {limits}, scored after the first {first}"
+    title = (
+        f"{name}: {len(table.names)} zones, {len(found.fired)} alerts; limits {limits}, scored after the first {first}"
+    )
     Console(width=max(console.width, WIDTH)).print(shown(title, found))
     for each in left_out:
         console.print(f"{each.rule.name}: {each.why_not}", highlight=False, soft_wrap=True)
@@ -113,29 +129,37 @@ def _rules(path: Path | None, crop: str, stage: str) -> tuple[Any, ...]:
         raise ConfigError(str(error)) from error
 
 
-def shown(title: str, found: list[Scored]) -> Shown:
-    """A table with a line a rule."""
+def shown(title: str, found: Scores) -> Shown:
+    """A table with a line a rule, and one of all together."""
     table = Shown(title=title)
     table.add_column("rule", no_wrap=True)
     for heading in (
         "limit", "lead, chance", "hours, first / rest", "events", "hit rate", "false a week", "set aside",
-        "told before", "alert on", "Brier / climatology", "skill (95 %)", "reliability", "worst group",
+        "told before", "alert on", "Brier / climatology", "skill (95 %)", "reliability", "worst group (at least)",
     ):  # fmt: skip
         table.add_column(heading, justify="right")
-    for each in found:
-        rule, score = each.rule, each.score
-        if score is None:
-            continue
-        skill = score.skill
-        table.add_row(
-            rule.name, f"{rule.limit:g}", f"{rule.lead_h:g} h, {rule.chance:.2f}",
-            f"{each.first_share:.3f} / {each.share:.3f}", str(score.events), _text(score.hit_rate, 2),
-            _text(score.false_a_week, 2), str(score.set_aside), _text(score.lead_h, 1, " h"),
-            _text(score.alert_share, 2), f"{_text(score.brier, 3)} / {_text(score.usual_brier, 3)}",
-            f"{_text(skill.skill, 2)} ({_text(skill.low, 2)} to {_text(skill.high, 2)})",
-            _text(score.reliability.off, 3), _text(score.worst, 2),
-        )  # fmt: skip
+    for each in found.rules:
+        if each.score is not None:
+            rule, shares = each.rule, f"{each.first_share:.3f} / {each.share:.3f}"
+            lead = f"{rule.lead_h:g} h, {rule.chance:.2f}"
+            table.add_row(rule.name, f"{rule.limit:g}", lead, shares, *_cells(each.score))
+    if found.together is not None:
+        table.add_section()
+        table.add_row("all, a rule", "", "", "", *_cells(found.together))
     return table
+
+
+def _cells(score: RuleScore) -> list[str]:
+    from models.alerts.scoring.alert_scores import FEW
+
+    skill = score.skill
+    return [
+        str(score.events) if score.events >= FEW else f"{score.events}, few", _text(score.hit_rate, 2),
+        _text(score.false_a_week, 2), str(score.set_aside), _text(score.lead_h, 1, " h"),
+        _text(score.alert_share, 2), f"{_text(score.brier, 3)} / {_text(score.usual_brier, 3)}",
+        f"{_text(skill.skill, 2)} ({_text(skill.low, 2)} to {_text(skill.high, 2)})",
+        _text(score.reliability.off, 3), f"{_text(score.worst, 2)} ({_text(score.worst_least, 2)})",
+    ]  # fmt: skip
 
 
 def _text(value: float, decimals: int, unit: str = "") -> str:
@@ -151,18 +175,25 @@ def _numbers(each: Scored) -> dict[str, Any]:
     }  # fmt: skip
     if score is None:
         return found | {"why_not": each.why_not}
+    return found | _figures(score)
+
+
+def _figures(score: RuleScore) -> dict[str, Any]:
     groups = score.reliability
-    return found | {
+    return {
         "events": score.events, "told": score.told, "hit_rate": _number(score.hit_rate), "alerts": score.alerts,
         "false": score.false, "false_a_week": _number(score.false_a_week), "set_aside": score.set_aside,
         "lead_h_median": _number(score.lead_h), "alert_share": _number(score.alert_share),
         "brier": _number(score.brier), "climatology_brier": _number(score.usual_brier),
         "skill": _number(score.skill.skill), "skill_low": _number(score.skill.low),
         "skill_high": _number(score.skill.high), "reliability_off": _number(groups.off),
-        "reliability_worst": _number(score.worst),
+        "reliability_worst": _number(score.worst), "reliability_worst_least": _number(score.worst_least),
         "groups": [
-            {"cases": n, "chance": _number(said), "came": _number(came)}
-            for n, said, came in zip(groups.cases, groups.chance, groups.came, strict=True)
+            {"cases": n, "days": days, "chance": _number(said), "came": _number(came), "low": _number(low),
+             "high": _number(high)}
+            for n, days, said, came, low, high in zip(
+                groups.cases, groups.days, groups.chance, groups.came, groups.low, groups.high, strict=True
+            )
         ],
     }  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.alerts.scoring.alert_scores import RuleScore, ToldAlert, acted, score_rule
+from models.alerts.scoring.alert_scores import RuleScore, ToldAlert, acted, score_rule, score_together
 
 STEP_MS = 1_800_000
 DAY = 48
@@ -68,6 +68,43 @@ def test_chances_stand_beside_the_climatology() -> None:
     assert found.usual_brier == pytest.approx(0.25)
     assert found.skill.low > 0.2
     assert found.worst < 0.07
+
+
+def certain(days: int, cases_a_day: int, came: float, chance: float = 0.6) -> dict[str, np.ndarray]:
+    """Cases of one chance that all came or all did not."""
+    count = days * cases_a_day
+    return {
+        "chance": np.full(count, chance), "usual": np.full(count, 0.5), "came": np.full(count, came),
+        "day": np.arange(count) // cases_a_day,
+    }  # fmt: skip
+
+
+def test_a_group_of_few_days_is_not_the_worst_however_many_cases_it_has() -> None:
+    """Half hours of a night come true together; of ten days on it counts, and says how far off it is at least."""
+    on = np.zeros((1, 200), dtype=bool)
+    few, enough = (score_rule(on, ~on, [], 0, STEP_MS, certain(days, 40, 1.0)) for days in (9, 10))
+    assert np.isnan(few.worst)
+    assert np.isnan(few.worst_least)
+    assert enough.worst == pytest.approx(0.4)
+    assert enough.worst_least == pytest.approx(0.4)
+    rng = np.random.default_rng(0)
+    days = (rng.random(20) < 0.5).astype(float)
+    unsure = score_rule(on, ~on, [], 0, STEP_MS, certain(20, 40, 0.0) | {"came": np.repeat(days, 40)})
+    assert unsure.worst > 0
+    assert unsure.worst_least == 0
+
+
+def test_all_rules_together_add_up() -> None:
+    """Events, alerts and weeks are summed, so false alerts are a zone, a week and a rule; cases are in one list."""
+    one = score([ToldAlert(0, 90, 106, 106), ToldAlert(0, 60, 70, 72)], [(100, 104)])
+    other = score([], [(120, 122), (150, 152)])
+    found = score_together([one, other], [certain(10, 10, 1.0), certain(10, 10, 0.0)])
+    assert (found.events, found.told, found.alerts, found.false) == (3, 1, 2, 1)
+    assert found.false_a_week == one.false_a_week / 2
+    assert found.lead_h == one.lead_h
+    assert found.alert_share == pytest.approx(one.alert_share / 2)
+    assert found.brier == pytest.approx((0.4**2 + 0.6**2) / 2)
+    assert found.worst == pytest.approx(0.1)
 
 
 def test_an_action_is_a_setpoint_that_moved_after_the_alert() -> None:

@@ -44,6 +44,19 @@ def test_scenarios_that_are_right_stay_nearly_as_they_are() -> None:
     assert ((said - truth)[480:] ** 2).mean() < 1.03 * ((share - truth)[480:] ** 2).mean()
 
 
+def test_half_hours_that_wait_for_the_same_event_count_once() -> None:
+    """As many cases of twelve hours are fewer nights than of one: they move the weights less."""
+    moved = []
+    for lead in (2, 24):
+        learner = ChanceCalibration(lead)
+        zone = np.array([learner.add_zones()])
+        share, none = np.array([0.6], dtype=np.float32), np.zeros(1, dtype=np.float32)
+        for n in range(48 + lead):
+            learner.step(zone, n, n // 2 % 24, share, none if n >= lead else np.full(1, np.nan, dtype=np.float32))
+        moved.append(float(np.abs(learner.weights - PRIOR).sum()))
+    assert 0 < moved[1] < moved[0] / 2
+
+
 def test_nothing_is_learned_from_what_was_never_said() -> None:
     """A truth without a chance a lead before it, or one that is not known, changes no weight."""
     learner = ChanceCalibration(LEAD)

@@ -1,4 +1,4 @@
-"""Rules along a recording: limits from its first part, nothing from the future, and scores."""
+"""Rules along a recording: limits, nothing from the future, and scores."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from edge.wire.vocabulary import VOCABULARY
 from models.alerts.alert_book import Alert
 from models.alerts.alert_rule import AlertRule
 from models.alerts.crop_rules import rules_for
-from services.backtest.alert_replay import LEAST, MOST, Scored, limits_by_share, score_alerts
+from services.backtest.alert_replay import LEAST, MOST, Scored, Scores, limits_by_share, score_alerts
 from services.backtest.prequential import BacktestOptions
 from services.backtest.table import Table, read_table
 from services.cli import app
@@ -45,11 +46,28 @@ def changed_after(table: Table, row: int) -> Table:
 def test_limits_are_chosen_from_the_first_part_alone(table: Table) -> None:
     """What comes after it changes none; each has events in two to ten per cent of that part's hours."""
     first = 3 * DAY_MS // table.step_ms
-    chosen = limits_by_share(table, OPTIONS, RULES)
-    other = limits_by_share(changed_after(table, first), OPTIONS, RULES)
+    chosen = limits_by_share(table, OPTIONS, RULES, whole=False)
+    other = limits_by_share(changed_after(table, first), OPTIONS, RULES, whole=False)
     assert [each.rule for each in chosen] == [each.rule for each in other]
     assert [each.rule.name for each in chosen if not each.why_not] == ["heat", "vpd_high"]
     assert all(LEAST <= each.first_share <= MOST for each in chosen if not each.why_not)
+
+
+def test_limits_of_the_whole_recording_suit_the_hours_that_are_scored(table: Table) -> None:
+    """Two to ten per cent of them, also where the first part was much colder; else the rule says why not."""
+    first = 3 * DAY_MS // table.step_ms
+    warmer = table.values.copy()
+    warmer[:, first:, list(VOCABULARY).index("air_temp_c")] += 4
+    heat = [rule for rule in RULES if rule.kind == "heat"]
+    [whole] = limits_by_share(replace(table, values=warmer), OPTIONS, heat)
+    [alone] = limits_by_share(replace(table, values=warmer), OPTIONS, heat, whole=False)
+    assert LEAST <= whole.share <= MOST
+    assert not whole.why_not
+    assert alone.share > MOST
+    constant = table.values.copy()
+    constant[:, :, list(VOCABULARY).index("air_temp_c")] = 20.0
+    [never] = limits_by_share(replace(table, values=constant), OPTIONS, heat)
+    assert never.why_not == "no limit has events in 2% to 10% of the scored hours"
 
 
 def test_a_rule_without_its_metric_says_so(table: Table) -> None:
@@ -66,8 +84,8 @@ HEAT = AlertRule(name="heat", kind="heat", limit=22.0, hysteresis=0.5, keep_min=
 @pytest.fixture(scope="module")
 def scored(table: Table) -> tuple[Scored, list[Alert]]:
     """A heat at every noon, scored."""
-    [found], fired = score_alerts(table, OPTIONS, [HEAT])
-    return found, fired
+    found = score_alerts(table, OPTIONS, [HEAT])
+    return found.rules[0], found.fired
 
 
 def test_events_that_come_every_day_are_told(scored: tuple[Scored, list[Alert]]) -> None:
@@ -84,7 +102,7 @@ def test_events_that_come_every_day_are_told(scored: tuple[Scored, list[Alert]])
 def test_nothing_is_said_from_the_future(table: Table, scored: tuple[Scored, list[Alert]]) -> None:
     """Alerts of the days before a change of the recording are the same, bit for bit."""
     row = 4 * DAY_MS // table.step_ms
-    _, other = score_alerts(changed_after(table, row), OPTIONS, [HEAT])
+    other = score_alerts(changed_after(table, row), OPTIONS, [HEAT]).fired
     before = [
         [alert for alert in each if alert.is_over and alert.changed_ms <= int(table.end_ms[row])]
         for each in (scored[1], other)
@@ -100,11 +118,11 @@ def test_a_recording_that_is_all_first_part_is_refused(table: Table) -> None:
 
 
 def test_the_command_prints_and_writes(tmp_path: Path) -> None:
-    """JSON with every figure, and a line an alert; it says that limits are those of the first part."""
+    """JSON with every figure, and a line an alert; it says where limits are from."""
     folder, out = made_up(tmp_path / "made", zones=("a",), step_min=30), tmp_path / "alerts.csv"
     rules = tmp_path / "rules.toml"
     rules.write_text("".join(f"[rules.{rule.name}]\noff = true\n" for rule in rules_for() if rule.kind != "heat"))
-    said = ["alerts", "score", str(folder), "--first", "3d", "--rules", str(rules)]
+    said = ["alerts", "score", str(folder), "--first", "3d", "--limits-from", "first", "--rules", str(rules)]
     ran = CliRunner().invoke(app, [*said, "--out", str(out), "--json"])
     assert ran.exit_code == 0, ran.output
     told = json.loads(ran.stdout)
@@ -114,6 +132,7 @@ def test_the_command_prints_and_writes(tmp_path: Path) -> None:
     assert {"hit_rate", "false_a_week", "lead_h_median", "brier", "climatology_brier", "skill_low", "groups"} <= set(
         heat
     )
+    assert told["together"]["events"] == heat["events"]
     with out.open() as file:
         alerts = list(csv.DictReader(file))
     assert alerts
@@ -121,14 +140,17 @@ def test_the_command_prints_and_writes(tmp_path: Path) -> None:
 
 
 def test_a_table_has_a_line_a_rule(scored: tuple[Scored, list[Alert]]) -> None:
-    """With every figure that the rule was scored by."""
-    table = shown("a recording", [scored[0]])
-    assert table.row_count == 1
-    cells = {str(column.header): next(column.cells) for column in table.columns}
-    assert cells["rule"] == "heat"
-    assert cells["hit rate"] == "1.00"
-    assert cells["false a week"] == "0.00"
-    assert all(cells.values())
+    """With every figure that the rule was scored by, and one of all rules; few events are called few."""
+    table = shown("a recording", Scores([scored[0]], scored[0].score, scored[1]))
+    heat, together = (
+        dict(zip((str(column.header) for column in table.columns), cells, strict=True))
+        for cells in zip(*(column.cells for column in table.columns), strict=True)
+    )
+    assert heat["rule"] == "heat"
+    assert heat["events"].endswith(", few")
+    assert heat["hit rate"] == together["hit rate"] == "1.00"
+    assert heat["false a week"] == together["false a week"] == "0.00"
+    assert all(heat.values())
 
 
 @pytest.mark.parametrize(
