@@ -42,7 +42,7 @@ def test_alias_moved_in_mlflow_is_followed(make: Make, cluster: FakeCluster, tmp
     retrainer.watch()
     assert cluster.pointer == "v1"
     assert cluster.events[-1]["reason"] == "champion alias moved in MLflow"
-    (tmp_path / "run2" / "weights.safetensors").unlink()
+    (tmp_path / "storage" / "models" / "run2" / "weights.safetensors").unlink()
     client.set_registered_model_alias("hothouse", "champion", "2")
     for _ in range(3):
         retrainer.watch()
@@ -68,7 +68,7 @@ def test_a_move_in_mlflow_keeps_what_served_as_previous(make: Make, cluster: Fak
     client.set_registered_model_alias("hothouse", "champion", "3")
     retrainer.watch()
     assert retrainer.rollback() == {"version": "v2", "before": "v3"}
-    manifest = tmp_path / "run4" / "manifest.json"
+    manifest = tmp_path / "storage" / "models" / "run4" / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"schema_hash": "other"}))
     client.set_registered_model_alias("hothouse", "champion", "4")
     retrainer.watch()
