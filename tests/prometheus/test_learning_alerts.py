@@ -62,7 +62,7 @@ class Loop:
 def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
     """v1 serves."""
     folder = tmp_path_factory.mktemp("learning")
-    cluster, clock, mlflow = Trainings(folder), Clock(), folder / "mlflow.sqlite"
+    cluster, clock, mlflow = Trainings(folder / "storage" / "models"), Clock(), folder / "mlflow.sqlite"
     cluster.released.set()
     registry = Registry(f"sqlite:///{mlflow}", folder / "storage", SCHEMA)
     learn = LearnSettings(retrain_every_s=100, cool_down_s=0, shadow_hours=0, watch_hours=4)
