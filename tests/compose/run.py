@@ -172,6 +172,8 @@ def _settle(stack: Stack, report: Report) -> None:
     report.check(
         "0 lost, 0 counted twice", not (found["lost"] or found["twice"]), f"{found['lost']} and {found['twice']}"
     )
+    for line in found["disputed"]:
+        report.say(line)
     report.check("samples still in open rows", found["open"] == 0, str(found["open"]))
     other = {name: found[name] for name in ("rows_not_in_influxdb", "rows_other_in_influxdb", "points_without_row")}
     report.check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from tests.compose.inside.settle import Found, Published, balance, never_came
+from tests.compose.inside.settle import Found, Published, balance, disputed, never_came
 
 STEP_MS = 300_000
 TOPIC = "hothouse/v1/demo/z/climate/sample"
@@ -92,6 +92,18 @@ def test_a_reading_too_many_counts_twice() -> None:
     published, found = whole()
     found.rows["z", "climate", 600_000, "air_temp_c"] += 1
     assert balance(published, found, STEP_MS)["twice"] == 1
+
+
+def test_a_row_that_does_not_add_up_is_told_with_the_way_of_its_samples() -> None:
+    """How many readings too many or too few, and where in the log each sample came."""
+    published, found = whole()
+    assert disputed(published, found, STEP_MS) == []
+    found.rows["z", "climate", 600_000, "air_temp_c"] += 1
+    found.seen_at[TOPIC, BOOT, 3] += ["p0@17", "late@18.0"]
+    (told,) = disputed(published, found, STEP_MS)
+    assert told.startswith("z/climate/600000 ")
+    assert "'air_temp_c': 1" in told
+    assert told.endswith(f"{BOOT}-3 at 360000 p0@17 late@18.0")
 
 
 def test_a_late_copy_excuses_nothing() -> None:

@@ -230,6 +230,8 @@ def _settle(cluster: Cluster, report: Report) -> None:
     report.check("every message is in Kafka", found["in_log"] == found["published"], said)
     lost, twice = found["lost"], found["twice"]
     report.check("0 lost, 0 counted twice", not (lost or twice), f"{lost} and {twice}")
+    for line in found["disputed"]:
+        report.say(line)
     report.check("samples still in open rows", found["open"] == 0, str(found["open"]))
     other = {name: found[name] for name in ("rows_not_in_influxdb", "rows_other_in_influxdb", "points_without_row")}
     report.check("InfluxDB has the rows of the history", not any(other.values()), f"{found['rows']:,} rows; {other}")

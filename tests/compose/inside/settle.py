@@ -5,7 +5,7 @@
 MESSAGES holds what the simulator published, one `kind<TAB>topic<TAB>payload` a line. Every message must be in the log
 (Kafka); every true sample in the row of its zone, device and step once, or in a dead letter; every plan in the history
 of plans, once; all nonsense in a dead letter; and every row of the history in InfluxDB. Which row a sample belongs to
-is computed here from its own words, not by the system's code.
+is computed here from its own words, not by the system's code. Rows that do not add up are told with all that is known.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import re
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +38,7 @@ from services.store.tables.row_table import TableSpec
 PATIENCE_S = 90.0
 KEPT_BYTES = 1024
 """A dead letter keeps so much of its message."""
+DISPUTED = 10
 TRUE = ("sample", "duplicates", "late")
 _BOOT_AND_SEQ = re.compile(rb'\["[^"]+","[^"]+","[^"]+","([^"]+)",([0-9]+)')
 """How the payload of a late sample's letter begins: site, zone, device, boot, seq."""
@@ -45,6 +46,7 @@ _BOOT_AND_SEQ = re.compile(rb'\["[^"]+","[^"]+","[^"]+","([^"]+)",([0-9]+)')
 Id = tuple[str, str, int]  # topic, boot, seq
 Message = tuple[str, bytes]  # topic, payload
 Place = tuple[str, str, int, str]  # zone, device, end of the step, metric
+Step = tuple[str, str, int]  # zone, device, end of the step
 PlanId = tuple[str, str, str, int]  # site, zone, source, when it was issued
 
 
@@ -82,6 +84,7 @@ class Found:
     rows: dict[Place, int] = field(default_factory=dict)
     plans_in_log: set[PlanId] = field(default_factory=set)
     plans_kept: Counter[PlanId] = field(default_factory=Counter)
+    seen_at: defaultdict[Id, list[str]] = field(default_factory=lambda: defaultdict(list))  # a sample's way, in words
 
 
 def plan_id(topic: str, payload: bytes) -> PlanId:
@@ -94,29 +97,16 @@ def plan_id(topic: str, payload: bytes) -> PlanId:
 def balance(published: Published, found: Found, step_ms: int) -> dict[str, int]:
     """The ledger. A sample's late arrivals are letters; the first that was not late must be in its row, once."""
     samples, nonsense = published.samples, published.nonsense
-    closed_ms = max((end_ms for _, _, end_ms, _ in found.rows), default=0)
-    last_ms = max((_end(body["ts"], step_ms) for body in samples.values()), default=0)
-    expected: Counter[Place] = Counter()
-    still_open = late = never_came = 0
-    for name, body in samples.items():
-        zone, device = name[0].split("/")[3:5]
-        end_ms = _end(body["ts"], step_ms)
-        if not found.arrived[name]:
-            never_came += 1
-        elif found.late[name] >= found.arrived[name]:
-            late += 1
-        elif end_ms > closed_ms:
-            still_open += 1
-        else:
-            expected.update((zone, device, end_ms, metric) for metric in body["values"])
-    # A sample's metrics share its fate, so a step of a device counts by the metric that fared worst.
-    lost: Counter[tuple[str, str, int]] = Counter()
-    twice: Counter[tuple[str, str, int]] = Counter()
-    for place in expected.keys() | found.rows.keys():
-        if place[2] <= last_ms:  # what came later, to close the last rows, is no part of the account
-            surplus = found.rows.get(place, 0) - expected[place]
-            lost[place[:3]] = max(lost[place[:3]], -surplus)
-            twice[place[:3]] = max(twice[place[:3]], surplus)
+    never_came = sum(not found.arrived[name] for name in samples)
+    late = sum(0 < found.arrived[name] <= found.late[name] for name in samples)
+    closed_ms = _closed_ms(found)
+    still_open = sum(
+        found.arrived[name] > found.late[name] and _end(body["ts"], step_ms) > closed_ms
+        for name, body in samples.items()
+    )
+    lost, twice = Counter[Step](), Counter[Step]()
+    for step, surplus in _surplus(published, found, step_ms).items():
+        lost[step], twice[step] = max(0, -min(surplus.values())), max(0, *surplus.values())
     unanswered = sum(not found.dead_letters[message] for message in nonsense)
     plans = published.plans
     return {
@@ -130,6 +120,43 @@ def balance(published: Published, found: Found, step_ms: int) -> dict[str, int]:
         "twice": twice.total() + sum(found.plans_kept[plan] > 1 for plan in plans),
         "copies": found.arrived.total() - len(found.arrived), "late_copies": found.late.total() - late,
     }  # fmt: skip
+
+
+def _closed_ms(found: Found) -> int:
+    return max((end_ms for _, _, end_ms, _ in found.rows), default=0)
+
+
+def _surplus(published: Published, found: Found, step_ms: int) -> dict[Step, dict[str, int]]:
+    """Steps of a device -> metric -> how many readings more than expected its row was made of.
+
+    A sample's metrics share its fate, so a step counts by the metric that fared worst.
+    """
+    closed_ms = _closed_ms(found)
+    last_ms = max((_end(body["ts"], step_ms) for body in published.samples.values()), default=0)
+    expected: Counter[Place] = Counter()
+    for name, body in published.samples.items():
+        if found.arrived[name] > found.late[name] and (end_ms := _end(body["ts"], step_ms)) <= closed_ms:
+            expected.update((*name[0].split("/")[3:5], end_ms, metric) for metric in body["values"])
+    surplus: defaultdict[Step, dict[str, int]] = defaultdict(dict)
+    for place in expected.keys() | found.rows.keys():
+        if place[2] <= last_ms:  # what came later, to close the last rows, is no part of the account
+            surplus[place[:3]][place[3]] = found.rows.get(place, 0) - expected[place]
+    return surplus
+
+
+def disputed(published: Published, found: Found, step_ms: int) -> list[str]:
+    """The first of the rows that do not add up: by how much, and the way of each of their samples."""
+    steps = _surplus(published, found, step_ms).items()
+    wrong = sorted((step, surplus) for step, surplus in steps if any(surplus.values()))[:DISPUTED]
+    return [
+        f"{'/'.join(map(str, step))} {surplus}: "
+        + "; ".join(
+            f"{name[1]}-{name[2]} at {body['ts']} {' '.join(found.seen_at[name])}"
+            for name, body in published.samples.items()
+            if (*name[0].split("/")[3:5], _end(body["ts"], step_ms)) == step
+        )
+        for step, surplus in wrong
+    ]
 
 
 def never_came(published: Published, found: Found, step_ms: int) -> list[tuple[int, int, int]]:
@@ -166,8 +193,8 @@ def main() -> None:
     ):
         found.rows[zone, device, end_ms, metric] += count
     ledger = balance(published, found, settings.stream.step_s * 1000)
-    missing = never_came(published, found, settings.stream.step_s * 1000)
-    print(json.dumps({**ledger, **_compared(settings), "never_came": missing}))
+    told = {ask.__name__: ask(published, found, settings.stream.step_s * 1000) for ask in (never_came, disputed)}
+    print(json.dumps({**ledger, **_compared(settings), **told}))
 
 
 def _rows(storage: Storage, table: TableSpec, *columns: str) -> Iterator[tuple[Any, ...]]:
@@ -206,7 +233,9 @@ def _read_log(into: Found, records: Iterable[Record]) -> None:
     for record in records:
         if record.kind == "samples":
             for s in decode_samples(record.payload):
-                into.arrived[f"hothouse/v1/{s.site}/{s.zone}/{s.device}/sample", s.boot, s.seq] += 1
+                name = f"hothouse/v1/{s.site}/{s.zone}/{s.device}/sample", s.boot, s.seq
+                into.arrived[name] += 1
+                into.seen_at[name].append(f"p{record.partition}@{record.offset}")
         elif record.kind == "plan":
             into.plans_in_log.add(plan_id(record.topic, record.payload))
         elif record.kind == "refused":
@@ -220,7 +249,9 @@ def _read_dead_letters(into: Found, settings: Settings) -> None:
             if letter.reason == "late":
                 named = _BOOT_AND_SEQ.match(letter.payload)  # it may be cut short, and be no JSON any more
                 assert named is not None
-                into.late[letter.topic, named[1].decode(), int(named[2])] += 1
+                name = letter.topic, named[1].decode(), int(named[2])
+                into.late[name] += 1
+                into.seen_at[name].append(f"late@{letter.offset}.{letter.item}")
             else:
                 into.dead_letters[letter.topic, letter.payload] += 1
 
