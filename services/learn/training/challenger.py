@@ -5,21 +5,16 @@ Runs in the process of :func:`services.learn.training.task.run_job`; the retrain
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from models import artefact
-from models.evaluation.forecast_errors import Errors, evaluate
+from models.evaluation.forecast_errors import evaluate
 from models.evaluation.gate import Verdict, judge
 from models.families import FAMILIES, Model, UnknownFamilyError, beginning_of, family_of, takes_of
 from models.features.windows import WindowSet
-from models.spec import ForecastSpec
 from models.trees.tree_grower import GrowerError
 from services.errors import TrainingError
 from services.learn.records import Candidate
@@ -27,12 +22,12 @@ from services.learn.training import dataset
 from services.learn.training.dataset import DataRange
 from services.learn.training.examples import EVALUATED_ORIGINS, cases_of, origins_after, spread, zone_places
 from services.learn.training.job import Job
+from services.learn.training.kept_model import error_table, folder_of, keep
 from services.learn.training.kept_runs import TRAININGS
 from services.learn.training.network_options import network_options, training_config
 from services.learn.training.recipe import recipe_of
 from services.learn.training.reference_model import ReferenceModel, reference_model_of
 from services.messages import I64, ONLINE_VERSION
-from services.store.storage import keep_folder
 
 if TYPE_CHECKING:
     from models.network.training import FitResult
@@ -129,11 +124,12 @@ def learn(job: Job) -> Candidate:
 
     lineage = trained_on.as_dict()
     lineage |= {"held_back_until": whole.as_dict()["to"], "known_to_ms": whole.to_ms}
-    errors = _table(challenger, champion, job.spec)
+    means = {name: challenger.mae(name) for name in ("model", "persistence", "naive_24h", "climatology")}
+    errors = error_table(means | {"champion": champion.mae()}, job.spec)
     golden = work.cases.inputs(spread(origins, GOLDEN_EXAMPLES))
-    manifest = _keep(job, model, golden, {**lineage, "log_offsets": dict(job.log_offsets)}, errors)
+    manifest = keep(job, model, golden, job.learn.seed, {**lineage, "log_offsets": dict(job.log_offsets)}, errors)
     return {
-        "folder": str(_folder(job)),
+        "folder": str(folder_of(job)),
         "kind": job.kind,
         "weights_sha256": manifest["weights_sha256"],
         "trained_on": lineage,
@@ -245,40 +241,5 @@ def _hopeless(verdict: Verdict, margin: float) -> bool:
     return any(lower is not None and lower >= 1 - min(margin, 0) for lower in lowers.values())
 
 
-def _table(challenger: Errors, champion: Errors, spec: ForecastSpec) -> dict[str, dict[str, dict[str, float]]]:
-    """Mean absolute errors by target and horizon in minutes; cells without a pair are left out."""
-    means = {name: challenger.mae(name) for name in ("model", "persistence", "naive_24h", "climatology")}
-    means["champion"] = champion.mae()
-    return {
-        target: {
-            str(minutes): {name: round(float(mae[h, m]), 5) for name, mae in means.items() if np.isfinite(mae[h, m])}
-            for h, minutes in enumerate(spec.horizons_min)
-        }
-        for m, target in enumerate(spec.targets)
-    }
-
-
 def _curves(fitted: FitResult) -> dict[str, list[float]]:
     return {"loss": [epoch.loss for epoch in fitted.history]}
-
-
-def _folder(job: Job) -> Path:
-    return Path(job.storage, "models", job.name)
-
-
-def _keep(
-    job: Job, model: Model, golden: Any, trained_on: Mapping[str, Any], metrics: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Save the artefact and read it back: what cannot be loaded here is no model."""
-    folder = _folder(job)
-    try:
-        manifest = artefact.save(
-            folder, model, golden, trained_on=trained_on, seed=job.learn.seed, metrics={"held_back_mae": metrics},
-            code_version=version("hothouse"), kind=job.kind,
-        )  # fmt: skip
-        artefact.load(folder, job.spec.hash).verify_golden()
-        keep_folder(job.where, folder)
-    except (artefact.ArtefactError, OSError, ValueError) as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise TrainingError(f"the challenger's artefact cannot be kept: {error}") from error
-    return manifest

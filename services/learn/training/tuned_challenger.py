@@ -7,12 +7,9 @@ newest examples is compared with the forecasts without it on these; what serves 
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -31,11 +28,12 @@ from services.learn.training import dataset
 from services.learn.training.dataset import DataRange
 from services.learn.training.examples import EVALUATED_ORIGINS, EVALUATED_ZONES, spread
 from services.learn.training.job import Job
+from services.learn.training.kept_model import error_table, folder_of, keep
 from services.learn.training.kept_runs import TRAININGS
 from services.learn.training.recipe import recipe_of
 from services.messages import F32, I64
 from services.store.examples.shown_examples import ShownExamples, StoredExamples
-from services.store.storage import FolderStorage, keep_folder, open_storage
+from services.store.storage import FolderStorage, open_storage
 
 __all__ = ["FULL_DAYS", "Tuner", "learn_tuned"]
 
@@ -133,12 +131,12 @@ def learn_tuned(job: Job, tune: Tuner | None = None) -> Candidate:
     counts = {zone: names.count(zone) for zone in cases.stored.zones}
     lineage = DataRange(first_ms, last_ms, counts).as_dict()
     lineage |= {"held_back_until": lineage["to"], "known_to_ms": job.to_ms}
-    table = _table(with_it, without, job.spec)
-    folder = Path(job.storage, "models", job.name)
+    means = {name: with_it.mae(name) for name in ("model", "persistence", "naive_24h")} | {"champion": without.mae()}
+    table = error_table(means, job.spec)
     golden = _taken(cases.stored.inputs, spread(np.arange(len(ends)), GOLDEN_EXAMPLES))
-    manifest = _keep(job, folder, network, golden, {**lineage, "log_offsets": dict(job.log_offsets)}, table)
+    manifest = keep(job, network, golden, config.seed, {**lineage, "log_offsets": dict(job.log_offsets)}, table)
     return {
-        "folder": str(folder),
+        "folder": str(folder_of(job)),
         "kind": job.kind,
         "weights_sha256": manifest["weights_sha256"],
         "trained_on": lineage,
@@ -188,33 +186,3 @@ def _cases(job: Job) -> _Cases:
 
 def _taken(inputs: CorrectionInputs, places: I64) -> CorrectionInputs:
     return CorrectionInputs(inputs.origin[places], inputs.ahead[places], inputs.baseline[places])
-
-
-def _table(with_it: Errors, without: Errors, spec: ForecastSpec) -> dict[str, dict[str, dict[str, float]]]:
-    """Mean absolute errors by target and horizon in minutes; ``champion`` are those of the forecasts without it."""
-    means = {name: with_it.mae(name) for name in ("model", "persistence", "naive_24h")} | {"champion": without.mae()}
-    return {
-        target: {
-            str(minutes): {name: round(float(mae[h, m]), 5) for name, mae in means.items() if np.isfinite(mae[h, m])}
-            for h, minutes in enumerate(spec.horizons_min)
-        }
-        for m, target in enumerate(spec.targets)
-    }
-
-
-def _keep(
-    job: Job, folder: Path, model: TunedNetwork, golden: CorrectionInputs, trained_on: Mapping[str, Any],
-    metrics: Mapping[str, Any],
-) -> dict[str, Any]:  # fmt: skip
-    """Save the artefact and read it back: what cannot be loaded here is no model."""
-    try:
-        manifest = artefact.save(
-            folder, model, golden, trained_on=trained_on, seed=FineTuning().seed, metrics={"held_back_mae": metrics},
-            code_version=version("hothouse"), kind=job.kind,
-        )  # fmt: skip
-        artefact.load(folder, job.spec.hash).verify_golden()
-        keep_folder(job.where, folder)
-    except (artefact.ArtefactError, OSError, ValueError) as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise TrainingError(f"the challenger's artefact cannot be kept: {error}") from error
-    return manifest
