@@ -104,6 +104,10 @@ def test_a_row_that_does_not_add_up_is_told_with_the_way_of_its_samples() -> Non
     assert told.startswith("z/climate/600000 ")
     assert "'air_temp_c': 1" in told
     assert told.endswith(f"{BOOT}-3 at 360000 p0@17 late@18.0")
+    found.times_ms[TOPIC, "5f", 7] = 360_001
+    found.seen_at[TOPIC, "5f", 7].append("p0@19")
+    (told,) = disputed(published, found, STEP_MS)
+    assert "5f-7, nonsense, at 360001 p0@19" in told
 
 
 def test_a_late_copy_excuses_nothing() -> None:

@@ -32,7 +32,7 @@ def test_a_receiver_that_fails_and_then_refuses_is_told(tmp_path: Path) -> None:
     system = System(settings)
     system._deliveries = deliveries
     system._ingress = SimpleNamespace(kind="proxy", reason="", binary="")
-    system._serving = SimpleNamespace(live_state=SimpleNamespace(put_stats=SimpleNamespace(remote=told.__setitem__)))
+    system._serving = SimpleNamespace(live_states=[SimpleNamespace(put_stats=SimpleNamespace(remote=told.__setitem__))])
 
     def reported() -> Any:
         system._report()

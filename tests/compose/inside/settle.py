@@ -85,6 +85,7 @@ class Found:
     plans_in_log: set[PlanId] = field(default_factory=set)
     plans_kept: Counter[PlanId] = field(default_factory=Counter)
     seen_at: defaultdict[Id, list[str]] = field(default_factory=lambda: defaultdict(list))  # a sample's way, in words
+    times_ms: dict[Id, int] = field(default_factory=dict)  # of samples in the log
 
 
 def plan_id(topic: str, payload: bytes) -> PlanId:
@@ -145,15 +146,18 @@ def _surplus(published: Published, found: Found, step_ms: int) -> dict[Step, dic
 
 
 def disputed(published: Published, found: Found, step_ms: int) -> list[str]:
-    """The first of the rows that do not add up: by how much, and the way of each of their samples."""
+    """The first of the rows that do not add up: by how much, and the way of each of their samples; also of those that
+    should have been refused.
+    """
+    times_ms = {name: body["ts"] for name, body in published.samples.items()}
     steps = _surplus(published, found, step_ms).items()
     wrong = sorted((step, surplus) for step, surplus in steps if any(surplus.values()))[:DISPUTED]
     return [
         f"{'/'.join(map(str, step))} {surplus}: "
         + "; ".join(
-            f"{name[1]}-{name[2]} at {body['ts']} {' '.join(found.seen_at[name])}"
-            for name, body in published.samples.items()
-            if (*name[0].split("/")[3:5], _end(body["ts"], step_ms)) == step
+            f"{name[1]}-{name[2]}{'' if name in times_ms else ', nonsense,'} at {ts_ms} {' '.join(found.seen_at[name])}"
+            for name, ts_ms in (found.times_ms | times_ms).items()
+            if (*name[0].split("/")[3:5], _end(ts_ms, step_ms)) == step
         )
         for step, surplus in wrong
     ]
@@ -235,6 +239,7 @@ def _read_log(into: Found, records: Iterable[Record]) -> None:
             for s in decode_samples(record.payload):
                 name = f"hothouse/v1/{s.site}/{s.zone}/{s.device}/sample", s.boot, s.seq
                 into.arrived[name] += 1
+                into.times_ms[name] = s.ts_ms
                 into.seen_at[name].append(f"p{record.partition}@{record.offset}")
         elif record.kind == "plan":
             into.plans_in_log.add(plan_id(record.topic, record.payload))

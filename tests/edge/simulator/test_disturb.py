@@ -25,6 +25,13 @@ def test_nonsense_is_refused_for_its_reason(kind: str) -> None:
     assert not decoded.samples
 
 
+def test_what_a_broker_kept_for_days_is_nonsense_still() -> None:
+    """A time ahead is refused whenever it is received: a gateway that was away gets it late, or a second time."""
+    ((_, payload),) = Disturbance({"future_ts": 1.0}).after(sample(0))
+    decoded = decode(sample_topic("s", "z", "d"), payload, START_MS + 20 * 86_400_000)
+    assert [refusal.reason for refusal in decoded.refusals] == ["future_ts"]
+
+
 def test_a_duplicate_is_the_same_sample() -> None:
     """A duplicate carries the id and values of the true sample."""
     ((_, payload),) = Disturbance({"duplicates": 1.0}).after(sample(0))
