@@ -1,7 +1,7 @@
 """The network of the package along a recording, fine-tuned to it every few days.
 
 It learns from what the forecaster would have issued without it and from what came since; nothing after a training is
-known to it. The running system does the same (ADR 48), by ``services/learn/training/tuned_challenger.py``.
+known to it. The running system does the same (ADR 48), by ``services/learn/training/fine_tuning/tuned_challenger.py``.
 """
 
 from __future__ import annotations

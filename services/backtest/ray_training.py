@@ -17,7 +17,7 @@ from models.spec import ForecastSpec
 from services.backtest.fine_tuning import Arrays, Tuner
 from services.backtest.retraining import CONFIG, I64, State, Trainer
 from services.config import RaySettings, Settings
-from services.learn.training.site_tuning import fine_tune_on_ray
+from services.learn.training.fine_tuning.site_tuning import fine_tune_on_ray
 from services.learn.training.trainer import TrainPlan, train
 from services.runtime.ray_runtime import RayRuntime
 

@@ -66,7 +66,7 @@ def test_a_site_fine_tunes_the_network_of_the_package(tmp_path: Path) -> None:
 
 def test_a_fine_tuning_on_ray_is_that_of_the_plain_loop(tmp_path: Path) -> None:
     """What a backtest's ``--ray`` runs on Ray Train gives the same bytes as without it; an error is a sentence."""
-    from services.learn.training.site_tuning import fine_tune_on_ray
+    from services.learn.training.fine_tuning.site_tuning import fine_tune_on_ray
 
     config, start, shown = FineTuning(epochs=2, batch_size=64), pretrained().arrays, tuning_examples()
     with local_ray():

@@ -21,7 +21,7 @@ LATE_MS = 3 * 3_600_000
 
 FUTURE_MS = 30 * 86_400_000
 """How far ahead of its time a sample with a wrong clock is. A broker keeps it while a gateway is away, for hours of a
-greenhouse that goes 600 times as fast; it must still lie ahead when it is received, or it would be a reading like others.
+greenhouse that goes 600 times as fast. When it is received it must still lie ahead, or it would be a reading.
 """
 
 

@@ -25,7 +25,7 @@ NICE, NICEST = 10, 19
 @ray.remote(num_cpus=0, max_calls=1, max_retries=RETRIES)
 def run_job(job: Job) -> Candidate:
     """:func:`services.learn.training.challenger.learn`, or, for what is fine-tuned to forecasts,
-    :func:`services.learn.training.tuned_challenger.learn_tuned`.
+    :func:`services.learn.training.fine_tuning.tuned_challenger.learn_tuned`.
 
     When its process or node is lost Ray runs it again, on another node if need be, and the training goes on from the
     newest epoch that it kept; an error that it raises is not tried again, nor one that was cancelled.
@@ -33,7 +33,7 @@ def run_job(job: Job) -> Candidate:
     known = FAMILIES.get(job.kind)
     os.nice(NICE if known and known.by_ray else NICEST)  # it gives way to forecasts and requests
     if known and known.takes == "forecasts":
-        from services.learn.training.tuned_challenger import learn_tuned
+        from services.learn.training.fine_tuning.tuned_challenger import learn_tuned
 
         return learn_tuned(job)
     from services.learn.training.challenger import learn

@@ -18,7 +18,7 @@ from services.learn.loop.cluster import RayCluster
 from services.learn.loop.retrainer import Retrainer
 from services.learn.promotion.registry import Registry
 from services.learn.records import Candidate, TrainingRequest
-from services.learn.training.tuned_challenger import learn_tuned
+from services.learn.training.fine_tuning.tuned_challenger import learn_tuned
 from services.messages import ONLINE_VERSION, ModelRow
 from services.store.pointer import Pointer
 from tests.services.learn.fakes import Clock

@@ -15,8 +15,8 @@ from models.pretraining.fine_tuner import FineTuning
 from services.errors import TrainingError
 from services.forecast_spec import forecast_spec
 from services.learn.experts import TUNED, learn_settings
+from services.learn.training.fine_tuning.tuned_challenger import learn_tuned
 from services.learn.training.job import Job
-from services.learn.training.tuned_challenger import learn_tuned
 from services.store.history import History
 from tests.services.learn.synthetic import START_MS, small_settings, write_history
 from tests.services.learn.tuning_examples import saying, write_examples

@@ -157,7 +157,7 @@ def learn_tuned(job: Job, tune: Tuner | None = None) -> Candidate:
 
 
 def _on_ray(job: Job) -> Tuner:
-    from services.learn.training.site_tuning import fine_tune_on_ray
+    from services.learn.training.fine_tuning.site_tuning import fine_tune_on_ray
 
     folder, runs = str(Path(job.storage, TRAININGS)), iter(range(2))
 

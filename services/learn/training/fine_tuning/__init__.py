@@ -1,0 +1,1 @@
+"""The package's network, fine-tuned to what shards kept (ADR 65)."""
