@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import defaultdict
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 
 from tests.ci.record import FOLDER_VARIABLE
@@ -256,7 +257,9 @@ def _restore(cluster: Cluster, report: Report) -> Cluster:
     anew = Cluster()
     until(lambda: set(anew.origins()) == set(ZONES), "a forecast of every zone", 3 * FIRST_FORECAST_S)
     took_s, after = time.monotonic() - began_s, _known(anew)
-    report.check("restored into an empty cluster: the same forecasts", after == before, f"after {took_s:.0f} s")
+    other = [f"{there} is {here} now" for there, here in zip_longest(before, after) if there != here]
+    said = "; ".join([f"after {took_s:.0f} s", *(words[:400] for words in other)])
+    report.check("restored into an empty cluster: the same forecasts", not other, said)
     return anew
 
 
