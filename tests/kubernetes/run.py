@@ -256,6 +256,7 @@ def _restore(cluster: Cluster, report: Report) -> Cluster:
         run(str(BACKUP), "--restore", folder, str(SYSTEM), timeout_s=600)
     anew = Cluster()
     until(lambda: set(anew.origins()) == set(ZONES), "a forecast of every zone", 3 * FIRST_FORECAST_S)
+    until(lambda: anew.ask("/models")["models"], "the list of models", 60)  # the retrainer reads it, and starts last
     took_s, after = time.monotonic() - began_s, _known(anew)
     other = [f"{there} is {here} now" for there, here in zip_longest(before, after) if there != here]
     said = "; ".join([f"after {took_s:.0f} s", *(words[:400] for words in other)])
