@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -26,6 +28,8 @@ __all__ = ["register"]
 FILES = ("keys.json", "home-assistant.json", "broker/devices.json")
 """Beside the storage. Secrets are made anew at the next start."""
 MLFLOW = "mlflow"
+LOG_PATIENCE_S = 60.0
+_log = logging.getLogger(__name__)
 Tell = Callable[[int, int], None]
 
 
@@ -97,11 +101,11 @@ def restore(
         def accept(backup: Backup) -> None:
             _check_settings(settings, backup.about)
             if settings.log.kind != "sqlite":
-                try:
-                    with closing(open_settings_log(settings)) as log:
-                        check_log_of(backup, log)
-                except LogError as error:
-                    raise BackupError(f"the log, which is not in the backup, does not answer: {error}") from error
+                _await_log(lambda: _check_log(backup))
+
+        def _check_log(backup: Backup) -> None:
+            with closing(open_settings_log(settings)) as log:
+                check_log_of(backup, log)
 
         try:
             made = bring_back(file, storage_of(settings), settings.data_dir, progress, accept)
@@ -110,6 +114,19 @@ def restore(
     _say(
         f"{len(made.members):,} parts of {made.about['made']} are in {storage_of(settings).url} and {settings.data_dir}"
     )
+
+
+def _await_log(check: Callable[[], None]) -> None:
+    """Check the log. Where all starts at once it may take a while to answer."""
+    deadline_s = time.monotonic() + LOG_PATIENCE_S
+    while True:
+        try:
+            return check()
+        except LogError as error:
+            if time.monotonic() > deadline_s:
+                raise BackupError(f"the log, which is not in the backup, does not answer: {error}") from error
+            _log.info("the log does not answer yet: %s", error)
+        time.sleep(1.0)
 
 
 def _files(settings: Settings) -> Mapping[str, Path]:
