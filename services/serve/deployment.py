@@ -46,6 +46,7 @@ from services.serve.api.client_limits import Limits
 from services.serve.api.event_stream import MOST as MOST_STREAMS
 from services.serve.api.state import ApiState, SiteNames
 from services.serve.forecaster import Forecaster, Load, LoadedModel
+from services.serve.head_connection import ask_head, keep_connection
 from services.serve.live_state import LiveState
 from services.serve.model_pointer import ModelPointer
 from services.store.storage import StorageAddress, address_of, fetch_folder
@@ -299,6 +300,8 @@ class _ApiReplica:
         keys = _keys(settings, operator)
         backend = RayBackend(settings, forecaster)
         await backend.connect()
+        if settings.ray.address:
+            keep_connection(ask_head)
         self._cors_origins = settings.api.cors_origins
         self._state = ApiState(
             backend, keys, forecast_spec(settings), settings.forecast.stale_after_s,
