@@ -61,8 +61,8 @@ def harm(stack: Stack, what: Harm) -> float:
     """Do it and wait for the recovery; how many seconds from the harm, or the network's return, that took.
 
     Recovered: the container runs and is healthy, every zone's forecast is of a row that closed after the harm, rows
-    as new are in InfluxDB, and both workers answer. A container that was killed must have been started again by the
-    engine; one that was destroyed is another one, with an empty disk.
+    as new are in InfluxDB, and both workers answer, with a replica each. A container that was killed must have been
+    started again by the engine; one that was destroyed is another one, with an empty disk.
     """
     before = max(forecasts(stack).values())
     was = stack.inspect(what.service, what.number)
@@ -88,5 +88,7 @@ def harm(stack: Stack, what: Harm) -> float:
     until(lambda: min(stack.origins().values()) >= before + 3 * STEP_MS, "forecasts go on", RECOVER_S)
     until(lambda: stack.newest_point() >= before + 3 * STEP_MS, "rows come into InfluxDB", RECOVER_S)
     # Else the next harm would meet one that is left alone.
-    until(lambda: stack.workers_that_answer() == WORKERS, "each worker answers itself", RECOVER_S)
+    until(lambda: stack.workers_that_answer() == WORKERS, "each worker answers", RECOVER_S)
+    if what.most_gap_s is not None:
+        until(lambda: stack.replicas_that_run(WORKERS, 60.0) == WORKERS, "each worker has its replica", RECOVER_S)
     return time.monotonic() - began_s

@@ -68,7 +68,7 @@ def listens(stack: Stack) -> Iterator[Check]:
 
 def secrets_kept(stack: Stack) -> Iterator[Check]:
     """Nothing of `deploy/secrets` in an image, a log, a list of processes or a setting; containers may do little."""
-    secrets = [word for file in sorted(SECRETS.iterdir()) for word in _words(file)]
+    secrets = [word for file in sorted(SECRETS.iterdir()) if file.is_file() for word in _words(file)]
     services = stack.compose("ps", "-a", "--services").split()
 
     def clean(text: str) -> bool:

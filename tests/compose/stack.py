@@ -130,6 +130,11 @@ class Stack:
         script = (INSIDE / "replicas.py").read_text()
         return int(self.compose("exec", "-T", "service", "python3", "-c", script, "ray-worker"))
 
+    def replicas_that_run(self, wanted: int, within_s: float) -> int:
+        """How many API replicas run, once as many as wanted do or the time is over; 0 where the service cannot ask."""
+        script, command = (INSIDE / "await_replicas.py").read_text(), ["exec", "-T", "service", "python3", "-c"]
+        return int(self.compose(*command, script, str(wanted), str(within_s), timeout_s=within_s + 60).split()[-1])
+
     def measured(self, metric: str) -> float:
         """The sum of a metric in Prometheus; 0 where it has none."""
         found = json.loads(self.fetch(f"http://prometheus:9090/api/v1/query?query=sum({metric})"))["data"]["result"]

@@ -1,4 +1,4 @@
-"""Run in a container of network `core`: how many workers answer themselves, with forecasts, at the name given."""
+"""Run in a container of network `core`: how many workers lead to a replica with forecasts, at the name given."""
 
 import json
 import socket
