@@ -29,7 +29,8 @@ from benchmarks.online import made_up_forest, size
 from edge.wire.vocabulary import VOCABULARY
 from models.evaluation.path_scores import IntervalScore, brier_skill, interval_score, reliability
 from models.features.inputs import targets_of
-from models.online.online_forecaster import Learned, OnlineForecaster
+from models.online.basis import Learned
+from models.online.online_forecaster import OnlineForecaster
 from models.paths.past_nights import DAY, NIGHT, pooled_chance
 from models.paths.paths import Paths, night_by_clock
 from models.paths.scenario_events import quantiles_of

@@ -26,7 +26,8 @@ import numpy.typing as npt
 from models.evaluation.gate import MIN_BLOCKS, _block_sums, _blocks, _interval, _mean_ratio
 from models.features.plans import Plan
 from models.masked import masked_mean
-from models.online.online_forecaster import EXPERTS, Learned, OnlineForecaster
+from models.online.basis import EXPERTS, Learned
+from models.online.online_forecaster import OnlineForecaster
 from models.pretraining.shipped_arrays import FOLDER, pretrained
 from services.backtest.ahead import read_plans
 from services.backtest.prequential import BacktestOptions, Forecasts, _origins, replay

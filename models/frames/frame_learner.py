@@ -13,7 +13,8 @@ from models.features.sensor_faults import SensorFaults
 from models.frames.frame_options import FrameOptions
 from models.frames.frame_rows import FrameRows
 from models.frames.frame_samples import ZoneSamples
-from models.online.online_forecaster import Basis, OnlineForecaster
+from models.online.basis import Basis
+from models.online.online_forecaster import OnlineForecaster
 from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec
 from models.trees.forest import GROW_DAYS

@@ -1,7 +1,7 @@
 """Steps 8 and 13 of the way of a reading: the family of networks that are fine-tuned to a site.
 
 Such a network is that of the package with other weights. It answers in the shards, with NumPy alone, and corrects what
-is forecast there (:mod:`models.online.tuned_correction`); torch is needed to train it
+is forecast there (:mod:`models.online.corrections.tuned_correction`); torch is needed to train it
 (:mod:`models.pretraining.fine_tuner`).
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.network.plain_network import PlainNetwork
-from models.online.house_memory import channels_of
+from models.online.corrections.house_memory import channels_of
 from models.spec import ForecastSpec
 
 if TYPE_CHECKING:

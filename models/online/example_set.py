@@ -17,7 +17,8 @@ import numpy.typing as npt
 from models.features.inputs import day_bins, sun_sine
 from models.features.sensor_faults import SensorFaults
 from models.features.windows import WindowSet
-from models.online.online_forecaster import EXAMPLE_MS, Example, OnlineForecaster
+from models.online.basis import Example
+from models.online.online_forecaster import EXAMPLE_MS, OnlineForecaster
 from models.spec import QUANTILES, ForecastSpec, Place
 
 __all__ = ["ExampleSet", "Regressors"]

@@ -9,7 +9,6 @@ It has no clock, no I/O and no torch, so that whoever has rows can run it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,20 +18,37 @@ from models.features.inputs import targets_of
 from models.features.regressors import Features
 from models.masked import masked_mean
 from models.online.baselines import Climatology, Members
+from models.online.basis import (
+    EXPERTS,
+    FIRST,
+    NETWORK,
+    PLANS,
+    POOLED_DAYS,
+    PRETRAINED,
+    TUNED,
+    WEIGHED,
+    Basis,
+    Example,
+    Learned,
+    beside,
+    moves_of,
+)
 from models.online.change_points import ChangePoints
+from models.online.corrections.known_ahead import KnownAhead
+from models.online.corrections.pretrained_correction import Pretrained, PretrainedCorrection
+from models.online.corrections.tuned_correction import TunedCorrection
+from models.online.expert_mix import LARGEST, ExpertMix
 from models.online.first_days import FirstDays
 from models.online.intervals import Intervals
-from models.online.known_ahead import KnownAhead
 from models.online.mixture import Mixture
-from models.online.pretrained_correction import Pretrained, PretrainedCorrection
 from models.online.ridge import PooledRidge, prior_strength
-from models.online.tuned_correction import TunedCorrection
+from models.online.widths import Widths
 from models.paths.steps import Knots, between
 from models.spec import QUANTILES, ForecastSpec
 from models.trees.forest import Forest
 from models.zone_arrays import ZoneArrays
 
-__all__ = ["EXPERTS", "Basis", "Example", "Learned", "OnlineForecaster"]
+__all__ = ["EXAMPLE_MS", "OnlineForecaster"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -42,85 +58,12 @@ _Array = npt.NDArray[Any]
 EXAMPLE_MS = 900_000
 """Learners take an example every quarter of an hour: rows between say nearly the same."""
 
-POOLED_DAYS = (2.5, 6.0, 15.0)
 REFITS_A_DAY = 4
 UNIT_DAYS = 14.0
 LIMIT = 6.0
 """No expert departs from the climatology by more than this many times its usual error."""
 
-LARGEST = 60_000.0
-"""Experts' deviations are kept in half precision."""
-
-EXPERTS = (
-    "climatology", "shifted", "first days", "climatology 1 d", "profile 1 d", "yesterday",
-    *(f"pooled ridge {days:g} d" for days in POOLED_DAYS), "trees", "network",
-)  # fmt: skip
-"""The first is what the others correct, and answers where they do not. The second is followed after a change only: it
-says little that the others do not say when nothing has changed, and one more weight costs more than that is worth. The
-third is followed in a zone's first days, and NaN later (:class:`~models.online.first_days.FirstDays`)."""
-
-FIRST, NETWORK = EXPERTS.index("first days"), EXPERTS.index("network")
-
-WEIGHED = 3
-"""Experts from this index on have learned weights."""
-
-FAST = {"yesterday": 1 / 2, "shifted": 1 / 2}
-"""What a zone follows after a change, at horizons of ``FAST_MS`` and more: shorter ones know from the climate now what
-has changed."""
-
-FAST_MS = 3 * 3_600_000
-
-LEAST_WIDTH = 0.02
-"""No interval is thinner than this share of the mean error of a zone in its first days: a sensor that says the same for
-days says so because its display is coarse."""
-
-SMALLEST = 4e-6
-"""No interval is thinner than this share of the median: thinner ones are lost in single precision."""
-
-MOST_SCALED = 3.0
-"""Between horizons no width is more than this many times its usual one, or less than this part of it."""
-
 _HOURS = 24
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """What was known of zones at one step, and their targets then, which are an earlier example's truth."""
-
-    step: int
-    zones: I64  # [Z]
-    common: F32  # [Z, D']
-    ahead: F32  # [Z, H, E']
-    base: F32  # [Z, H, M], the climatology's forecast
-    y: F32  # [Z, M]
-
-
-@dataclass(frozen=True, slots=True)
-class Basis:
-    """What a forecast from one step's rows is mixed from; taken by :meth:`OnlineForecaster.predict`."""
-
-    step: int
-    zones: I64  # [Z]
-    day_bin: I64  # [Z]
-    # [Z, H, M, K], in the order of EXPERTS; the network's place is NaN. One more where plans were given: what they move
-    # the median by; and another where there is a pre-trained network: what that adds (then plans have a place, too);
-    # and a third where one that was fine-tuned is followed: what that adds to every quantile.
-    experts: F32
-
-    @property
-    def baseline(self) -> F32:
-        """The climatology's median, ``[Z, H, M]``."""
-        return self.experts[..., 0]
-
-
-@dataclass(frozen=True, slots=True)
-class Learned(Basis):
-    """A basis with its example, as :meth:`OnlineForecaster.learn` returns it, and the errors of earlier forecasts."""
-
-    example: Example
-    # [Z, M], size of the errors that matured in these rows, in usual errors; NaN where none did. Of what was forecast
-    # before plans moved it.
-    errors: F32
 
 
 class OnlineForecaster:
@@ -153,15 +96,13 @@ class OnlineForecaster:
         self.intervals = Intervals(horizons, targets, max(day // self._stride // _HOURS, 1), capacity)
         # Horizons that are no multiple of the stride mature at steps of their own.
         self.change = ChangePoints(targets, day // self._stride * len(set((steps % self._stride).tolist())), capacity)
-        self._fast = [EXPERTS.index(name) for name in FAST]
-        self._fast_weights = np.array(list(FAST.values()), dtype=np.float32)
-        self._far = (steps * spec.step_ms >= FAST_MS).astype(np.float32)[:, None]
+        self.mix = ExpertMix(spec, self.mixture, self.change)
         # An origin of horizon h waits in one of this many slots until its truth comes.
         self._slots = steps // self._stride + 1
         self._first = np.concatenate([[0], np.cumsum(self._slots)[:-1]])
         total, longest = int(self._slots.sum()), int(self._slots.max())
         self.first = FirstDays(spec, self._stride, total, capacity)
-        self._thinnest = LEAST_WIDTH * self.first.prior.issued.mean(axis=0)
+        self.widths = Widths(spec, self.intervals, self.first)
         self._zones = ZoneArrays(
             capacity,
             stamp=((longest,), np.int64, -1),
@@ -180,8 +121,6 @@ class OnlineForecaster:
         self._clock = np.stack([np.sin(turn), np.cos(turn)], axis=-1).astype(np.float32)
         self._unit = np.full((horizons, targets), np.nan)
         self._unit_seen = np.zeros((horizons, targets))
-        low, high = zip(*spec.limits, strict=True)
-        self._low, self._high = np.array(low, dtype=np.float32), np.array(high, dtype=np.float32)
 
     def __len__(self) -> int:
         return len(self._zones)
@@ -238,17 +177,15 @@ class OnlineForecaster:
         experts = np.stack(answers, axis=-1, dtype=np.float32)
         self.first.see(indices, step, y)
         old = self._median(indices, experts) if example else None
-        hours = self._hours(day_bin, self._steps)
+        hours = self.widths.hours(day_bin, self._steps)
         experts[..., FIRST] = self.first.forecast(indices, step, hours, old)
         known = self._see_ahead(foreseen)
         if known and foreseen is not None:
             foresight, said = known.see(indices, step, values, foreseen, sun, self._clock[self._bins_at(day_bin)])
-            experts = np.concatenate([experts, known.move(indices, said, self.unit)[..., None]], axis=-1)
+            experts = beside(experts, PLANS, known.move(indices, said, self.unit))
         if self.correction:
             self._correct(indices, step, values, day_bin, sun, foreseen, old, experts)
-            if experts.shape[-1] == len(EXPERTS):
-                experts = np.concatenate([experts, np.zeros_like(experts[..., :1])], axis=-1)
-            experts = np.concatenate([experts, self.correction.added(indices)[..., None]], axis=-1)
+            experts = beside(experts, PRETRAINED, self.correction.added(indices))
         if self.tuned:
             experts = self._tune(self.tuned, indices, step, values, day_bin, sun, foreseen, old, experts)
         if old is not None:
@@ -256,7 +193,7 @@ class OnlineForecaster:
             place = step // self._stride % s["stamp"].shape[1]
             s["common"][indices, place] = common
             s["ahead"][indices[:, None], at] = ahead
-            s["experts"][indices[:, None], at] = self._deviations(experts)
+            s["experts"][indices[:, None], at] = self.mix.deviations(experts, self.unit)
             s["median"][indices[:, None], at] = old
             if known and foreseen is not None:
                 known.keep(indices, step, at, foresight, said, self._moved(old, experts) - old, sun, self.intervals)
@@ -295,15 +232,14 @@ class OnlineForecaster:
             experts = experts.copy()
             experts[..., NETWORK] = network
         median = self._mixed(learned.zones, experts)
-        quantiles = self._with_tuned(self._quantiles(learned.zones, learned.day_bin, median, experts), experts)
+        quantiles = self._quantiles(learned.zones, learned.day_bin, median, experts)
         self.remember(learned.zones, learned.step, quantiles[..., 1], experts[..., NETWORK])
         return quantiles
 
     def quantiles(self, learned: Basis) -> F32:
         """What :meth:`predict` gives without a network, until the next row is learned; nothing is remembered."""
         median = self._mixed(learned.zones, learned.experts)
-        quantiles = self._quantiles(learned.zones, learned.day_bin, median, learned.experts)
-        return self._with_tuned(quantiles, learned.experts)
+        return self._quantiles(learned.zones, learned.day_bin, median, learned.experts)
 
     def path(self, zones: I64, step: int, day_bin: I64, quantiles: F32, knots: Knots) -> F32:
         """The forecast at any times up to the longest horizon: ``quantiles [Z, H, M, Q] -> [Z, T, M, Q]``.
@@ -316,16 +252,7 @@ class OnlineForecaster:
         at_knots = self.climatology.usual(zones, day_bin, own)
         median = between(knots, usual, at_knots, self.climatology.last(zones), quantiles[..., 1])
         median = self._with_earlier(zones, step, day_bin, knots, usual, median)
-        below, above = self._widths_between(zones, day_bin, knots)
-        if self.known:
-            below, above = self._as_issued(zones, day_bin, quantiles, knots, below, above)
-        low, high, thinnest = self._low, self._high, self._thinnest[knots.after]
-        p50 = np.clip(median, low, high)
-        p10 = np.minimum(np.clip(median - below, low, high), high - thinnest)
-        p90 = np.maximum(np.clip(median + above, low, high), low + thinnest)
-        path = np.stack([np.minimum(p10, p50), p50, np.maximum(p90, p50)], axis=-1, dtype=np.float32)
-        path[:, knots.learned] = quantiles[:, knots.after[knots.learned]]
-        return path
+        return self.widths.path(zones, day_bin, median, quantiles, knots, self.known is not None)
 
     def _mixed(self, zones: I64, experts: F32) -> F32:
         """The median of all experts, moved by plans, blended in a zone's first days, and corrected."""
@@ -360,61 +287,14 @@ class OnlineForecaster:
         median[:, mine] += moved
         return median
 
-    def _widths_between(self, zones: I64, day_bin: I64, knots: Knots) -> tuple[F32, F32]:
-        """How far p10 lies below and p90 above the median, ``[Z, T, M]``: between those of the horizons around, at the
-        hour of each time. Before the first horizon they grow with the square root of the time.
-        """
-        hours = self._hours(day_bin, knots.hours)
-        below, above = self.intervals.predict(zones, hours, knots.horizons)
-        sides = self._with_first_days(zones, hours, knots.horizons, below, above)
-        share: F32 = np.where(knots.before == 0, np.sqrt(knots.share), knots.share).astype(np.float32)[:, None]
-        rest = np.where(knots.before == 0, 0, 1 - share[:, 0]).astype(np.float32)[:, None]
-        below, above = (rest * side[:, knots.widths[0]] + share * side[:, knots.widths[1]] for side in sides)
-        return below, above
-
-    def _as_issued(
-        self, zones: I64, day_bin: I64, quantiles: F32, knots: Knots, below: F32, above: F32
-    ) -> tuple[F32, F32]:
-        """Widths between horizons, ``[Z, T, M]``, narrower or wider as those that were issued at the horizons around
-        are: plans change widths where they move medians.
-        """
-        hours, own = self._hours(day_bin, self._steps), np.arange(len(self._steps))
-        plain = self._with_first_days(zones, hours, own, *self.intervals.predict(zones, hours, own))
-        p10, p50, p90 = np.moveaxis(quantiles, -1, 0)
-        scaled = []
-        for width, usual, issued in zip((below, above), plain, (p50 - p10, p90 - p50), strict=True):
-            ratio = np.clip(issued / np.maximum(usual, np.float32(1e-6)), 1 / MOST_SCALED, MOST_SCALED)
-            ratio = np.concatenate([ratio[:, :1], ratio], axis=1).astype(np.float32)  # now as at the first horizon
-            before = ratio[:, knots.before]
-            scaled.append(width * (before + knots.share[:, None] * (ratio[:, knots.before + 1] - before)))
-        return scaled[0], scaled[1]
-
     def weights(self, basis: Basis, network: F32 | None = None) -> F32:
-        """What each expert weighs in the median that :meth:`predict` gives, ``[Z, H, M, K]`` in the order of EXPERTS.
+        """What each expert weighs in the median that :meth:`predict` gives, ``[Z, H, M, K]`` in the order of EXPERTS;
+        see :meth:`ExpertMix.weights`.
 
-        They sum to one. An expert without an answer weighs nothing: the climatology has its share. Bounds of every
-        forecast (limits, the size of deviations) are left out, and what plans and pre-trained networks move the
-        median by.
+        Bounds of every forecast (limits, the size of deviations) are left out, and what plans and pre-trained networks
+        move the median by.
         """
-        experts = basis.experts[..., : len(EXPERTS)]
-        if network is not None:
-            experts = experts.copy()
-            experts[..., NETWORK] = network
-        learned = self.mixture.weights.astype(np.float32)
-        weights = np.zeros_like(experts)
-        weights[..., 0], weights[..., WEIGHED:] = learned[..., 0], learned[..., 1:]
-        silent = ~np.isfinite(experts)
-        weights[..., 0] += np.where(silent, weights, 0).sum(axis=-1)
-        weights[silent] = 0
-        fast = np.zeros(len(EXPERTS), np.float32)
-        fast[self._fast] = self._fast_weights
-        changed = self.change.level(basis.zones)[:, None] * self._far  # [Z, H, M]
-        changed = np.where(silent[..., self._fast].any(axis=-1), 0, changed)[..., None]
-        weights += changed * (fast - weights)
-        first = np.zeros(len(EXPERTS), np.float32)
-        first[FIRST] = 1
-        young = np.where(silent[..., FIRST], 0, self.first.share(basis.zones)[:, None])[..., None]
-        return np.asarray(weights + young * (first - weights), np.float32)
+        return self.mix.weights(basis, network, self.first.share(basis.zones))
 
     def remember(self, zones: I64, step: int, median: F32, network: F32) -> None:
         """Keep a forecast ``[Z, H, M]`` from ``step`` until its truth comes; ``network`` as in :meth:`predict`.
@@ -498,14 +378,7 @@ class OnlineForecaster:
 
     def _median(self, zones: I64, experts: F32) -> F32:
         """The mixture of experts ``[Z, H, M, K] -> [Z, H, M]``, within what is possible."""
-        base, unit = experts[..., 0], self.unit.astype(np.float32)
-        mixed = base + self.mixture.predict(self._deviations(experts)) * unit
-        level = self.change.level(zones)
-        if level.any():
-            fast = experts[..., self._fast] @ self._fast_weights
-            share = level[:, None] * self._far
-            mixed = mixed + share * np.where(np.isnan(fast), np.float32(0), fast - mixed)
-        return np.asarray(np.clip(mixed, self._low, self._high), dtype=np.float32)
+        return self.widths.within(self.mix.median(zones, experts, self.unit))
 
     def _see_ahead(self, foreseen: F32 | None) -> KnownAhead | None:
         """What learns from plans; it begins with the first that says anything."""
@@ -570,48 +443,35 @@ class OnlineForecaster:
             tuned.ask(indices, step, values, day_bin, sun, foreseen, base, at)
         added = np.zeros_like(experts[..., 0])
         if tuned.arrays:
-            added = tuned.added(indices, experts[..., len(EXPERTS) + 1], self.first.share(indices))
-            experts = np.concatenate([experts, added[..., None]], axis=-1)
+            added = tuned.added(indices, experts[..., PRETRAINED], self.first.share(indices))
+            experts = beside(experts, TUNED, added)
         if old is not None:
             tuned.keep(indices, at, added)
         return experts
 
-    def _with_tuned(self, quantiles: F32, experts: F32) -> F32:
-        """``quantiles [Z, H, M, Q]`` with what a network that was fine-tuned adds, where one is followed."""
-        if experts.shape[-1] <= len(EXPERTS) + 2:
-            return quantiles
-        moved = quantiles + experts[..., len(EXPERTS) + 2, None]
-        p10, p50, p90 = np.moveaxis(np.clip(moved, self._low[:, None], self._high[:, None]), -1, 0)
-        thinnest = np.maximum(self._thinnest, np.float32(SMALLEST) * np.abs(p50))
-        p10, p90 = np.minimum(p10, self._high - thinnest), np.maximum(p90, self._low + thinnest)
-        return np.stack([p10, p50, p90], axis=-1, dtype=np.float32)
-
     def _without_correction(self, zones: I64, day_bin: I64, median: F32, experts: F32) -> F32:
         """The forecast from the experts' ``median`` before a pre-trained network corrects it, ``[Z, H, M, Q]``."""
-        return self._quantiles(zones, day_bin, self._blended(zones, self._moved(median, experts), experts), experts)
+        blended = self._blended(zones, self._moved(median, experts), experts)
+        return self.widths.around(zones, day_bin, blended, experts, self._planned)
+
+    def _quantiles(self, zones: I64, day_bin: I64, median: F32, experts: F32) -> F32:
+        """The intervals of now around ``median [Z, H, M]``, ``[Z, H, M, Q]``, and what a fine-tuned network adds."""
+        return self.widths.tuned(self.widths.around(zones, day_bin, median, experts, self._planned), experts)
+
+    @property
+    def _planned(self) -> Intervals | None:
+        """The intervals around medians that plans have moved."""
+        return self.known.intervals if self.known else None
 
     def _corrected(self, median: F32, experts: F32) -> F32:
         """``median [Z, H, M]`` with what a pre-trained network adds, where there is one."""
-        if experts.shape[-1] <= len(EXPERTS) + 1:
-            return median
-        return np.asarray(np.clip(median + experts[..., len(EXPERTS) + 1], self._low, self._high), dtype=np.float32)
-
-    def _quantiles(self, zones: I64, day_bin: I64, median: F32, experts: F32) -> F32:
-        """The intervals of now around ``median [Z, H, M]``, ``[Z, H, M, Q]``."""
-        below, above = self._widths(zones, self._hours(day_bin, self._steps), experts)
-        thinnest = np.maximum(self._thinnest, np.float32(SMALLEST) * np.abs(median))
-        thin = below + above < thinnest
-        below, above = (np.where(thin, thinnest, side) for side in (below, above))
-        low, high = self._low, self._high
-        p10 = np.minimum(np.clip(median - below, low, high), high - thinnest)
-        p90 = np.maximum(np.clip(median + above, low, high), low + thinnest)
-        return np.stack([p10, median, p90], axis=-1, dtype=np.float32)
+        moves = moves_of(experts, PRETRAINED)
+        return median if moves is None else self.widths.within(median + moves)
 
     def _moved(self, median: F32, experts: F32) -> F32:
         """The experts' ``median [Z, H, M]``, moved by what plans say where there are any."""
-        if experts.shape[-1] == len(EXPERTS):
-            return median
-        return np.asarray(np.clip(median + experts[..., len(EXPERTS)], self._low, self._high), dtype=np.float32)
+        moves = moves_of(experts, PLANS)
+        return median if moves is None else self.widths.within(median + moves)
 
     def _blended(self, zones: I64, median: F32, experts: F32) -> F32:
         """The learners' ``median [Z, H, M]``, or in a zone's first days what is forecast there."""
@@ -620,37 +480,7 @@ class OnlineForecaster:
             return median
         first = experts[..., FIRST]
         blended = median + share * np.where(np.isnan(first), np.float32(0), first - median)
-        return np.asarray(np.clip(blended, self._low, self._high), dtype=np.float32)
-
-    def _widths(self, zones: I64, hours: I64, experts: F32) -> tuple[F32, F32]:
-        """How far p10 lies below and p90 above the median, ``[Z, H, M]``: learned from medians that plans moved where
-        they move this one.
-        """
-        if self.known and experts.shape[-1] > len(EXPERTS):
-            moves = experts[..., len(EXPERTS)] != 0
-            some, rest = moves.any(axis=(1, 2)), ~moves.all(axis=(1, 2))
-            below, above = np.zeros((2, *moves.shape), np.float32)
-            for part, of, where in ((some, self.known.intervals, moves), (rest, self.intervals, ~moves)):
-                sides = of.predict(zones[part], hours[part])
-                for held, side in zip((below, above), sides, strict=True):
-                    held[part] = np.where(where[part], side, held[part])
-        else:
-            below, above = self.intervals.predict(zones, hours)
-        return self._with_first_days(zones, hours, np.arange(len(self._steps)), below, above)
-
-    def _with_first_days(self, zones: I64, hours: I64, horizons: I64, below: F32, above: F32) -> tuple[F32, F32]:
-        """Widths at these hours as of these horizons, ``[Z, H, M]``, blended with those of a zone's first days."""
-        share = self.first.share(zones)[:, None]
-        if not share.any():
-            return below, above
-        width = self.first.widths(zones, hours, horizons)
-        return below + share * (width - below), above + share * (width - above)
-
-    def _deviations(self, experts: F32) -> F32:
-        """Of those that are weighed from the first expert, in units of its usual error."""
-        unit = self.unit.astype(np.float32)[..., None]
-        deviations = (experts[..., WEIGHED : len(EXPERTS)] - experts[..., :1]) / unit
-        return np.asarray(np.clip(deviations, np.float32(-LARGEST), np.float32(LARGEST)))
+        return self.widths.within(blended)
 
     def _trees(self, seen: Example, unit: F64) -> F32:
         """The forest's answers; NaN where there is none. Between examples nobody learns from them."""
@@ -660,9 +490,6 @@ class OnlineForecaster:
     def _bins_at(self, day_bin: I64) -> I64:
         """The steps of the day at each horizon, ``[Z, H]``."""
         return np.asarray((day_bin[:, None] + self._steps) % self._spec.steps_per_day)
-
-    def _hours(self, day_bin: I64, steps: I64) -> I64:
-        return (day_bin[:, None] + steps) % self._spec.steps_per_day * _HOURS // self._spec.steps_per_day
 
     def _refit(self, place: int) -> None:
         """Solve the horizons whose turn it is: the work is spread over the day."""
@@ -724,7 +551,7 @@ class OnlineForecaster:
         common, ahead = s["common"][zone, common_at].astype(np.float32), s["ahead"][zone, at].astype(np.float32)
         self.pooled.learn(h, step, np.concatenate([common, ahead], axis=-1), scaled)
         self.mixture.learn(h, step, s["experts"][zone, at].astype(np.float32), scaled)
-        hour = self._hours(day_bin, np.zeros(1, np.int64))[:, 0]
+        hour = self.widths.hours(day_bin, np.zeros(1, np.int64))[:, 0]
         if self.known:
             self.known.mature(indices, step, h, at, missed, self._clock[day_bin], hour, self.unit)
         relative = self.intervals.learn(indices, h, hour, missed)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.online.online_forecaster import Learned, OnlineForecaster
+from models.online.basis import Learned
+from models.online.online_forecaster import OnlineForecaster
 from models.paths.past_errors import PastErrors
 from models.paths.past_nights import DAY, NIGHT, PastNights
 from models.paths.scenario_events import extreme, next_span

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load as load_tensors
 
-from models.online.pretrained_correction import Pretrained
+from models.online.corrections.pretrained_correction import Pretrained
 
 __all__ = ["FOLDER", "pretrained"]
 

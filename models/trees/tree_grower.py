@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from models.online.online_forecaster import Example
+from models.online.basis import Example
 from models.spec import ForecastSpec
 from models.trees.forest import LEAVES, Forest
 

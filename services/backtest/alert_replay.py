@@ -20,7 +20,8 @@ from models.alerts.occurrences import occurring
 from models.alerts.rule_watch import METRICS, Said, SiteAhead
 from models.alerts.scoring.alert_scores import ACTIONS, RuleScore, ToldAlert, acted, score_rule, score_together
 from models.features.plans import Plan
-from models.online.online_forecaster import Learned, OnlineForecaster
+from models.online.basis import Learned
+from models.online.online_forecaster import OnlineForecaster
 from models.paths.paths import Paths, night_by_clock
 from models.spec import ForecastSpec
 from services.backtest.prequential import BacktestOptions, replay, spec_of

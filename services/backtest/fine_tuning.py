@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.inputs import targets_of
+from models.online.corrections.pretrained_correction import Pretrained
+from models.online.corrections.tuned_correction import KEPT_DAYS, Shown
 from models.online.online_forecaster import OnlineForecaster
-from models.online.pretrained_correction import Pretrained
-from models.online.tuned_correction import KEPT_DAYS, Shown
 from models.pretraining.fine_tuner import FineTuning, TuningExamples
 from models.spec import ForecastSpec
 from services.backtest.table import Table

@@ -15,8 +15,9 @@ from models.evaluation.drift import Drift
 from models.features.inputs import targets_of
 from models.features.plans import Plan, Plans
 from models.features.sensor_faults import SensorFaults
-from models.online.online_forecaster import EXAMPLE_MS, Learned, OnlineForecaster
-from models.online.pretrained_correction import Pretrained
+from models.online.basis import Learned
+from models.online.corrections.pretrained_correction import Pretrained
+from models.online.online_forecaster import EXAMPLE_MS, OnlineForecaster
 from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec, Place
 from models.trees.forest import GROW_DAYS

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from models.features.inputs import targets_of
-from models.online.online_forecaster import EXPERTS, Basis, OnlineForecaster
+from models.online.basis import EXPERTS, Basis
+from models.online.online_forecaster import OnlineForecaster
 from models.paths.steps import path_steps
 from models.spec import ForecastSpec
 from services.ingest.rings import Rings

@@ -22,7 +22,8 @@ from models.effects.seen_changes import SeenChanges, seen_columns
 from models.evaluation.scoring import LiveScore
 from models.features.inputs import day_bins, sun_sine, targets_of
 from models.features.plans import BIN_MS
-from models.online.online_forecaster import Basis, OnlineForecaster
+from models.online.basis import Basis
+from models.online.online_forecaster import OnlineForecaster
 from models.paths.paths import Paths
 from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec, Place

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.families import takes_of
-from models.online.tuned_correction import KEPT_DAYS
+from models.online.corrections.tuned_correction import KEPT_DAYS
 from models.trees.forest import GROW_DAYS
 from services.config import LearnSettings
 from services.errors import PromotionRefusedError

@@ -87,7 +87,7 @@ def keep(world: World, model: Model, folder: Path) -> Path:
 
 def test_every_kind_there_is_is_here() -> None:
     """A family that is added to the system is added to this suite, unless it learns from other things than rows: what
-    corrects forecasts is tested in tests/models/online/test_tuned_correction.py.
+    corrects forecasts is tested in tests/models/online/corrections/test_tuned_correction.py.
     """
     assert {kind for kind in FAMILIES if takes_of(kind) != "forecasts"} == set(KINDS)
 

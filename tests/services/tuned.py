@@ -9,7 +9,7 @@ import numpy as np
 from models import artefact
 from models.network.house_features import HouseFeatures
 from models.network.tuned_network import CorrectionInputs, TunedNetwork
-from models.online.house_memory import channels_of
+from models.online.corrections.house_memory import channels_of
 from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec
 from services.messages import ONLINE_VERSION

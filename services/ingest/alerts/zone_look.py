@@ -17,7 +17,8 @@ from models.alerts.alert_desk import Clock
 from models.alerts.foreseen import STEP_MS
 from models.alerts.rule_watch import SiteAhead
 from models.features.inputs import day_bins
-from models.online.online_forecaster import Basis, OnlineForecaster
+from models.online.basis import Basis
+from models.online.online_forecaster import OnlineForecaster
 from models.paths.paths import Paths
 from models.spec import ForecastSpec, Place
 from services.ingest.paths.outlook import night_at

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from models.network.tuned_network import CorrectionInputs
-from models.online.tuned_correction import Shown
+from models.online.corrections.tuned_correction import Shown
 from services.store.examples.shown_examples import KeptExamples
 
 __all__ = ["MOST_ZONES", "ExampleIntake"]

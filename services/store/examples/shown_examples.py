@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from models.network.house_features import HouseFeatures
 from models.network.tuned_network import CorrectionInputs
-from models.online.house_memory import channels_of
-from models.online.tuned_correction import KEPT_DAYS
+from models.online.corrections.house_memory import channels_of
+from models.online.corrections.tuned_correction import KEPT_DAYS
 from models.spec import QUANTILES, ForecastSpec
 from services.errors import HistoryError
 from services.store.parquet import Span, day_of, read_table, span_of, unreadable, version_of, write_table

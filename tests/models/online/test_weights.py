@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.online.online_forecaster import EXPERTS, LIMIT, Basis, OnlineForecaster
+from models.online.basis import EXPERTS, Basis
+from models.online.online_forecaster import LIMIT, OnlineForecaster
 from tests.models.online.online_worlds import DAY, SPEC, forecaster, rows, sun
 
 

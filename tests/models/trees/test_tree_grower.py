@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from models.online.online_forecaster import Example
+from models.online.basis import Example
 from models.trees.forest import Forest
 from models.trees.tree_grower import HISTORY_DAYS, OPTIONS, GrowerError, TreeGrower, _fit, _forest, load_library
 from tests.models.worlds import SPEC

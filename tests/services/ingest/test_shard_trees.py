@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from models.families import FAMILIES
-from models.online.online_forecaster import EXPERTS
+from models.online.basis import EXPERTS
 from services.errors import HistoryError
 from services.ingest.shard import Shard
 from services.ingest.snapshots.snapshot import Snapshots

@@ -9,7 +9,7 @@ import numpy as np
 from models.features.inputs import targets_of
 from models.network.house_features import HouseFeatures
 from models.network.tuned_network import CorrectionInputs
-from models.online.house_memory import channels_of
+from models.online.corrections.house_memory import channels_of
 from services.config import Settings
 from services.forecast_spec import forecast_spec
 from services.store.examples.shown_examples import KeptExamples, ShownExamples

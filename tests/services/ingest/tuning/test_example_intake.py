@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.online.tuned_correction import Shown
+from models.online.corrections.tuned_correction import Shown
 from services.ingest.tuning.example_intake import MOST_ZONES, ExampleIntake
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from models.network.house_features import HouseFeatures
 from models.network.tuned_network import CorrectionInputs
-from models.online.house_memory import channels_of
-from models.online.tuned_correction import KEPT_DAYS
+from models.online.corrections.house_memory import channels_of
+from models.online.corrections.tuned_correction import KEPT_DAYS
 from models.spec import ForecastSpec
 from services.errors import HistoryError
 from services.store.examples.shown_examples import FOLDER, KeptExamples, ShownExamples

@@ -11,7 +11,7 @@ from models.features.inputs import build_inputs, input_channels, targets_of
 from models.features.plan_differences import plan_differences
 from models.features.plans import PLANNED, bins_ahead
 from models.network.house_features import HouseFeatures
-from models.online.house_memory import HouseMemory, channels_of
+from models.online.corrections.house_memory import HouseMemory, channels_of
 from models.spec import ForecastSpec, Place
 from tests.models.worlds import SPEC
 

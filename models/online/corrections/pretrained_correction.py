@@ -18,7 +18,7 @@ import numpy.typing as npt
 from models.features.inputs import clear_sky_w_m2, targets_of
 from models.network.house_features import hats
 from models.network.plain_network import PlainNetwork
-from models.online.house_memory import HouseMemory, channels_of
+from models.online.corrections.house_memory import HouseMemory, channels_of
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.online.house_memory import HouseMemory
-from models.online.pretrained_correction import Pretrained, PretrainedCorrection
+from models.online.corrections.house_memory import HouseMemory
+from models.online.corrections.pretrained_correction import Pretrained, PretrainedCorrection
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-import models.online.pretrained_correction as module
+import models.online.corrections.pretrained_correction as module
 from models.features.plans import PLANNED, bins_ahead
 from models.network.pretrained import PretrainedNetwork
-from models.online.online_forecaster import NETWORK, OnlineForecaster
-from models.online.pretrained_correction import Pretrained
+from models.online.basis import NETWORK
+from models.online.corrections.pretrained_correction import Pretrained
+from models.online.online_forecaster import OnlineForecaster
 from tests.models.online.online_worlds import DAY, SPEC, STEPS, rows, run, same, sun
 
 LITTLE = np.full((10, 4), 0.9)

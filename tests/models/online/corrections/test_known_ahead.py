@@ -10,8 +10,9 @@ import pytest
 
 from models.features.plan_regressors import width
 from models.features.plans import PLANNED, Plan, Plans
-from models.online.known_ahead import KnownAhead
-from models.online.online_forecaster import EXPERTS, OnlineForecaster
+from models.online.basis import EXPERTS
+from models.online.corrections.known_ahead import KnownAhead
+from models.online.online_forecaster import OnlineForecaster
 from tests.models.online.online_worlds import flat, rows, same
 from tests.models.worlds import CHANNELS
 from tests.models.worlds import SPEC as QUARTERS

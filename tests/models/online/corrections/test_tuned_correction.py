@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.online.online_forecaster import EXPERTS, OnlineForecaster
-from models.online.pretrained_correction import Pretrained
-from models.online.tuned_correction import EVERY, Shown
+from models.online.basis import EXPERTS
+from models.online.corrections.pretrained_correction import Pretrained
+from models.online.corrections.tuned_correction import EVERY, Shown
+from models.online.online_forecaster import OnlineForecaster
+from tests.models.online.corrections.test_pretrained_correction import forecaster, made
 from tests.models.online.online_worlds import DAY, SPEC, STEPS, rows, run, same, sun
-from tests.models.online.test_pretrained_correction import forecaster, made
 
 
 def tuning(zones: int, package: Pretrained) -> OnlineForecaster:
