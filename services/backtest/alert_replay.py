@@ -222,7 +222,9 @@ class _Watch:
         vocabulary = list(VOCABULARY)
         setpoints = {name: table.values[zone, :, vocabulary.index(name)] for name in ACTIONS.get(rule.kind, {})}
         done = acted(rule.kind, setpoints, told, until, self._spec.steps_per_day)
-        return ToldAlert(zone, told, end if alert.is_over else None, until, done)
+        # It came near where it was on the side of the limit on which an event that goes on would not end.
+        near = bool((margin(rule, self._ground.tracks[zone])[told : max(end, until) + 1] >= -rule.hysteresis).any())
+        return ToldAlert(zone, told, end if alert.is_over else None, until, done, near)
 
     def _cases_of(self, r: int, rule: AlertRule, on: Bool, known: Bool) -> Mapping[str, Any]:
         """Chances after the first part at which no event went on, and whether one began within the lead."""

@@ -82,6 +82,7 @@ class ToldAlert:
     end: int | None
     until: int
     acted: bool = False
+    near: bool = False  # what the rule watches came within its hysteresis of the limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class RuleScore(AlertTally):
     reliability: Reliability
     worst: float  # distance of a group of GROUP cases on GROUP_DAYS days or more
     worst_least: float  # the same, at the end of its interval that is nearest to what was said
+    near: int  # of the false alerts: what the rule watches came within its hysteresis of the limit
 
 
 def score_rule(
@@ -158,7 +160,7 @@ def score_rule(
         set_aside=sum(a.acted for a in empty), zone_weeks=rows * step_ms / WEEK_MS,
         lead_h=float(np.median(leads)) if leads else float("nan"),
     )  # fmt: skip
-    return _scored(tally, float(under / max(rows, 1)), cases)
+    return _scored(tally, float(under / max(rows, 1)), sum(a.near and not a.acted for a in empty), cases)
 
 
 def score_together(scores: Sequence[RuleScore], cases: Sequence[Mapping[str, _Array]]) -> RuleScore:
@@ -173,10 +175,11 @@ def score_together(scores: Sequence[RuleScore], cases: Sequence[Mapping[str, _Ar
         lead_h=float(np.median(leads)) if leads else float("nan"),
     )  # fmt: skip
     under = sum(score.alert_share * score.zone_weeks for score in scores) / weeks if weeks else 0.0
-    return _scored(tally, under, {name: np.concatenate([each[name] for each in cases]) for name in CASE})
+    near = sum(score.near for score in scores)
+    return _scored(tally, under, near, {name: np.concatenate([each[name] for each in cases]) for name in CASE})
 
 
-def _scored(tally: AlertTally, alert_share: float, cases: Mapping[str, _Array]) -> RuleScore:
+def _scored(tally: AlertTally, alert_share: float, near: int, cases: Mapping[str, _Array]) -> RuleScore:
     """The tally with the score of chances."""
     chance, usual, came = (cases[name].astype(np.float64) for name in ("chance", "usual", "came"))
     groups = reliability(chance, came, cases["day"], EDGES)
@@ -192,7 +195,7 @@ def _scored(tally: AlertTally, alert_share: float, cases: Mapping[str, _Array]) 
         **{each.name: getattr(tally, each.name) for each in fields(AlertTally)}, alert_share=alert_share,
         brier=_mean_square(chance - came), usual_brier=_mean_square(usual - came),
         skill=brier_skill(chance, came, usual, cases["day"]) if len(came) else none, reliability=groups,
-        worst=off, worst_least=least,
+        worst=off, worst_least=least, near=near,
     )  # fmt: skip
 
 

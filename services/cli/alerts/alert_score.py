@@ -134,7 +134,7 @@ def shown(title: str, found: Scores) -> Shown:
     table = Shown(title=title)
     table.add_column("rule", no_wrap=True)
     for heading in (
-        "limit", "lead, chance", "hours, first / rest", "events", "hit rate", "false a week", "set aside",
+        "limit", "lead, chance", "hours, first / rest", "events", "hit rate", "false a week", "near", "set aside",
         "told before", "alert on", "Brier / climatology", "skill (95 %)", "reliability", "worst group (at least)",
     ):  # fmt: skip
         table.add_column(heading, justify="right")
@@ -155,8 +155,9 @@ def _cells(score: RuleScore) -> list[str]:
     skill = score.skill
     return [
         str(score.events) if score.events >= FEW else f"{score.events}, few", _text(score.hit_rate, 2),
-        _text(score.false_a_week, 2), str(score.set_aside), _text(score.lead_h, 1, " h"),
-        _text(score.alert_share, 2), f"{_text(score.brier, 3)} / {_text(score.usual_brier, 3)}",
+        _text(score.false_a_week, 2), f"{score.near} of {score.false}", str(score.set_aside),
+        _text(score.lead_h, 1, " h"), _text(score.alert_share, 2),
+        f"{_text(score.brier, 3)} / {_text(score.usual_brier, 3)}",
         f"{_text(skill.skill, 2)} ({_text(skill.low, 2)} to {_text(skill.high, 2)})",
         _text(score.reliability.off, 3), f"{_text(score.worst, 2)} ({_text(score.worst_least, 2)})",
     ]  # fmt: skip
@@ -182,8 +183,8 @@ def _figures(score: RuleScore) -> dict[str, Any]:
     groups = score.reliability
     return {
         "events": score.events, "told": score.told, "hit_rate": _number(score.hit_rate), "alerts": score.alerts,
-        "false": score.false, "false_a_week": _number(score.false_a_week), "set_aside": score.set_aside,
-        "lead_h_median": _number(score.lead_h), "alert_share": _number(score.alert_share),
+        "false": score.false, "false_a_week": _number(score.false_a_week), "near": score.near,
+        "set_aside": score.set_aside, "lead_h_median": _number(score.lead_h), "alert_share": _number(score.alert_share),
         "brier": _number(score.brier), "climatology_brier": _number(score.usual_brier),
         "skill": _number(score.skill.skill), "skill_low": _number(score.skill.low),
         "skill_high": _number(score.skill.high), "reliability_off": _number(groups.off),

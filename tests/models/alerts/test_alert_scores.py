@@ -44,6 +44,15 @@ def test_what_somebody_acted_on_is_set_aside() -> None:
     assert (found.false, found.set_aside) == (0, 1)
 
 
+def test_a_false_alert_may_have_been_near() -> None:
+    """It is false all the same; one that is set aside is not counted."""
+    alerts = [ToldAlert(0, 60, 70, 72, near=True), ToldAlert(0, 80, 90, 92), ToldAlert(0, 98, 106, 106, near=True)]
+    found = score([*alerts, ToldAlert(0, 120, 130, 132, acted=True, near=True)], [(100, 104)])
+    assert (found.alerts, found.false, found.near, found.set_aside) == (4, 2, 1, 1)
+    none = {name: np.empty(0) for name in ("chance", "usual", "came", "day")}
+    assert score_together([found, found], [none, none]).near == 2
+
+
 def test_what_was_before_the_first_step_does_not_count() -> None:
     """Alerts of then are not judged, but may have told a later event; events need a day's time to be told."""
     found = score([ToldAlert(0, 10, 20, 20), ToldAlert(0, 45, 130, 130)], [(12, 14), (60, 64), (100, 104)], first=48)
