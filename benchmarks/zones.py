@@ -25,8 +25,8 @@ from edge.wire.samples import encode_samples
 from edge.wire.vocabulary import VOCABULARY
 from services.config import Settings
 from services.forecast_spec import forecast_spec, place_of
+from services.ingest.learned.rings import Rings
 from services.ingest.partition import Partition
-from services.ingest.rings import Rings
 from services.ingest.snapshots.snapshot import Snapshots
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.messages import ONLINE_VERSION

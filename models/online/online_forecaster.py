@@ -203,10 +203,16 @@ class OnlineForecaster:
             self.first.bind(indices, at)
         return Learned(step, seen.zones, day_bin.copy(), experts, seen, errors)
 
-    @property
-    def has_trained_experts(self) -> bool:
-        """Whether trees or a network have answered: no history says what they would have said before they existed."""
-        return any(self.mixture.knows(EXPERTS.index(name) - WEIGHED) for name in ("trees", "network"))
+    def take_trained(self, before: OnlineForecaster) -> None:
+        """Go on with the trees and the fine-tuned network of ``before``, and with how far it follows both:
+        no history says what they would have said before they existed.
+        """
+        self.forest = before.forest
+        if before.tuned:
+            self.tune(before.tuned.arrays)
+        if any(before.mixture.knows(EXPERTS.index(name) - WEIGHED) for name in ("trees", "network")):
+            self.mixture = before.mixture
+            self.mix = ExpertMix(self._spec, self.mixture, self.change)
 
     def examine(self, indices: I64, step: int, values: F32, day_bin: I64, sun: F32) -> Example:
         """The example that :meth:`learn` would give, for callers that only collect examples. No correction learns, and

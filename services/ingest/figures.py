@@ -11,8 +11,8 @@ from edge.figure_fields import counter, gauge
 from edge.wire.refusal_reasons import PLAN_METRIC_REASONS, PLAN_REASONS, SAMPLE_REASONS, VALUE_REASONS
 from models.evaluation.scoring import ScoreTable, ScoreTotals
 from models.features.sensor_faults import FAULT_KINDS
+from services.ingest.learned.signal_watch import ShownSignal, SignalEvent
 from services.ingest.plans.refused import refused_by_reason
-from services.ingest.signal_watch import ShownSignal, SignalEvent
 from services.messages import AlertState, FirstRow, LeftZone
 from services.store.series import SeriesStats
 
@@ -249,7 +249,7 @@ def figures(partitions: Collection[Partition]) -> PartitionFigures:
     counts: Counter[str] = sum((p.counts for p in partitions), Counter())
     rejected: Counter[str] = sum((p.rejected for p in partitions), Counter())
     values_refused: Counter[str] = sum((p.values_refused for p in partitions), Counter())
-    told: Counter[str] = sum((p.watch.counts for p in partitions), Counter())
+    told: Counter[str] = sum((p.learned.watch.counts for p in partitions), Counter())
     samples = counts["accepted"] + counts["duplicates"] + counts["late"] + sum(rejected.values())
     gone = {site for p in partitions for site in p.windows.sites if p.windows.zones(site).gone}
     watermarks = {site: step.end_ms for p in partitions for site, step in p.latest.items() if site not in gone}
@@ -268,8 +268,8 @@ def figures(partitions: Collection[Partition]) -> PartitionFigures:
         "zones": sorted(f"{site}/{zone}" for p in partitions for site, zone in p.zones),
         "left": [LeftZone(site=s, zone=z, left_ms=ms) for p in partitions for (s, z), ms in p.left_ms.items()],
         "first_rows": [row for p in partitions for row in p.first_rows()],
-        "sites": sorted(watermarks), "scores": [p.scores.table() for p in partitions],
-        **_scored([p.scores.totals() for p in partitions]),
+        "sites": sorted(watermarks), "scores": [p.learned.scores.table() for p in partitions],
+        **_scored([p.learned.scores.totals() for p in partitions]),
         "forecast_origin_ms": {
             site: at for p in partitions for site, at in p.forecast_origins_ms().items() if site not in gone
         },
@@ -279,7 +279,7 @@ def figures(partitions: Collection[Partition]) -> PartitionFigures:
         "sensor_faults": {kind: n for kind, n in told.items() if not kind.endswith("drift")},
         "sensor_faults_now": sum(p.faults_now() for p in partitions),
         "drifts": {kind: told[kind] for kind in ("input drift", "error drift")},
-        "events": [_shown(event) for p in partitions for event in p.watch.events],
+        "events": [_shown(event) for p in partitions for event in p.learned.watch.events],
         "alerts": {state: sum(p.alerts.states()[state] for p in partitions) for state in NOT_OVER},
         "alert_changes": counts["alert_changes"], "alert_orders": counts["alert_orders"],
         "alert_looks": counts["alert_looks"],

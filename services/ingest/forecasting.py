@@ -15,7 +15,7 @@ from models.online.basis import EXPERTS, Basis
 from models.online.online_forecaster import OnlineForecaster
 from models.paths.steps import path_steps
 from models.spec import ForecastSpec
-from services.ingest.rings import Rings
+from services.ingest.learned.rings import Rings
 from services.messages import DECIMALS, ForecastPath, ForecastPoint, ForecastRequest, ZoneForecast, ZoneMixture
 from services.observe.duration import in_words
 from services.store.rows import SiteStep

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,26 +18,22 @@ import numpy.typing as npt
 from edge.log import Record
 from edge.wire.plan import PlanMessage
 from edge.wire.topic import SITE_ZONE
-from models.effects.seen_changes import SeenChanges, seen_columns
-from models.evaluation.scoring import LiveScore
+from models.effects.seen_changes import seen_columns
 from models.features.inputs import day_bins, sun_sine, targets_of
 from models.features.plans import BIN_MS
 from models.online.basis import Basis
 from models.online.online_forecaster import OnlineForecaster
-from models.paths.paths import Paths
-from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
 from services.ingest.alerts.partition_alerts import PartitionAlerts
 from services.ingest.alerts.zone_look import Ground
 from services.ingest.forecasting import MAX_ORIGINS, ForecastOrigin, zone_mixtures
+from services.ingest.learned.learned_parts import LearnedParts, loaded
 from services.ingest.paths.outlook import night_at, zone_outlook
 from services.ingest.paths.zone_question import DAY_MS, ZoneQuestion, zone_question
 from services.ingest.plans.intake import PartitionPlans
 from services.ingest.plans.refused import refused_plans
 from services.ingest.plans.repeated import has_own, is_due, repeated, zones_of
-from services.ingest.rings import Rings
-from services.ingest.signal_watch import SignalWatch
 from services.ingest.tuning.example_intake import ExampleIntake
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.ingest.windows.site_zones import Silent
@@ -45,17 +41,10 @@ from services.messages import FirstRow, ZoneMixture, ZoneOutlook, ZonePlan, Zone
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
 
-__all__ = ["PAST_HOURS", "Partition"]
+__all__ = ["Partition"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
-_T = TypeVar("_T")
-
-PAST_HOURS = 48
-"""Hours of targets that are kept for charts. Of the other channels only what forecasts need is kept."""
-
-_ROOM_ZONES = 1024
-"""Zones that have room from the start. Unused room takes no memory, and growing copies all that was learned."""
 
 
 class Partition:
@@ -72,10 +61,8 @@ class Partition:
         self.windows = windows
         self.plans, self.examples = PartitionPlans(), ExampleIntake()
         self._ring_steps = ring_steps
-        self.rings, self._past = self._new_rings(), self._new_past()
-        self.forecaster, self.scores = self._new_forecaster(), self._new_scores()
-        self.watch, self.paths = self._new_watch(), self._new_paths()
-        self.seen_changes, self.alerts = self._new_seen_changes(), self._new_alerts()
+        self.learned = LearnedParts(spec, place_of, ring_steps, fine_tunes=fine_tunes)
+        self.alerts = self._new_alerts()
         self.counts: Counter[str] = Counter()  # accepted, duplicates, late, rows, zone_rows, forecasts ...
         self.rejected: Counter[str] = Counter()
         self.values_refused: Counter[str] = Counter()
@@ -90,6 +77,11 @@ class Partition:
         self._kept: dict[str, dict[int, IssuedForecast]] = {}  # site -> origin -> what was issued of it before a crash
         self.revision = 0  # rises with each change of what is learned (see snapshots.parts.LEARNED)
 
+    @property
+    def forecaster(self) -> OnlineForecaster:
+        """The forecaster of its zones."""
+        return self.learned.forecaster
+
     def take(self, records: Sequence[Record], origins_a_site: int) -> tuple[list[SiteStep], list[ForecastOrigin]]:
         """:meth:`feed`, :meth:`prepare`, then :meth:`learn`."""
         steps = self.feed(records)
@@ -100,8 +92,7 @@ class Partition:
         """Prepare room for the first rows of many zones, which mostly close at once, so that they do not wait for
         memory.
         """
-        for part in (self.forecaster, self.watch, self.scores, self.paths, self.seen_changes):
-            part.prepare(self.windows.expected_zones)
+        self.learned.prepare(self.windows.expected_zones)
 
     def feed(self, records: Sequence[Record]) -> list[SiteStep]:
         """Put the next records into windows; the steps that they closed, to be given to :meth:`learn` before the next.
@@ -159,7 +150,8 @@ class Partition:
 
     @property
     def _ground(self) -> Ground:
-        return Ground(self.forecaster, self.paths, self.rings, self.plans, self.watch, self.latest, self._bases)
+        parts = self.learned
+        return Ground(parts.forecaster, parts.paths, parts.rings, self.plans, parts.watch, self.latest, self._bases)
 
     def _take_plans(self, letters: Sequence[DeadLetter]) -> None:
         self.dead_letters += letters
@@ -175,24 +167,25 @@ class Partition:
         if not step.zones:
             return
         self.revision += 1
+        parts = self.learned
         self._catch_up(step, () if before is None else before.zones)
         indices, day_bin = self._indices(step), self._day_bins(step.site, step.end_ms, len(step.zones))
-        step = self.latest[step.site] = self.watch.without_faults(step, indices, day_bin)
+        step = self.latest[step.site] = parts.watch.without_faults(step, indices, day_bin)
         targets = targets_of(step.values, self._spec)
-        self.rings.write(indices, step.end_ms, step.values)
-        self._past.write(indices, step.end_ms, targets)
+        parts.rings.write(indices, step.end_ms, step.values)
+        parts.past.write(indices, step.end_ms, targets)
         self._see_changes(indices, step.end_ms)
         plans = self.plans.of(step.site)
         ahead = None if plans is None else plans.ahead(step.end_ms, step.zones, self._spec)
         number, sun = self._number(step.end_ms), self._sun(step)
-        learned = self.forecaster.learn(indices, number, step.values, day_bin, sun, ahead)
-        if self.forecaster.tuned and (shown := self.forecaster.tuned.shown) is not None:
+        learned = parts.forecaster.learn(indices, number, step.values, day_bin, sun, ahead)
+        if parts.forecaster.tuned and (shown := parts.forecaster.tuned.shown) is not None:
             names = dict(zip(indices.tolist(), step.zones, strict=True))
             self.examples.take(step.site, step.end_ms, [names[index] for index in shown.zones.tolist()], shown)
-        self.watch.learn(step, indices, learned.errors)
-        self.paths.learn(self.forecaster, learned, night_at(self._place_of(step.site), step.end_ms, self._spec))
+        parts.watch.learn(step, indices, learned.errors)
+        parts.paths.learn(parts.forecaster, learned, night_at(self._place_of(step.site), step.end_ms, self._spec))
         self._bases[step.site] = Basis(learned.step, learned.zones, learned.day_bin, learned.experts)
-        self.scores.learn(indices, targets)
+        parts.scores.learn(indices, targets)
         self.plans.after_row(step.site, step.end_ms)
         for forecast in self._again.pop((step.site, step.end_ms), []):
             self._count(forecast)
@@ -203,19 +196,19 @@ class Partition:
         if end_ms % (length * self._spec.step_ms):
             return
         at = np.full(len(indices), end_ms, np.int64)
-        today, before = (self.rings.window(indices, at - back, length) for back in (0, DAY_MS))
-        self.seen_changes.learn(indices, *(seen_columns(rows, self._spec.channels) for rows in (today, before)))
+        today, before = (self.learned.rings.window(indices, at - back, length) for back in (0, DAY_MS))
+        self.learned.seen_changes.learn(indices, *(seen_columns(rows, self._spec.channels) for rows in (today, before)))
 
     def _catch_up(self, step: SiteStep, before: Sequence[str]) -> None:
         """Zones that had left and are back: they have forgotten nothing, but live scores go on row by row, so that they
         learn of the steps without one.
         """
         for zone in set(step.zones) - set(before):
-            index = self.rings.known(step.site, zone)
-            newest_ms = None if index is None else self.rings.newest_ms(index)
+            index = self.learned.rings.known(step.site, zone)
+            newest_ms = None if index is None else self.learned.rings.newest_ms(index)
             if index is not None and newest_ms is not None:
                 missed = self._number(step.end_ms) - self._number(newest_ms) - 1
-                self.scores.skip(np.array([index], np.int64), missed)
+                self.learned.scores.skip(np.array([index], np.int64), missed)
 
     def has_left(self, site: str, zone: str, origin_ms: int) -> bool:
         """Whether a zone has left since the row that ends at ``origin_ms``."""
@@ -235,7 +228,7 @@ class Partition:
     def zones(self) -> list[tuple[str, str]]:
         """(site, zone) of the zones that are there, in the order in which they first came."""
         left = self.left_ms
-        return [zone for zone in self.rings.zones if zone not in left]
+        return [zone for zone in self.learned.rings.zones if zone not in left]
 
     def first_rows(self) -> list[FirstRow]:
         """The first row of each site that has samples of zones and no row of them yet."""
@@ -246,8 +239,8 @@ class Partition:
     def faults_now(self) -> int:
         """How many sensors of the zones that are there are faulty now."""
         zones = list(self.zones)
-        indices = np.array([self.rings.index(*zone) for zone in zones], np.int64)
-        return self.watch.faults_now(indices, {site for site, _ in zones})
+        indices = np.array([self.learned.rings.index(*zone) for zone in zones], np.int64)
+        return self.learned.watch.faults_now(indices, {site for site, _ in zones})
 
     def silent(self, retire_ms: int) -> list[tuple[str, Silent]]:
         """The zones that have been silent for this long, by the time of ticks, each with its site; for ``_site`` see
@@ -340,7 +333,7 @@ class Partition:
         """What the newest issued forecast of each present zone was mixed from, without the trees' version."""
         issued = ((origin, *self._networks[site]) for site, (origin, _) in self._answers.items())
         return [one for origin, version, network in issued for one in zone_mixtures(
-            self.forecaster, self._spec, origin, version, network,
+            self.learned.forecaster, self._spec, origin, version, network,
             [zone for zone in origin.zones if not self.has_left(origin.site, zone, origin.end_ms)],
         )]  # fmt: skip
 
@@ -348,17 +341,17 @@ class Partition:
         """How long each present zone is known; of the one that is asked for also how good what was issued was."""
         found = []
         for key in self.zones if asked is None else [asked]:
-            index = self.rings.index(*key)
-            if index < len(self.scores):  # else its first row is about to be learned
-                scores = {} if asked is None else self.scores.table(np.array([index], np.int64))
-                days = round(self.scores.rows(index) / self._spec.steps_per_day, 3)
+            index = self.learned.rings.index(*key)
+            if index < len(self.learned.scores):  # else its first row is about to be learned
+                scores = {} if asked is None else self.learned.scores.table(np.array([index], np.int64))
+                days = round(self.learned.scores.rows(index) / self._spec.steps_per_day, 3)
                 found.append(ZoneQuality(site=key[0], zone=key[1], days=days, scores=scores))
         return found
 
     def path(self, origin: ForecastOrigin, quantiles: F32) -> F32:
         """The path of an issued forecast from an origin, ``[Z, T, M, Q]`` at the times of ``paths.knots``."""
         step = self._number(origin.end_ms)
-        return self.forecaster.path(origin.indices, step, origin.day_bin, quantiles, self.paths.knots)
+        return self.forecaster.path(origin.indices, step, origin.day_bin, quantiles, self.learned.paths.knots)
 
     def outlook(self, site: str, zone: str) -> ZoneOutlook | None:
         """Scenarios of a zone's newest issued forecast, and its next night and day."""
@@ -366,7 +359,7 @@ class Partition:
         if origin is None or quantiles is None or zone not in origin.zones:
             return None
         is_night = night_at(self._place_of(site), origin.end_ms, self._spec)
-        return zone_outlook(self.paths, self.forecaster, self._spec, origin, quantiles, zone, is_night)
+        return zone_outlook(self.learned.paths, self.learned.forecaster, self._spec, origin, quantiles, zone, is_night)
 
     def question(self, site: str, zone: str) -> ZoneQuestion | None:
         """A zone's newest issued forecast, to be asked what a change would make of it."""
@@ -376,24 +369,25 @@ class Partition:
         z = origin.zones.index(zone)
         at, step = slice(z, z + 1), self._number(origin.end_ms)
         index = origin.indices[at]
-        path = self.forecaster.path(index, step, origin.day_bin[at], quantiles[at], self.paths.knots)[0]
-        rows = self.rings.window(index, np.array([origin.end_ms]), self._spec.steps_per_day)[0]
+        path = self.forecaster.path(index, step, origin.day_bin[at], quantiles[at], self.learned.paths.knots)[0]
+        rows = self.learned.rings.window(index, np.array([origin.end_ms]), self._spec.steps_per_day)[0]
         plans = self.plans.of(site)
         foreseen = None if plans is None else plans.ahead(origin.end_ms, [zone], self._spec)[0]
         return zone_question(
             self._spec, self._place_of(site), origin.end_ms, self._networks[site][0], rows, path,
-            self.paths.knots.steps, foreseen, self.seen_changes.of_zone(int(index[0])),
+            self.learned.paths.knots.steps, foreseen, self.learned.seen_changes.of_zone(int(index[0])),
         )  # fmt: skip
 
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
         """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]`` at any origin, from what it knows."""
-        indices = np.full(len(now), self.rings.index(site, zone), np.int64)
+        indices = np.full(len(now), self.learned.rings.index(site, zone), np.int64)
         bins = self._day_bins(site, origin_ms, len(now))
         return self.forecaster.climatology.predict(indices, now, bins)
 
     def past(self, site: str, zone: str, hours: int) -> tuple[list[int], dict[str, list[float | None]]]:
         """The ends and targets of a zone's rows of the last ``hours``, for charts; None where missing."""
-        ends, rows = self._past.recent(self._past.index(site, zone), hours * 3_600_000 // self._spec.step_ms)
+        past = self.learned.past
+        ends, rows = past.recent(past.index(site, zone), hours * 3_600_000 // self._spec.step_ms)
         return ends.tolist(), {
             name: [None if np.isnan(v) else float(f"{v:.4g}") for v in column]
             for name, column in zip(self._spec.targets, rows.T, strict=True)
@@ -411,8 +405,8 @@ class Partition:
             for zone in zones_of(repeats, step.site, step.zones):
                 if has_own(plans, zone, step.end_ms) or not is_due(plans, zone, step.end_ms, place.local_ms):
                     continue
-                index = np.array([self.rings.index(step.site, zone)], np.int64)
-                rows = self.rings.window(index, np.array([step.end_ms]), self._spec.steps_per_day)[0]
+                index = np.array([self.learned.rings.index(step.site, zone)], np.int64)
+                rows = self.learned.rings.window(index, np.array([step.end_ms]), self._spec.steps_per_day)[0]
                 plan = repeated(step.site, zone, step.end_ms, self._spec.step_ms, rows, self._spec.channels)
                 if plan is not None:
                     found.append(plan)
@@ -433,28 +427,24 @@ class Partition:
         are learned are good until something is learned or issued, the others until the next record.
         """
         return {
-            "windows": self.windows.state(),
+            **self.learned.state(), "windows": self.windows.state(),
             "figures": {
                 "counts": dict(sorted(self.counts.items())), "rejected": dict(sorted(self.rejected.items())),
                 "values_refused": dict(sorted(self.values_refused.items())),
                 "stream_ms": dict(self.stream_ms), "kept_ms": dict(self.kept_ms),
             },
             "newest": {
-                "zones": [list(zone) for zone in self.rings.zones],
+                "zones": [list(zone) for zone in self.learned.rings.zones],
                 "latest": [
                     {"site": s.site, "end_ms": s.end_ms, "zones": list(s.zones), "values": s.values,
                      "ages_s": s.ages_s, "faults": [list(said) for said in s.faults]}
                     for s in self.latest.values()
                 ],
             },
-            "rings": self.rings.state(), "past": self._past.state(),
-            "forecaster": self.forecaster.state_dict(copy=False),
             "bases": {
                 site: {"day_bin": basis.day_bin, "experts": basis.experts} for site, basis in self._bases.items()
             },
-            "scores": self.scores.state_dict(copy=False), "watch": self.watch.state(), "plans": self.plans.state(),
-            "paths": self.paths.state_dict(copy=False), "seen_changes": self.seen_changes.state_dict(copy=False),
-            "alerts": self.alerts.state(self.offset),
+            "plans": self.plans.state(), "alerts": self.alerts.state(self.offset),
         }  # fmt: skip
 
     def load(self, offset: int, parts: Mapping[str, Any]) -> dict[str, str]:
@@ -474,29 +464,11 @@ class Partition:
             )
             for s in newest["latest"]
         }  # fmt: skip
-        missing = {}
-
-        def loaded(name: str, new: Callable[[], _T], load: Callable[[_T, Any], None]) -> _T:
-            part = new()
-            try:
-                if name not in parts:
-                    raise ValueError("it cannot be read")
-                load(part, parts[name])
-            except (KeyError, TypeError, ValueError) as error:
-                missing[name] = str(error)
-                return new()  # a part of it may have been loaded
-            return part
-
-        self.rings = loaded("rings", self._new_rings, Rings.load)
-        self._past = loaded("past", self._new_past, Rings.load)
-        self.forecaster = loaded("forecaster", self._new_forecaster, OnlineForecaster.load_state_dict)
-        self.scores = loaded("scores", self._new_scores, LiveScore.load_state_dict)
-        self.watch = loaded("watch", self._new_watch, SignalWatch.load)
-        self.paths = loaded("paths", self._new_paths, Paths.load_state_dict)
-        self.plans = loaded("plans", PartitionPlans, PartitionPlans.load)
-        self.seen_changes = loaded("seen_changes", self._new_seen_changes, SeenChanges.load_state_dict)
-        self.alerts = loaded("alerts", self._new_alerts, PartitionAlerts.load)
-        self._add_zones([(site, zone) for site, zone in newest["zones"]])
+        missing: dict[str, str] = {}
+        self.learned.load(parts, missing)
+        self.plans = loaded(parts, "plans", PartitionPlans, PartitionPlans.load, missing)
+        self.alerts = loaded(parts, "alerts", self._new_alerts, PartitionAlerts.load, missing)
+        self.know([(site, zone) for site, zone in newest["zones"]])
         for step in self.latest.values():
             self.examples.know(step.site, step.zones)
         for site, basis in parts.get("bases", {}).items():
@@ -509,40 +481,8 @@ class Partition:
         """The origins of the sites' newest rows, except for sites of which nothing was learned since they were lost."""
         return [self.origin(step.site) for step in self.latest.values() if step.zones and step.site in self._bases]
 
-    def _new_rings(self) -> Rings:
-        return Rings(self._spec.step_ms, self._ring_steps, len(self._spec.channels))
-
-    def _new_past(self) -> Rings:
-        steps = PAST_HOURS * 3_600_000 // self._spec.step_ms
-        return Rings(self._spec.step_ms, steps, len(self._spec.targets), np.float16)
-
-    def _new_forecaster(self) -> OnlineForecaster:
-        return OnlineForecaster(self._spec, _ROOM_ZONES, pretrained(), fine_tunes=self._fine_tunes)
-
-    def _new_scores(self) -> LiveScore:
-        return LiveScore(self._spec, _ROOM_ZONES)
-
-    def _new_watch(self) -> SignalWatch:
-        return SignalWatch(self._spec, self._place_of)
-
-    def _new_paths(self) -> Paths:
-        return Paths(self._spec, _ROOM_ZONES)
-
-    def _new_seen_changes(self) -> SeenChanges:
-        return SeenChanges(_ROOM_ZONES)
-
     def _new_alerts(self) -> PartitionAlerts:
         return PartitionAlerts(self._spec, self._place_of)
-
-    def _add_zones(self, zones: Sequence[tuple[str, str]]) -> None:
-        """Let every part know these zones, by these numbers."""
-        for rings in (self.rings, self._past):
-            for zone in zones:
-                rings.index(*zone)
-        for part in (self.forecaster, self.watch, self.scores, self.paths, self.seen_changes):
-            new = len(zones) - len(part)
-            if new > 0:
-                part.add_zones(new)
 
     def grown_again(self, zones: Sequence[tuple[str, str]]) -> Partition:
         """A new partition for :meth:`adopt` to take parts from, which knows ``zones`` by the same numbers."""
@@ -554,7 +494,7 @@ class Partition:
 
     def know(self, zones: Sequence[tuple[str, str]]) -> None:
         """Let every part know these zones, by these numbers; those that it knows come first among them."""
-        self._add_zones(zones)
+        self.learned.add_zones(zones)
 
     def replay(self, step: SiteStep, issued: Sequence[IssuedForecast]) -> None:
         """Learn from a row of the history, and from the forecasts that were issued when it was the newest."""
@@ -565,39 +505,22 @@ class Partition:
     def adopt(self, other: Partition, parts: Collection[str]) -> None:
         """Take what ``other`` has learned; ``parts`` as in ``snapshots.parts.LEARNED``."""
         self.revision += 1
-        if "rings" in parts:
-            self.rings = other.rings
-        if "past" in parts:
-            self._past = other._past
+        self.learned.adopt(other.learned, parts)
         if "forecaster" in parts:
-            before, self.forecaster = self.forecaster, other.forecaster
-            self.forecaster.forest = before.forest
-            if before.tuned:
-                self.forecaster.tune(before.tuned.arrays)
             self.examples.kept += other.examples.kept
-            if before.has_trained_experts:
-                self.forecaster.mixture = before.mixture  # what was grown has not met them
         if {"forecaster", "bases"} & set(parts):
             self._bases = {
                 site: basis for site, basis in other._bases.items()
                 if basis.step == self._number(self.latest[site].end_ms)
                 and len(basis.zones) == len(self.latest[site].zones)
             }  # fmt: skip
-        if "watch" in parts:
-            self.watch = other.watch
-        if "scores" in parts:
-            self.scores = other.scores
-        if "paths" in parts:
-            self.paths = other.paths
         if "plans" in parts:
             self.plans = other.plans
-        if "seen_changes" in parts:
-            self.seen_changes = other.seen_changes
 
     def _count(self, forecast: IssuedForecast) -> None:
         """Take a forecast of before a crash as what was issued after the newest row."""
         self.revision += 1
-        indices = [self.rings.index(forecast.site, zone) for zone in forecast.zones]
+        indices = [self.learned.rings.index(forecast.site, zone) for zone in forecast.zones]
         zones, median = np.array(indices, np.int64), forecast.quantiles[..., 1]
         self.forecaster.remember(zones, self._number(forecast.origin_ms), median, forecast.network)
         self._score(zones, forecast)
@@ -606,12 +529,13 @@ class Partition:
         """Let live scores wait for its truth, but of zones that have left meanwhile: they have no row to count by."""
         newest = self.latest[forecast.site].zones
         there = np.array([zone in newest for zone in forecast.zones], bool)
-        self.scores.issue(indices[there], forecast.quantiles[there], forecast.climatology[there], forecast.age_steps)
+        quantiles, climatology = forecast.quantiles[there], forecast.climatology[there]
+        self.learned.scores.issue(indices[there], quantiles, climatology, forecast.age_steps)
 
     def _indices(self, step: SiteStep) -> I64:
-        indices = [self.rings.index(step.site, zone) for zone in step.zones]
-        if len(self.rings.zones) > len(self.forecaster):
-            self._add_zones(self.rings.zones)
+        indices = [self.learned.rings.index(step.site, zone) for zone in step.zones]
+        if len(self.learned.rings.zones) > len(self.learned.forecaster):
+            self.know(self.learned.rings.zones)
         return np.array(indices, np.int64)
 
     def _number(self, ms: int) -> int:

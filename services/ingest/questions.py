@@ -162,4 +162,4 @@ class Questions:
             return [plan for p in self._partitions.values() for plan in p.repeated_plans(self._repeats)]
 
     def _owner(self, site: str, zone: str) -> Partition | None:
-        return next((p for p in self._partitions.values() if (site, zone) in p.rings.zones), None)
+        return next((p for p in self._partitions.values() if (site, zone) in p.learned.rings.zones), None)

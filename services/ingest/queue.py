@@ -18,7 +18,7 @@ from models.spec import ForecastSpec
 from services.errors import HistoryError
 from services.ingest.figures import Failures
 from services.ingest.forecasting import MAX_ORIGINS, ForecastOrigin, build_request
-from services.ingest.rings import Rings
+from services.ingest.learned.rings import Rings
 from services.messages import ASK_AGAIN, ONLINE_VERSION, ForecastReply, ForecastRequest
 
 __all__ = ["ForecastQueue"]

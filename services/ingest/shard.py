@@ -24,8 +24,8 @@ from services.ingest.alerts.alert_output import AlertOutput
 from services.ingest.daily_merge import DailyMerge
 from services.ingest.figures import Failures, Rate, ShardFigures, figures
 from services.ingest.forecasting import ForecastOrigin, zone_forecasts
+from services.ingest.learned.learned_parts import PAST_HOURS
 from services.ingest.log_reader import LogReader
-from services.ingest.partition import PAST_HOURS
 from services.ingest.questions import FairLock, Questions
 from services.ingest.queue import ForecastQueue
 from services.ingest.sinks.live_state_sink import LiveStatePublisher, LiveStateSink
@@ -165,7 +165,7 @@ class Shard:
         self._alerts.tell()
         self._failures.works("log")
         self._queue.harvest(self._issue)
-        self._queue.submit({number: p.rings for number, p in self._partitions.items()}, self._reads_more)
+        self._queue.submit({number: p.learned.rings for number, p in self._partitions.items()}, self._reads_more)
         self._daily_merge.finish()
         self._imports.work(self._partitions)
         busy |= self._imports.waits

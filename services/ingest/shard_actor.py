@@ -23,7 +23,7 @@ from edge.wire.plan import PlanMessage
 from services.config import Settings
 from services.errors import HistoryError, SnapshotError
 from services.ingest.figures import ShardFigures
-from services.ingest.partition import PAST_HOURS
+from services.ingest.learned.learned_parts import PAST_HOURS
 from services.ingest.questions import Questions, SilentZone
 from services.ingest.shard import Executors, Outputs, Shard
 from services.ingest.sinks.series_sink import series_writer

@@ -24,7 +24,9 @@ __all__ = ["HasTrees", "TreesInUse"]
 class HasTrees(Protocol):
     """The part of :class:`services.ingest.partition.Partition` that concerns trees."""
 
-    forecaster: OnlineForecaster
+    @property
+    def forecaster(self) -> OnlineForecaster:
+        """The forecaster of its zones."""
 
     def grow_trees(self, forest: Forest) -> None:
         """Use these trees from now on."""

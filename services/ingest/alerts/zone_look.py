@@ -21,10 +21,10 @@ from models.online.basis import Basis
 from models.online.online_forecaster import OnlineForecaster
 from models.paths.paths import Paths
 from models.spec import ForecastSpec, Place
+from services.ingest.learned.rings import Rings
+from services.ingest.learned.signal_watch import SignalWatch
 from services.ingest.paths.outlook import night_at
 from services.ingest.plans.intake import PartitionPlans
-from services.ingest.rings import Rings
-from services.ingest.signal_watch import SignalWatch
 from services.messages import F32
 from services.store.rows import SiteStep
 

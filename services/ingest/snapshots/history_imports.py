@@ -127,7 +127,7 @@ class HistoryImports:
         wanted: dict[int, dict[str, list[str]]] = {}
         for job, note in self._jobs.values():
             number = self._number(note)
-            there = {zone for site, zone in partitions[number].rings.zones if site == note["site"]}
+            there = {zone for site, zone in partitions[number].learned.rings.zones if site == note["site"]}
             zones = sorted(there & set(note["zones"]) - set(note["grown"]))
             if note["state"] == "added" and zones:
                 wanted.setdefault(number, {})[job.id] = zones

@@ -69,7 +69,7 @@ class Newest(TypedDict):
 
 
 class RingsState(TypedDict):
-    """See ``services.ingest.rings.Rings``."""
+    """See ``services.ingest.learned.rings.Rings``."""
 
     zones: list[tuple[str, str]]
     channels: int
@@ -98,7 +98,7 @@ class Parts(TypedDict):
     forecaster: dict[str, Any]  # see models.online.online_forecaster
     bases: dict[str, BasisState]  # by site
     scores: dict[str, _Array]  # see models.evaluation.scoring
-    watch: dict[str, Any]  # see services.ingest.signal_watch
+    watch: dict[str, Any]  # see services.ingest.learned.signal_watch
     paths: dict[str, Any]  # see models.paths.paths; empty where nothing was learned yet
     plans: dict[str, Any]  # see services.ingest.plans.intake
     seen_changes: dict[str, _Array]  # see models.effects.seen_changes; empty where nothing was seen yet

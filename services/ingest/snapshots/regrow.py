@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from edge.wire.plan import LONGEST_AHEAD_MS
 from services.errors import HistoryError
-from services.ingest.partition import PAST_HOURS, Partition
+from services.ingest.learned.learned_parts import PAST_HOURS
+from services.ingest.partition import Partition
 from services.store.forecasts import IssuedForecast, IssuedForecasts
 from services.store.history import History, age_column
 from services.store.parquet import day_of
@@ -58,7 +59,7 @@ class Regrowth:
         self.is_done = False
         self._failed_reads = 0  # in a row
         self._left_out: list[str] = []
-        self._other = partition.grown_again(partition.rings.zones)
+        self._other = partition.grown_again(partition.learned.rings.zones)
         self._issued_after: dict[tuple[str, int], list[IssuedForecast]] | None = None
         self._day: Iterator[SiteStep] = iter(())
         self._plans_ms = self._from_ms - LONGEST_AHEAD_MS  # plans that were known until then are taken
@@ -112,7 +113,7 @@ class Regrowth:
         self._day_ms = min((self._learned_ms.get(site, self._from_ms) for site in self._until_ms), default=self._to_ms)
         self._issued_after = None
         self._plans_ms = self._grown_ms - DAY_MS  # those that came meanwhile; those that are there stay
-        self._other.know(self._partition.rings.zones)
+        self._other.know(self._partition.learned.rings.zones)
 
     def finish(self) -> None:
         """Let the partition have what was grown."""
@@ -169,7 +170,7 @@ class Regrowth:
         keys = list(zip(table["end_ms"].to_pylist(), table["site"].to_pylist(), strict=True))
         zones = table["zone"].to_pylist()
         rows = sorted(range(len(keys)), key=lambda row: (keys[row][0], order[keys[row][1]], zones[row]))
-        known = set(self._other.rings.zones)
+        known = set(self._other.learned.rings.zones)
         steps = []
         for (end_ms, site), found in groupby(rows, key=lambda row: keys[row]):
             of_step = [row for row in found if (site, zones[row]) in known]

@@ -23,7 +23,9 @@ Arrays = Mapping[str, npt.NDArray[np.float32]]
 class HasTuned(Protocol):
     """The part of :class:`services.ingest.partition.Partition` that concerns the network that is fine-tuned."""
 
-    forecaster: OnlineForecaster
+    @property
+    def forecaster(self) -> OnlineForecaster:
+        """The forecaster of its zones."""
 
     def tune(self, arrays: Arrays) -> None:
         """Follow this network from now on; none where there are no arrays."""

@@ -51,3 +51,18 @@ def test_an_expert_without_an_answer_weighs_nothing() -> None:
     np.testing.assert_allclose(
         without[..., 0], with_network[..., 0] + with_network[..., EXPERTS.index("network")], atol=1e-6
     )
+
+
+@pytest.mark.thorough
+def test_trees_and_networks_are_followed_as_before_by_a_forecaster_that_was_grown_again() -> None:
+    """Of what it learned itself, the mixture is the one that has met them: its weights are those of before."""
+    before, basis = learned(14)
+    grown, _ = learned(5)
+    assert not np.array_equal(grown.weights(basis, basis.baseline), before.weights(basis, basis.baseline))
+    grown.take_trained(before)
+    of_mixture = [EXPERTS.index("trees"), EXPERTS.index("network")]
+    grown.first = before.first  # young zones follow neither
+    assert grown.forest is before.forest
+    np.testing.assert_array_equal(
+        grown.weights(basis, basis.baseline)[..., of_mixture], before.weights(basis, basis.baseline)[..., of_mixture]
+    )

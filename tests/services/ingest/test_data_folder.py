@@ -14,7 +14,7 @@ import pytest
 from edge.log.sqlite import SqliteLog
 from models.online import first_days
 from services.errors import HistoryError, StartError
-from services.ingest import partition
+from services.ingest.learned import learned_parts
 from services.ingest.snapshots.later_release import refuse_state_of_a_later_release
 from services.ingest.snapshots.parts import ESSENTIAL, LEARNED, PARTS, Form
 from services.ingest.snapshots.regrow import READ_TRIES
@@ -33,7 +33,7 @@ def _as_the_first_release_forecast() -> Iterator[None]:
     far it is right, those of one that is grown again at their first row. Its young zones had other constants (ADR 66).
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partition, "pretrained", lambda: None)
+        patch.setattr(learned_parts, "pretrained", lambda: None)
         patch.setattr(first_days, "OLD", 2.5)
         patch.setattr(first_days, "BEFORE", 0.3)
         yield

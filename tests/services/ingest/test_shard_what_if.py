@@ -70,5 +70,5 @@ def test_a_snapshot_of_before_has_seen_nothing_and_loads(tmp_path: Path) -> None
     ring_steps = rig.settings.stream.ring_hours * 12
     made = Partition(0, shard.spec, shard._partitions[0].windows, ring_steps, lambda site: Place())
     assert made.load(20, state) == {}
-    assert len(made.seen_changes) == len(made.forecaster) == len(ZONES)
+    assert len(made.learned.seen_changes) == len(made.forecaster) == len(ZONES)
     shard.close()

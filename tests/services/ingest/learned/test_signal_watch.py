@@ -8,7 +8,7 @@ import pytest
 from edge.wire.vocabulary import VOCABULARY
 from models.spec import ForecastSpec, Place
 from services.ingest.forecasting import zone_forecasts
-from services.ingest.signal_watch import KEPT_EVENTS, SignalEvent, SignalWatch
+from services.ingest.learned.signal_watch import KEPT_EVENTS, SignalEvent, SignalWatch
 from services.store.rows import SiteStep, UnitFault
 from tests.services.ingest.samples import T0
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.ingest.rings import Rings
+from services.ingest.learned.rings import Rings
 
 STEP = 1000
 
