@@ -26,7 +26,7 @@ import numpy.typing as npt
 from models.evaluation.gate import MIN_BLOCKS, _block_sums, _blocks, _interval, _mean_ratio
 from models.features.plans import Plan
 from models.masked import masked_mean
-from models.online.basis import EXPERTS, Learned
+from models.online.basis import TUNED, Learned, moves_of
 from models.online.online_forecaster import OnlineForecaster
 from models.pretraining.shipped_arrays import FOLDER, pretrained
 from services.backtest.ahead import read_plans
@@ -53,8 +53,9 @@ def asked_along(table: Table, options: BacktestOptions, plans: Sequence[Plan]) -
     def watch(row: int, forecaster: OnlineForecaster, learned: Learned, quantiles: F32) -> None:
         assert forecaster.correction is not None
         held = forecaster.correction.added(learned.zones), forecaster.correction.said(learned.zones)
-        if learned.experts.shape[-1] > len(EXPERTS) + 2 and row in asked:  # one that was fine-tuned is followed
-            held = held[0] + learned.experts[..., len(EXPERTS) + 2], held[1]
+        moves = moves_of(learned.experts, TUNED)
+        if moves is not None and row in asked:  # one that was fine-tuned is followed
+            held = held[0] + moves, held[1]
         for zone, *parts in zip(learned.zones.tolist(), *held, strict=True):
             added[row, zone], said[row, zone] = parts
 

@@ -1,8 +1,9 @@
 """Step 7 of the way of a reading: what a forecast is mixed from, and in which order it lies in an array.
 
-An array of experts is ``[Z, H, M, K]``: an answer of each of :data:`EXPERTS`, NaN where it has none. Behind them lie
-what moves the mixed median, each only where there is such a thing, and then those before it, too: plans
-(:data:`PLANS`), a pre-trained network (:data:`PRETRAINED`), one that was fine-tuned to the site (:data:`TUNED`).
+An array of experts is ``[Z, H, M, K]``: an answer of each of :data:`EXPERTS`, NaN where it has none. Behind them lies
+what moves a forecast that was mixed: plans (:data:`PLANS`) and a pre-trained network (:data:`PRETRAINED`) its median,
+a network that was fine-tuned to the site (:data:`TUNED`) every quantile. A place exists only where it or a later one is
+used; one that is not used is 0.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ WEIGHED = 3
 """Experts from this index on have learned weights."""
 
 PLANS, PRETRAINED, TUNED = range(len(EXPERTS), len(EXPERTS) + 3)
-"""Where what moves the median lies; a network that was fine-tuned moves every quantile."""
+"""The places of what moves a forecast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def moves_of(experts: F32, place: int) -> F32 | None:
 
 
 def beside(experts: F32, place: int, moves: F32) -> F32:
-    """The experts with ``moves [Z, H, M]`` at ``place``, which are the last; those before it that are not there are 0.
+    """The experts with ``moves [Z, H, M]`` appended at ``place``; places between that are not there become 0.
 
     >>> beside(np.ones((1, 1, 1, len(EXPERTS)), np.float32), PRETRAINED, np.full((1, 1, 1), 5.0))[0, 0, 0, -3:].tolist()
     [1.0, 0.0, 5.0]

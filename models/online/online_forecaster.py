@@ -258,7 +258,7 @@ class OnlineForecaster:
         at_knots = self.climatology.usual(zones, day_bin, own)
         median = between(knots, usual, at_knots, self.climatology.last(zones), quantiles[..., 1])
         median = self._with_earlier(zones, step, day_bin, knots, usual, median)
-        return self.widths.path(zones, day_bin, median, quantiles, knots, self.known is not None)
+        return self.widths.path(zones, day_bin, median, quantiles, knots, any_plans=bool(self.known))
 
     def _mixed(self, zones: I64, experts: F32) -> F32:
         """The median of all experts, moved by plans, blended in a zone's first days, and corrected."""
@@ -462,7 +462,7 @@ class OnlineForecaster:
 
     def _quantiles(self, zones: I64, day_bin: I64, median: F32, experts: F32) -> F32:
         """The intervals of now around ``median [Z, H, M]``, ``[Z, H, M, Q]``, and what a fine-tuned network adds."""
-        return self.widths.tuned(self.widths.around(zones, day_bin, median, experts, self._planned), experts)
+        return self.widths.with_tuned(self.widths.around(zones, day_bin, median, experts, self._planned), experts)
 
     @property
     def _planned(self) -> Intervals | None:

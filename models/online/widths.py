@@ -36,7 +36,8 @@ _HOURS = 24
 class Widths:
     """Quantiles around medians, from what ``intervals`` and ``first`` have learned.
 
-    Where plans have moved a median, intervals that were learned from such medians (``planned``) are those around it.
+    It also knows what is possible (:meth:`within`), and which hour it is at a horizon. Where plans have moved a median,
+    intervals that were learned from such medians (``planned``) are those around it.
     """
 
     def __init__(self, spec: ForecastSpec, intervals: Intervals, first: FirstDays) -> None:
@@ -65,7 +66,7 @@ class Widths:
         p90 = np.maximum(np.clip(median + above, low, high), low + thinnest)
         return np.stack([p10, median, p90], axis=-1, dtype=np.float32)
 
-    def tuned(self, quantiles: F32, experts: F32) -> F32:
+    def with_tuned(self, quantiles: F32, experts: F32) -> F32:
         """``quantiles [Z, H, M, Q]`` with what a network that was fine-tuned adds, where one is followed."""
         moves = moves_of(experts, TUNED)
         if moves is None:
@@ -75,12 +76,12 @@ class Widths:
         p10, p90 = np.minimum(p10, self._high - thinnest), np.maximum(p90, self._low + thinnest)
         return np.stack([p10, p50, p90], axis=-1, dtype=np.float32)
 
-    def path(self, zones: I64, day_bin: I64, median: F32, quantiles: F32, knots: Knots, planned: bool) -> F32:
+    def path(self, zones: I64, day_bin: I64, median: F32, quantiles: F32, knots: Knots, *, any_plans: bool) -> F32:
         """The quantiles around a path's ``median [Z, T, M]``, whose ``quantiles`` at learned horizons are issued
-        already: ``[Z, T, M, Q]``.
+        already: ``[Z, T, M, Q]``; ``any_plans`` may have changed the width of these.
         """
         below, above = self._between(zones, day_bin, knots)
-        if planned:
+        if any_plans:
             below, above = self._as_issued(zones, day_bin, quantiles, knots, below, above)
         low, high, thinnest = self._low, self._high, self._thinnest[knots.after]
         p50 = np.clip(median, low, high)
@@ -94,7 +95,9 @@ class Widths:
         return np.clip(quantiles, self._low[:, None], self._high[:, None])
 
     def _at_horizons(self, zones: I64, hours: I64, experts: F32, planned: Intervals | None) -> tuple[F32, F32]:
-        """How far p10 lies below and p90 above the median, ``[Z, H, M]``."""
+        """How far p10 lies below and p90 above the median, ``[Z, H, M]``: learned from medians that plans moved where
+        they move this one.
+        """
         moves = moves_of(experts, PLANS)
         if planned and moves is not None:
             moved = moves != 0

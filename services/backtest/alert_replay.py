@@ -18,7 +18,15 @@ from models.alerts.foreseen import STEP_MS, steps_of
 from models.alerts.measures import Track, margin, measure
 from models.alerts.occurrences import occurring
 from models.alerts.rule_watch import METRICS, Said, SiteAhead
-from models.alerts.scoring.alert_scores import ACTIONS, RuleScore, ToldAlert, acted, score_rule, score_together
+from models.alerts.scoring.alert_scores import (
+    ACTIONS,
+    RuleScore,
+    ToldAlert,
+    acted,
+    came_near,
+    score_rule,
+    score_together,
+)
 from models.features.plans import Plan
 from models.online.basis import Learned
 from models.online.online_forecaster import OnlineForecaster
@@ -222,8 +230,7 @@ class _Watch:
         vocabulary = list(VOCABULARY)
         setpoints = {name: table.values[zone, :, vocabulary.index(name)] for name in ACTIONS.get(rule.kind, {})}
         done = acted(rule.kind, setpoints, told, until, self._spec.steps_per_day)
-        # It came near where it was on the side of the limit on which an event that goes on would not end.
-        near = bool((margin(rule, self._ground.tracks[zone])[told : max(end, until) + 1] >= -rule.hysteresis).any())
+        near = came_near(margin(rule, self._ground.tracks[zone]), rule.hysteresis, told, max(end, until))
         return ToldAlert(zone, told, end if alert.is_over else None, until, done, near)
 
     def _cases_of(self, r: int, rule: AlertRule, on: Bool, known: Bool) -> Mapping[str, Any]:

@@ -150,8 +150,8 @@ class Partition:
 
     @property
     def _ground(self) -> Ground:
-        parts = self.learned
-        return Ground(parts.forecaster, parts.paths, parts.rings, self.plans, parts.watch, self.latest, self._bases)
+        mine = self.learned
+        return Ground(mine.forecaster, mine.paths, mine.rings, self.plans, mine.watch, self.latest, self._bases)
 
     def _take_plans(self, letters: Sequence[DeadLetter]) -> None:
         self.dead_letters += letters
@@ -167,25 +167,25 @@ class Partition:
         if not step.zones:
             return
         self.revision += 1
-        parts = self.learned
+        mine = self.learned
         self._catch_up(step, () if before is None else before.zones)
         indices, day_bin = self._indices(step), self._day_bins(step.site, step.end_ms, len(step.zones))
-        step = self.latest[step.site] = parts.watch.without_faults(step, indices, day_bin)
+        step = self.latest[step.site] = mine.watch.without_faults(step, indices, day_bin)
         targets = targets_of(step.values, self._spec)
-        parts.rings.write(indices, step.end_ms, step.values)
-        parts.past.write(indices, step.end_ms, targets)
+        mine.rings.write(indices, step.end_ms, step.values)
+        mine.past.write(indices, step.end_ms, targets)
         self._see_changes(indices, step.end_ms)
         plans = self.plans.of(step.site)
         ahead = None if plans is None else plans.ahead(step.end_ms, step.zones, self._spec)
         number, sun = self._number(step.end_ms), self._sun(step)
-        learned = parts.forecaster.learn(indices, number, step.values, day_bin, sun, ahead)
-        if parts.forecaster.tuned and (shown := parts.forecaster.tuned.shown) is not None:
+        learned = self.forecaster.learn(indices, number, step.values, day_bin, sun, ahead)
+        if self.forecaster.tuned and (shown := self.forecaster.tuned.shown) is not None:
             names = dict(zip(indices.tolist(), step.zones, strict=True))
             self.examples.take(step.site, step.end_ms, [names[index] for index in shown.zones.tolist()], shown)
-        parts.watch.learn(step, indices, learned.errors)
-        parts.paths.learn(parts.forecaster, learned, night_at(self._place_of(step.site), step.end_ms, self._spec))
+        mine.watch.learn(step, indices, learned.errors)
+        mine.paths.learn(self.forecaster, learned, night_at(self._place_of(step.site), step.end_ms, self._spec))
         self._bases[step.site] = Basis(learned.step, learned.zones, learned.day_bin, learned.experts)
-        parts.scores.learn(indices, targets)
+        mine.scores.learn(indices, targets)
         self.plans.after_row(step.site, step.end_ms)
         for forecast in self._again.pop((step.site, step.end_ms), []):
             self._count(forecast)
@@ -333,7 +333,7 @@ class Partition:
         """What the newest issued forecast of each present zone was mixed from, without the trees' version."""
         issued = ((origin, *self._networks[site]) for site, (origin, _) in self._answers.items())
         return [one for origin, version, network in issued for one in zone_mixtures(
-            self.learned.forecaster, self._spec, origin, version, network,
+            self.forecaster, self._spec, origin, version, network,
             [zone for zone in origin.zones if not self.has_left(origin.site, zone, origin.end_ms)],
         )]  # fmt: skip
 
@@ -359,7 +359,7 @@ class Partition:
         if origin is None or quantiles is None or zone not in origin.zones:
             return None
         is_night = night_at(self._place_of(site), origin.end_ms, self._spec)
-        return zone_outlook(self.learned.paths, self.learned.forecaster, self._spec, origin, quantiles, zone, is_night)
+        return zone_outlook(self.learned.paths, self.forecaster, self._spec, origin, quantiles, zone, is_night)
 
     def question(self, site: str, zone: str) -> ZoneQuestion | None:
         """A zone's newest issued forecast, to be asked what a change would make of it."""
@@ -427,7 +427,7 @@ class Partition:
         are learned are good until something is learned or issued, the others until the next record.
         """
         return {
-            **self.learned.state(), "windows": self.windows.state(),
+            "windows": self.windows.state(),
             "figures": {
                 "counts": dict(sorted(self.counts.items())), "rejected": dict(sorted(self.rejected.items())),
                 "values_refused": dict(sorted(self.values_refused.items())),
@@ -441,6 +441,7 @@ class Partition:
                     for s in self.latest.values()
                 ],
             },
+            **self.learned.state(),
             "bases": {
                 site: {"day_bin": basis.day_bin, "experts": basis.experts} for site, basis in self._bases.items()
             },
@@ -534,7 +535,7 @@ class Partition:
 
     def _indices(self, step: SiteStep) -> I64:
         indices = [self.learned.rings.index(step.site, zone) for zone in step.zones]
-        if len(self.learned.rings.zones) > len(self.learned.forecaster):
+        if len(self.learned.rings.zones) > len(self.forecaster):
             self.know(self.learned.rings.zones)
         return np.array(indices, np.int64)
 

@@ -29,6 +29,7 @@ __all__ = [
     "RuleScore",
     "ToldAlert",
     "acted",
+    "came_near",
     "score_rule",
     "score_together",
 ]
@@ -82,7 +83,7 @@ class ToldAlert:
     end: int | None
     until: int
     acted: bool = False
-    near: bool = False  # what the rule watches came within its hysteresis of the limit
+    near: bool = False  # within the rule's hysteresis of the limit, or beyond it but not for long enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class RuleScore(AlertTally):
     reliability: Reliability
     worst: float  # distance of a group of GROUP cases on GROUP_DAYS days or more
     worst_least: float  # the same, at the end of its interval that is nearest to what was said
-    near: int  # of the false alerts: what the rule watches came within its hysteresis of the limit
+    near: int  # of the false alerts, those that came near
 
 
 def score_rule(
@@ -218,6 +219,17 @@ def acted(kind: str, setpoints: Mapping[str, _Array], told: int, until: int, a_d
         if len(moved) and not moved[0] >= 1 and (moved >= 1).any():
             return True
     return False
+
+
+def came_near(beyond: _Array, hysteresis: float, told: int, until: int) -> bool:
+    """Whether a value came within ``hysteresis`` of its limit, or beyond it, between these steps; ``beyond [N]`` is how
+    far it is beyond the limit, negative before it, NaN where unknown.
+
+    >>> beyond = np.array([-1.0, -0.4, np.nan, -1.0, 0.2])
+    >>> came_near(beyond, 0.5, 1, 3), came_near(beyond, 0.5, 2, 3), came_near(beyond, 0.0, 3, 9)
+    (True, False, True)
+    """
+    return bool((beyond[told : until + 1] >= -hysteresis).any())
 
 
 def _mean_square(off: F64) -> float:

@@ -1,1 +1,1 @@
-"""Step 7 of the way of a reading: what moves the mixed median: plans, and networks that were trained before."""
+"""Steps 7 and 8 of the way of a reading: what moves a forecast that was mixed, as plans and trained networks do."""

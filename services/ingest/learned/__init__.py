@@ -1,1 +1,1 @@
-"""Step 7 of the way of a reading: rows, learners and live scores of a partition, as parts of a snapshot."""
+"""Steps 5, 7, 8 and 10 of the way of a reading: what a partition has learned of its zones, as parts of a snapshot."""

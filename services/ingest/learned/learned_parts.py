@@ -1,4 +1,4 @@
-"""Step 7 of the way of a reading: what a partition has learned of its zones, as parts that come and go by name.
+"""Steps 5, 7, 8 and 10 of the way of a reading: what a partition has learned of its zones, as parts with a name each.
 
 A snapshot holds each part by itself. One that cannot be read is new, and is grown again beside the others until it can
 be exchanged. All parts number the zones alike.
@@ -32,7 +32,8 @@ _ROOM_ZONES = 1024
 
 
 class LearnedParts:
-    """Rows, learners and live scores of a partition's zones; nothing is known at first.
+    """Rows, faults and drift, learners, paths, changes that were seen, and live scores of a partition's zones; nothing
+    is known at first. Bases, plans and alerts, which can be grown again as well, are the partition's own.
 
     The attributes have the names of the parts. ``rings`` holds rows of ``ring_steps`` steps of all channels, ``past``
     rows of targets. With ``fine_tunes`` the forecaster follows a network that was fine-tuned, once it is given one.
@@ -94,8 +95,8 @@ class LearnedParts:
         self.seen_changes = loaded(parts, "seen_changes", new["seen_changes"], SeenChanges.load_state_dict, missing)
 
     def adopt(self, other: LearnedParts, names: Collection[str]) -> None:
-        """Take the parts of these names from ``other``. Trees and networks stay as they are: what was grown again
-        has not met them.
+        """Take the parts of these names from ``other``; names of what is the partition's own change nothing here.
+        Trees and networks stay as they are: what was grown again has not met them.
         """
         before = self.forecaster
         for name in self._new.keys() & set(names):

@@ -133,6 +133,7 @@ def test_the_command_prints_and_writes(tmp_path: Path) -> None:
         heat
     )
     assert told["together"]["events"] == heat["events"]
+    assert heat["near"] <= heat["false"]
     with out.open() as file:
         alerts = list(csv.DictReader(file))
     assert alerts
