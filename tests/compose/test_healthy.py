@@ -21,7 +21,10 @@ def address() -> Iterator[str]:
     class Api(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             """404 on all other routes."""
-            statuses = {"/north/health/ready": 200, "/starting/health/ready": 503, "/health/ready": 200}
+            statuses = {
+                "/north/health/ready": 200, "/starting/health/ready": 503, "/starting/health/live": 200,
+                "/health/ready": 200,
+            }  # fmt: skip
             self.send_response(statuses.get(self.path, 404))
             self.end_headers()
 
@@ -45,3 +48,14 @@ def test_readiness_is_asked_for_where_the_api_answers(
     done = subprocess.run(["bash", SCRIPT], env={"HOTHOUSE_DATA_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"},
                           capture_output=True, check=False)  # fmt: skip
     assert (done.returncode == 0) == is_healthy, done.stderr
+
+
+def test_a_system_without_a_forecast_is_alive(tmp_path: Path, address: str) -> None:
+    """It waits for devices: whoever asks for its life alone does not start it again and again."""
+    (tmp_path / "run.json").write_text(json.dumps({"url": f"http://{address}/starting", "pid": 1, "mqtt": {}}))
+    done = [
+        subprocess.run(["bash", SCRIPT, *asked], env={"HOTHOUSE_DATA_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"},
+                       capture_output=True, check=False).returncode == 0
+        for asked in ([], ["ready"], ["live"])
+    ]  # fmt: skip
+    assert done == [False, False, True]
