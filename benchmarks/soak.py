@@ -201,25 +201,13 @@ def of_processes(first: psutil.Process) -> Figures:
     }
     for process in [first, *first.children(recursive=True)]:
         try:
-            part = "hothouse up" if process.pid == first.pid else _part_of(process.cmdline())
+            part = "hothouse up" if process.pid == first.pid else part_of(process.cmdline())
             figures = (process.memory_full_info().uss / 1e6, process.num_threads(), process.num_fds())
         except psutil.Error:
             continue
         for what, figure in zip(found, figures, strict=True):
             found[what][part] += figure
     return {what: dict(parts) for what, parts in found.items()}
-
-
-def _part_of(words: list[str]) -> str:
-    """As the benchmark of the live system names it, but the retrainer and its trainings stand by themselves."""
-    line = " ".join(words)
-    return (
-        "retrainer"
-        if "ray::Retrainer" in line
-        else "training"
-        if "ray::" in line and "Train" in line
-        else part_of(words)
-    )
 
 
 def of_folders(folders: Mapping[str, Path]) -> Figures:

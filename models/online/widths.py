@@ -71,7 +71,8 @@ class Widths:
         moves = moves_of(experts, TUNED)
         if moves is None:
             return quantiles
-        p10, p50, p90 = np.moveaxis(self._clipped(quantiles + moves[..., None]), -1, 0)
+        moved = np.clip(quantiles + moves[..., None], self._low[:, None], self._high[:, None])
+        p10, p50, p90 = np.moveaxis(moved, -1, 0)
         thinnest = np.maximum(self._thinnest, np.float32(SMALLEST) * np.abs(p50))
         p10, p90 = np.minimum(p10, self._high - thinnest), np.maximum(p90, self._low + thinnest)
         return np.stack([p10, p50, p90], axis=-1, dtype=np.float32)
@@ -90,9 +91,6 @@ class Widths:
         path = np.stack([np.minimum(p10, p50), p50, np.maximum(p90, p50)], axis=-1, dtype=np.float32)
         path[:, knots.learned] = quantiles[:, knots.after[knots.learned]]
         return path
-
-    def _clipped(self, quantiles: F32) -> F32:
-        return np.clip(quantiles, self._low[:, None], self._high[:, None])
 
     def _at_horizons(self, zones: I64, hours: I64, experts: F32, planned: Intervals | None) -> tuple[F32, F32]:
         """How far p10 lies below and p90 above the median, ``[Z, H, M]``: learned from medians that plans moved where

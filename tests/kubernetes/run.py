@@ -257,9 +257,8 @@ def _restore(cluster: Cluster, report: Report) -> Cluster:
         run(str(BACKUP), "--restore", folder, str(SYSTEM), timeout_s=600)
     anew = Cluster()
     until(lambda: set(anew.origins()) == set(ZONES), "a forecast of every zone", 3 * FIRST_FORECAST_S)
-    with suppress(
-        TimeoutError
-    ):  # the retrainer reads it last, one kind of model after the other; what lacks is told below
+    # The retrainer reads one kind of model after the other, and last of all; what lacks then is told below.
+    with suppress(TimeoutError):
         until(lambda: len(anew.ask("/models")["models"]) >= len(before) - len(ZONES), "the list of models", 60)
     took_s, after = time.monotonic() - began_s, _known(anew)
     other = [f"{there} is {here} now" for there, here in zip_longest(before, after) if there != here]
