@@ -188,11 +188,16 @@ class PastNights:
         self._off, self._rated = state["off"].copy(), state["rated"].copy()
 
     def _levels(self, kind: int) -> F32:
-        """Where p10, p50 and p90 of what came lay, in half widths from the scenarios' median: ``[3, M]``."""
+        """Where p10, p50 and p90 of what came lay, in half widths from the scenarios' median: ``[3, M]``.
+
+        Of what came they are those levels between which, and beyond, the next one is as likely as they say (as in
+        conformal prediction; Vovk, Gammerman and Shafer 2005): of few they lie further out.
+        """
         levels = np.empty((3, self._off.shape[1]))
         for m, held in enumerate(self._off[kind]):
             known = held[np.isfinite(held)]
-            found = np.quantile(known, [0.1, 0.5, 0.9]) if len(known) else np.zeros(3)
+            high = min(0.9 * (1 + 1 / max(len(known), 1)), 1.0)
+            found = np.quantile(known, [1 - high, 0.5, high]) if len(known) else np.zeros(3)
             levels[:, m] = (len(known) * found + PRIOR * np.array([-1.0, 0.0, 1.0])) / (len(known) + PRIOR)
         return np.asarray(levels, dtype=np.float32)
 
