@@ -88,6 +88,9 @@ ENV HOME=/tmp \
     NUMBA_CACHE_DIR=/tmp/numba \
     RAY_USAGE_STATS_ENABLED=0 \
     MLFLOW_DISABLE_TELEMETRY=true \
+    ARROW_DEFAULT_MEMORY_POOL=system \
+    MALLOC_ARENA_MAX=2 \
+    _RJEM_MALLOC_CONF=dirty_decay_ms:0,muzzy_decay_ms:0 \
     HOTHOUSE_DATA_DIR=/var/lib/hothouse
 USER hothouse
 WORKDIR /var/lib/hothouse

@@ -94,6 +94,8 @@ class LocalBroker:
 
     def start(self) -> None:
         """Start and wait until it answers. Raises :class:`BrokerError`."""
+        if self.kind == "mosquitto" and not mosquitto.is_installed():
+            raise BrokerError("Mosquitto is not installed: install the packages mosquitto and mosquitto-clients")
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self.password_file.exists():
             write_secret(self.password_file, secrets.token_urlsafe(24))
