@@ -30,8 +30,8 @@ from models.spec import ForecastSpec
 from models.trees.forest import LEAVES, Forest
 from models.trees.tree_grower import LONGEST_MS, OPTIONS
 
-BUDGET_MS, BUDGET_KB = 100.0, 140.0
-BUDGET_WITH_PLANS_MS, BUDGET_WITH_PLANS_KB = 200.0, 165.0
+BUDGET_MS, BUDGET_KB = 100.0, 80.0
+BUDGET_WITH_PLANS_MS, BUDGET_WITH_PLANS_KB = 200.0, 100.0
 
 
 def made_up_forest(spec: ForecastSpec, regressors: int, rng: np.random.Generator) -> Forest:

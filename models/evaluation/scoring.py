@@ -1,4 +1,4 @@
-"""Step 10 of the way of a reading: every matured forecast is scored against what happened.
+"""Step 10 of the way of a reading: matured forecasts are scored against what happened.
 
 The truth at horizon h is the row that ends at origin + h. The model stands beside persistence, the 24-hour naive and
 the climatology, on exactly the same cases: a case counts only where all four and the truth are there.
@@ -24,6 +24,11 @@ _Array = npt.NDArray[Any]
 _NAMES = ("model", "climatology", "persistence", "naive_24h")
 
 
+SCORED_MS = 900_000
+"""Of each zone the first forecast in a quarter of an hour is scored: neighbouring ones say nearly the same, and those
+that wait for their truth would take more room than anything else that is kept of a zone."""
+
+
 class Score(TypedDict):
     """Mean absolute errors at one horizon, and the share of truths within p10 ... p90; ``None`` where ``n`` is 0."""
 
@@ -44,7 +49,7 @@ class ScoreTotals(TypedDict):
     unit.
     """
 
-    matured: dict[str, dict[int, int]]  # forecasts whose truth came
+    matured: dict[str, dict[int, int]]  # scored forecasts whose truth came
     inside: dict[str, dict[int, int]]  # whose truth was within p10 ... p90
     absolute_error: dict[str, dict[int, float]]  # sum of absolute errors
     climatology_absolute_error: dict[str, dict[int, float]]  # of the climatology, on the same cases
@@ -55,8 +60,8 @@ class LiveScore:
 
     Each step and zone, in this order: :meth:`learn` with the row that closed (all NaN where the zone was silent: a
     step must not be left out), then :meth:`issue` with the forecast made from it; issued again, the last one counts.
-    A forecast waits in a ring as long as its horizon and no longer: about 25 KB a zone, because half precision is
-    finer than any sensor.
+    One forecast in ``SCORED_MS`` waits in a ring as long as its horizon and no longer: about 10 KB a zone with rows of
+    five minutes, because half precision is finer than any sensor.
 
     >>> spec = ForecastSpec(channels=("air_temp_c",), targets=("air_temp_c",), horizons_min=(60,), step_ms=3_600_000)
     >>> score = LiveScore(spec)
@@ -74,14 +79,18 @@ class LiveScore:
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         # The naive forecast for a row is the row this many steps before it: whole days, back to before the origin.
         self._days = -(-self._steps // spec.steps_per_day) * spec.steps_per_day
-        self._slot = np.concatenate([[0], np.cumsum(self._steps)[:-1]])
+        self._stride = max(SCORED_MS // spec.step_ms, 1)
+        # So many, that a forecast's truth has come before another takes its place, wherever in a quarter both are from.
+        self._slots = (self._steps + 2 * self._stride - 2) // self._stride
+        self._first = np.concatenate([[0], np.cumsum(self._slots)[:-1]])
         cells, targets = (len(self._steps), len(spec.targets)), len(spec.targets)
         ring = int(max(self._steps[-1], self._days.max())) + 1
         self._zones = ZoneArrays(
             capacity,
             rows=((), np.int64, 0),
             seen=((ring, targets), np.float16, np.nan),
-            waiting=((int(self._steps.sum()), targets, 4), np.float16, np.nan),
+            waiting=((int(self._slots.sum()), targets, 4), np.float16, np.nan),
+            origin=((int(self._slots.max()),), np.int32, -1),  # the row that a quarter's forecast was made from
             sums=((*cells, len(_NAMES)), np.float64, 0.0),
             n=(cells, np.int64, 0),
             inside=(cells, np.int64, 0),
@@ -104,21 +113,27 @@ class LiveScore:
         self._table = None
         s = self._zones
         rows = s["rows"][indices]
-        slots = self._slot + rows[:, None] % self._steps
-        ring = s["seen"].shape[1]
         truth = np.where(np.isfinite(y), y, np.float32(np.nan)).astype(np.float32)
-        s["seen"][indices, rows % ring] = truth
-        waiting = s["waiting"][indices[:, None], slots]  # [Z, H, M, 4]
-        yardsticks = [s["seen"][indices[:, None], (rows[:, None] - back) % ring] for back in (self._steps, self._days)]
-        forecasts = np.concatenate([waiting[..., 2:], np.stack(yardsticks, axis=-1)], axis=-1)
-        error = np.abs(forecasts - truth[:, None, :, None])
-        paired = np.asarray(np.isfinite(error).all(-1))
-        inside = paired & (truth[:, None] >= waiting[..., 0]) & (truth[:, None] <= waiting[..., 1])
-        s["sums"][indices] += np.where(paired[..., None], error, 0)
-        s["n"][indices] += paired
-        s["inside"][indices] += inside
-        s["waiting"][indices[:, None], slots] = np.nan
+        s["seen"][indices, rows % s["seen"].shape[1]] = truth
+        origins = rows[:, None] - self._steps
+        quarters = origins // self._stride % s["origin"].shape[1]
+        z, h = np.nonzero((origins >= 0) & (s["origin"][indices[:, None], quarters] == origins))
+        self._score(indices[z], h, origins[z, h], truth[z])
         s["rows"][indices] = rows + 1
+
+    def _score(self, zones: I64, h: I64, origins: I64, truth: F32) -> None:
+        """Score forecasts of ``zones [P]``, horizons ``h [P]`` and rows ``origins [P]`` against ``truth [P, M]``."""
+        s, ring = self._zones, self._zones["seen"].shape[1]
+        slots = self._place(h, origins)
+        waiting = s["waiting"][zones, slots]  # [P, M, 4]
+        naive = s["seen"][zones, (origins + self._steps[h] - self._days[h]) % ring]
+        yardsticks = np.stack([s["seen"][zones, origins % ring], naive], axis=-1)
+        error = np.abs(np.concatenate([waiting[..., 2:], yardsticks], axis=-1) - truth[..., None])
+        paired = np.asarray(np.isfinite(error).all(-1))
+        s["sums"][zones, h] += np.where(paired[..., None], error, 0)
+        s["n"][zones, h] += paired
+        s["inside"][zones, h] += paired & (truth >= waiting[..., 0]) & (truth <= waiting[..., 1])
+        s["waiting"][zones, slots] = np.nan
 
     def skip(self, indices: I64, steps: int) -> None:
         """Zones ``indices`` had no row for this many steps: forecasts for these steps do not mature."""
@@ -129,16 +144,25 @@ class LiveScore:
             self.learn(indices, none)
 
     def issue(self, indices: I64, quantiles: F32, climatology: F32, age: int = 0) -> None:
-        """Remember forecasts made from the rows learned ``age`` steps ago: the model's ``[Z, H, M, Q]``, and the
-        climatology's median ``[Z, H, M]`` beside it.
+        """Remember forecasts made from the rows learned ``age`` steps ago, unless one from another row of their quarter
+        of an hour waits: the model's ``[Z, H, M, Q]``, and the climatology's median ``[Z, H, M]`` beside it.
 
         Horizons whose truth has been learned meanwhile are left out: a forecast is only scored ahead of its truth.
         """
-        s = self._zones
+        s, origins = self._zones, self._zones["rows"][indices] - 1 - age
+        place = origins // self._stride % s["origin"].shape[1]
+        held = s["origin"][indices, place]
+        first = (held == origins) | (held // self._stride != origins // self._stride)
+        scored = np.flatnonzero(first & (origins >= 0))
+        s["origin"][indices[scored], place[scored]] = origins[scored]
         ahead = np.flatnonzero(self._steps > age)
-        slots = (self._slot + (s["rows"][indices][:, None] - 1 - age) % self._steps)[:, ahead]
         parts = (quantiles[..., 0], quantiles[..., 2], quantiles[..., 1], climatology)
-        s["waiting"][indices[:, None], slots] = np.stack(parts, axis=-1)[:, ahead]
+        slots = self._place(ahead, origins[scored, None])
+        s["waiting"][indices[scored, None], slots] = np.stack(parts, axis=-1)[np.ix_(scored, ahead)]
+
+    def _place(self, h: I64, origins: I64) -> I64:
+        """Where forecasts from the rows ``origins`` wait."""
+        return np.asarray(self._first[h] + origins // self._stride % self._slots[h])
 
     def rows(self, index: int) -> int:
         """How many steps have been learned of a zone, those without a row among them."""
@@ -190,6 +214,24 @@ class LiveScore:
         return self._zones.state_dict(copy)
 
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
-        """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` if it does not fit."""
+        """Take over what :meth:`state_dict` gave, also in a release before ADR 70; raises ``ValueError`` if it does not
+        fit.
+        """
         self._table = None
-        self._zones.load_state_dict(state)
+        self._zones.load_state_dict(state if "origin" in state else self._of_now(state))
+
+    def _of_now(self, state: Mapping[str, _Array]) -> dict[str, _Array]:
+        """Of forecasts of every row, as they waited before, those from the first row of each quarter."""
+        fresh, rows = LiveScore(self._spec, len(state["rows"])), state["rows"][:, None]
+        fresh.add_zones(len(rows))
+        made, zone = fresh.state_dict(), np.arange(len(rows))[:, None]
+        newest, size, old = (rows - 1) // self._stride, made["origin"].shape[1], 0
+        quarters = newest - np.arange(size)
+        made["origin"][zone, quarters % size] = np.where(quarters >= 0, quarters * self._stride, -1)
+        for h, steps in enumerate(self._steps.tolist()):
+            origins = (newest - np.arange(self._slots[h])) * self._stride
+            waits = ((origins >= 0) & (origins > rows - 1 - steps))[..., None, None]
+            held = state["waiting"][zone, old + origins % steps]
+            made["waiting"][zone, self._place(np.array(h), origins)] = np.where(waits, held, np.float16(np.nan))
+            old += steps
+        return {**made, **{name: held for name, held in state.items() if name != "waiting"}}

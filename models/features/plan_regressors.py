@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.features.eight_bits import from_steps, in_steps
 from models.features.plans import BIN_MS, BINS_BACK, PLANNED, bin_of, bins_ahead
 from models.masked import masked_mean
 from models.spec import ForecastSpec
@@ -32,20 +33,14 @@ forecasts that are corrected do."""
 SCALE_DAYS = 14.0
 """How long the usual size of a metric's deviations is remembered; all zones together."""
 
-CLIP = 5.0
-"""Scaled deviations are cut here: a plan without sense must not carry a forecast away."""
-
-FINENESS = 25.0
-"""Deviations wait for their truth in steps of a twenty-fifth, in eight bits."""
-
 _DAY = 86_400_000 // BIN_MS
 _KEPT = _DAY + BINS_BACK + 2
 
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """How far what is foreseen is off what is known, in usual deviations of a metric, as ``FINENESS`` counts them; 0
-    where one of both is missing. ``any`` says of which zones anything is foreseen.
+    """How far what is foreseen is off what is known, in steps (:func:`~models.features.eight_bits.in_steps`) of usual
+    deviations of a metric; 0 where one of both is missing. ``any`` says of which zones anything is foreseen.
     """
 
     ahead: I8  # [Z, H, 3, K]: at the horizon off the usual, there off yesterday, on the way there off the usual
@@ -71,8 +66,8 @@ def regressors(ahead: _Array, now: _Array, light: _Array, clock: _Array) -> F32:
     What the weather does to a greenhouse depends on the sun, and what setpoints do on the hour.
     """
     lead = ahead.shape[:-2]
-    off = ahead.astype(np.float32) * np.float32(1 / FINENESS)
-    here = np.broadcast_to(now.astype(np.float32) * np.float32(1 / FINENESS), (*lead, 2, len(PLANNED)))
+    off = from_steps(ahead)
+    here = np.broadcast_to(from_steps(now), (*lead, 2, len(PLANNED)))
     usual, yesterday, mean = off[..., 0, :], off[..., 1, :], off[..., 2, :]
     sun, hour = np.float32(1) * light[..., None], clock.astype(np.float32)
     parts = (
@@ -143,7 +138,7 @@ class KnownAheadFeatures:
         wrong = masked_mean(measured - foreseen[:, : back + 1], axis=1)
         now = np.stack([newest - usual[:, back], wrong], axis=1) / scale
         anything = np.asarray(np.isfinite(foreseen[:, back:]).any(axis=(1, 2)))
-        return Foreseen(_coarse(ahead), _coarse(now), anything)
+        return Foreseen(in_steps(ahead), in_steps(now), anything)
 
     def state_dict(self, copy: bool = True) -> dict[str, _Array]:
         """Everything that was learned (see :meth:`ZoneArrays.state_dict`)."""
@@ -222,8 +217,3 @@ def _means_until(x: F32, places: I64) -> F32:
         if here.any():
             found[:, here] = np.where(count > 0, total / np.maximum(count, 1), np.nan)[:, None]
     return found
-
-
-def _coarse(scaled: _Array) -> I8:
-    cut = np.clip(np.where(np.isnan(scaled), np.float32(0), scaled), -CLIP, CLIP)
-    return np.asarray(np.rint(cut * np.float32(FINENESS)).astype(np.int8))

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.day_knots import DayKnots, on_line
+from models.features.eight_bits import CLIP
 from models.features.inputs import targets_of
 from models.masked import masked_mean
 from models.spec import ForecastSpec
@@ -52,9 +54,6 @@ ERROR_MS = 3 * 3_600_000
 LARGEST = 60_000.0
 """Rows are kept in half precision, three digits, which is more than sensors have; they are cut here before."""
 
-CLIP = 5.0
-"""Scaled regressors are cut here: a broken sensor must not carry a forecast away."""
-
 
 def feature_channels(spec: ForecastSpec) -> tuple[str, ...]:
     """The channels of a row that become regressors, besides the targets."""
@@ -75,16 +74,22 @@ class Features:
         self._lags = [max(round(lag / spec.step_ms), 1) for lag in LAGS_MS]
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         self._day = spec.steps_per_day
+        self._short = np.array([max(round(ms / spec.step_ms), 1) for ms in SHORT_MS], dtype=np.int64)
+        self._knots = DayKnots(spec)
+        newest, knots = max(int(self._short.max()), self._knots.stride - 1) + 1, self._knots.count
         width = self._targets + len(self._columns)
         self._zones = ZoneArrays(
             capacity,
             step=((), np.int64, -1),
             held=((width,), np.float32, np.nan),
             held_step=((width,), np.int64, -1),
-            profile=((self._day, width), np.float16, np.nan),
-            deviation=((self._lags[-1] + 1, width), np.float32, np.nan),
-            past=((self._day, width), np.float16, np.nan),
-            past_step=((self._day,), np.int32, -1),
+            profile=((knots, width), np.float16, np.nan),
+            deviation=((self._lags[-1] + 1, width), np.float16, np.nan),
+            row=((newest, width), np.float16, np.nan),
+            row_known=((newest, width), np.bool_, False),  # and not held from one before
+            row_step=((newest,), np.int32, -1),
+            past=((knots + 1, width), np.float16, np.nan),  # rows at knots
+            past_step=((knots + 1,), np.int32, -1),
             error=((len(self._steps), self._targets), np.float32, 0.0),
         )
         self._scale = np.full(width, np.nan, dtype=np.float64)
@@ -114,7 +119,7 @@ class Features:
         short times, ``[Z, H, C]`` how they changed a day ago from this time of day to that of each horizon.
 
         ``values [Z, C]``; ``sun [Z, 1 + H]`` the sine of the sun's elevation now and at each horizon, NaN where
-        unknown; ``base`` and ``error [Z, H, M]`` the climatology's forecast and its errors that matured in this row,
+        unknown; ``base`` and ``error [Z, H, M]`` the climatology's forecast and its newest errors that have matured,
         ``profiles [Z, 2, H, M]`` its fastest and slowest profile, ``unit [H, M]`` its usual error.
         """
         s, n = self._zones, len(indices)
@@ -125,6 +130,8 @@ class Features:
         row = np.where(known, row, np.where(fresh, s["held"][indices], np.float32(np.nan)))
         s["held"][indices] = row
         s["held_step"][indices] = np.where(known, step, s["held_step"][indices])
+        place = step % s["row"].shape[1]
+        s["row"][indices, place], s["row_known"][indices, place], s["row_step"][indices, place] = row, known, step
         deviation, lagged = self._deviate(indices, step, row, known, day_bin)
         m = self._targets
         scale = np.where(self._scale > 1e-6, self._scale, 1.0).astype(np.float32)
@@ -136,7 +143,7 @@ class Features:
         light = np.nan_to_num(np.maximum(sun, 0)).astype(np.float32)
         common = np.concatenate(
             [
-                np.ones((n, 1), dtype=np.float32), now, now - hour, three[:, :m],
+                np.ones((n, 1), dtype=np.float32), now, _cut(now - hour), three[:, :m],
                 now[:, :m] * first[:, :1], now[:, :m] * first[:, 1:], first, second, light[:, :1],
             ],
             axis=1,
@@ -160,12 +167,12 @@ class Features:
             ],
             axis=-1,
         )  # fmt: skip
-        short = np.array([max(round(ms / self._spec.step_ms), 1) for ms in SHORT_MS], dtype=np.int64)
-        changed = row[:, None] - self._past(indices, step - short)
+        changed = row[:, None] - self._rows(indices, step - self._short)
         a_day_ago = self._past(indices, np.array([step - self._day]))
         planned = np.where((back == step)[:, None], row[:, None], yesterday) - a_day_ago
-        s["past"][indices, step % self._day] = row
-        s["past_step"][indices, step % self._day] = step
+        if step % self._knots.stride == 0:
+            place = step // self._knots.stride % s["past"].shape[1]
+            s["past"][indices, place], s["past_step"][indices, place] = row, step
         s["step"][indices] = step
         return common, ahead, np.concatenate([row, changed.reshape(n, -1)], axis=1), planned
 
@@ -184,11 +191,21 @@ class Features:
         width = self._targets + len(self._columns)
         return (1 + len(SHORT_MS)) * width, width
 
+    def _rows(self, indices: I64, steps: I64) -> F32:
+        """The newest rows, those at ``steps [P]``, ``[Z, P, C]``; NaN where there was none."""
+        return _held(self._zones["row"], self._zones["row_step"], indices, steps, steps)
+
     def _past(self, indices: I64, steps: I64) -> F32:
-        """The rows at ``steps [P]``, at most a day back, ``[Z, P, C]``; NaN where there was none."""
-        s, zone, at = self._zones, indices[:, None], steps % self._day
-        there = s["past_step"][zone, at] == steps
-        return np.asarray(np.where(there[..., None], s["past"][zone, at], np.float32(np.nan)))
+        """The rows at ``steps [P]``, at most a day back, ``[Z, P, C]``: between two knots what lies on the line, or the
+        one that is known; NaN where there was none.
+        """
+        s, stride = self._zones, self._knots.stride
+        before, rest = np.divmod(steps, stride)
+        low = _held(s["past"], s["past_step"], indices, before, before * stride)
+        if not rest.any():
+            return low
+        high = _held(s["past"], s["past_step"], indices, before + 1, (before + 1) * stride)
+        return on_line(low, high, np.broadcast_to(rest / stride, low.shape[:2]))
 
     def _index(self, name: str) -> int | None:
         names = feature_channels(self._spec)
@@ -199,7 +216,7 @@ class Features:
     ) -> tuple[F32, list[F32]]:
         """How far each channel is off its profile, now and at the lags; the profile then learns."""
         s = self._zones
-        usual = s["profile"][indices, day_bin].astype(np.float32)
+        usual = self._knots.at(s["profile"], indices, day_bin)
         deviation = row - usual
         ring = s["deviation"]
         size = ring.shape[1]
@@ -211,9 +228,7 @@ class Features:
                 break
             ring[indices[stale], (step - back) % size] = np.nan
         ring[indices, step % size] = deviation
-        gain = np.float32(1 - np.exp(-1 / PROFILE_DAYS))
-        moved = np.where(np.isnan(usual), row, usual + gain * deviation)
-        s["profile"][indices, day_bin] = np.where(known, moved, usual)
+        self._learn_profile(indices, step, day_bin)
         seen = known & np.isfinite(deviation)
         count = seen.sum(axis=0)
         mean = masked_mean(np.where(seen, np.abs(deviation), np.nan), axis=0, dtype=np.float64)
@@ -222,7 +237,29 @@ class Features:
         share = np.maximum(count / np.maximum(self._seen, 1), slowest)
         held = np.where(np.isnan(self._scale), mean, self._scale)
         self._scale = np.where(count > 0, held + share * (mean - held), self._scale)
-        return deviation, [ring[indices, (step - lag) % size] for lag in self._lags]
+        return deviation, [ring[indices, (step - lag) % size].astype(np.float32) for lag in self._lags]
+
+    def _learn_profile(self, indices: I64, step: int, day_bin: I64) -> None:
+        """Move the knot around which the newest rows lie by the mean of what was measured in them."""
+        s, stride = self._zones, self._knots.stride
+        knot, rest = np.divmod((day_bin - stride // 2) % self._day, stride)
+        zones, at = indices[rest == 0], knot[rest == 0]
+        if not len(zones):
+            return
+        steps = step - np.arange(stride)
+        measured = s["row_known"][zones[:, None], steps % s["row"].shape[1]]
+        mean = masked_mean(np.where(measured, self._rows(zones, steps), np.float32(np.nan)), axis=1)
+        held = s["profile"][zones, at].astype(np.float32)
+        gain = np.float32(1 - np.exp(-1 / PROFILE_DAYS))
+        moved = np.where(np.isnan(held), mean, held + gain * (mean - held))
+        s["profile"][zones, at] = np.where(np.isnan(mean), held, moved)
+
+
+def _held(ring: _Array, ring_step: _Array, zones: I64, places: I64, steps: I64) -> F32:
+    """What lies at ``places [P]`` of rings and was kept at ``steps [P]``, ``[Z, P, C]``; NaN where another was."""
+    at = places % ring.shape[1]
+    there = ring_step[zones[:, None], at] == steps
+    return np.where(there[..., None], ring[zones[:, None], at], np.float16(np.nan)).astype(np.float32)
 
 
 def _cut(scaled: _Array) -> F32:

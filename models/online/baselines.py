@@ -2,8 +2,8 @@
 
 :func:`persistence` and :func:`naive_24h` are the yardsticks. :class:`Climatology` is the strong one: hour-of-day
 profiles that forget at several rates, side by side, each corrected by a regression on how far the climate is off its
-profile now, some hours ago and a day before the horizon; the forecast is the mean of the rates. It learns from every
-row, for all zones at once, in bounded memory.
+profile now, some hours ago and a day before the horizon; the forecast is the mean of the rates. It learns for all zones
+at once, in bounded memory: its profiles from every row, the rest from examples, a quarter of an hour apart.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.day_knots import DayKnots, on_line
 from models.masked import masked_mean
 from models.spec import QUANTILES, ForecastSpec
 from models.zone_arrays import ZoneArrays
@@ -23,6 +24,7 @@ __all__ = ["Climatology", "Members", "naive_24h", "persistence"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
 _Array = npt.NDArray[Any]
 
 RATES_DAYS = (1.0, 3.0, 8.0)
@@ -37,11 +39,9 @@ SMOOTHING_MS = 900_000
 REGRESSION_DAYS = 14.0
 """How long the regression on the deviation remembers."""
 
-EXAMPLE_MS = 900_000
-"""The regression takes an example every quarter of an hour: neighbouring rows say nearly the same ..."""
-
 SHRINKAGE_DAYS = 1.0
-"""... and its prior weighs as much as those of this many days."""
+"""The regression takes an example at each knot of the day (:mod:`models.day_knots`): neighbouring rows say nearly the
+same. Its prior weighs as much as the examples of this many days."""
 
 DECAY_MS = 6 * 3_600_000
 """The prior: a deviation from the profile dies away with this time constant."""
@@ -51,6 +51,7 @@ LAG_MS = 3 * 3_600_000
 back?) and the one a day before the horizon (was yesterday unusual at that hour?)."""
 
 REGRESSORS = 3
+_PAIRS = np.array([(i, j) for i in range(REGRESSORS) for j in range(i, REGRESSORS)])
 WAVES = 3
 
 WAVE_DAYS = 1.0
@@ -74,11 +75,14 @@ YOUNG_MS = 6 * 3_600_000
 SPREAD_DAYS = 7.0
 """How long the size of the errors is remembered, by hour of day."""
 
-QUANTILE_STEP = 0.003
-"""Step of the stochastic approximation of p10 and p90, in units of the mean absolute error."""
+QUANTILE_STEP = 0.009
+"""Step of the stochastic approximation of p10 and p90 after an example, in units of the mean absolute error."""
 
 LAPLACE_P90 = 1.609
 """p90 of a Laplace distribution in units of its mean absolute deviation (ln 5): where p10 and p90 start."""
+
+LARGEST = 60_000.0
+"""Sizes of errors are kept in half precision; they are cut here before."""
 
 _HOURS = 24
 
@@ -116,8 +120,8 @@ class Climatology:
 
     Each step and zone, in this order: :meth:`learn` with the row that closed (NaN where a target is missing, all NaN
     where the zone was silent: a step must not be left out), then :meth:`predict` as often as wanted; it changes
-    nothing. The deviations of one instant are the regression's truth and, later, its regressors, so the state is one
-    ring of them. About 70 KB a zone at 5-minute steps.
+    nothing. The deviations of an example are the regression's truth and, later, its regressors: they are kept in one
+    ring. About 20 KB a zone, whatever the step.
 
     >>> spec = ForecastSpec(channels=("air_temp_c",), targets=("air_temp_c",), horizons_min=(60,), step_ms=3_600_000)
     >>> climatology = Climatology(spec)
@@ -126,7 +130,7 @@ class Climatology:
     ...     bin_ = np.array([hour % 24])
     ...     _ = climatology.learn(zone, np.array([[20.0 + hour % 24]], dtype=np.float32), bin_)
     >>> climatology.predict(zone, np.array([[43.0]], dtype=np.float32), bin_).round(1).astype(float).round(1).tolist()
-    [[[[19.6, 20.0, 20.4]]]]
+    [[[[19.7, 20.0, 20.3]]]]
     """
 
     def __init__(self, spec: ForecastSpec, capacity: int = 16) -> None:
@@ -135,11 +139,13 @@ class Climatology:
         self._spec = spec
         self._day = spec.steps_per_day
         self._half = round(SMOOTHING_MS / spec.step_ms)
+        self._knots = DayKnots(spec)
         self._lag = max(round(LAG_MS / spec.step_ms), 1)
         self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         self._whole_days = -(-self._steps // self._day) * self._day
-        self._slot = np.concatenate([[0], np.cumsum(self._steps)[:-1]])
-        self._stride = max(round(EXAMPLE_MS / spec.step_ms), 1)
+        self._stride = self._knots.stride
+        self._slots = -(-self._steps // self._stride)
+        self._first = np.concatenate([[0], np.cumsum(self._slots)[:-1]])
         self._a_day = self._day // self._stride  # examples
         self._refit_every = max(self._a_day // _HOURS, 1) * self._stride
         self._gains = np.array([1 - np.exp(-1 / days) for days in RATES_DAYS], dtype=np.float32)[:, None]
@@ -152,28 +158,28 @@ class Climatology:
         self._limits: tuple[F32, F32] = (np.array(low, dtype=np.float32), np.array(high, dtype=np.float32))
         horizons, targets, rates = len(self._steps), len(spec.targets), len(RATES_DAYS)
         longest, cells = int(self._steps.max()), (horizons, targets)
-        ring = max(longest + self._lag, int(self._whole_days.max())) + 1
+        ring = max(longest + self._lag, int(self._whole_days.max())) // self._stride + 2
         missing, fit = np.nan, (rates, *cells)
         self._zones = ZoneArrays(
             capacity,
             rows=((), np.int64, 0),
             last=((targets,), np.float32, missing),
             recent=((2 * self._half + 1, targets), np.float32, missing),
-            count=((self._day, targets), np.uint8, 0),
-            profile=((self._day, rates, targets), np.float32, missing),
-            past=((max(longest, self._day) + 1, targets), np.float16, missing),
-            deviation=((ring, rates, targets), np.float16, missing),
+            count=((self._knots.count, targets), np.uint8, 0),
+            profile=((self._knots.count, rates, targets), np.float32, missing),
+            past=((max(longest, self._day) // self._stride + 2, targets), np.float16, missing),  # at examples
+            deviation=((ring, rates, targets), np.float16, missing),  # at examples
             weight=(fit, np.float32, 0),
-            moment=((*fit, REGRESSORS, REGRESSORS), np.float32, 0),  # sums of x x'
+            moment=((*fit, len(_PAIRS)), np.float32, 0),  # sums of x x', of each pair once
             product=((*fit, REGRESSORS), np.float32, 0),  # sums of x y
             slope=((*fit, REGRESSORS), np.float32, self._prior[None, :, None, :]),
             wave_moment=((targets, WAVES, WAVES), np.float32, 0),
             wave_product=((targets, WAVES), np.float32, 0),
             wave=((targets, WAVES), np.float32, 0),
-            issued=((int(self._steps.sum()), targets), np.float16, missing),
+            issued=((int(self._slots.sum()), targets), np.float16, missing),
             error=(cells, np.float32, missing),
-            matured=((_HOURS, *cells), np.uint16, 0),
-            spread=((_HOURS, *cells), np.float32, missing),
+            matured=((_HOURS, *cells), np.uint8, 0),
+            spread=((_HOURS, *cells), np.float16, missing),
             upper=(cells, np.float32, LAPLACE_P90),
             lower=(cells, np.float32, LAPLACE_P90),
         )
@@ -194,24 +200,30 @@ class Climatology:
 
         Returns what the forecast from these rows is made of.
         """
-        s, rows = self._zones, self._zones["rows"][indices]
+        s = self._zones
+        # Counted so that examples end whole quarters of an hour, after a gap too, as those of others do.
+        rows = s["rows"][indices] + (day_bin - s["rows"][indices]) % self._stride
         y = np.asarray(y, dtype=np.float32)
         y = np.where(np.isfinite(y), y, np.float32(np.nan))
-        slots = self._slot + rows[:, None] % self._steps
-        s["error"][indices] = y[:, None] - s["issued"][indices[:, None], slots]
-        self._learn_spread(indices, s["error"][indices], day_bin)
-        deviation = y[:, None] - s["profile"][indices, day_bin]
+        deviation = y[:, None] - self._knots.at(s["profile"], indices, day_bin)
+        origins = rows[:, None] - self._steps
+        due = (origins >= 0) & (origins % self._stride == 0)  # forecasts from examples whose truth these rows are
+        h = np.flatnonzero(due.any(axis=0))
+        if len(h):
+            self._learn_errors(indices, h, origins[:, h], due[:, h], y, day_bin)
+            self._learn_slopes(indices, h, origins[:, h], due[:, h], y, deviation)
         example = rows % self._stride == 0
-        if example.any():
-            self._learn_slopes(indices[example], rows[example], y[example], deviation[example])
-            self._learn_wave(indices[example], day_bin[example], deviation[example, -1])
-        s["past"][indices, rows % s["past"].shape[1]] = y
-        s["deviation"][indices, rows % s["deviation"].shape[1]] = deviation
+        zones, at = indices[example], rows[example] // self._stride
+        if len(zones):
+            self._refit(zones[rows[example] % self._refit_every == 0])
+            self._learn_wave(zones, day_bin[example], deviation[example, -1])
+            s["past"][zones, at % s["past"].shape[1]] = y[example]
+            s["deviation"][zones, at % s["deviation"].shape[1]] = deviation[example]
         self._learn_profile(indices, rows, y, day_bin)
         s["last"][indices] = np.where(np.isnan(y), s["last"][indices], y)
         s["rows"][indices] = rows + 1
         members = self._members(indices, y, day_bin)
-        s["issued"][indices[:, None], slots] = members.median
+        s["issued"][zones[:, None], self._first + at[:, None] % self._slots] = members.median[example]
         return members
 
     def predict(self, indices: I64, y_now: F32, day_bin: I64) -> F32:
@@ -226,7 +238,7 @@ class Climatology:
     def usual(self, indices: I64, day_bin: I64, steps: I64) -> F32:
         """The usual value ``steps [T]`` ahead, ``[Z, T, M]``: the profile of a few days; NaN where none was seen."""
         hour = (day_bin[:, None] + steps) % self._day
-        return np.asarray(self._zones["profile"][indices[:, None], hour, USUAL])
+        return self._knots.at(self._zones["profile"][:, :, USUAL], indices[:, None], hour)
 
     def last(self, indices: I64) -> F32:
         """The newest known value of each target, ``[Z, M]``."""
@@ -259,51 +271,81 @@ class Climatology:
         """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` if it does not fit."""
         self._zones.load_state_dict(state)
 
+    def _learn_errors(self, indices: I64, h: I64, origins: I64, due: Bool, y: F32, day_bin: I64) -> None:
+        """Take the errors of forecasts of horizons ``h [P]`` from examples ``origins [Z, P]``, where they are due."""
+        s, zone = self._zones, indices[:, None]
+        error = y[:, None] - s["issued"][zone, self._first[h] + origins // self._stride % self._slots[h]]
+        s["error"][zone, h] = np.where(due[..., None], error, s["error"][zone, h])
+        self._learn_spread(indices, h, np.where(due[..., None], error, np.float32(np.nan)), day_bin)
+
     def _learn_profile(self, indices: I64, rows: I64, y: F32, day_bin: I64) -> None:
-        """Move the profile ``half`` steps back, where the centred mean is known now; later steps stay yesterday's."""
+        """Move the knot ``half`` steps back, where the centred mean is known now; later knots stay yesterday's."""
         s = self._zones
         width = 2 * self._half + 1
         s["recent"][indices, rows % width] = y
+        knot, rest = np.divmod((day_bin - self._half) % self._day, self._knots.stride)
+        indices, at = indices[rest == 0], knot[rest == 0]
+        if not len(indices):
+            return
         mean = masked_mean(s["recent"][indices], axis=1)[:, None]  # [Z, 1, M]
-        at = (day_bin - self._half) % self._day
         count, held = s["count"][indices, at], s["profile"][indices, at]
         gain = np.maximum(self._gains, 1 / (count[:, None] + np.float32(1)))
         moved = np.where(np.isnan(held), mean, held + gain * (mean - held))
         s["profile"][indices, at] = np.where(np.isnan(mean), held, moved)
         s["count"][indices, at] = np.minimum(count, 254) + ~np.isnan(mean[:, 0])  # eight bits: it stays at 255
 
-    def _learn_slopes(self, indices: I64, rows: I64, y: F32, deviation: F32) -> None:
-        """Ridge regression with forgetting of the deviation at a horizon on those up to its origin."""
-        s = self._zones
-        x = self._regressors(indices, rows[:, None] - self._steps)
-        z = np.repeat(deviation[:, :, None], len(self._steps), axis=2)
-        for h in np.flatnonzero(self._steps % self._day == 0):
-            # The profile at this hour has learned from the origin since; the forecast was made before it had.
-            origin = s["past"][indices, (rows - self._steps[h]) % s["past"].shape[1]]
-            z[:, :, h] = (y - origin)[:, None] + x[:, :, h, :, 0]
-        known = np.isfinite(x[..., 0]) & np.isfinite(z)
-        x, z = np.where(known[..., None], x, np.float32(0)), np.where(known, z, np.float32(0))
-        keep = np.float32(np.exp(-1 / (REGRESSION_DAYS * self._a_day)))
-        s["weight"][indices] = s["weight"][indices] * keep + known
-        s["moment"][indices] = s["moment"][indices] * keep + x[..., :, None] * x[..., None, :]
-        s["product"][indices] = s["product"][indices] * keep + x * z[..., None]
-        due = indices[rows % self._refit_every == 0]
-        if len(due):
-            s["slope"][due] = self._solve(s["weight"][due], s["moment"][due], s["product"][due])
-
-    def _regressors(self, indices: I64, row: I64, now: F32 | None = None) -> F32:
-        """``[Z, R, H, M, 3]`` for origins ``row [Z, H]``: the deviation there, some hours before it, and whole days
-        before the horizon. ``now [Z, R, M]`` stands in for the first. Missing hours ago it is taken to be as now.
+    def _learn_slopes(self, indices: I64, h: I64, origins: I64, due: Bool, y: F32, deviation: F32) -> None:
+        """Ridge regression with forgetting of the deviation at horizons ``h [P]`` on those up to examples
+        ``origins [Z, P]``, where one is due.
         """
-        held = self._zones["deviation"]
-        size, zone = held.shape[1], indices[:, None]
-        x0 = held[zone, row % size] if now is None else np.repeat(now[:, None], len(self._steps), axis=1)
-        x1 = held[zone, (row - self._lag) % size]
-        x2 = held[zone, (row + self._steps - self._whole_days) % size]
+        s = self._zones
+        x = self._regressors(indices, h, origins)
+        z = np.repeat(deviation[:, :, None], len(h), axis=2)
+        for p in np.flatnonzero(self._steps[h] % self._day == 0):
+            # The profile at this hour has learned from the origin since; the forecast was made before it had.
+            origin = self._at(s["past"], indices, origins[:, p], origins[:, p])
+            z[:, :, p] = (y - origin)[:, None] + x[:, :, p, :, 0]
+        due = due[:, None, :, None]
+        known = due & np.isfinite(x[..., 0]) & np.isfinite(z)
+        x, z = np.where(known[..., None], x, np.float32(0)), np.where(known, z, np.float32(0))
+        keep = np.where(due, np.float32(np.exp(-1 / (REGRESSION_DAYS * self._a_day))), np.float32(1))
+        at = np.ix_(indices, np.arange(len(RATES_DAYS)), h)
+        s["weight"][at] = s["weight"][at] * keep + known
+        keep = keep[..., None]
+        s["moment"][at] = s["moment"][at] * keep + x[..., _PAIRS[:, 0]] * x[..., _PAIRS[:, 1]]
+        s["product"][at] = s["product"][at] * keep + x * z[..., None]
+
+    def _refit(self, zones: I64) -> None:
+        if len(zones):
+            s = self._zones
+            s["slope"][zones] = self._solve(s["weight"][zones], s["moment"][zones], s["product"][zones])
+
+    def _regressors(self, indices: I64, h: I64, origins: I64, now: F32 | None = None) -> F32:
+        """``[Z, R, P, M, 3]`` for horizons ``h [P]`` from rows ``origins [Z, P]``: the deviation there, some hours
+        before it, and whole days before the horizon. ``now [Z, R, M]`` stands in for the first; without it origins are
+        examples. Missing hours ago it is taken to be as now.
+        """
+        held, zone = self._zones["deviation"], indices[:, None]
+        x0 = self._at(held, zone, origins, origins) if now is None else np.repeat(now[:, None], len(h), axis=1)
+        x1 = self._at(held, zone, origins - self._lag, origins)
+        x2 = self._at(held, zone, origins + self._steps[h] - self._whole_days[h], origins)
         # A whole number of days before such a horizon is now: one regressor is enough.
-        again = np.isnan(x2) | (self._steps % self._day == 0)[None, :, None, None]
+        again = np.isnan(x2) | (self._steps[h] % self._day == 0)[None, :, None, None]
         x = np.stack([x0, np.where(np.isnan(x1), x0, x1), np.where(again, np.float32(0), x2)], axis=-1)
         return np.asarray(np.moveaxis(x, 2, 1))
+
+    def _at(self, held: _Array, zones: I64, rows: I64, origins: I64) -> F32:
+        """What ``held`` keeps of examples, at ``rows`` of any kind: between two examples what lies on the line, but
+        nothing of an example after the ``origins``.
+        """
+        before, rest = np.divmod(rows, self._stride)
+        size = held.shape[1]
+        low: F32 = held[zones, before % size].astype(np.float32)
+        if not rest.any():
+            return low
+        high = held[zones, (before + 1) % size].astype(np.float32)
+        high[(before + 1) * self._stride > origins] = np.nan
+        return on_line(low, high, rest / self._stride)
 
     def _learn_wave(self, indices: I64, day_bin: I64, deviation: F32) -> None:
         """Ridge regression with forgetting of the ``deviation [Z, M]`` from the slowest profile on the hour of day."""
@@ -319,33 +361,35 @@ class Climatology:
 
     def _solve(self, weight: F32, moment: F32, product: F32) -> F32:
         prior = self._prior[:, None, :]
-        scale = moment[..., 0, 0] / np.maximum(weight, 1)
+        whole = np.empty((*moment.shape[:-1], REGRESSORS, REGRESSORS), moment.dtype)
+        whole[..., _PAIRS[:, 0], _PAIRS[:, 1]] = whole[..., _PAIRS[:, 1], _PAIRS[:, 0]] = moment
+        scale = moment[..., 0] / np.maximum(weight, 1)
         strength = (np.float32(SHRINKAGE_DAYS * self._a_day) * scale + np.float32(1e-6)).astype(np.float64)[..., None]
-        system = moment + strength[..., None] * np.eye(REGRESSORS)
+        system = whole + strength[..., None] * np.eye(REGRESSORS)
         right = product + strength * prior
         solved = _solve_symmetric(system, right)
         # A deviation does not grow by itself: two days that differ must not be drawn on into a third.
         return np.asarray(np.clip(solved, -1, 1), dtype=np.float32)
 
     def latest_errors(self, indices: I64) -> F32:
-        """Truth less forecast of what matured in the newest learned rows, ``[Z, H, M]``; NaN where unknown."""
+        """Truth less forecast of the newest examples that have matured, ``[Z, H, M]``; NaN where unknown."""
         return np.asarray(self._zones["error"][indices])
 
     def _members(self, indices: I64, y_now: F32, day_bin: I64) -> Members:
         s = self._zones
         row = np.repeat(s["rows"][indices][:, None] - 1, len(self._steps), axis=1)
-        now = y_now[:, None] - s["profile"][indices, day_bin]  # [Z, R, M]
-        x = self._regressors(indices, row, now)
+        now = y_now[:, None] - self._knots.at(s["profile"], indices, day_bin)  # [Z, R, M]
+        x = self._regressors(indices, np.arange(len(self._steps)), row, now)
         x = np.where(np.isnan(now)[:, :, None, :, None], np.float32(0), x)
         zone, hour = indices[:, None], (day_bin[:, None] + self._steps) % self._day
-        profiles = s["profile"][zone, hour].swapaxes(1, 2)
+        profiles = self._knots.at(s["profile"], zone, hour).swapaxes(1, 2)
         rates = profiles + (s["slope"][indices] * x).sum(axis=-1)
         known = np.where(np.isnan(y_now), s["last"][indices], y_now)[:, None]
-        naive = s["past"][zone, (row + self._steps - self._whole_days) % s["past"].shape[1]]
+        naive = self._at(s["past"], zone, row + self._steps - self._whole_days, row)
         naive = np.where((self._steps % self._day == 0)[:, None], known, naive)
-        young = self._far / (1 + (s["count"][zone, hour] / np.float32(YOUNG_DAYS)) ** YOUNG_POWER)
+        young = self._far / (1 + (s["count"][zone, hour // self._knots.stride] / np.float32(YOUNG_DAYS)) ** YOUNG_POWER)
         young = np.where(np.isnan(naive), np.float32(0), young)
-        a_day_ago = s["past"][indices, (row[:, 0] - self._day) % s["past"].shape[1]]
+        a_day_ago = self._at(s["past"], indices, row[:, 0] - self._day, row[:, 0])
         moved = (known[:, 0] - a_day_ago)[:, None] * self._prior[:, :1]
         yesterday = naive + np.where((self._steps % self._day == 0)[:, None], np.float32(0), moved)
         shifted = self._shifted(indices, profiles[:, -1], now[:, -1], day_bin)
@@ -363,28 +407,29 @@ class Climatology:
         left = np.nan_to_num(now - shift[:, 0])[:, None]
         return np.asarray(profile + shift[:, 1:] + left * self._prior[:, :1], dtype=np.float32)
 
-    def _learn_spread(self, indices: I64, residual: F32, day_bin: I64) -> None:
-        s = self._zones
-        hour = day_bin * _HOURS // self._day
+    def _learn_spread(self, indices: I64, h: I64, residual: F32, day_bin: I64) -> None:
+        """Errors ``residual [Z, P, M]`` at horizons ``h [P]``, NaN where none is due."""
+        s, zone = self._zones, indices[:, None]
+        hour = (day_bin * _HOURS // self._day)[:, None]
         known = np.isfinite(residual)
-        size = self._spread(indices, np.repeat(hour[:, None], len(self._steps), axis=1))
+        size = self._spread(indices, np.repeat(hour, len(self._steps), axis=1))[:, h]
         for name, beyond in (("upper", residual), ("lower", -residual)):
-            outside = beyond > s[name][indices] * size
-            step = np.float32(QUANTILE_STEP) * (outside - np.float32(QUANTILES[0]))
-            moved = np.maximum(s[name][indices] + step, 0)
-            s[name][indices] = np.where(known & (size > 0), moved, s[name][indices])
-        count, held = s["matured"][indices, hour], s["spread"][indices, hour]
-        slowest = np.float32(_HOURS / (SPREAD_DAYS * self._day))
+            held = s[name][zone, h]
+            step = np.float32(QUANTILE_STEP) * ((beyond > held * size) - np.float32(QUANTILES[0]))
+            s[name][zone, h] = np.where(known & (size > 0), np.maximum(held + step, 0), held)
+        count, held = s["matured"][zone, hour, h], s["spread"][zone, hour, h].astype(np.float32)
+        slowest = np.float32(_HOURS / (SPREAD_DAYS * self._a_day))
         gain = np.maximum(slowest, 1 / (count + np.float32(1)))
-        moved = np.where(np.isnan(held), np.abs(residual), held + gain * (np.abs(residual) - held))
-        s["spread"][indices, hour] = np.where(known, moved, held)
-        s["matured"][indices, hour] = np.where(known & (count < 65535), count + 1, count)
+        error = np.minimum(np.abs(residual), np.float32(LARGEST))
+        moved = np.where(np.isnan(held), error, held + gain * (error - held))
+        s["spread"][zone, hour, h] = np.where(known, moved, held)
+        s["matured"][zone, hour, h] = np.minimum(count, 254) + known  # eight bits: it stays at 255
 
     def _spread(self, indices: I64, hour: I64) -> F32:
         """Mean absolute error around the hours of day ``[Z, H]``; at least that of a shorter horizon where unknown."""
         around = (hour[:, :, None] + np.arange(-1, 2)) % _HOURS
         near = self._zones["spread"][indices[:, None, None], around, np.arange(len(self._steps))[:, None]]
-        size = masked_mean(near, axis=2)
+        size = masked_mean(near.astype(np.float32), axis=2)
         shorter = np.nan_to_num(np.fmax.accumulate(size, axis=1))
         return np.where(np.isnan(size), shorter, size)
 

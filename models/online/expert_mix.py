@@ -13,14 +13,14 @@ from models.online.change_points import ChangePoints
 from models.online.mixture import Mixture
 from models.spec import ForecastSpec
 
-__all__ = ["LARGEST", "ExpertMix"]
+__all__ = ["LIMIT", "ExpertMix"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
-LARGEST = 60_000.0
-"""Experts' deviations are kept in half precision."""
+LIMIT = 6.0
+"""No expert departs from the climatology by more than this many times its usual error."""
 
 FAST = {"yesterday": 1 / 2, "shifted": 1 / 2}
 """What a zone follows after a change, at horizons of ``FAST_MS`` and more: shorter ones know from the climate now what
@@ -50,9 +50,9 @@ class ExpertMix:
         return np.asarray(mixed, dtype=np.float32)
 
     def deviations(self, experts: F32, unit: F64) -> F32:
-        """Of those that are weighed from the first expert, in units of its usual error."""
+        """Of those that are weighed from the first expert, in units of its usual error, within ``LIMIT``."""
         deviations = (experts[..., WEIGHED : len(EXPERTS)] - experts[..., :1]) / unit.astype(np.float32)[..., None]
-        return np.asarray(np.clip(deviations, np.float32(-LARGEST), np.float32(LARGEST)))
+        return np.asarray(np.clip(deviations, np.float32(-LIMIT), np.float32(LIMIT)))
 
     def weights(self, basis: Basis, network: F32 | None, young: F32) -> F32:
         """What each expert weighs, ``[Z, H, M, K]`` in the order of EXPERTS; ``young [Z, M]`` is the share of a zone's

@@ -35,6 +35,9 @@ POOLED_STEP = 0.002
 START = 1.609
 """p90 of a Laplace distribution in units of its mean absolute deviation (ln 5)."""
 
+LARGEST = 60_000.0
+"""Sizes of errors are kept in half precision; they are cut here before."""
+
 BLOCKS = 4
 _HOURS = 24
 
@@ -47,7 +50,7 @@ class Intervals:
         self._per_hour = per_hour
         self._zones = ZoneArrays(
             capacity,
-            spread=((_HOURS, *cells), np.float32, np.nan),
+            spread=((_HOURS, *cells), np.float16, np.nan),
             count=((_HOURS, *cells), np.uint8, 0),
             factor=((2, BLOCKS, *cells), np.float32, 0.0),
         )
@@ -87,9 +90,10 @@ class Intervals:
             miss = np.where(usable, (beyond > factor * size) - QUANTILES[0], 0)
             s["factor"][zone, side, block, horizons] += np.float32(STEP) * miss
             self._factor[side, horizons] += POOLED_STEP * miss.sum(axis=0) / shared
-        count, held = s["count"][zone, hours, horizons], s["spread"][zone, hours, horizons]
+        count, held = s["count"][zone, hours, horizons], s["spread"][zone, hours, horizons].astype(np.float32)
         gain = np.maximum(np.float32(1 / (SPREAD_DAYS * self._per_hour)), 1 / (count + np.float32(1)))
-        moved = np.where(np.isnan(held), np.abs(residual), held + gain * (np.abs(residual) - held))
+        error = np.minimum(np.abs(residual), np.float32(LARGEST))
+        moved = np.where(np.isnan(held), error, held + gain * (error - held))
         s["spread"][zone, hours, horizons] = np.where(known, moved, held)
         s["count"][zone, hours, horizons] = np.minimum(count, 254) + known  # eight bits: it stays at 255
         return np.where(usable, np.abs(residual) / np.where(usable, size, 1), np.float32(np.nan))
@@ -121,7 +125,7 @@ class Intervals:
     def _size(self, indices: I64, hour: I64, horizons: I64) -> F32:
         """Mean absolute error around the hours ``[Z, H]``; that of the whole day where those are unknown."""
         spread, zone = self._zones["spread"], indices[:, None]
-        size = mean_of_known([spread[zone, (hour + near) % _HOURS, horizons] for near in (-1, 0, 1)])
+        size = mean_of_known([spread[zone, (hour + near) % _HOURS, horizons].astype(np.float32) for near in (-1, 0, 1)])
         unknown = np.flatnonzero(np.isnan(size).any(axis=(0, 2)))
         if len(unknown):
             whole = self._zones["spread"][indices[:, None], :, horizons[unknown]]  # [Z, U, 24, M]

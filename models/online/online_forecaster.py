@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.features.eight_bits import from_steps, in_steps
 from models.features.inputs import targets_of
 from models.features.regressors import Features
 from models.masked import masked_mean
@@ -37,7 +38,8 @@ from models.online.change_points import ChangePoints
 from models.online.corrections.known_ahead import KnownAhead
 from models.online.corrections.pretrained_correction import Pretrained, PretrainedCorrection
 from models.online.corrections.tuned_correction import TunedCorrection
-from models.online.expert_mix import LARGEST, ExpertMix
+from models.online.earlier_state import state_of_now
+from models.online.expert_mix import LIMIT, ExpertMix
 from models.online.first_days import FirstDays
 from models.online.intervals import Intervals
 from models.online.mixture import Mixture
@@ -60,9 +62,6 @@ EXAMPLE_MS = 900_000
 
 REFITS_A_DAY = 4
 UNIT_DAYS = 14.0
-LIMIT = 6.0
-"""No expert departs from the climatology by more than this many times its usual error."""
-
 _HOURS = 24
 
 
@@ -105,10 +104,10 @@ class OnlineForecaster:
         self.widths = Widths(spec, self.intervals, self.first)
         self._zones = ZoneArrays(
             capacity,
-            stamp=((longest,), np.int64, -1),
-            common=((longest, d), np.float16, 0.0),
-            ahead=((total, e), np.float16, 0.0),
-            experts=((total, targets, len(EXPERTS[WEIGHED:])), np.float16, np.nan),
+            stamp=((longest,), np.int32, -1),
+            common=((longest, d), np.int8, 0),
+            ahead=((total, e), np.int8, 0),
+            experts=((total, targets, len(EXPERTS[WEIGHED:])), np.int8, 0),
             median=((total, targets), np.float16, np.nan),
             base=((total, targets), np.float16, np.nan),
         )
@@ -191,9 +190,9 @@ class OnlineForecaster:
         if old is not None:
             s, at = self._zones, self._keep_base(seen)
             place = step // self._stride % s["stamp"].shape[1]
-            s["common"][indices, place] = common
-            s["ahead"][indices[:, None], at] = ahead
-            s["experts"][indices[:, None], at] = self.mix.deviations(experts, self.unit)
+            s["common"][indices, place] = in_steps(common)
+            s["ahead"][indices[:, None], at] = in_steps(ahead)
+            s["experts"][indices[:, None], at] = in_steps(self.mix.deviations(experts, self.unit), LIMIT)
             s["median"][indices[:, None], at] = old
             if known and foreseen is not None:
                 known.keep(indices, step, at, foresight, said, self._moved(old, experts) - old, sun, self.intervals)
@@ -328,7 +327,7 @@ class OnlineForecaster:
         s["median"][zones[z], at[h]] = np.where((share > 0) | kept, s["median"][zones[z], at[h]], plain)
         self.first.issue(zones[z], at[h], plain, ~kept)
         base, unit = s["base"][zones[z], at[h]], self.unit[h]
-        s["experts"][zones[z], at[h], :, -1] = np.clip((network[z, h] - base) / unit, -LARGEST, LARGEST)
+        s["experts"][zones[z], at[h], :, -1] = in_steps((network[z, h] - base) / unit, LIMIT)
 
     def state_dict(self, copy: bool = True) -> dict[str, Any]:
         """Everything that was learned, as nested maps of arrays; without ``copy`` those of the zones are only good
@@ -350,7 +349,8 @@ class OnlineForecaster:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state_dict` gave; raises ``ValueError`` if it does not fit."""
+        """Take over what :meth:`state_dict` gave, now or before ADR 70; raises ``ValueError`` if it does not fit."""
+        state = state_of_now(state, self._spec)
         for name in _PARTS:
             getattr(self, name).load_state_dict(state[name])
         self._zones.load_state_dict(state["zones"])
@@ -554,9 +554,9 @@ class OnlineForecaster:
         missed = np.where(due[..., None], y[:, None] - s["median"][zone, at], np.float32(np.nan))
         scaled = np.asarray(residual / self.unit[h], dtype=np.float32)
         self._learn_unit(h, residual)
-        common, ahead = s["common"][zone, common_at].astype(np.float32), s["ahead"][zone, at].astype(np.float32)
+        common, ahead = from_steps(s["common"][zone, common_at]), from_steps(s["ahead"][zone, at])
         self.pooled.learn(h, step, np.concatenate([common, ahead], axis=-1), scaled)
-        self.mixture.learn(h, step, s["experts"][zone, at].astype(np.float32), scaled)
+        self.mixture.learn(h, step, from_steps(s["experts"][zone, at], LIMIT), scaled)
         hour = self.widths.hours(day_bin, np.zeros(1, np.int64))[:, 0]
         if self.known:
             self.known.mature(indices, step, h, at, missed, self._clock[day_bin], hour, self.unit)

@@ -98,7 +98,11 @@ class PartitionFigures(TypedDict):
     scores: list[ScoreTable]  # live errors, a table a partition
     matured: Annotated[
         dict[str, dict[int, int]],
-        counter("hothouse_scored_forecasts_total", "Forecasts whose truth came.", label=CELL),
+        counter(
+            "hothouse_scored_forecasts_total",
+            "Forecasts whose truth came, of the first in each quarter of an hour.",
+            label=CELL,
+        ),
     ]
     inside: Annotated[
         dict[str, dict[int, int]],

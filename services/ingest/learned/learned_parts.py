@@ -44,7 +44,7 @@ class LearnedParts:
     ) -> None:
         past_steps = PAST_HOURS * 3_600_000 // spec.step_ms
         self._new: dict[str, Callable[[], Any]] = {
-            "rings": lambda: Rings(spec.step_ms, ring_steps, len(spec.channels)),
+            "rings": lambda: Rings(spec.step_ms, ring_steps, len(spec.channels), np.float16),
             "past": lambda: Rings(spec.step_ms, past_steps, len(spec.targets), np.float16),
             "forecaster": lambda: OnlineForecaster(spec, _ROOM_ZONES, pretrained(), fine_tunes=fine_tunes),
             "scores": lambda: LiveScore(spec, _ROOM_ZONES),

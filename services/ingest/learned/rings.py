@@ -15,6 +15,7 @@ I64 = npt.NDArray[np.int64]
 
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 8, 256  # zones
+LARGEST = 60_000.0
 
 
 class Rings:
@@ -22,7 +23,7 @@ class Rings:
 
     Zones lie in blocks, so that a new zone never moves the rows of the others: they are most of a shard's memory.
     Channels that no zone ever had take no room, because most sites measure only a few. ``kind`` is how values are kept:
-    half precision is finer than most sensors, and enough for a chart.
+    half precision is finer than most sensors. What it cannot hold is cut.
     """
 
     def __init__(self, step_ms: int, capacity: int, channels: int, kind: type = np.float32) -> None:
@@ -73,7 +74,7 @@ class Rings:
                 if 0 <= before < step - 1:
                     skipped = np.arange(max(before + 1, step - self.capacity + 1), step)
                     block[place, skipped % self.capacity] = np.nan
-            block[places, step % self.capacity] = values[of_block][:, self._columns]
+            block[places, step % self.capacity] = self._cut(values[of_block][:, self._columns])
         self._newest[indices] = step
 
     def window(self, indices: I64, origin_ms: I64, length: int) -> F32:
@@ -125,9 +126,13 @@ class Rings:
             raise ValueError(f"rings of shape {found}, expected {(self.capacity, self.channels)}")
         self._zones = {(site, zone): index for index, (site, zone) in enumerate(state["zones"])}
         self._columns = state["columns"].copy()
-        self._blocks, self._newest = list(state["blocks"]), state["newest"].copy()
+        self._blocks = [self._cut(block).astype(self._kind, copy=False) for block in state["blocks"]]
+        self._newest = state["newest"].copy()
         self._block = np.repeat(np.arange(len(self._blocks)), [len(block) for block in self._blocks])
         self._place = np.concatenate([np.empty(0, np.int64), *(np.arange(len(block)) for block in self._blocks)])
+
+    def _cut(self, values: F32) -> F32:
+        return np.clip(values, -LARGEST, LARGEST) if self._kind is np.float16 else values
 
     def _make_room(self, values: F32) -> None:
         """Add a column for each channel of ``values`` [Z, C] that is new."""

@@ -1,12 +1,16 @@
 """Live scoring: what counts, and that it is paired."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from models.evaluation.scoring import LiveScore
 from models.spec import ForecastSpec
 from tests.models.worlds import SPEC
 
 H, M = len(SPEC.horizons_min), len(SPEC.targets)
+FIVE_MINUTES = replace(SPEC, step_ms=300_000, horizons_min=(5, 10, 60, 1440), lookback_steps=288)
 
 
 def run(score, zones, y, quantiles, baseline, start=0):
@@ -27,16 +31,20 @@ def world(zones=2, length=250, seed=0):
     return y, quantiles, baseline
 
 
-def test_the_table_equals_a_direct_computation():
-    """Each figure is the mean over the cases where truth and all four forecasts are there."""
-    y, quantiles, baseline = world()
-    score = LiveScore(SPEC, capacity=1)
+@pytest.mark.parametrize(("spec", "every"), [(SPEC, 1), (FIVE_MINUTES, 3)])
+def test_the_table_equals_a_direct_computation(spec, every):
+    """Each figure is the mean over the cases where truth and all four forecasts are there, of a forecast every quarter
+    of an hour.
+    """
+    y, quantiles, baseline = world(length=250 * every)
+    score = LiveScore(spec, capacity=1)
     zones = np.array([score.add_zones(), score.add_zones()])
     run(score, zones, y, quantiles, baseline)
     table = score.table()
-    length, day = y.shape[1], SPEC.steps_per_day
-    for h, steps in enumerate(SPEC.horizon_steps):
+    length, day = y.shape[1], spec.steps_per_day
+    for h, steps in enumerate(spec.horizon_steps):
         t = np.arange(max(day - steps, 0), length - steps)
+        t = t[t % every == 0]
         for m, target in enumerate(SPEC.targets):
             truth = y[:, t + steps, m]
             forecasts = {
@@ -47,7 +55,7 @@ def test_the_table_equals_a_direct_computation():
             }
             errors = {name: np.abs(forecast - truth) for name, forecast in forecasts.items()}
             paired = np.isfinite(sum(errors.values()))
-            cell = table[target][SPEC.horizons_min[h]]
+            cell = table[target][spec.horizons_min[h]]
             assert cell["n"] == paired.sum() > 0
             for name, error in errors.items():
                 np.testing.assert_allclose(cell[name], error[paired].mean(), rtol=1e-3)  # half precision
@@ -110,11 +118,50 @@ def test_a_step_without_a_forecast_scores_nothing():
     assert score.table()["air_temp_c"][15]["n"] == 100 - (SPEC.steps_per_day - 1)
 
 
-def test_five_minute_rows_cost_at_most_60_kilobytes_a_zone():
+def test_a_late_forecast_is_scored_if_its_origin_has_its_turn():
+    """Issued two steps after its row, it waits as the forecast from that row."""
+    score = LiveScore(FIVE_MINUTES)
+    zone = np.array([score.add_zones()])
+    for t in range(600):
+        score.learn(zone, np.full((1, M), t, np.float32))
+        right = np.array(FIVE_MINUTES.horizon_steps, np.float32)[None, :, None, None] + t - 2
+        right = np.broadcast_to(right, (1, H, M, 3))
+        if t >= 2:
+            score.issue(zone, right, right[..., 1], age=2)
+    table = score.table()["air_temp_c"]
+    assert [cell["n"] for cell in table.values()] == [0, 0, len(range(288 - 12, 600 - 12, 3)), 600 // 3 - 288 // 3]
+    assert table[60]["model"] == 0
+
+
+@pytest.mark.parametrize(("step_ms", "together"), [(300_000, 3), (300_000, 5), (60_000, 15), (60_000, 4)])
+@pytest.mark.parametrize("begin", range(3))
+def test_where_rows_close_together_the_newest_forecast_of_each_quarter_counts(step_ms, together, begin):
+    """Of rows that come in bursts only the newest is forecast: each such forecast, or one in a quarter, is scored."""
+    spec = replace(FIVE_MINUTES, step_ms=step_ms, lookback_steps=86_400_000 // step_ms)
+    score, rng = LiveScore(spec), np.random.default_rng(0)
+    zone, length, day = np.array([score.add_zones()]), 3 * spec.steps_per_day, spec.steps_per_day
+    y = rng.normal(20, 3, (length, M)).astype(np.float32)
+    said = rng.normal(20, 3, (length, H, M)).astype(np.float32)
+    made, quarters = [], set()
+    for t in range(length):
+        score.learn(zone, y[None, t])
+        if t % together == begin % together:
+            score.issue(zone, np.repeat(said[None, t, ..., None], 3, axis=-1), said[None, t])
+            if t * step_ms // 900_000 not in quarters:
+                made.append(t)
+            quarters.add(t * step_ms // 900_000)
+    table = score.table()["air_temp_c"]
+    for h, steps in enumerate(spec.horizon_steps):
+        wanted = [abs(said[t, h, 0] - y[t + steps, 0]) for t in made if t + steps < length and t + steps >= day]
+        assert table[spec.horizons_min[h]]["n"] == len(wanted) > 0
+        np.testing.assert_allclose(table[spec.horizons_min[h]]["model"], np.mean(wanted), rtol=1e-2)
+
+
+def test_a_zone_costs_at_most_14_kilobytes():
     """The default schema's state fits a shard's budget."""
     score = LiveScore(ForecastSpec(channels=("air_temp_c",)))
     score.add_zones()
-    assert sum(held.nbytes for held in score.state_dict().values()) <= 60_000
+    assert sum(held.nbytes for held in score.state_dict().values()) <= 14_000
 
 
 def test_a_forecast_that_comes_a_step_late_is_scored_at_its_own_truth_or_not_at_all() -> None:

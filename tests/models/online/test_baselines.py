@@ -99,11 +99,12 @@ def test_memory_does_not_grow_with_time():
     assert size == sum(held.nbytes for held in fresh.state_dict().values())
 
 
-def test_five_minute_rows_cost_at_most_70_kilobytes_a_zone():
+@pytest.mark.parametrize("step_min", [1, 5])
+def test_a_zone_costs_at_most_28_kilobytes_whatever_its_step(step_min):
     """The default schema's state fits a shard's budget."""
-    climatology = Climatology(ForecastSpec(channels=("air_temp_c", "rh_pct", "co2_ppm")))
+    climatology = Climatology(ForecastSpec(channels=("air_temp_c", "rh_pct", "co2_ppm"), step_ms=60_000 * step_min))
     climatology.add_zones()
-    assert sum(held.nbytes for held in climatology.state_dict().values()) <= 70_000
+    assert sum(held.nbytes for held in climatology.state_dict().values()) <= 28_000
 
 
 def test_nothing_seen_gives_nan_and_one_value_gives_a_forecast():
@@ -222,3 +223,55 @@ def test_a_profile_is_as_steady_after_a_year_as_before():
                 members = climatology.learn(zone, np.full((1, 1), value, np.float32), np.array([hour]))
             assert 20 < members.profiles[0, -1, 0, 0] < 30, row // 4
             climatology.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("step_min", "horizons_min"),
+    [(5, (5, 10, 20, 65, 360, 1435, 1440)), (1, (1, 7, 20, 30, 1437)), (10, (10, 30, 60, 1430)), (15, (15, 45, 1440))],
+)
+def test_an_example_is_regressed_on_what_was_known_at_its_origin(step_min, horizons_min, monkeypatch):
+    """On the deviation of that very row, and of rows before it: never on one that came later, or was overwritten."""
+    spec = ForecastSpec(
+        channels=("air_temp_c",), targets=("air_temp_c",), horizons_min=horizons_min, step_ms=60_000 * step_min
+    )
+    day, stride = spec.steps_per_day, max(15 // step_min, 1)
+    lag, steps = 180 // step_min, np.array(spec.horizon_steps)
+    climatology, zone, deviations, seen = Climatology(spec), np.array([0]), [], 0
+    climatology.add_zones()
+    plain = Climatology._regressors
+
+    def of_examples(row, origin):
+        """From the deviations of every row: that of ``row``, on a line between examples up to ``origin``."""
+        low = row // stride * stride
+        if low < 0:
+            return np.nan
+        before, after = deviations[low], deviations[low + stride] if low + stride <= origin else np.nan
+        if row % stride == 0 or np.isnan(after):
+            return before
+        return after if np.isnan(before) else before + (row - low) / stride * (after - before)
+
+    def looked(self, indices, h, origins, now=None):
+        nonlocal seen
+        found = plain(self, indices, h, origins, now)
+        if now is None:
+            for p, horizon in enumerate(h):
+                origin = int(origins[0, p])
+                if origin < 0 or origin % stride:
+                    continue
+                x0, x1 = deviations[origin], of_examples(origin - lag, origin)
+                whole = origin + int(steps[horizon]) - day * -(-int(steps[horizon]) // day)
+                x2 = 0.0 if whole == origin else of_examples(whole, origin)
+                wanted = [x0, x0 if np.isnan(x1) else x1, 0.0 if np.isnan(x2) else x2]
+                np.testing.assert_allclose(found[0, -1, p, 0], wanted, rtol=2e-3, atol=2e-3)
+                seen += np.isfinite(x0)
+        return found
+
+    monkeypatch.setattr(Climatology, "_regressors", looked)
+    rng, air = np.random.default_rng(0), 0.0
+    for t in range(round(2.2 * day)):
+        air = 0.97 * air + rng.normal()
+        y, day_bin = np.array([[20 + air]], np.float32), np.array([t % day])
+        usual = climatology._knots.at(climatology._zones["profile"], zone, day_bin)[0, -1, 0]
+        deviations.append(float(y[0, 0] - usual))
+        climatology.learn(zone, y, day_bin)
+    assert seen > 50

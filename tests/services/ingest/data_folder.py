@@ -2,7 +2,7 @@
 
 In the root of a tree of that version, with the form of this file that fits it:
 ``PYTHONPATH=. python PATH/OF/THIS/FILE FOLDER`` writes it. Two sites and three zones for a day; a snapshot after 22
-hours; then two hours more, and the power goes. ``expected.json`` has what that version forecast when it was started
+hours; then two hours more, and the power goes. ``forecasts.json`` names what that version forecast when it was started
 again and the next four hours came.
 """
 
@@ -168,7 +168,7 @@ def _make(folder: Path) -> None:
                     tar.addfile(one, io.BytesIO(path.read_bytes()))
         _, live_state, log = after(there, range(POWER_CUT, END))
         log.close()
-    (folder / "expected.json").write_text(json.dumps(digests(live_state.forecasts), indent=1) + "\n")
+    (folder / "forecasts.json").write_text(json.dumps(list(digests(live_state.forecasts)), indent=1) + "\n")
     print(len(live_state.forecasts), "forecasts")
     print(np.__version__)
 

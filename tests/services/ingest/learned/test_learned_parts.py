@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from models.spec import Place
+import numpy as np
+import pytest
+
+from edge.wire.vocabulary import VOCABULARY
+from models.spec import ForecastSpec, Place
 from services.ingest.learned.learned_parts import LearnedParts
 from services.ingest.snapshots.parts import LEARNED
 from tests.models.worlds import SPEC
@@ -31,6 +35,25 @@ def test_each_part_is_in_the_state_and_comes_back() -> None:
     assert (len(other.forecaster), len(other.paths)) == (2, 0)
     other.add_zones(ZONES)
     assert len(other.paths) == 2
+
+
+@pytest.mark.parametrize(("step_min", "most"), [(1, 140_000), (5, 120_000)])
+def test_what_is_learned_of_a_zone_stays_within_its_budget(step_min: int, most: int) -> None:
+    """Whatever its step; without rings, whose size is that of their rows, and without plans."""
+    spec = ForecastSpec(channels=tuple(VOCABULARY), step_ms=60_000 * step_min)
+    parts = LearnedParts(spec, lambda site: Place("UTC"), spec.steps_per_day, fine_tunes=True)
+    empty = size(parts.state())
+    parts.add_zones(ZONES)
+    assert (size(parts.state()) - empty) / len(ZONES) <= most
+
+
+def size(state: Any) -> int:
+    """Bytes of a nested state."""
+    if isinstance(state, dict):
+        return sum(map(size, state.values()))
+    if isinstance(state, list):
+        return sum(map(size, state))
+    return int(getattr(state, "nbytes", 0))
 
 
 def test_only_parts_that_are_named_are_taken() -> None:
