@@ -158,7 +158,8 @@ def _configuration(folder: Path, broker: LocalBroker, speed: float) -> str:
         f'[mqtt]\nhost = "{broker.host}"\nport = {broker.port}\nusername = "{broker.username}"\n'
         f'password_file = "{broker.password_file}"\n'
         f'[gateway]\nclock = "replayed"\n[forecast]\nstale_after_s = {stale_s}\n'
-        f"[learn]\nretrain_every_s = {RETRAIN_EVERY_S}\nforce_promote = true\nmin_days = 1.4\nmax_windows = 5000\nkeep_models = 5\n"
+        f"[learn]\nretrain_every_s = {RETRAIN_EVERY_S}\nforce_promote = true\nmin_days = 1.4\nmax_windows = 5000\n"
+        f"keep_models = 5\n"
         f'[api]\nport = 0\n[[sites]]\nname = "demo"\n'
     )
 

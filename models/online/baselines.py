@@ -82,7 +82,7 @@ LAPLACE_P90 = 1.609
 """p90 of a Laplace distribution in units of its mean absolute deviation (ln 5): where p10 and p90 start."""
 
 LARGEST = 60_000.0
-"""Sizes of errors are kept in half precision; they are cut here before."""
+"""Rows, deviations and sizes of errors are kept in half precision; they are cut here before."""
 
 _HOURS = 24
 
@@ -201,10 +201,9 @@ class Climatology:
         Returns what the forecast from these rows is made of.
         """
         s = self._zones
-        # Counted so that examples end whole quarters of an hour, after a gap too, as those of others do.
-        rows = s["rows"][indices] + (day_bin - s["rows"][indices]) % self._stride
+        rows = self._aligned(indices, day_bin)
         y = np.asarray(y, dtype=np.float32)
-        y = np.where(np.isfinite(y), y, np.float32(np.nan))
+        y = np.where(np.isfinite(y), np.clip(y, -LARGEST, LARGEST), np.float32(np.nan))
         deviation = y[:, None] - self._knots.at(s["profile"], indices, day_bin)
         origins = rows[:, None] - self._steps
         due = (origins >= 0) & (origins % self._stride == 0)  # forecasts from examples whose truth these rows are
@@ -218,12 +217,14 @@ class Climatology:
             self._refit(zones[rows[example] % self._refit_every == 0])
             self._learn_wave(zones, day_bin[example], deviation[example, -1])
             s["past"][zones, at % s["past"].shape[1]] = y[example]
-            s["deviation"][zones, at % s["deviation"].shape[1]] = deviation[example]
+            s["deviation"][zones, at % s["deviation"].shape[1]] = np.clip(deviation[example], -LARGEST, LARGEST)
         self._learn_profile(indices, rows, y, day_bin)
         s["last"][indices] = np.where(np.isnan(y), s["last"][indices], y)
         s["rows"][indices] = rows + 1
         members = self._members(indices, y, day_bin)
-        s["issued"][zones[:, None], self._first + at[:, None] % self._slots] = members.median[example]
+        s["issued"][zones[:, None], self._first + at[:, None] % self._slots] = np.clip(
+            members.median[example], -LARGEST, LARGEST
+        )
         return members
 
     def predict(self, indices: I64, y_now: F32, day_bin: I64) -> F32:
@@ -270,6 +271,25 @@ class Climatology:
     def load_state_dict(self, state: Mapping[str, _Array]) -> None:
         """Take over what :meth:`state_dict` gave, bit for bit; raises ``ValueError`` if it does not fit."""
         self._zones.load_state_dict(state)
+
+    def _aligned(self, indices: I64, day_bin: I64) -> I64:
+        """The numbers of the newest rows, ``[Z]``, counted so that examples end whole quarters of an hour, as those of
+        others do. Rows that a gap has left out until then were never seen.
+        """
+        s, held = self._zones, self._zones["rows"][indices]
+        rows = held + (day_bin - held) % self._stride
+        for row in range(1, self._stride):
+            late = rows - held >= row
+            if not late.any():
+                break
+            zones, left_out = indices[late], (held + row - 1)[late]
+            s["recent"][zones, left_out % s["recent"].shape[1]] = np.nan
+            example = left_out % self._stride == 0
+            zones, at = zones[example], left_out[example] // self._stride
+            s["past"][zones, at % s["past"].shape[1]] = np.nan
+            s["deviation"][zones, at % s["deviation"].shape[1]] = np.nan
+            s["issued"][zones[:, None], self._first + at[:, None] % self._slots] = np.nan
+        return rows
 
     def _learn_errors(self, indices: I64, h: I64, origins: I64, due: Bool, y: F32, day_bin: I64) -> None:
         """Take the errors of forecasts of horizons ``h [P]`` from examples ``origins [Z, P]``, where they are due."""

@@ -238,7 +238,7 @@ def test_an_example_is_regressed_on_what_was_known_at_its_origin(step_min, horiz
     lag, steps = 180 // step_min, np.array(spec.horizon_steps)
     climatology, zone, deviations, seen = Climatology(spec), np.array([0]), [], 0
     climatology.add_zones()
-    plain = Climatology._regressors
+    plain, learned = Climatology._regressors, Climatology._learn_slopes
 
     def of_examples(row, origin):
         """From the deviations of every row: that of ``row``, on a line between examples up to ``origin``."""
@@ -266,6 +266,11 @@ def test_an_example_is_regressed_on_what_was_known_at_its_origin(step_min, horiz
                 seen += np.isfinite(x0)
         return found
 
+    def only_examples(self, indices, h, origins, due, y, deviation):
+        assert due.tolist() == ((origins >= 0) & (origins % stride == 0)).tolist()
+        learned(self, indices, h, origins, due, y, deviation)
+
+    monkeypatch.setattr(Climatology, "_learn_slopes", only_examples)
     monkeypatch.setattr(Climatology, "_regressors", looked)
     rng, air = np.random.default_rng(0), 0.0
     for t in range(round(2.2 * day)):
@@ -275,3 +280,33 @@ def test_an_example_is_regressed_on_what_was_known_at_its_origin(step_min, horiz
         deviations.append(float(y[0, 0] - usual))
         climatology.learn(zone, y, day_bin)
     assert seen > 50
+
+
+@pytest.mark.parametrize("gap", [1, 2, 4, 5])
+@pytest.mark.parametrize("late", range(3))
+def test_after_a_gap_examples_are_those_of_whole_quarters_again(gap, late):
+    """And what the gap has left out is not known, wherever in a quarter it began."""
+    spec = ForecastSpec(channels=("air_temp_c",), targets=("air_temp_c",), horizons_min=(5, 15, 60))
+    day, zone, climatology = spec.steps_per_day, np.array([0]), Climatology(spec)
+    climatology.add_zones()
+    begun = 2 * day + 60 + late
+    for t in (*range(begun), *range(begun + gap, begun + gap + 4)):
+        climatology.learn(zone, np.array([[20 + t % 7]], np.float32), np.array([t % day]))
+        state = climatology.state_dict()
+        row = int(state["rows"][0]) - 1
+        assert row % 3 == t % 3
+        if t == begun + gap and gap % 3:
+            left_out = [r for r in range(begun, row) if r % 3 == 0]
+            for example in (r // 3 for r in left_out):
+                assert np.isnan(state["past"][0, example % state["past"].shape[1]]).all()
+                assert np.isnan(state["deviation"][0, example % state["deviation"].shape[1]]).all()
+                assert np.isnan(state["issued"][0, 2 + example % 4]).all()  # of an hour, which has four slots
+
+
+def test_one_value_that_is_none_is_forgotten():
+    """A day after a value beyond half precision every slope is a number."""
+    y, bins = series(days=4, zones=1)
+    y = y.copy()
+    y[0, DAY + 5, 0] = 1e5
+    climatology, _ = streamed(y, bins)
+    assert all(np.isfinite(climatology.state_dict()[name]).all() for name in ("slope", "moment", "product"))
