@@ -15,6 +15,7 @@ import numpy.typing as npt
 from models.day_knots import DayKnots, on_line
 from models.features.eight_bits import CLIP
 from models.features.inputs import targets_of
+from models.half_precision import LARGEST
 from models.masked import masked_mean
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
@@ -50,9 +51,6 @@ SHORT_MS = (300_000, 900_000, 1_800_000)
 
 ERROR_MS = 3 * 3_600_000
 """The climatology's latest errors enter as they are and as a mean that remembers this long."""
-
-LARGEST = 60_000.0
-"""Rows are kept in half precision, three digits, which is more than sensors have; they are cut here before."""
 
 
 def feature_channels(spec: ForecastSpec) -> tuple[str, ...]:

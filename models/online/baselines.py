@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from models.day_knots import DayKnots, on_line
+from models.half_precision import LARGEST
 from models.masked import masked_mean
 from models.spec import QUANTILES, ForecastSpec
 from models.zone_arrays import ZoneArrays
 
-__all__ = ["Climatology", "Members", "naive_24h", "persistence"]
+__all__ = ["PAIRS", "Climatology", "Members", "naive_24h", "persistence"]
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -51,7 +52,7 @@ LAG_MS = 3 * 3_600_000
 back?) and the one a day before the horizon (was yesterday unusual at that hour?)."""
 
 REGRESSORS = 3
-_PAIRS = np.array([(i, j) for i in range(REGRESSORS) for j in range(i, REGRESSORS)])
+PAIRS = np.array([(i, j) for i in range(REGRESSORS) for j in range(i, REGRESSORS)])
 WAVES = 3
 
 WAVE_DAYS = 1.0
@@ -80,9 +81,6 @@ QUANTILE_STEP = 0.009
 
 LAPLACE_P90 = 1.609
 """p90 of a Laplace distribution in units of its mean absolute deviation (ln 5): where p10 and p90 start."""
-
-LARGEST = 60_000.0
-"""Rows, deviations and sizes of errors are kept in half precision; they are cut here before."""
 
 _HOURS = 24
 
@@ -170,7 +168,7 @@ class Climatology:
             past=((max(longest, self._day) // self._stride + 2, targets), np.float16, missing),  # at examples
             deviation=((ring, rates, targets), np.float16, missing),  # at examples
             weight=(fit, np.float32, 0),
-            moment=((*fit, len(_PAIRS)), np.float32, 0),  # sums of x x', of each pair once
+            moment=((*fit, len(PAIRS)), np.float32, 0),  # sums of x x', of each pair once
             product=((*fit, REGRESSORS), np.float32, 0),  # sums of x y
             slope=((*fit, REGRESSORS), np.float32, self._prior[None, :, None, :]),
             wave_moment=((targets, WAVES, WAVES), np.float32, 0),
@@ -332,7 +330,7 @@ class Climatology:
         at = np.ix_(indices, np.arange(len(RATES_DAYS)), h)
         s["weight"][at] = s["weight"][at] * keep + known
         keep = keep[..., None]
-        s["moment"][at] = s["moment"][at] * keep + x[..., _PAIRS[:, 0]] * x[..., _PAIRS[:, 1]]
+        s["moment"][at] = s["moment"][at] * keep + x[..., PAIRS[:, 0]] * x[..., PAIRS[:, 1]]
         s["product"][at] = s["product"][at] * keep + x * z[..., None]
 
     def _refit(self, zones: I64) -> None:
@@ -382,7 +380,7 @@ class Climatology:
     def _solve(self, weight: F32, moment: F32, product: F32) -> F32:
         prior = self._prior[:, None, :]
         whole = np.empty((*moment.shape[:-1], REGRESSORS, REGRESSORS), moment.dtype)
-        whole[..., _PAIRS[:, 0], _PAIRS[:, 1]] = whole[..., _PAIRS[:, 1], _PAIRS[:, 0]] = moment
+        whole[..., PAIRS[:, 0], PAIRS[:, 1]] = whole[..., PAIRS[:, 1], PAIRS[:, 0]] = moment
         scale = moment[..., 0] / np.maximum(weight, 1)
         strength = (np.float32(SHRINKAGE_DAYS * self._a_day) * scale + np.float32(1e-6)).astype(np.float64)[..., None]
         system = whole + strength[..., None] * np.eye(REGRESSORS)

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from models.day_knots import DayKnots
 from models.features.eight_bits import in_steps
 from models.features.regressors import Features
-from models.online.baselines import Climatology
+from models.half_precision import LARGEST
+from models.online.baselines import PAIRS, Climatology
 from models.online.expert_mix import LIMIT
 from models.spec import ForecastSpec
 
@@ -24,8 +25,6 @@ __all__ = ["state_of_now"]
 I64 = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
 _State = Mapping[str, Any]
-
-LARGEST = 60_000.0
 
 
 def state_of_now(state: _State, spec: ForecastSpec) -> _State:
@@ -74,8 +73,7 @@ def _climatology(state: _State, newest: I64, spec: ForecastSpec) -> _State:
     made["profile"], made["count"] = state["profile"][:, ::stride], state["count"][:, ::stride]
     made["spread"] = _half(state["spread"])
     made["matured"] = np.minimum(state["matured"] // stride, 254).astype(np.uint8)
-    pairs = np.array([(i, j) for i in range(3) for j in range(i, 3)])
-    made["moment"] = state["moment"][..., pairs[:, 0], pairs[:, 1]]
+    made["moment"] = state["moment"][..., PAIRS[:, 0], PAIRS[:, 1]]
     return made
 
 

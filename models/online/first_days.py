@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.half_precision import LARGEST
 from models.online.prior import ANSWERS, Prior
 from models.spec import QUANTILES, ForecastSpec
 from models.zone_arrays import ZoneArrays
@@ -83,9 +84,6 @@ pool."""
 
 MOST_ZONES = 128
 """With more zones than this, this many at a time learn from their errors and weigh their answers; all take turns."""
-
-LARGEST = 60_000.0
-"""Values are kept in half precision."""
 
 _HOURS = 24
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.half_precision import LARGEST
 from models.masked import masked_mean, mean_of_known
 from models.spec import QUANTILES
 from models.zone_arrays import ZoneArrays
@@ -34,9 +35,6 @@ POOLED_STEP = 0.002
 
 START = 1.609
 """p90 of a Laplace distribution in units of its mean absolute deviation (ln 5)."""
-
-LARGEST = 60_000.0
-"""Sizes of errors are kept in half precision; they are cut here before."""
 
 BLOCKS = 4
 _HOURS = 24

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.half_precision import LARGEST
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
@@ -30,8 +31,6 @@ SCALE, MISSING = 32.0, -128
 """Errors are kept in eight bits, in steps of a 32nd of the distance to p10 or p90, up to four such distances."""
 
 HALF_MS, HOUR_MS = 1_800_000, 3_600_000
-LARGEST = 60_000.0
-"""Values are kept in half precision."""
 
 
 class PastErrors:

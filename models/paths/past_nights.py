@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.half_precision import LARGEST
 from models.spec import ForecastSpec
 from models.zone_arrays import ZoneArrays
 
@@ -51,7 +52,6 @@ BEYOND_DAYS = 14
 LEAST, RARE = 5, 0.1
 """From so many nights on it is known what an unusually cold one is: as cold as the coldest tenth of them."""
 
-LARGEST = 60_000.0
 _HOURS = 24
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from models.features.inputs import RECENT_MS, targets_of
 from models.features.plan_differences import foreseen_off
 from models.features.plans import PLANNED
+from models.half_precision import LARGEST
 from models.masked import masked_mean
 from models.network.house_features import CONTROLS, TARGETS
 from models.psychrometrics import vpd_kpa
@@ -27,9 +28,6 @@ __all__ = ["HouseMemory", "channels_of"]
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
-
-LARGEST = 60_000.0
-"""Values are kept in half precision."""
 
 _HOUR_MS = 3_600_000
 

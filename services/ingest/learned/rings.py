@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from models.half_precision import LARGEST
+
 __all__ = ["Rings"]
 
 F32 = npt.NDArray[np.float32]
@@ -15,7 +17,6 @@ I64 = npt.NDArray[np.int64]
 
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 8, 256  # zones
-LARGEST = 60_000.0
 
 
 class Rings:
@@ -126,7 +127,8 @@ class Rings:
             raise ValueError(f"rings of shape {found}, expected {(self.capacity, self.channels)}")
         self._zones = {(site, zone): index for index, (site, zone) in enumerate(state["zones"])}
         self._columns = state["columns"].copy()
-        self._blocks = [self._cut(block).astype(self._kind, copy=False) for block in state["blocks"]]
+        blocks = state["blocks"]
+        self._blocks = [b if b.dtype == self._kind else self._cut(b).astype(self._kind) for b in blocks]
         self._newest = state["newest"].copy()
         self._block = np.repeat(np.arange(len(self._blocks)), [len(block) for block in self._blocks])
         self._place = np.concatenate([np.empty(0, np.int64), *(np.arange(len(block)) for block in self._blocks)])
