@@ -215,7 +215,7 @@ class Features:
         """How far each channel is off its profile, now and at the lags; the profile then learns."""
         s = self._zones
         usual = self._knots.at(s["profile"], indices, day_bin)
-        deviation = row - usual
+        deviation = np.clip(row - usual, -LARGEST, LARGEST)
         ring = s["deviation"]
         size = ring.shape[1]
         # Slots of steps that were left out (a gap, a restart) hold what is long over.

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from models.features.eight_bits import from_steps, in_steps
 from models.features.inputs import targets_of
 from models.features.regressors import Features
+from models.half_precision import LARGEST
 from models.masked import masked_mean
 from models.online.baselines import Climatology, Members
 from models.online.basis import (
@@ -193,7 +194,7 @@ class OnlineForecaster:
             s["common"][indices, place] = in_steps(common)
             s["ahead"][indices[:, None], at] = in_steps(ahead)
             s["experts"][indices[:, None], at] = in_steps(self.mix.deviations(experts, self.unit), LIMIT)
-            s["median"][indices[:, None], at] = old
+            s["median"][indices[:, None], at] = np.clip(old, -LARGEST, LARGEST)
             if known and foreseen is not None:
                 known.keep(indices, step, at, foresight, said, self._moved(old, experts) - old, sun, self.intervals)
             if self.correction:
@@ -526,7 +527,7 @@ class OnlineForecaster:
         s, place = self._zones, seen.step // self._stride
         at = self._first + place % self._slots
         s["stamp"][seen.zones, place % s["stamp"].shape[1]] = seen.step
-        s["base"][seen.zones[:, None], at] = seen.base
+        s["base"][seen.zones[:, None], at] = np.clip(seen.base, -LARGEST, LARGEST)
         return np.asarray(at)
 
     def _matured(self, indices: I64, step: int) -> tuple[I64, I64, I64, npt.NDArray[np.bool_]] | None:

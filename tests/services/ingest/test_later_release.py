@@ -42,8 +42,8 @@ def changed(name: str) -> dict[str, Any]:
         (snapshot(HEADER, b"HHSNP3\r\n"), "it is of another kind"),
         (snapshot({**HEADER, "format": FORMAT + 1}), f"it has format {FORMAT + 1}"),
         (snapshot({"format": FORMAT + 1, "all": "else is new"}), f"it has format {FORMAT + 1}"),
-        (snapshot(changed("newest")), "its part 'newest' has version 2"),
-        (snapshot(changed("scores")), "its part 'scores' has version 2"),
+        (snapshot(changed("newest")), f"its part 'newest' has version {PARTS['newest'].version + 1}"),
+        (snapshot(changed("scores")), f"its part 'scores' has version {PARTS['scores'].version + 1}"),
         (snapshot({**HEADER, "parts": [*HEADER["parts"], ADVICE]}), "does not know its part 'advice'"),
     ],
 )
