@@ -28,7 +28,6 @@ from typing import Any
 import httpx
 
 from edge.log import Log
-from edge.mqtt.connection import MqttAddress
 from edge.recordings.importing import import_samples
 from edge.simulator.publisher import Publisher
 from edge.simulator.publisher.ledger import Ledger
@@ -107,12 +106,7 @@ class _Run:
 
     def live(self, speed: float) -> None:
         """Publish what the greenhouse does from now on, beside everything else."""
-        system = self._system
-        password = system.mqtt_password_file.read_text().strip() if system.mqtt_password_file else ""
-        address = MqttAddress(
-            host=system.mqtt_host, port=system.mqtt_port, username=system.mqtt_username, password=password,
-            v5=system.mqtt_v5,
-        )  # fmt: skip
+        address = self._system.broker.address()
         self._publisher = Publisher(self._source, address, Ledger(), Pace(speed), with_clock=True, until_ms=LAST_MS)
         threading.Thread(target=self._publisher.run, daemon=True).start()
 

@@ -52,14 +52,13 @@ def up(
         stopped = await_signal()
         console.print(f"Hothouse runs at [bold]{system.shown_url}[/]   (Ctrl-C stops it)", soft_wrap=True)
         if settings.mqtt.gateway == "here":
-            console.print(f"devices publish to MQTT at {system.mqtt_host}:{system.mqtt_port}", highlight=False)
+            console.print(f"devices publish to MQTT at {system.broker.host}:{system.broker.port}", highlight=False)
         if settings.mqtt.listen and not settings.mqtt.host and settings.mqtt.gateway == "here":
-            line = (
-                f"those on the network at port {system.mqtt_port} of this computer; `hothouse devices add` makes logins"
-            )
+            port = system.broker.port
+            line = f"those on the network at port {port} of this computer; `hothouse devices add` makes logins"
             console.print(line, highlight=False, soft_wrap=True)
-        if system.mqtt_username:
-            line = f"as {system.mqtt_username}, password in {system.mqtt_password_file}"
+        if system.broker.username:
+            line = f"as {system.broker.username}, password in {system.broker.password_file}"
             console.print(line, highlight=False, soft_wrap=True)
         alerts = Repeating(alert_lines(system.settings, system.url), ALERTS_EVERY_S, "alerts")
         with Repeating(trouble_lines(system.settings), LOOK_S, "devices"), alerts:

@@ -19,7 +19,6 @@ from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColu
 from rich.progress import Progress as ProgressBar
 
 from edge.log import Log
-from edge.mqtt.connection import MqttAddress
 from edge.recordings.importing import ImportReport, import_samples
 from edge.recordings.recording import RecordingError
 from edge.recordings.replay import RecordingSource
@@ -172,7 +171,7 @@ class _Run:
         published = Ledger(status_file=system.settings.data_dir / "publisher.json")
         publisher = Publisher(
             self._source,
-            _address(system),
+            system.broker.address(),
             published,
             Pace(self._options.speed),
             with_clock=True,
@@ -318,14 +317,6 @@ def _settings(options: DemoOptions, data_dir: Path, source: SampleSource) -> Set
         },
         sites=[site],
     )
-
-
-def _address(system: System) -> MqttAddress:
-    password = system.mqtt_password_file.read_text().strip() if system.mqtt_password_file else ""
-    return MqttAddress(
-        host=system.mqtt_host, port=system.mqtt_port, username=system.mqtt_username, password=password,
-        tls_ca=system.settings.mqtt.tls_ca_file, v5=system.mqtt_v5,
-    )  # fmt: skip
 
 
 def _models(seen: Seen) -> list[DemoModel]:

@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 from edge.log.sqlite import SqliteLog
-from edge.mqtt.connection import MqttAddress
 from edge.recordings.importing import import_samples
 from edge.recordings.replay import RecordingSource
 from edge.simulator.publisher import Publisher
@@ -61,7 +60,7 @@ def test_killed_parts_recover_and_the_history_is_bit_for_bit_that_of_an_undistur
         watch = DemoWatch(system.url)
         assert watch.wait_until_ready(patience_s(90)), watch.problem
         ledger = Ledger()
-        publisher = Publisher(source, address(system), ledger, Pace(1500 / patience_s(1)), with_clock=True)
+        publisher = Publisher(source, system.broker.address(), ledger, Pace(1500 / patience_s(1)), with_clock=True)
         feeding = threading.Thread(target=publisher.run, daemon=True)
         feeding.start()
         for victim in (process_named("ray::ShardActor"), process_named("ray::ServeReplica:hothouse:Forecaster")):
@@ -152,15 +151,6 @@ def source_again() -> RecordingSource:
 def unique_samples(source: RecordingSource, to_ms: int) -> int:
     """How many samples the devices have sent."""
     return sum(len(samples) for _, samples in source.samples(to_ms))
-
-
-def address(system: System) -> MqttAddress:
-    """Where the devices publish."""
-    assert system.mqtt_password_file is not None
-    return MqttAddress(
-        host=system.mqtt_host, port=system.mqtt_port, username=system.mqtt_username,
-        password=system.mqtt_password_file.read_text().strip(), v5=system.mqtt_v5,
-    )  # fmt: skip
 
 
 def process_named(title: str) -> psutil.Process:

@@ -91,16 +91,7 @@ class Whole:
     @property
     def broker(self) -> MqttAddress:
         """The system's own broker."""
-        return broker_of(self.system)
-
-
-def broker_of(system: System) -> MqttAddress:
-    """A system's own broker, and its login."""
-    password = system.mqtt_password_file.read_text().strip() if system.mqtt_password_file else ""
-    return MqttAddress(
-        host=system.mqtt_host, port=system.mqtt_port, username=system.mqtt_username, password=password,
-        v5=system.mqtt_v5,
-    )  # fmt: skip
+        return self.system.broker.address()
 
 
 @contextmanager
@@ -144,7 +135,7 @@ def whole(
             Prometheus(folder / "prometheus", {"hothouse": system.url}) as prometheus,
         ):
             until(lambda: bool((system.gateway_status or {}).get("connected")), "the gateway is connected")
-            publisher = Publisher(source, broker_of(system), Ledger(), Pace(SPEED), with_clock=True)
+            publisher = Publisher(source, system.broker.address(), Ledger(), Pace(SPEED), with_clock=True)
             found = Whole(system, prometheus, influx, site, source.zones[0], publisher)
             feeding = threading.Thread(target=publisher.run, name="publisher", daemon=True)
             feeding.start()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.app import _gateway_problem
+from services.app.gateway_process import problem
 from tests.edge.gateway.test_gateway_metrics import STATUS
 
 NOW_S = STATUS["updated_ms"] / 1000
@@ -26,6 +26,6 @@ NOW_S = STATUS["updated_ms"] / 1000
 )
 def test_why_samples_do_not_come_in(status: Any, now_s: float, child: dict[str, Any], says: str) -> None:
     """One sentence, also before the gateway has written its first status; none while all is well."""
-    words = _gateway_problem(status, now_s, SimpleNamespace(**child))  # type: ignore[arg-type]
+    words = problem(status, now_s, SimpleNamespace(**child))  # type: ignore[arg-type]
     assert words.endswith(says)
     assert bool(words) == bool(says)

@@ -1,0 +1,95 @@
+"""The broker that devices publish to, and the system with them: the one that the settings name, or its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edge.mqtt.broker import LocalBroker
+from edge.mqtt.connection import MqttAddress
+from edge.mqtt.publish import PublishError, publish_all, publish_once
+from services.config import Settings
+from services.errors import HothouseError
+
+__all__ = ["BrokerInUse"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerInUse:
+    """Where it is and how to log in; no ``host`` is no broker.
+
+    The embedded broker speaks 3.1.1 only: asking it for ``v5`` first costs seconds. Passwords are read when they are
+    used, so that a new one needs no restart.
+    """
+
+    host: str
+    port: int
+    username: str
+    password_file: Path | None
+    tls_ca_file: Path | None
+    v5: bool
+
+    @classmethod
+    def named(cls, settings: Settings) -> BrokerInUse:
+        """That of the settings."""
+        mqtt = settings.mqtt
+        return cls(
+            host=mqtt.host, port=mqtt.port, username=mqtt.username, password_file=mqtt.password_file,
+            tls_ca_file=mqtt.tls_ca_file, v5=mqtt.version == "5",
+        )  # fmt: skip
+
+    @classmethod
+    def own(cls, broker: LocalBroker) -> BrokerInUse:
+        """One that the system started for itself, on this machine."""
+        return cls(
+            host=broker.host, port=broker.port, username=broker.username, password_file=broker.password_file,
+            tls_ca_file=None, v5=broker.address.v5,
+        )  # fmt: skip
+
+    def address(self) -> MqttAddress:
+        """For a client; raises ``OSError`` where the password cannot be read."""
+        password = self.password_file.read_text().strip() if self.password_file else ""
+        return MqttAddress(
+            host=self.host, port=self.port, username=self.username, password=password, tls_ca=self.tls_ca_file,
+            v5=self.v5,
+        )  # fmt: skip
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        """Publish one message of the system; raises :class:`PublishError`."""
+        publish_once(self._address(), "hothouse-system", topic, payload)
+
+    def publish_rules(self, topic: str, payload: bytes) -> None:
+        """Publish a change of rules; raises :class:`HothouseError`."""
+        try:
+            self.publish(topic, payload)
+        except PublishError as error:
+            raise HothouseError(f"rules cannot be changed: {error}") from error
+
+    def publish_alerts(self, messages: Sequence[tuple[str, bytes]]) -> None:
+        """Publish retained (topic, payload); raises :class:`HothouseError`."""
+        try:
+            publish_all(self._address(), "hothouse-alerts", messages, retain=True)
+        except PublishError as error:
+            raise HothouseError(str(error)) from error
+
+    def settings(self) -> dict[str, Any]:
+        """The settings ``mqtt.*`` that lead there."""
+        return {
+            "host": self.host, "port": self.port, "username": self.username, "password_file": self.password_file,
+            "tls_ca_file": self.tls_ca_file, "version": "5" if self.v5 else "3.1.1",
+        }  # fmt: skip
+
+    def written(self) -> dict[str, Any]:
+        """For other commands on this machine (:func:`services.message_broker.broker_address`), as JSON."""
+        files = {"password_file": str(self.password_file or ""), "tls_ca_file": str(self.tls_ca_file or "")}
+        return {"host": self.host, "port": self.port, "username": self.username, **files}
+
+    def _address(self) -> MqttAddress:
+        if not self.host:
+            raise PublishError("no broker is configured: set mqtt.host")
+        try:
+            return self.address()
+        except OSError as error:
+            raise PublishError(f"mqtt.password_file cannot be read: {error}") from error

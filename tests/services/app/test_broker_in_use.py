@@ -1,0 +1,52 @@
+"""The broker that the system publishes to: for clients, the gateway and other commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edge.mqtt.publish import PublishError
+from services.app.broker_in_use import BrokerInUse
+from services.config import load_settings
+from services.errors import HothouseError
+from services.message_broker import broker_address
+
+
+def test_what_is_written_down_leads_other_commands_there(tmp_path: Path) -> None:
+    """A command on this machine that has no broker in its settings finds that of the system which runs."""
+    (tmp_path / "secret").write_text("hush\n")
+    named = {"host": "10.0.0.5", "port": 8883, "username": "system", "password_file": tmp_path / "secret"}
+    tls = {"tls_ca_file": tmp_path / "ca.pem"}
+    broker = BrokerInUse.named(load_settings(data_dir=tmp_path, mqtt={**named, **tls, "version": "3.1.1"}))
+    (tmp_path / "run.json").write_text(json.dumps({"mqtt": broker.written()}))
+    there = broker_address(load_settings(data_dir=tmp_path))
+    here = broker.address()
+    assert (here.host, here.port, here.username, here.password) == ("10.0.0.5", 8883, "system", "hush")
+    assert (there.host, there.port, there.username, there.password) == ("10.0.0.5", 8883, "system", "hush")
+    assert here.tls_ca == there.tls_ca == tmp_path / "ca.pem"
+    assert not here.v5
+
+
+def test_a_new_password_needs_no_restart(tmp_path: Path) -> None:
+    """It is read when it is used."""
+    secret = tmp_path / "secret"
+    secret.write_text("first")
+    broker = BrokerInUse.named(load_settings(mqtt={"host": "127.0.0.1", "username": "u", "password_file": secret}))
+    secret.write_text("second")
+    assert broker.address().password == "second"
+    secret.unlink()
+    with pytest.raises(PublishError, match=r"mqtt\.password_file cannot be read"):
+        broker.publish("t", b"")
+
+
+def test_without_a_broker_each_caller_gets_a_sentence() -> None:
+    """Of the kind that it expects."""
+    none = BrokerInUse.named(load_settings(mqtt={"gateway": "elsewhere"}))
+    with pytest.raises(PublishError, match="no broker is configured"):
+        none.publish("t", b"")
+    with pytest.raises(HothouseError, match="rules cannot be changed: no broker is configured"):
+        none.publish_rules("t", b"")
+    with pytest.raises(HothouseError, match="no broker is configured"):
+        none.publish_alerts([("t", b"")])
