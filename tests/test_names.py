@@ -15,7 +15,6 @@ PACKAGES = ("edge", "models", "services")
 TWICE = {
     "__init__": "every package has one",
     "__main__": "`python -m` of a package",
-    "app": "the composition root of services, and the HTTP application of serve/api",
     "command": "the command line of the gateway, and of the publisher",
     "family": "how one kind of model is made, fitted and loaded: the network's, and the trees'",
     "frames": "pandas frames of a backtest, and of the store; user code imports both",

@@ -18,7 +18,8 @@ from models.features.inputs import day_bins, sun_sine
 from models.features.sensor_faults import SensorFaults
 from models.features.windows import WindowSet
 from models.online.basis import Example
-from models.online.online_forecaster import EXAMPLE_MS, OnlineForecaster
+from models.online.online_forecaster import OnlineForecaster
+from models.online.waiting_examples import EXAMPLE_MS
 from models.spec import QUANTILES, ForecastSpec, Place
 
 __all__ = ["ExampleSet", "Regressors"]

@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.features.eight_bits import from_steps, in_steps
 from models.features.inputs import targets_of
 from models.features.regressors import Features
-from models.half_precision import LARGEST
 from models.masked import masked_mean
 from models.online.baselines import Climatology, Members
 from models.online.basis import (
@@ -45,21 +43,18 @@ from models.online.first_days import FirstDays
 from models.online.intervals import Intervals
 from models.online.mixture import Mixture
 from models.online.ridge import PooledRidge, prior_strength
+from models.online.waiting_examples import WaitingExamples
 from models.online.widths import Widths
 from models.paths.steps import Knots, between
 from models.spec import QUANTILES, ForecastSpec
 from models.trees.forest import Forest
-from models.zone_arrays import ZoneArrays
 
-__all__ = ["EXAMPLE_MS", "OnlineForecaster"]
+__all__ = ["OnlineForecaster"]
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
-
-EXAMPLE_MS = 900_000
-"""Learners take an example every quarter of an hour: rows between say nearly the same."""
 
 REFITS_A_DAY = 4
 UNIT_DAYS = 14.0
@@ -85,33 +80,21 @@ class OnlineForecaster:
         self._spec = spec
         steps = self._steps = np.array(spec.horizon_steps, dtype=np.int64)
         horizons, targets, day = len(steps), len(spec.targets), spec.steps_per_day
-        self._stride = max(round(EXAMPLE_MS / spec.step_ms), 1)
-        self._refit_every = max(day // self._stride // REFITS_A_DAY, 1)
         self.climatology = Climatology(spec, capacity)
         self.features = Features(spec, capacity)
         d, e = self.features.width
+        waiting = self.waiting = WaitingExamples(spec, (d, e), len(EXPERTS[WEIGHED:]), capacity)
+        examples_a_day = day // waiting.stride
+        self._refit_every = max(examples_a_day // REFITS_A_DAY, 1)
         prior = prior_strength(spec)
         self.pooled = PooledRidge(prior, targets, d + e, POOLED_DAYS, day)
         self.mixture = Mixture(horizons, targets, 1 + len(EXPERTS[WEIGHED:]), day)
-        self.intervals = Intervals(horizons, targets, max(day // self._stride // _HOURS, 1), capacity)
+        self.intervals = Intervals(horizons, targets, max(examples_a_day // _HOURS, 1), capacity)
         # Horizons that are no multiple of the stride mature at steps of their own.
-        self.change = ChangePoints(targets, day // self._stride * len(set((steps % self._stride).tolist())), capacity)
+        self.change = ChangePoints(targets, examples_a_day * len(set((steps % waiting.stride).tolist())), capacity)
         self.mix = ExpertMix(spec, self.mixture, self.change)
-        # An origin of horizon h waits in one of this many slots until its truth comes.
-        self._slots = steps // self._stride + 1
-        self._first = np.concatenate([[0], np.cumsum(self._slots)[:-1]])
-        total, longest = int(self._slots.sum()), int(self._slots.max())
-        self.first = FirstDays(spec, self._stride, total, capacity)
+        self.first = FirstDays(spec, waiting.stride, waiting.places, capacity)
         self.widths = Widths(spec, self.intervals, self.first)
-        self._zones = ZoneArrays(
-            capacity,
-            stamp=((longest,), np.int32, -1),
-            common=((longest, d), np.int8, 0),
-            ahead=((total, e), np.int8, 0),
-            experts=((total, targets, len(EXPERTS[WEIGHED:])), np.int8, 0),
-            median=((total, targets), np.float16, np.nan),
-            base=((total, targets), np.float16, np.nan),
-        )
         self._pretrained = pretrained
         self.correction = None if pretrained is None else self._new_correction(pretrained, capacity)
         self.tuned = self._new_tuned(pretrained, self.correction, capacity) if fine_tunes else None
@@ -123,7 +106,7 @@ class OnlineForecaster:
         self._unit_seen = np.zeros((horizons, targets))
 
     def __len__(self) -> int:
-        return len(self._zones)
+        return len(self.waiting)
 
     def add_zones(self, count: int = 1) -> int:
         """Make room for more zones and return the index of the first."""
@@ -132,11 +115,11 @@ class OnlineForecaster:
         for late in (self.known, self.correction, self.tuned):
             if late:
                 late.add_zones(count)
-        return self._zones.add(count)
+        return self.waiting.add(count)
 
     def prepare(self, zones: int) -> None:
         """Prepare room for this many zones in all. Call it often; see ``ZoneArrays.prepare``."""
-        for part in (self.climatology, self.features, self.intervals, self.change, self.first, self._zones):
+        for part in (self.climatology, self.features, self.intervals, self.change, self.first, self.waiting):
             part.prepare(zones)
         for late in (self.known, self.correction, self.tuned):
             if late:
@@ -162,9 +145,9 @@ class OnlineForecaster:
         errors = self._mature(indices, step, y, day_bin)
         seen, climate = self._see(indices, step, values, y, day_bin, sun)
         base, unit = seen.base, self.unit
-        example = step % self._stride == 0
+        example = self.waiting.is_origin(step)
         if example:
-            self._refit(step // self._stride)
+            self._refit(step // self.waiting.stride)
         # As little as the climatology is trusted with few days, what corrects it is not trusted more.
         reach = (unit * (1 - climate.young))[..., None]
         d, e = self.features.width
@@ -189,12 +172,9 @@ class OnlineForecaster:
         if self.tuned:
             experts = self._tune(self.tuned, indices, step, values, day_bin, sun, foreseen, old, experts)
         if old is not None:
-            s, at = self._zones, self._keep_base(seen)
-            place = step // self._stride % s["stamp"].shape[1]
-            s["common"][indices, place] = in_steps(common)
-            s["ahead"][indices[:, None], at] = in_steps(ahead)
-            s["experts"][indices[:, None], at] = in_steps(self.mix.deviations(experts, self.unit), LIMIT)
-            s["median"][indices[:, None], at] = np.clip(old, -LARGEST, LARGEST)
+            self.waiting.keep_base(indices, step, base)
+            self.waiting.keep(indices, step, (common, ahead), self.mix.deviations(experts, self.unit), old)
+            at = self.waiting.at(step)
             if known and foreseen is not None:
                 known.keep(indices, step, at, foresight, said, self._moved(old, experts) - old, sun, self.intervals)
             if self.correction:
@@ -219,13 +199,12 @@ class OnlineForecaster:
         nothing can be forecast; it is half the work.
         """
         y = self._targets(values)
-        matured = self._matured(indices, step)
+        matured = self.waiting.matured(indices, step)
         if matured is not None:
-            h, _, at, due = matured
-            self._learn_unit(h, self._residual(indices, at, due, y))
+            self._learn_unit(matured.h, self.waiting.off("base", indices, matured, y))
         seen, _ = self._see(indices, step, values, y, day_bin, sun)
-        if step % self._stride == 0:
-            self._keep_base(seen)
+        if self.waiting.is_origin(step):
+            self.waiting.keep_base(indices, step, seen.base)
         return seen
 
     def predict(self, learned: Basis, network: F32 | None = None) -> F32:
@@ -272,14 +251,13 @@ class OnlineForecaster:
         usual value that is.
         """
         h = knots.after
-        late = step % self._stride
+        late = step % self.waiting.stride
         origin = step - (self._steps[h] - knots.steps) - late
-        mine = np.flatnonzero((knots.earlier > 0) & ~knots.learned & (origin >= 0) & (origin % self._stride == 0))
+        is_origin = (origin >= 0) & (origin % self.waiting.stride == 0)
+        mine = np.flatnonzero((knots.earlier > 0) & ~knots.learned & is_origin)
         if not len(mine):
             return median
-        place = origin[mine] // self._stride
-        stamp = self._zones["stamp"][zones[:, None], place % self._zones["stamp"].shape[1]]
-        at = self._first[h[mine]] + place % self._slots[h[mine]]
+        at, made = self.waiting.made_at(zones, origin[mine], h[mine])
         said = self.first.issued(zones, at)
         if self.correction:
             said = said + self.correction.moved(zones[:, None], at)
@@ -287,7 +265,7 @@ class OnlineForecaster:
             said = said + self.tuned.moved(zones[:, None], at)
         if late:
             said = said + usual[:, mine] - self.climatology.usual(zones, day_bin, knots.steps[mine] - late)
-        there = (stamp == origin[mine])[..., None] & np.isfinite(said)
+        there = made[..., None] & np.isfinite(said)
         moved = knots.earlier[mine][:, None] * np.where(there, said - median[:, mine], np.float32(0))
         median = median.copy()
         median[:, mine] += moved
@@ -308,27 +286,24 @@ class OnlineForecaster:
         A forecast whose place a newer origin has taken is left out. A shard that reads its log again passes here what
         it had issued.
         """
-        if step % self._stride:
+        if not self.waiting.is_origin(step):
             return
-        s, place = self._zones, step // self._stride
-        at = self._first + place % self._slots
-        newest = s["stamp"][zones].max(axis=1) // self._stride
-        z, h = np.nonzero(newest[:, None] - place < self._slots)
+        z, h, at = self.waiting.kept(zones, step)
         # What is issued of a young zone is another's forecast: the intervals learn how good the learners' own was.
         share = self.first.share(zones)[z]
         # Nor do they learn from plans, or from what pre-trained networks add: what these moved it by is taken off.
         # Without the network's answer that leaves what learn() has kept, to the last bit.
-        moved = self.known.moved(zones[z], step, at[h]) if self.known else np.zeros((len(z), 1), np.float32)
+        moved = self.known.moved(zones[z], step, at) if self.known else np.zeros((len(z), 1), np.float32)
         plain = median[z, h] - (1 - share) * moved
-        added = self.correction.moved(zones[z], at[h]) if self.correction else np.zeros_like(moved)
+        added = self.correction.moved(zones[z], at) if self.correction else np.zeros_like(moved)
         if self.tuned:
-            added = added + self.tuned.moved(zones[z], at[h])
+            added = added + self.tuned.moved(zones[z], at)
         kept = ((moved != 0) | (added != 0)) & ~np.isfinite(network[z, h])
         plain -= added
-        s["median"][zones[z], at[h]] = np.where((share > 0) | kept, s["median"][zones[z], at[h]], plain)
-        self.first.issue(zones[z], at[h], plain, ~kept)
-        base, unit = s["base"][zones[z], at[h]], self.unit[h]
-        s["experts"][zones[z], at[h], :, -1] = in_steps((network[z, h] - base) / unit, LIMIT)
+        held, base = self.waiting["median"][zones[z], at], self.waiting["base"][zones[z], at]
+        own = np.where((share > 0) | kept, held, plain)
+        self.waiting.amend(zones[z], at, own, (network[z, h] - base) / self.unit[h])
+        self.first.issue(zones[z], at, plain, ~kept)
 
     def state_dict(self, copy: bool = True) -> dict[str, Any]:
         """Everything that was learned, as nested maps of arrays; without ``copy`` those of the zones are only good
@@ -343,7 +318,7 @@ class OnlineForecaster:
         tuned = {"tuned": self.tuned.state_dict(copy)} if self.tuned else {}
         return {
             **parts,
-            "zones": self._zones.state_dict(copy),
+            "zones": self.waiting.state_dict(copy),
             "unit": self._unit.copy(),
             "seen": self._unit_seen.copy(),
             **tuned,
@@ -354,7 +329,7 @@ class OnlineForecaster:
         state = state_of_now(state, self._spec)
         for name in _PARTS:
             getattr(self, name).load_state_dict(state[name])
-        self._zones.load_state_dict(state["zones"])
+        self.waiting.load_state_dict(state["zones"])
         self._unit, self._unit_seen = state["unit"].copy(), state["seen"].copy()
         self.known = None  # nor has a state of before there were plans
         if "known" in state:
@@ -396,10 +371,12 @@ class OnlineForecaster:
         return self.known
 
     def _new_known(self) -> KnownAhead:
-        return KnownAhead(self._spec, self._stride, int(self._slots.sum()), int(self._slots.max()), 1)
+        waiting = self.waiting
+        return KnownAhead(self._spec, waiting.stride, waiting.places, waiting.origins, 1)
 
     def _new_correction(self, pretrained: Pretrained, capacity: int) -> PretrainedCorrection:
-        return PretrainedCorrection(self._spec, self._stride, int(self._slots.sum()), pretrained, capacity)
+        waiting = self.waiting
+        return PretrainedCorrection(self._spec, waiting.stride, waiting.places, pretrained, capacity)
 
     def _new_tuned(
         self, pretrained: Pretrained | None, correction: PretrainedCorrection | None, capacity: int
@@ -407,8 +384,8 @@ class OnlineForecaster:
         """None where there is no pre-trained network to go on from; both look at the same memory of rows."""
         if pretrained is None or correction is None:
             return None
-        slots = int(self._slots.sum())
-        return TunedCorrection(self._spec, self._stride, slots, pretrained, correction.memory, capacity)
+        waiting = self.waiting
+        return TunedCorrection(self._spec, waiting.stride, waiting.places, pretrained, correction.memory, capacity)
 
     def _young(self, zones: I64) -> I64:
         """Which of the zones are in their first days."""
@@ -444,7 +421,7 @@ class OnlineForecaster:
         ``experts``, with what it adds where one is followed.
         """
         tuned.shown = None
-        at = self._first + step // self._stride % self._slots
+        at = self.waiting.at(step)
         if old is not None:
             base = self._without_correction(indices, day_bin, old, experts)
             tuned.ask(indices, step, values, day_bin, sun, foreseen, base, at)
@@ -522,47 +499,23 @@ class OnlineForecaster:
         whole = np.concatenate([common, detail], axis=1), np.concatenate([ahead, planned], axis=-1)
         return Example(step, indices.copy(), *whole, climate.median, y), climate
 
-    def _keep_base(self, seen: Example) -> I64:
-        """Remember what the climatology said until its truth comes; the places ``[H]`` of an example."""
-        s, place = self._zones, seen.step // self._stride
-        at = self._first + place % self._slots
-        s["stamp"][seen.zones, place % s["stamp"].shape[1]] = seen.step
-        s["base"][seen.zones[:, None], at] = np.clip(seen.base, -LARGEST, LARGEST)
-        return np.asarray(at)
-
-    def _matured(self, indices: I64, step: int) -> tuple[I64, I64, I64, npt.NDArray[np.bool_]] | None:
-        """Horizons ``[P]`` whose truth comes, their places ``[P]`` in both rings, which zones have them ``[Z, P]``."""
-        s, origins = self._zones, step - self._steps
-        h = np.flatnonzero((origins >= 0) & (origins % self._stride == 0))
-        place = origins[h] // self._stride
-        common_at, at = place % s["stamp"].shape[1], self._first[h] + place % self._slots[h]
-        due = s["stamp"][indices[:, None], common_at] == origins[h]
-        return (h, common_at, at, due) if due.any() else None
-
-    def _residual(self, indices: I64, at: I64, due: npt.NDArray[np.bool_], y: F32) -> F32:
-        """Truth less the climatology, ``[Z, P, M]``; where a zone had no example at an origin it counts as unknown."""
-        return np.where(due[..., None], y[:, None] - self._zones["base"][indices[:, None], at], np.float32(np.nan))
-
     def _mature(self, indices: I64, step: int, y: F32, day_bin: I64) -> F32:
         """Let every part learn from the forecasts whose truth this row is; see ``Learned.errors``."""
         none = np.full_like(y, np.nan)
-        matured = self._matured(indices, step)
+        waiting, matured = self.waiting, self.waiting.matured(indices, step)
         if matured is None:
             return none
-        h, common_at, at, due = matured
-        s, zone = self._zones, indices[:, None]
-        residual = self._residual(indices, at, due, y)
-        missed = np.where(due[..., None], y[:, None] - s["median"][zone, at], np.float32(np.nan))
+        h, at, due = matured.h, matured.at, matured.due
+        residual, missed = waiting.off("base", indices, matured, y), waiting.off("median", indices, matured, y)
         scaled = np.asarray(residual / self.unit[h], dtype=np.float32)
         self._learn_unit(h, residual)
-        common, ahead = from_steps(s["common"][zone, common_at]), from_steps(s["ahead"][zone, at])
-        self.pooled.learn(h, step, np.concatenate([common, ahead], axis=-1), scaled)
-        self.mixture.learn(h, step, from_steps(s["experts"][zone, at], LIMIT), scaled)
+        self.pooled.learn(h, step, waiting.regressors(indices, matured), scaled)
+        self.mixture.learn(h, step, waiting.deviations(indices, matured), scaled)
         hour = self.widths.hours(day_bin, np.zeros(1, np.int64))[:, 0]
         if self.known:
             self.known.mature(indices, step, h, at, missed, self._clock[day_bin], hour, self.unit)
         relative = self.intervals.learn(indices, h, hour, missed)
-        self.first.learn(indices, step, h, at, due, y, hour, s["median"][zone, at])
+        self.first.learn(indices, step, h, at, due, y, hour, waiting["median"][indices[:, None], at])
         young = self._young(indices)
         if self.correction and len(young):
             base = self._uncorrected(indices[young], step, h, at)
@@ -594,7 +547,7 @@ class OnlineForecaster:
         mean = masked_mean(np.abs(residual), axis=0, dtype=np.float64)
         known = ~np.isnan(mean)
         self._unit_seen[h] += known
-        slowest = self._stride / (UNIT_DAYS * self._spec.steps_per_day)
+        slowest = self.waiting.stride / (UNIT_DAYS * self._spec.steps_per_day)
         gain = np.maximum(1 / np.maximum(self._unit_seen[h], 1), slowest)
         held = np.where(np.isnan(self._unit[h]), mean, self._unit[h])
         self._unit[h] = np.where(known, held + gain * (mean - held), self._unit[h])

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from models.features.inputs import Inputs, build_inputs, day_bins, sun_sine, targets_of
 from models.features.plans import BINS_BACK, PLANNED, bins_ahead
 from models.network.house_features import HouseFeatures
-from models.online.online_forecaster import EXAMPLE_MS, OnlineForecaster
+from models.online.online_forecaster import OnlineForecaster
+from models.online.waiting_examples import EXAMPLE_MS
 from models.pretraining.fleet_chunk import FleetChunk
 from models.spec import ForecastSpec
 

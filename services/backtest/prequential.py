@@ -17,7 +17,8 @@ from models.features.plans import Plan, Plans
 from models.features.sensor_faults import SensorFaults
 from models.online.basis import Learned
 from models.online.corrections.pretrained_correction import Pretrained
-from models.online.online_forecaster import EXAMPLE_MS, OnlineForecaster
+from models.online.online_forecaster import OnlineForecaster
+from models.online.waiting_examples import EXAMPLE_MS
 from models.pretraining.shipped_arrays import pretrained
 from models.spec import ForecastSpec, Place
 from models.trees.forest import GROW_DAYS

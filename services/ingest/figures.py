@@ -275,7 +275,7 @@ def figures(partitions: Collection[Partition]) -> PartitionFigures:
         "sites": sorted(watermarks), "scores": [p.learned.scores.table() for p in partitions],
         **_scored([p.learned.scores.totals() for p in partitions]),
         "forecast_origin_ms": {
-            site: at for p in partitions for site, at in p.forecast_origins_ms().items() if site not in gone
+            site: at for p in partitions for site, at in p.issued.origins_ms().items() if site not in gone
         },
         "plan_issued_ms": {
             site: kinds for p in partitions for site, kinds in p.plans.newest_issued_ms().items() if site not in gone

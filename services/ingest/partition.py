@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from edge.log import Record
-from edge.wire.plan import PlanMessage
 from edge.wire.topic import SITE_ZONE
 from models.effects.seen_changes import seen_columns
 from models.features.inputs import day_bins, sun_sine, targets_of
@@ -27,17 +26,17 @@ from models.spec import ForecastSpec, Place
 from models.trees.forest import Forest
 from services.ingest.alerts.partition_alerts import PartitionAlerts
 from services.ingest.alerts.zone_look import Ground
-from services.ingest.forecasting import MAX_ORIGINS, ForecastOrigin, zone_mixtures
+from services.ingest.forecast_book import ForecastBook
+from services.ingest.forecasting import ForecastOrigin
 from services.ingest.learned.learned_parts import LearnedParts, loaded
-from services.ingest.paths.outlook import night_at, zone_outlook
-from services.ingest.paths.zone_question import DAY_MS, ZoneQuestion, zone_question
+from services.ingest.paths.outlook import night_at
+from services.ingest.paths.zone_question import DAY_MS
 from services.ingest.plans.intake import PartitionPlans
 from services.ingest.plans.refused import refused_plans
-from services.ingest.plans.repeated import has_own, is_due, repeated, zones_of
 from services.ingest.tuning.example_intake import ExampleIntake
 from services.ingest.windows.partition_windows import PartitionWindows
 from services.ingest.windows.site_zones import Silent
-from services.messages import FirstRow, ZoneMixture, ZoneOutlook, ZonePlan, ZoneQuality
+from services.messages import FirstRow
 from services.store.forecasts import IssuedForecast
 from services.store.rows import DeadLetter, SiteStep
 
@@ -57,7 +56,7 @@ class Partition:
         """With ``fine_tunes`` it keeps examples, and may be given a network that was trained on them."""
         self.number, self.offset = number, 0
         self._fine_tunes = fine_tunes
-        self._spec, self._place_of = spec, place_of
+        self.spec, self.place_of = spec, place_of
         self.windows = windows
         self.plans, self.examples = PartitionPlans(), ExampleIntake()
         self._ring_steps = ring_steps
@@ -71,10 +70,7 @@ class Partition:
         self.stream_ms: dict[str, int] = {}  # receive time of the newest record of each site
         self.kept_ms: dict[str, int] = {}  # rows up to here are in the history and better than what is left of the log
         self._bases: dict[str, Basis] = {}  # of the newest rows of each site
-        self._answers: dict[str, tuple[ForecastOrigin, F32]] = {}  # the newest issued forecast of each site
-        self._networks: dict[str, tuple[str, F32]] = {}  # version and median of the network in it
-        self._again: dict[tuple[str, int], list[IssuedForecast]] = {}  # (site, row after which it was issued)
-        self._kept: dict[str, dict[int, IssuedForecast]] = {}  # site -> origin -> what was issued of it before a crash
+        self.issued = ForecastBook(spec.step_ms)
         self.revision = 0  # rises with each change of what is learned (see snapshots.parts.LEARNED)
 
     @property
@@ -126,14 +122,13 @@ class Partition:
             self._take_plans(self.plans.before_row(step.site, step.end_ms))
             self.counts.update(rows=len(step.devices), zone_rows=len(step.zones), steps=1)
             left[step.site] -= 1
-            kept = self._kept.get(step.site, {})
-            if kept and step.end_ms > max(kept) + MAX_ORIGINS * self._spec.step_ms:
-                kept.clear()  # none of them waits for its forecast any more
-            if step.step_ms != self._spec.step_ms:
+            self.issued.begin_row(step.site, step.end_ms)
+            if step.step_ms != self.spec.step_ms:
                 continue  # its site's settings were changed: nothing is forecast until ours follow
             self._learn(step)
             self.alerts.row(self.latest[step.site], self.offset - 1)
-            is_issued = left[step.site] and step.end_ms in kept  # the newest is shown again, as it was
+            # The newest is shown again, as it was.
+            is_issued = left[step.site] and self.issued.has_before(step.site, step.end_ms)
             if left[step.site] < origins_a_site and step.zones and not is_issued:
                 origins.append(self.origin(step.site))
         self._take_marks(len(steps))
@@ -171,33 +166,33 @@ class Partition:
         self._catch_up(step, () if before is None else before.zones)
         indices, day_bin = self._indices(step), self._day_bins(step.site, step.end_ms, len(step.zones))
         step = self.latest[step.site] = mine.watch.without_faults(step, indices, day_bin)
-        targets = targets_of(step.values, self._spec)
+        targets = targets_of(step.values, self.spec)
         mine.rings.write(indices, step.end_ms, step.values)
         mine.past.write(indices, step.end_ms, targets)
         self._see_changes(indices, step.end_ms)
         plans = self.plans.of(step.site)
-        ahead = None if plans is None else plans.ahead(step.end_ms, step.zones, self._spec)
+        ahead = None if plans is None else plans.ahead(step.end_ms, step.zones, self.spec)
         number, sun = self._number(step.end_ms), self._sun(step)
         learned = self.forecaster.learn(indices, number, step.values, day_bin, sun, ahead)
         if self.forecaster.tuned and (shown := self.forecaster.tuned.shown) is not None:
             names = dict(zip(indices.tolist(), step.zones, strict=True))
             self.examples.take(step.site, step.end_ms, [names[index] for index in shown.zones.tolist()], shown)
         mine.watch.learn(step, indices, learned.errors)
-        mine.paths.learn(self.forecaster, learned, night_at(self._place_of(step.site), step.end_ms, self._spec))
+        mine.paths.learn(self.forecaster, learned, night_at(self.place_of(step.site), step.end_ms, self.spec))
         self._bases[step.site] = Basis(learned.step, learned.zones, learned.day_bin, learned.experts)
         mine.scores.learn(indices, targets)
         self.plans.after_row(step.site, step.end_ms)
-        for forecast in self._again.pop((step.site, step.end_ms), []):
+        for forecast in self.issued.take_waiting(step.site, step.end_ms):
             self._count(forecast)
 
     def _see_changes(self, indices: I64, end_ms: int) -> None:
         """At the end of each half-hour, compare it with that of the day before."""
-        length = max(BIN_MS // self._spec.step_ms, 1)
-        if end_ms % (length * self._spec.step_ms):
+        length = max(BIN_MS // self.spec.step_ms, 1)
+        if end_ms % (length * self.spec.step_ms):
             return
         at = np.full(len(indices), end_ms, np.int64)
         today, before = (self.learned.rings.window(indices, at - back, length) for back in (0, DAY_MS))
-        self.learned.seen_changes.learn(indices, *(seen_columns(rows, self._spec.channels) for rows in (today, before)))
+        self.learned.seen_changes.learn(indices, *(seen_columns(rows, self.spec.channels) for rows in (today, before)))
 
     def _catch_up(self, step: SiteStep, before: Sequence[str]) -> None:
         """Zones that had left and are back: they have forgotten nothing, but live scores go on row by row, so that they
@@ -256,7 +251,7 @@ class Partition:
     def origin(self, site: str) -> ForecastOrigin:
         """The origin of a site's newest step."""
         step, basis = self.latest[site], self._bases[site]
-        targets = targets_of(step.values, self._spec)
+        targets = targets_of(step.values, self.spec)
         baseline = self.forecaster.climatology.predict(basis.zones, targets, basis.day_bin)
         return ForecastOrigin(
             self.number, site, step.end_ms, step.zones, basis.zones, step.values, step.ages_s, baseline,
@@ -275,14 +270,14 @@ class Partition:
     def answer(self, origin: ForecastOrigin, version: str, network: F32 | None) -> IssuedForecast:
         """The forecast from an origin, learned from when its truth comes; ``network [Z, H, M]`` is its median.
 
-        The newest forecast of an origin counts. Keep it, then pass it to :meth:`issued`, before the next row is taken.
-        What was issued of the origin before a crash, by the same version, stays as it was.
+        The newest forecast of an origin counts. Keep it, then pass it to :meth:`put_issued`, before the next row is
+        taken. What was issued of the origin before a crash, by the same version, stays as it was.
         """
-        kept = self.kept(origin, version)
-        if kept is not None:
-            return kept
+        before = self.issued.of_before(origin, version)
+        if before is not None:
+            return before
         self.revision += 1
-        quantiles = self.forecaster.predict(origin.basis(self._spec.step_ms), network)
+        quantiles = self.forecaster.predict(origin.basis(self.spec.step_ms), network)
         climatology = origin.baseline[..., 1]
         if network is None:
             network = np.full_like(climatology, np.nan)
@@ -291,126 +286,31 @@ class Partition:
             origin.site, origin.end_ms, version, origin.zones, quantiles, network, climatology, age_steps
         )
 
-    def kept(self, origin: ForecastOrigin, version: str) -> IssuedForecast | None:
-        """What ``version`` said of an origin before a crash: learned from at its row of the replay, and not again."""
-        found = self._kept.get(origin.site, {}).get(origin.end_ms)
-        return found if found is not None and (found.version, found.zones) == (version, origin.zones) else None
-
     def was_shown(self, origin: ForecastOrigin, forecast: IssuedForecast) -> bool:
         """Whether a forecast was shown before a crash, and newer rows have closed since it was issued: what they taught
         would change its path.
         """
-        newer_ms = self.latest[origin.site].end_ms - origin.end_ms - forecast.age_steps * self._spec.step_ms
-        return newer_ms > 0 and self.kept(origin, forecast.version) is not None
+        newer_ms = self.latest[origin.site].end_ms - origin.end_ms - forecast.age_steps * self.spec.step_ms
+        return newer_ms > 0 and self.issued.of_before(origin, forecast.version) is not None
 
-    def issued(self, origin: ForecastOrigin, forecast: IssuedForecast) -> None:
+    def put_issued(self, origin: ForecastOrigin, forecast: IssuedForecast) -> None:
         """Remember what :meth:`answer` gave and was kept, for live scores and questions about it."""
-        if self.kept(origin, forecast.version) is None:
+        if self.issued.of_before(origin, forecast.version) is None:
             self._score(origin.indices, forecast)
-        before = self._answers.get(origin.site)
-        if before is None or before[0].end_ms <= origin.end_ms:
-            self._answers[origin.site] = (origin, forecast.quantiles)
-            self._networks[origin.site] = (forecast.version, forecast.network)
-
-    def forecast_origins_ms(self) -> dict[str, int]:
-        """Site -> origin of its newest issued forecast."""
-        return {site: origin.end_ms for site, (origin, _) in self._answers.items()}
+        self.issued.put(origin, forecast)
 
     def expect(self, forecasts: Sequence[IssuedForecast]) -> None:
         """Forecasts of a site, the newest issued last: those that were issued after the snapshot count again, when
         the replay reaches the row after which they were issued.
         """
         for forecast in forecasts:
-            self._kept.setdefault(forecast.site, {})[forecast.origin_ms] = forecast
-            after_ms = forecast.origin_ms + forecast.age_steps * self._spec.step_ms
-            newest_ms = self.latest[forecast.site].end_ms
-            if after_ms == newest_ms:
+            if self.issued.expect(forecast, self.latest[forecast.site].end_ms):
                 self._count(forecast)  # perhaps the snapshot knows it: once more changes nothing
-            elif after_ms > newest_ms:
-                self._again.setdefault((forecast.site, after_ms), []).append(forecast)
-
-    def mixtures(self) -> list[ZoneMixture]:
-        """What the newest issued forecast of each present zone was mixed from, without the trees' version."""
-        issued = ((origin, *self._networks[site]) for site, (origin, _) in self._answers.items())
-        return [one for origin, version, network in issued for one in zone_mixtures(
-            self.forecaster, self._spec, origin, version, network,
-            [zone for zone in origin.zones if not self.has_left(origin.site, zone, origin.end_ms)],
-        )]  # fmt: skip
-
-    def quality(self, asked: tuple[str, str] | None) -> list[ZoneQuality]:
-        """How long each present zone is known; of the one that is asked for also how good what was issued was."""
-        found = []
-        for key in self.zones if asked is None else [asked]:
-            index = self.learned.rings.index(*key)
-            if index < len(self.learned.scores):  # else its first row is about to be learned
-                scores = {} if asked is None else self.learned.scores.table(np.array([index], np.int64))
-                days = round(self.learned.scores.rows(index) / self._spec.steps_per_day, 3)
-                found.append(ZoneQuality(site=key[0], zone=key[1], days=days, scores=scores))
-        return found
 
     def path(self, origin: ForecastOrigin, quantiles: F32) -> F32:
         """The path of an issued forecast from an origin, ``[Z, T, M, Q]`` at the times of ``paths.knots``."""
         step = self._number(origin.end_ms)
         return self.forecaster.path(origin.indices, step, origin.day_bin, quantiles, self.learned.paths.knots)
-
-    def outlook(self, site: str, zone: str) -> ZoneOutlook | None:
-        """Scenarios of a zone's newest issued forecast, and its next night and day."""
-        origin, quantiles = self._answers.get(site, (None, None))
-        if origin is None or quantiles is None or zone not in origin.zones:
-            return None
-        is_night = night_at(self._place_of(site), origin.end_ms, self._spec)
-        return zone_outlook(self.learned.paths, self.forecaster, self._spec, origin, quantiles, zone, is_night)
-
-    def question(self, site: str, zone: str) -> ZoneQuestion | None:
-        """A zone's newest issued forecast, to be asked what a change would make of it."""
-        origin, quantiles = self._answers.get(site, (None, None))
-        if origin is None or quantiles is None or zone not in origin.zones:
-            return None
-        z = origin.zones.index(zone)
-        at, step = slice(z, z + 1), self._number(origin.end_ms)
-        index = origin.indices[at]
-        path = self.forecaster.path(index, step, origin.day_bin[at], quantiles[at], self.learned.paths.knots)[0]
-        rows = self.learned.rings.window(index, np.array([origin.end_ms]), self._spec.steps_per_day)[0]
-        plans = self.plans.of(site)
-        foreseen = None if plans is None else plans.ahead(origin.end_ms, [zone], self._spec)[0]
-        return zone_question(
-            self._spec, self._place_of(site), origin.end_ms, self._networks[site][0], rows, path,
-            self.learned.paths.knots.steps, foreseen, self.learned.seen_changes.of_zone(int(index[0])),
-        )  # fmt: skip
-
-    def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32:
-        """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]`` at any origin, from what it knows."""
-        indices = np.full(len(now), self.learned.rings.index(site, zone), np.int64)
-        bins = self._day_bins(site, origin_ms, len(now))
-        return self.forecaster.climatology.predict(indices, now, bins)
-
-    def past(self, site: str, zone: str, hours: int) -> tuple[list[int], dict[str, list[float | None]]]:
-        """The ends and targets of a zone's rows of the last ``hours``, for charts; None where missing."""
-        past = self.learned.past
-        ends, rows = past.recent(past.index(site, zone), hours * 3_600_000 // self._spec.step_ms)
-        return ends.tolist(), {
-            name: [None if np.isnan(v) else float(f"{v:.4g}") for v in column]
-            for name, column in zip(self._spec.targets, rows.T, strict=True)
-        }
-
-    def plan(self, site: str, zone: str) -> list[ZonePlan]:
-        """The newest plan of each source that holds for a zone, used already or not."""
-        return self.plans.of_zone(site, zone)
-
-    def repeated_plans(self, repeats: Mapping[str, Sequence[str]]) -> list[PlanMessage]:
-        """For zones without a plan of their own whose site ``repeats`` it: what was set yesterday, once a day."""
-        found = []
-        for step in self.latest.values():
-            plans, place = self.plans.of(step.site), self._place_of(step.site)
-            for zone in zones_of(repeats, step.site, step.zones):
-                if has_own(plans, zone, step.end_ms) or not is_due(plans, zone, step.end_ms, place.local_ms):
-                    continue
-                index = np.array([self.learned.rings.index(step.site, zone)], np.int64)
-                rows = self.learned.rings.window(index, np.array([step.end_ms]), self._spec.steps_per_day)[0]
-                plan = repeated(step.site, zone, step.end_ms, self._spec.step_ms, rows, self._spec.channels)
-                if plan is not None:
-                    found.append(plan)
-        return found
 
     def grow_trees(self, forest: Forest) -> None:
         """Use these trees from now on."""
@@ -483,12 +383,12 @@ class Partition:
         return [self.origin(step.site) for step in self.latest.values() if step.zones and step.site in self._bases]
 
     def _new_alerts(self) -> PartitionAlerts:
-        return PartitionAlerts(self._spec, self._place_of)
+        return PartitionAlerts(self.spec, self.place_of)
 
     def grown_again(self, zones: Sequence[tuple[str, str]]) -> Partition:
         """A new partition for :meth:`adopt` to take parts from, which knows ``zones`` by the same numbers."""
         other = Partition(
-            self.number, self._spec, self.windows, self._ring_steps, self._place_of, fine_tunes=self._fine_tunes
+            self.number, self.spec, self.windows, self._ring_steps, self.place_of, fine_tunes=self._fine_tunes
         )
         other.know(zones)
         return other
@@ -500,7 +400,7 @@ class Partition:
     def replay(self, step: SiteStep, issued: Sequence[IssuedForecast]) -> None:
         """Learn from a row of the history, and from the forecasts that were issued when it was the newest."""
         for forecast in issued:
-            self._again.setdefault((step.site, step.end_ms), []).append(forecast)
+            self.issued.wait(forecast, step.end_ms)
         self._learn(step)
 
     def adopt(self, other: Partition, parts: Collection[str]) -> None:
@@ -540,13 +440,13 @@ class Partition:
         return np.array(indices, np.int64)
 
     def _number(self, ms: int) -> int:
-        return ms // self._spec.step_ms
+        return ms // self.spec.step_ms
 
     def _day_bins(self, site: str, end_ms: int, count: int) -> I64:
-        return np.repeat(day_bins(self._place_of(site), np.array([end_ms], np.int64), self._spec), count)
+        return np.repeat(day_bins(self.place_of(site), np.array([end_ms], np.int64), self.spec), count)
 
     def _sun(self, step: SiteStep) -> F32:
         """``[Z, 1 + H]``, now and at each horizon."""
-        ahead = np.array((0, *self._spec.horizon_steps), np.int64) * self._spec.step_ms
-        sine = sun_sine(self._place_of(step.site), step.end_ms + ahead)
+        ahead = np.array((0, *self.spec.horizon_steps), np.int64) * self.spec.step_ms
+        sine = sun_sine(self.place_of(step.site), step.end_ms + ahead)
         return np.broadcast_to(sine, (len(step.zones), len(ahead)))

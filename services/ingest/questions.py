@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypedDict
 
 from edge.wire.plan import PlanMessage
+from services.ingest import zone_answers
 from services.ingest.partition import Partition
 from services.ingest.sinks.live_state_sink import ZonePast
 from services.messages import (
@@ -88,37 +89,37 @@ class Questions:
         """Scenarios of a zone's newest forecast; None for a zone that is not ours or has none yet."""
         with self._changing:
             partition = self._owner(site, zone)
-            return None if partition is None else partition.outlook(site, zone)
+            return None if partition is None else zone_answers.outlook(partition, site, zone)
 
     def what_if(self, site: str, zone: str, changes: Sequence[ChangeAsked]) -> ZoneWhatIf | None:
         """What changes do to a zone's newest forecast; None for a zone that is not ours or has none yet."""
         with self._changing:
             partition = self._owner(site, zone)
-            question = None if partition is None else partition.question(site, zone)
+            question = None if partition is None else zone_answers.question(partition, site, zone)
         return None if question is None else question.answer(changes)
 
     def baseline(self, site: str, zone: str, origin_ms: int, now: F32) -> F32 | None:
         """The climatology's forecasts [N, H, M, Q] for targets ``now [N, M]``; None for a zone that is not ours."""
         with self._changing:
             partition = self._owner(site, zone)
-            return None if partition is None else partition.baseline(site, zone, origin_ms, now)
+            return None if partition is None else zone_answers.baseline(partition, site, zone, origin_ms, now)
 
     def past(self, site: str, zone: str, hours: int) -> ZonePast | None:
         """Ends and targets of a zone's newest rows; None for a zone that is not ours."""
         with self._changing:
             partition = self._owner(site, zone)
-            return None if partition is None else partition.past(site, zone, hours)
+            return None if partition is None else zone_answers.past(partition, site, zone, hours)
 
     def plan(self, site: str, zone: str) -> list[ZonePlan] | None:
         """The newest plan of each source that holds for a zone; None for a zone that is not ours."""
         with self._changing:
             partition = self._owner(site, zone)
-            return None if partition is None else partition.plan(site, zone)
+            return None if partition is None else partition.plans.of_zone(site, zone)
 
     def mixtures(self) -> list[ZoneMixture]:
         """What the newest forecast of each zone was mixed from, and which models took part."""
         with self._changing:
-            found = [one for partition in self._partitions.values() for one in partition.mixtures()]
+            found = [one for partition in self._partitions.values() for one in zone_answers.mixtures(partition)]
         for one in found:
             one["serving"].update(self._serving())
         return found
@@ -140,9 +141,9 @@ class Questions:
         """How good the forecasts of one zone have been, or how long each is known; none for a zone that is not ours."""
         with self._changing:
             if asked is None:
-                return [one for partition in self._partitions.values() for one in partition.quality(None)]
+                return [one for partition in self._partitions.values() for one in zone_answers.quality(partition, None)]
             partition = self._owner(*asked)
-            return [] if partition is None else partition.quality(asked)
+            return [] if partition is None else zone_answers.quality(partition, asked)
 
     def silent(self) -> list[SilentZone]:
         """The zones, and sites as their ``_site``, that no sample came of for ``stream.retire_days`` of the stream's
@@ -159,7 +160,7 @@ class Questions:
         if not self._repeats or self._is_behind():
             return []
         with self._changing:
-            return [plan for p in self._partitions.values() for plan in p.repeated_plans(self._repeats)]
+            return [plan for p in self._partitions.values() for plan in zone_answers.repeated_plans(p, self._repeats)]
 
     def _owner(self, site: str, zone: str) -> Partition | None:
         return next((p for p in self._partitions.values() if (site, zone) in p.learned.rings.zones), None)

@@ -290,7 +290,7 @@ class Shard:
         if partition.was_shown(origin, forecast):
             return
         with self._changing:
-            partition.issued(origin, forecast)
+            partition.put_issued(origin, forecast)
             partition.counts.update(forecasts=len(origin.zones))
             path = partition.path(origin, forecast.quantiles)
         made = zone_forecasts(self.spec, origin.step, forecast.version, forecast.quantiles, path)

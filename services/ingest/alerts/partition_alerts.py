@@ -24,7 +24,7 @@ from services.ingest.alerts.rule_groups import RuleGroup, RuleGroups
 from services.ingest.alerts.shown_alert import shown_alert
 from services.ingest.alerts.site_documents import SiteDocuments
 from services.ingest.alerts.turns import Turns
-from services.ingest.alerts.zone_facts import OF_PLANS, OF_ROWS, facts_of_row, unplanned_now
+from services.ingest.alerts.zone_facts import OF_PLANS, OF_ROWS, facts_of_row, present, unplanned_now
 from services.ingest.alerts.zone_look import Ground, can_foresee, clock_of, known_share, look_at
 from services.ingest.windows.closed import Mark
 from services.messages import ShownAlert, SiteRulesShown
@@ -85,7 +85,7 @@ class PartitionAlerts:
             self.changes += 1
             before = self._held() if self._journaled.knows(record.offset) else None
             if record.kind == "tick":
-                self._turn(record.offset, record.receive_ms, ground)
+                self._turn(record.offset, record.site, ground)
                 self._settle(record.offset, before)
                 continue
             where = parse_topic(record.topic)
@@ -192,13 +192,15 @@ class PartitionAlerts:
         self._from_offset = state["offset"]
         self.renewed = {alert["id"]: alert for alert in self.shown()}
 
-    def _turn(self, offset: int, tick_ms: int, ground: Ground) -> None:
-        there = {site: step for site, step in ground.latest.items() if site in self._heard_ms}
+    def _turn(self, offset: int, ticked: str, ground: Ground) -> None:
+        there = {
+            site: present(ground.latest[site], heard) for site, heard in self._heard_ms.items() if site in ground.latest
+        }
         for site, step in there.items():
             if step.end_ms > self._facts_ms.get(site, -1):
                 self._facts_ms[site] = step.end_ms
                 self._hear(offset, step, ground)
-        for site, zones in self._turns.due(tick_ms, there).items():
+        for site, zones in self._turns.due(ticked, there).items():
             self._look(offset, site, zones, ground)
 
     def _held(self) -> dict[Key, Alert]:

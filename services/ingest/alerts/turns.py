@@ -3,6 +3,9 @@
 To foresee takes some milliseconds a zone: more than a step has room for where zones are many. So each tick of the log
 gives some of them a turn, those first that were looked at longest ago. Ticks stand in the log, some sixty in a half
 hour; whoever reads it again gives the same zones their turn at the same place.
+
+What time a tick says does not matter: a gateway whose clock was wrong would else keep the zones of its neighbours from
+their turn until the clock is where it was.
 """
 
 from __future__ import annotations
@@ -29,21 +32,23 @@ _Zone = tuple[str, str]
 
 
 class Turns:
-    """When each zone was looked at, and when the newest tick was."""
+    """When each zone was looked at, and which sites have ticked since zones had a turn."""
 
     def __init__(self, spec: ForecastSpec) -> None:
         self._ticks = max(round(ROOM * TICKS_A_STEP * STEP_MS / spec.step_ms), 1)
         self._looked: dict[_Zone, int] = {}  # the half hour
-        self._tick_ms = -1
+        self._ticked: list[str] = []
 
-    def due(self, tick_ms: int, latest: Mapping[str, SiteStep]) -> dict[str, list[str]]:
-        """The zones that a tick gives a turn, by site, of those of the sites' newest steps; each once a half hour.
+    def due(self, site: str, latest: Mapping[str, SiteStep]) -> dict[str, list[str]]:
+        """The zones that a tick of ``site`` gives a turn, by site, of those of the sites' newest steps; each once a
+        half hour.
 
-        Sites have ticks of their own: those of one time count as one.
+        Sites have ticks of their own, at about the same times: zones have a turn when a site ticks for the second time.
         """
-        if tick_ms <= self._tick_ms:
+        if self._ticked and site not in self._ticked:
+            self._ticked.append(site)
             return {}
-        self._tick_ms = tick_ms
+        self._ticked = [site]
         there = [(step.site, zone) for step in latest.values() for zone in step.zones]
         halves = {site: step.end_ms // STEP_MS for site, step in latest.items()}
         due = [zone for zone in there if self._looked.get(zone, -1) < halves[zone[0]]]
@@ -59,10 +64,11 @@ class Turns:
         self._looked.pop((site, zone), None)
 
     def state(self) -> dict[str, Any]:
-        """For a snapshot."""
-        return {"looked": [[*zone, half] for zone, half in self._looked.items()], "tick_ms": self._tick_ms}
+        """For a snapshot; ``tick_ms`` is for the release before, should it come back."""
+        looked = [[*zone, half] for zone, half in self._looked.items()]
+        return {"looked": looked, "ticked": list(self._ticked), "tick_ms": -1}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Inverse of :meth:`state`."""
         self._looked = {(site, zone): half for site, zone, half in state["looked"]}
-        self._tick_ms = state["tick_ms"]
+        self._ticked = list(state.get("ticked", ()))  # the release before kept the time of a tick instead

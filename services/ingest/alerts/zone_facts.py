@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from services.ingest.plans.repeated import has_own
 from services.messages import DRIFTS, F32
 from services.store.rows import SiteStep
 
-__all__ = ["OF_PLANS", "OF_ROWS", "facts_of_row", "unplanned_now"]
+__all__ = ["OF_PLANS", "OF_ROWS", "facts_of_row", "present", "unplanned_now"]
 
 OF_ROWS = ("sensor_fault", "silent_metric", "stale_zone", "drift")
 """The kinds of rules that every row says something of."""
@@ -32,9 +33,10 @@ HOUR_MS = 3_600_000
 def facts_of_row(step: SiteStep, ground: Ground, heard_ms: Mapping[str, int], clock: Clock) -> dict[str, list[Fact]]:
     """What is wrong in each zone of a site's newest step; zone -> end of its newest row with a sample is ``heard_ms``.
 
-    A drift of the site as a whole stands under ``_site``.
+    Nothing is told of zones that are not in the step. A drift of the site as a whole stands under ``_site``.
     """
-    found = {zone: list(facts) for zone, facts in ground.watch.facts(step.site).items()}
+    named = {SITE_ZONE, *step.zones}
+    found = {zone: list(facts) for zone, facts in ground.watch.facts(step.site).items() if zone in named}
     for zone in step.zones:
         since_ms = heard_ms[zone]
         if since_ms < step.end_ms:
@@ -42,9 +44,21 @@ def facts_of_row(step: SiteStep, ground: Ground, heard_ms: Mapping[str, int], cl
             kept = [fact for fact in found.get(zone, ()) if fact.kind != "silent_metric"]
             found[zone] = [*kept, Fact("stale_zone", since_ms, f"no sample since {clock(since_ms)}")]
     for event in ground.watch.events:
-        if event.site == step.site and event.kind in DRIFTS and step.end_ms - event.at_ms < HOUR_MS:
-            found.setdefault(event.zone or SITE_ZONE, []).append(Fact("drift", event.at_ms, event.words))
+        zone = event.zone or SITE_ZONE
+        of_now = event.site == step.site and zone in named and step.end_ms - event.at_ms < HOUR_MS
+        if of_now and event.kind in DRIFTS:
+            found.setdefault(zone, []).append(Fact("drift", event.at_ms, event.words))
     return found
+
+
+def present(step: SiteStep, heard_ms: Mapping[str, int]) -> SiteStep:
+    """The step without zones that have left since it closed: nothing more is told of them."""
+    kept = [z for z, zone in enumerate(step.zones) if zone in heard_ms]
+    if len(kept) == len(step.zones):
+        return step
+    faults = tuple(step.faults[z] for z in kept) if step.faults else step.faults
+    zones = tuple(step.zones[z] for z in kept)
+    return replace(step, zones=zones, values=step.values[kept], ages_s=step.ages_s[kept], faults=faults)
 
 
 def unplanned_now(

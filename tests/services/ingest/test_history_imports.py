@@ -235,7 +235,7 @@ def test_a_site_that_is_behind_the_others_loses_no_row(tmp_path: Path) -> None:
     partition = shard._partitions[0]
     indices = np.array([partition.learned.rings.index("slow", "z1")], np.int64)
     rows = partition.learned.rings.window(indices, np.array([partition.latest["slow"].end_ms]), 30)[0]
-    assert np.isfinite(rows[:, partition._spec.channels.index("air_temp_c")]).all()
+    assert np.isfinite(rows[:, partition.spec.channels.index("air_temp_c")]).all()
 
 
 def slow(record: NewRecord) -> bytes:

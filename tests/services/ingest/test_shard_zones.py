@@ -28,9 +28,9 @@ def batch(n: int, *zones: str) -> NewRecord:
     return record
 
 
-def retire(zone: str, n: int, **fields: int) -> NewRecord:
+def retire(zone: str, n: float, **fields: int) -> NewRecord:
     payload = json.dumps({"type": "retire", **fields}).encode()
-    return NewRecord("demo", "event", T0 + n * STEP, payload, f"hothouse/v1/demo/{zone}/operator/event")
+    return NewRecord("demo", "event", T0 + round(n * STEP), payload, f"hothouse/v1/demo/{zone}/operator/event")
 
 
 def tick(n: float) -> NewRecord:
@@ -188,3 +188,44 @@ def test_silent_zones_are_named_by_the_time_of_the_stream(tmp_path: Path) -> Non
         one.drain(of)
     assert SilentZone(site="demo", zone="typo", until_ms=T0) in shard.questions.silent()
     assert other.questions.silent() == []
+
+
+@pytest.mark.parametrize("tenth", range(0, 10, 3))
+def test_a_zone_that_is_retired_while_it_sends_holds_nothing_up(tmp_path: Path, tenth: int) -> None:
+    """After a wrong name was mended: the row that is open still has the zone, and ticks come between."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+
+    def live(at: float, *zones: str) -> None:
+        ms = T0 + round(at * STEP)
+        samples = [sample(ms, round(at * 10), zone, air_temp_c=20.0 + at % 7, rh_pct=70.0) for zone in zones]
+        feed(rig, shard, *new_records([samples]), tick(at))
+
+    for n in range(280, 300 + tenth):
+        live(n / 10, "z1", "typo")
+    feed(rig, shard, retire("typo", 30 + tenth / 10, version=7))
+    for n in range(300 + tenth, 330):
+        live(n / 10, "z1")
+    assert {alert["zone"] for alert in rig.live_state.alerts.values() if alert["state"] != "resolved"} <= {
+        "z1",
+        SITE_ZONE,
+    }
+    before = len(rig.live_state.published)
+    live(33.1, "z1")
+    live(34.1, "z1")
+    live(35.1, "z1")
+    assert shown(rig, before) == {"z1"}
+
+
+def test_a_snapshot_with_a_zone_that_has_just_left_is_gone_on_from(tmp_path: Path) -> None:
+    """A silent zone is retired between the row that closed last and the next tick, and the shard starts again."""
+    rig = Rig(tmp_path, MemoryLog(1))
+    shard = rig.shard()
+    feed(rig, shard, *(batch(n, "z1", "typo") for n in range(30)))
+    feed(rig, shard, batch(30, "z1"), batch(31, "z1"), retire("typo", 31, version=7))
+    rig.clock.now_s += 100
+    rig.drain(shard)  # a snapshot
+    rig.log.append([tick(31.1)])
+    again = rig.shard()
+    rig.drain(again)
+    assert again.stats()["offsets"] == {"0": 34}

@@ -32,7 +32,7 @@ def run(turns: Turns, zones: dict[str, int], half_hours: int, step_min: int = 5)
     found = []
     for tick in range(half_hours * 300 // step_min):
         tick_ms = HALF_MS + tick * step_min * MINUTE_MS // 10
-        found.append(turns.due(tick_ms, newest(tick_ms // (step_min * MINUTE_MS) * step_min * MINUTE_MS, zones)))
+        found.append(turns.due("a", newest(tick_ms // (step_min * MINUTE_MS) * step_min * MINUTE_MS, zones)))
     return found
 
 
@@ -48,21 +48,36 @@ def test_every_zone_has_its_turn_once_a_half_hour(count: int, step_min: int) -> 
 
 
 def test_sites_share_the_ticks_of_one_time() -> None:
-    """A tick of each of them comes at once: only the first gives turns, and of all sites."""
+    """A tick of each of them comes at about the same time: only one gives turns, and of all sites."""
     turns, latest = Turns(ForecastSpec(())), newest(HALF_MS, {"a": 3, "b": 3})
-    first = turns.due(HALF_MS, latest)
-    assert first == {"a": ["z0", "z1", "z2"], "b": ["z0"]}
-    assert turns.due(HALF_MS, latest) == turns.due(HALF_MS - 1, latest) == {}
-    assert turns.due(HALF_MS + 1, latest) == {"b": ["z1", "z2"]}
+    assert turns.due("a", latest) == {"a": ["z0", "z1", "z2"], "b": ["z0"]}
+    assert turns.due("b", latest) == {}
+    assert turns.due("a", latest) == {"b": ["z1", "z2"]}
+
+
+def test_a_site_that_ticks_no_more_holds_nobody_up() -> None:
+    """The others go on with the next tick of any of them."""
+    turns = Turns(ForecastSpec(()))
+    turns.due("gone", newest(HALF_MS, {"gone": 1, "b": 1}))
+    found = [turns.due("b", newest(half * HALF_MS, {"gone": 1, "b": 1})) for half in (1, 2, 3)]
+    assert [bool(chosen) for chosen in found] == [False, True, True]
 
 
 def test_who_waited_longest_comes_first() -> None:
     """New zones before those that were looked at."""
     turns = Turns(ForecastSpec(()))
-    turns.due(HALF_MS, newest(HALF_MS, {"a": 4}))
-    assert turns.due(2 * HALF_MS, newest(2 * HALF_MS, {"a": 8})) == {"a": ["z4", "z5", "z6", "z7"]}
+    turns.due("a", newest(HALF_MS, {"a": 4}))
+    assert turns.due("a", newest(2 * HALF_MS, {"a": 8})) == {"a": ["z4", "z5", "z6", "z7"]}
     turns.forget("a", "z7")
-    assert turns.due(2 * HALF_MS + 1, newest(2 * HALF_MS, {"a": 8})) == {"a": ["z7", "z0", "z1", "z2"]}
+    assert turns.due("a", newest(2 * HALF_MS, {"a": 8})) == {"a": ["z7", "z0", "z1", "z2"]}
+
+
+def test_the_state_of_the_release_before_is_taken() -> None:
+    """It kept the time of a tick, and takes ours, should it come back."""
+    turns = Turns(ForecastSpec(()))
+    turns.load({"looked": [["a", "z0", 1]], "tick_ms": 2 * HALF_MS})
+    assert turns.due("a", newest(HALF_MS, {"a": 2})) == {"a": ["z1"]}
+    assert turns.state()["tick_ms"] == -1
 
 
 @given(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 12), st.integers(0, 12)), max_size=40), st.integers(0, 40))
@@ -73,10 +88,11 @@ def test_from_any_state_the_same_ticks_give_the_same_turns(ticks: list[tuple[int
     for n, (minutes, a, b) in enumerate(ticks):
         time_ms += minutes * MINUTE_MS
         latest = newest(time_ms, {"a": a, "b": b})
-        wanted.append(whole.due(time_ms, latest))
+        site = "a" if minutes % 3 else "b"
+        wanted.append(whole.due(site, latest))
         if n == at:
             again = Turns(ForecastSpec(()))
             again.load(json.loads(json.dumps(first.state())))
             first = again
-        found.append(first.due(time_ms, latest))
+        found.append(first.due(site, latest))
     assert found == wanted
