@@ -163,6 +163,7 @@ class Gateway:
             refused=self._builder.refused,
             relayed=self._builder.relayed,
             other_topics=self._builder.other_topics,
+            retained=self._builder.retained,
             records=self._records,
             queued=len(self._inbox),
             dropped_qos0=self._dropped_qos0,
@@ -203,7 +204,7 @@ class Gateway:
             self._dropped_qos0 += 1
             return
         acknowledge = client.ack_all if message.qos > 0 else None
-        self._inbox.put(Message(message.topic, message.payload), acknowledge, message.mid)
+        self._inbox.put(Message(message.topic, message.payload, message.retained), acknowledge, message.mid)
 
     def _kafka_source(self, address: KafkaAddress) -> KafkaSource:
         from edge.gateway.kafka_source import KafkaSource  # the bare install has no Kafka client

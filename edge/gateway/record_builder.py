@@ -37,6 +37,8 @@ class Message(NamedTuple):
 
     topic: str
     payload: bytes
+    retained: bool = False
+    """The broker had kept it, and sent it because we subscribed."""
 
 
 class RecordBuilder:
@@ -66,6 +68,7 @@ class RecordBuilder:
         self.refused = 0
         self.relayed = 0  # records of other gateways
         self.other_topics = 0  # messages that no decoder reads
+        self.retained = 0  # samples of retained messages that were left out
         self._decoders = decoders
         self._clock = clock
         self._tick_ms = max(1, step_ms // _TICKS_A_STEP)
@@ -132,10 +135,11 @@ class RecordBuilder:
             return self._count_other(message)
         taken = decoder.take(message.topic, message.payload, self._now_ms)
         self._answers += taken.answers
-        if taken.samples:
+        samples = self._made_once(taken.samples) if message.retained else taken.samples
+        if samples:
             self._sites.setdefault(taken.site, 0)
-            self._samples.setdefault(taken.site, []).extend(taken.samples)
-            self.samples += len(taken.samples)
+            self._samples.setdefault(taken.site, []).extend(samples)
+            self.samples += len(samples)
         if taken.refusals:
             self._refusals.setdefault(taken.site, []).extend(taken.refusals)
             self.refused += sum(refusal.samples for refusal in taken.refusals if refusal.whole)
@@ -147,6 +151,14 @@ class RecordBuilder:
                 self.relayed += 1
                 if taken.record.kind == "samples":
                     self._sites.pop(taken.site, None)  # it has a gateway of its own now
+
+    def _made_once(self, samples: Sequence[Sample]) -> list[Sample]:
+        """Those of a retained message that say when they were made. A decoder gives others the time at which they came:
+        a sensor that died long ago would be fresh again at each of our connections.
+        """
+        kept = [sample for sample in samples if sample.ts_ms != self._now_ms]
+        self.retained += len(samples) - len(kept)
+        return kept
 
     def _retire(self, record: NewRecord) -> None:
         change = site_retirement(record)

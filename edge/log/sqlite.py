@@ -247,10 +247,14 @@ class SqliteLog:
         except BlockingIOError as error:
             lock.close()
             raise LogBusyError(f"another process appends to {self.path}; only one may") from error
-        self._writer = lock
-        # Only now: until we have the lock, an import by another process may append.
-        found = fetch(db, "SELECT site, receive_ms, records, sampled FROM sites") if not needs_migration(db) else []
+        try:
+            # Only now: until we have the lock, an import by another process may append.
+            found = fetch(db, "SELECT site, receive_ms, records, sampled FROM sites") if not needs_migration(db) else []
+        except BaseException:
+            lock.close()  # who does not know the sites would count their records from 0 again
+            raise
         self._sites = {site: _Site(receive_ms, records, bool(sampled)) for site, receive_ms, records, sampled in found}
+        self._writer = lock
 
     def _migrate(self, db: sqlite3.Connection) -> None:
         self._become_writer(db)

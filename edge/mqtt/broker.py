@@ -29,6 +29,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from edge.mqtt import mosquitto
 from edge.mqtt.connection import MqttAddress, new_client, open_connection
 from edge.mqtt.secret_file import write_secret
+from edge.mqtt.short_log import LOG
 
 __all__ = ["BrokerError", "BrokerKind", "LocalBroker", "installed_kind"]
 
@@ -79,7 +80,7 @@ class LocalBroker:
     @property
     def log_file(self) -> Path:
         """The broker's output."""
-        return self.folder / "broker.log"
+        return self.folder / LOG
 
     @property
     def address(self) -> MqttAddress:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,13 @@ from pwdlib.hashers.argon2 import Argon2Hasher
 from edge.mqtt.connection import MAX_PACKET_BYTES
 from edge.mqtt.embedded_access import DeviceRules
 from edge.mqtt.secret_file import write_secret
+from edge.mqtt.short_log import LOG, shorten
 from edge.parent_watch import when_stdin_ends
 
 __all__ = ["run"]
+
+LOOK_S = 10.0
+"""How often the log's length is looked at."""
 
 
 class _PatientHandler(BrokerProtocolHandler):  # type: ignore[misc]
@@ -84,12 +89,13 @@ def run(folder: Path, host: str, port: int, username: str, password: str, stop_w
     plugins = {
         "edge.mqtt.embedded_access.DevicePasswords": {"password_file": os.fspath(users), "folder": os.fspath(folder)},
     }
-    asyncio.run(_serve(host, port, plugins, DeviceRules(folder, username), stop_with_stdin))
+    asyncio.run(_serve(host, port, plugins, DeviceRules(folder, username), stop_with_stdin, folder / LOG))
     return 0
 
 
 async def _serve(
-    host: str, port: int, plugins: dict[str, dict[str, str]], rules: DeviceRules, stop_with_stdin: bool
+    host: str, port: int, plugins: dict[str, dict[str, str]], rules: DeviceRules, stop_with_stdin: bool,
+    log: Path,
 ) -> None:  # fmt: skip
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -105,5 +111,8 @@ async def _serve(
     )
     broker.rules = rules
     await broker.start()
-    await stopped.wait()
+    while not stopped.is_set():
+        shorten(log)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopped.wait(), LOOK_S)
     await broker.shutdown()

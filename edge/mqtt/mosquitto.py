@@ -17,6 +17,7 @@ from edge.mqtt.connection import MAX_PACKET_BYTES
 from edge.mqtt.device_logins import DeviceLogin
 from edge.mqtt.followed_logins import FollowedLogins
 from edge.mqtt.secret_file import write_secret
+from edge.mqtt.short_log import LOG, shorten
 from edge.parent_watch import when_stdin_ends
 
 __all__ = ["is_installed", "run", "write_logins"]
@@ -69,9 +70,10 @@ def run(folder: Path, host: str, port: int, username: str, password: str, stop_w
             if changed is not None:
                 write_logins(folder, own, username, changed)
                 mosquitto.send_signal(signal.SIGHUP)  # it reads users and rules again, and ends who is no longer there
+            shorten(folder / LOG)
             time.sleep(FOLLOW_S)
 
-    threading.Thread(target=follow, name="device-logins", daemon=True).start()
+    threading.Thread(target=follow, name="logins-and-log", daemon=True).start()
     if stop_with_stdin:
         when_stdin_ends(process.terminate)
     return process.wait()

@@ -34,6 +34,7 @@ class Published(NamedTuple):
     payload: bytes
     mid: int  # 0 for quality 0
     qos: int
+    retained: bool = False  # the broker kept it, and sends it because somebody subscribes
 
 
 class Subscriber(paho.Client):
@@ -105,7 +106,7 @@ class Subscriber(paho.Client):
                 self._wanted = end - at
                 break
             if data[at] & 0xF0 == _PUBLISH:
-                message = _published(data, start, end, data[at] >> 1 & 3, v5)
+                message = _published(data, start, end, data[at], v5)
                 if self.on_published is not None:
                     self.on_published(message)
                 at = end
@@ -142,8 +143,9 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
     return 0, 0
 
 
-def _published(data: bytes, start: int, end: int, qos: int, v5: bool) -> Published:
+def _published(data: bytes, start: int, end: int, flags: int, v5: bool) -> Published:
     """The message that ``data`` holds from ``start`` to ``end``, behind the packet's length."""
+    qos = flags >> 1 & 3
     at = start + 2 + (data[start] << 8 | data[start + 1])
     name, mid = data[start + 2 : at], 0
     if qos > 1:  # we subscribe with quality 1
@@ -162,4 +164,4 @@ def _published(data: bytes, start: int, end: int, qos: int, v5: bool) -> Publish
         topic = name.decode()
     except UnicodeDecodeError:
         topic = "?"  # refused as an unknown topic
-    return Published(topic, data[at:end], mid, qos)
+    return Published(topic, data[at:end], mid, qos, bool(flags & 1))

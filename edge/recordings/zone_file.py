@@ -238,12 +238,15 @@ def _understand(label: str, header: Sequence[str], said: Mapping) -> tuple[int, 
             shown += f"; say separator = {json.dumps(parted)} in recording.toml"
         raise NoRecordingError(f"{label} has no column {said.time!r}; {shown}")
     place = names.index(said.time)
-    wanted, unmapped = [], []
+    wanted: list[int] = []
+    unmapped: list[str] = []
     for at, name in enumerate(names):
         if at == place or name in said.ignore or not name:
             continue
         if find_column(name, said) is None:
             unmapped.append(header[at].strip())
+        elif name in (names[other] for other in wanted):
+            raise RecordingError(f"{label}: two columns are called {header[at].strip()!r}; rename one, or ignore both")
         else:
             wanted.append(at)
     return place, wanted, unmapped

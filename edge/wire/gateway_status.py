@@ -39,6 +39,13 @@ class GatewayStatus(TypedDict):
     other_topics: Annotated[
         int, counter("hothouse_gateway_other_topics_total", "Messages on topics that nothing reads, each refused.")
     ]
+    retained: Annotated[
+        int,
+        counter(
+            "hothouse_gateway_retained_total",
+            "Samples without a time of their own that the broker had kept and sent again, left out.",
+        ),
+    ]
     answered: Annotated[
         int, counter("hothouse_gateway_answered_total", "Answers of decoders that went out to devices.")
     ]

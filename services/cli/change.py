@@ -82,6 +82,12 @@ def version_or_now(given: int | None) -> int:
     return int(time.time()) if given is None else given
 
 
+def _await_next_version(version: int | None) -> None:
+    """Of a site only changes with a higher version count: the next command must not find the second of this one."""
+    while int(time.time()) == version:
+        time.sleep(0.02)
+
+
 def publish_change(ctx: typer.Context, where: tuple[str, str, str], change: Change) -> None:
     """Publish a change of (site, zone, device), after a check that the gateway takes it."""
     from edge.wire.events import decode_change, encode_change
@@ -97,4 +103,5 @@ def publish_change(ctx: typer.Context, where: tuple[str, str, str], change: Chan
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     publish(options_of(ctx).settings(), "hothouse-change", topic, payload)
+    _await_next_version(change.version)
     console.print(f"published on {topic}: {payload.decode()}", markup=False, highlight=False, soft_wrap=True)

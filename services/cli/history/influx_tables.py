@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,23 +23,31 @@ def read_influx(url: str, org: str, settings: InfluxSettings, query: Path, zone_
     except OSError as error:
         raise HothouseError(f"influx.token_file: {error}", "Name a file that can be read.") from error
     try:
-        with InfluxDBClient(url=url, org=org, token=secret, timeout=600_000) as client:
-            records = client.query_api().query_stream(query.read_text(), org=org)
-            write_zones((record.values for record in records), zone_tag, folder)
-    except HothouseError:
-        raise
-    except Exception as error:  # what a server or a network may answer is not a closed list
-        raise HothouseError(
-            f"InfluxDB at {url} does not answer the query: {str(error)[:300]}",
-            "Try the query in InfluxDB's own page; the token is HOTHOUSE_INFLUX__TOKEN.",
-        ) from error
+        asked = query.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise HothouseError(f"{query} cannot be read: {error}", "Name a file with a query in Flux.") from error
+
+    def answer() -> Iterator[dict[str, Any]]:
+        try:
+            with InfluxDBClient(url=url, org=org, token=secret, timeout=600_000) as client:
+                yield from (record.values for record in client.query_api().query_stream(asked, org=org))
+        except Exception as error:  # what a server or a network may answer is not a closed list
+            raise HothouseError(
+                f"InfluxDB at {url} does not answer the query: {str(error)[:300]}",
+                "Try the query in InfluxDB's own page; the token is HOTHOUSE_INFLUX__TOKEN.",
+            ) from error
+
+    write_zones(answer(), zone_tag, folder)
 
 
 def write_zones(records: Iterable[dict[str, Any]], zone_tag: str, folder: Path) -> None:
-    """One file a zone: ``time`` (UTC) and a column a field. Raises :class:`HothouseError` where a record has no zone,
-    and where there is none.
+    """One file a zone, by its name of ours: ``time`` (UTC) and a column a field. Raises :class:`HothouseError` where a
+    record has no zone, where no record is there, and where two zones would have one name.
     """
     import pandas as pd
+
+    from edge.recordings.columns import RecordingError
+    from edge.recordings.zone_file import name_of
 
     said: dict[str, dict[str, dict[Any, float]]] = {}
     for record in records:
@@ -51,6 +59,15 @@ def write_zones(records: Iterable[dict[str, Any]], zone_tag: str, folder: Path) 
         said.setdefault(str(zone), {}).setdefault(str(record["_field"]), {})[record["_time"]] = record["_value"]
     if not said:
         raise HothouseError("the query finds nothing", "Look at its bucket, range and filters.")
+    names: dict[str, str] = {}
     for zone, columns in said.items():
-        frame = pd.DataFrame({name: pd.Series(held, dtype=float) for name, held in columns.items()}).sort_index()
-        frame.rename_axis("time").reset_index().to_parquet(folder / f"{zone}.parquet", index=False)
+        try:
+            name = name_of(zone)
+        except RecordingError as error:
+            raise HothouseError(f"{zone_tag}: {error}", "Rename it in the query, with map().") from error
+        if (other := names.setdefault(name, zone)) != zone:
+            raise HothouseError(
+                f"the zones {other} and {zone} would both be called {name}", "Rename one in the query, with map()."
+            )
+        frame = pd.DataFrame({field: pd.Series(held, dtype=float) for field, held in columns.items()}).sort_index()
+        frame.rename_axis("time").reset_index().to_parquet(folder / f"{name}.parquet", index=False)

@@ -110,6 +110,8 @@ class BrokerRefusals:
         """What is new since the last call, of a device once a minute."""
         try:
             with self._log_file.open("rb") as file:
+                if self._log_file.stat().st_size < self._at:
+                    self._at = 0  # it had grown too long, and was emptied
                 file.seek(self._at)
                 text = file.read(1 << 20)
         except OSError:

@@ -31,12 +31,14 @@ class Models(Protocol):
 
 
 def in_use(rows: Sequence[ModelRow], serving: str) -> set[str]:
-    """The versions that somebody may load: with an alias, in shadow, under watch, the rival of one that is, or
-    ``serving``, which the model pointer names.
+    """The versions that somebody may load: with an alias, in shadow, the champion under watch, the rival of one that
+    is, or ``serving``, which the model pointer names.
     """
     used = {serving} | {row["version"] for row in rows if row["aliases"]}
     for row in rows:
-        for comparison in (row["shadow"], row["watch"]):
+        # Only a champion is watched: what took its place ends its watch, and leaves what is recorded of it.
+        watch = row["watch"] if "champion" in row["aliases"] else None
+        for comparison in (row["shadow"], watch):
             if comparison is not None:
                 used |= {row["version"], comparison["against"]}
     return used

@@ -7,7 +7,6 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from edge.log import Log, NewRecord, partition_of
 from edge.log.memory import MemoryLog
 from edge.log.sqlite import SqliteLog
 from edge.mqtt.connection import MqttAddress
+from edge.mqtt.subscriber import Published
 from edge.wire.reading import Sample, encode_message
 from edge.wire.samples import decode_samples
 from edge.wire.topic import sample_topic
@@ -47,8 +47,7 @@ class Client:
 
 
 def _deliver(gateway: Gateway, client: Client, topic: str, payload: bytes, mid: int, qos: int = 1) -> None:
-    message: Any = SimpleNamespace(topic=topic, payload=payload, mid=mid, qos=qos)
-    gateway._receive(client, message)  # type: ignore[arg-type]
+    gateway._receive(client, Published(topic, payload, mid, qos))  # type: ignore[arg-type]
 
 
 def _sample(seq: int, ts_ms: int = NOW) -> tuple[str, bytes]:

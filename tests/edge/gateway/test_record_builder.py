@@ -10,9 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edge.clock import CLOCK_TOPIC, ReplayedClock, decode_clock, encode_clock
+from edge.decoders.esphome import EsphomeDecoder
 from edge.gateway.record_builder import MAX_SAMPLES, Message, RecordBuilder
 from edge.log import NewRecord
-from edge.wire.decoder import MAX_DOCUMENT_BYTES
+from edge.wire.decoder import MAX_DOCUMENT_BYTES, HothouseDecoder
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.plan import MAX_PLAN_BYTES
 from edge.wire.reading import MAX_PAYLOAD_BYTES, Refusal, Sample, encode_message
@@ -242,3 +243,16 @@ def test_no_record_is_longer_than_a_log_takes() -> None:
     records = RecordBuilder(ReplayedClock(NOW), 300_000).take(messages)
     assert max(len(record.payload) for record in records) <= 1024 * 1024
     assert [s.seq for record in records for s in decode_samples(record.payload)] == list(range(1000))
+
+
+def test_a_retained_value_without_a_time_is_no_reading() -> None:
+    """Its decoder gives it the time at which it came: a sensor that is dead would be fresh at each connection."""
+    builder = RecordBuilder(ReplayedClock(NOW), STEP_MS, decoders=(HothouseDecoder(), EsphomeDecoder()))
+    state = "esphome/demo/north-1/bench/sensor/air_temp_c/state"
+    assert builder.take([Message(state, b"21.4", retained=True)]) == []
+    assert (builder.messages, builder.samples, builder.retained) == (1, 0, 1)
+    (record,) = builder.take([Message(state, b"21.5")])
+    assert record.kind == "samples"
+    own = b'{"boot":"9f3c62d1a07be845","ts":%d,"seq":1,"values":{"rh_pct":71.0}}' % (NOW - 1000)
+    (record,) = builder.take([Message("hothouse/v1/s/z/d/sample", own, retained=True)])
+    assert (record.kind, builder.retained) == ("samples", 1)

@@ -6,7 +6,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from edge.log import (
     NewRecord,
     Origin,
     partition_of,
+    sqlite,
 )
 from edge.log.sqlite import SqliteLog
 from tests.edge.gateway.test_uplink import to_format_1
@@ -327,3 +330,25 @@ def test_a_failing_disk_appends_nothing(tmp_path: Path) -> None:
     log = SqliteLog(tmp_path / "log.sqlite")
     assert [r.payload for r in log.read(PARTITION, 0, 10)] == [b"x"]
     log.close()
+
+
+def test_who_could_not_read_the_sites_is_no_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk error there, and the numbers of origins would begin again: what has a number twice counts as a copy."""
+    with closing(SqliteLog(tmp_path / "log.sqlite")) as first:
+        first.append([_new(), _new()])
+    log = SqliteLog(tmp_path / "log.sqlite")
+    read = sqlite.fetch
+
+    def failing(db: Any, sql: str, *rest: Any) -> Any:
+        if "FROM sites" in sql:
+            raise sqlite3.OperationalError("disk I/O error")
+        return read(db, sql, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite, "fetch", failing)
+        with pytest.raises(LogError, match="disk I/O error"):
+            log.append([_new()])
+    log.append([_new()])
+    numbers = [r.origin.number for r in log.read(PARTITION, 0, 10) if r.origin is not None]
+    log.close()
+    assert numbers == [0, 1, 2]

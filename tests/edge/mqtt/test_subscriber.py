@@ -100,7 +100,7 @@ def by_paho(pieces: list[bytes], protocol: int) -> list[Published]:
             topic = message.topic
         except UnicodeDecodeError:
             topic = "?"
-        found.append(Published(topic, bytes(message.payload), message.mid, message.qos))
+        found.append(Published(topic, bytes(message.payload), message.mid, message.qos, message.retain))
 
     client.on_message = take
     assert read_all(client, socket) == MQTTErrorCode.MQTT_ERR_SUCCESS

@@ -150,6 +150,13 @@ def test_two_columns_of_a_metric_keep_apart(tmp_path: Path) -> None:
     assert load_recording(tmp_path).tables[0].metrics == ("air_temp_c", "air_temp_c.2")
 
 
+def test_two_columns_with_one_name_are_refused(tmp_path: Path) -> None:
+    """One of them would be lost, and nobody knows which is meant."""
+    (tmp_path / "a.csv").write_text("time,rh_pct,RH_pct\n2022-02-01 00:00,20,90\n2022-02-01 00:05,21,91\n")
+    with pytest.raises(RecordingError, match="two columns are called 'RH_pct'"):
+        load_recording(tmp_path)
+
+
 def test_words_for_nothing_are_missing_values(tmp_path: Path) -> None:
     """A word in place of a number is a missing value."""
     (tmp_path / "a.csv").write_text("time,t_air_c,rh_pct\n2022-02-01 00:00,NULL,70\n2022-02-01 00:05,inf,71\n")

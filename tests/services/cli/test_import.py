@@ -92,6 +92,10 @@ def test_records_become_a_file_a_zone(tmp_path: Path) -> None:
     frame = pd.read_parquet(tmp_path / "a.parquet")
     assert (frame["air_temp_c"].tolist(), frame["rh_pct"].tolist()) == ([20.5], [70.0])
     assert sorted(path.stem for path in tmp_path.iterdir()) == ["a", "b"]
+    with pytest.raises(HothouseError, match="zones b and /b would both be called b"):
+        write_zones([*records, {**records[2], "house": "/b"}], "house", tmp_path)
+    write_zones([{**records[2], "house": "north/1"}], "house", tmp_path)
+    assert (tmp_path / "north-1.parquet").is_file()
     with pytest.raises(HothouseError, match="no tag zone"):
         write_zones(records, "zone", tmp_path)
     with pytest.raises(HothouseError, match="finds nothing"):

@@ -88,3 +88,5 @@ def test_refusals_of_the_broker_are_told(tmp_path: Path) -> None:
     assert topic.startswith("device bench: the broker ended its connection, as it does when a device publishes")
     assert other.startswith("a device at 192.168.1.9 may not log in as stove: ")
     assert all("What to do: " in line for line in (login, topic, other))
+    log.write_text("WARNING client y of 192.168.1.8 with the name 'oven': not authorised\n")  # it had grown too long
+    assert [line[:41] for line in refusals.lines()] == ["a device at 192.168.1.8 may not log in as"]

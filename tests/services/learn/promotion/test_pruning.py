@@ -112,12 +112,30 @@ def test_models_in_use_keep_their_files() -> None:
     models = Kept(9)
     for version, alias in (("v1", "champion"), ("v2", "previous"), ("v3", "ours")):
         models.rows[version]["aliases"] = [alias]
-    models.rows["v4"]["watch"] = models.rows["v6"]["shadow"] = Shadow(against="v5", from_ms=0, until_ms=1)
+    models.rows["v1"]["watch"] = Shadow(against="v4", from_ms=0, until_ms=1)
+    models.rows["v6"]["shadow"] = Shadow(against="v5", from_ms=0, until_ms=1)
     pruning = Pruning(models)
     pruning.serving = "v7"
     pruning.turn()
     assert pruning.turn() == ["v8"]
     assert models.files == {"v1", "v2", "v3", "v4", "v5", "v6", "v7", "v9"}
+
+
+def test_what_was_watched_once_is_not_in_use_for_ever() -> None:
+    """A champion whose place another took is not watched any more, nor is its rival needed."""
+    models = Kept(4)
+    watch = Shadow(against="v1", from_ms=0, until_ms=1)
+    models.rows["v2"] |= {"watch": watch}
+    models.rows["v3"] |= {"watch": {**watch, "against": "v2"}, "aliases": ["champion"]}
+    pruning = Pruning(models)
+    pruning.turn()
+    pruning.turn()
+    assert models.files == {"v4", "v3", "v2"}
+    models.rows["v3"] |= {"aliases": []}
+    models.rows["v4"] |= {"aliases": ["champion"]}
+    pruning.turn()
+    pruning.turn()
+    assert models.files == {"v4"}
 
 
 def test_all_files_are_kept_where_that_is_wanted() -> None:
