@@ -171,10 +171,11 @@ class IssuedForecasts:
 
     def _tables(self, after_ms: int, until_ms: int) -> Iterator[pa.Table]:
         """Tables that may hold origins after ``after_ms``, up to ``until_ms``; of equal ones the newest comes first."""
-        # A part has the day of its newest origin; others in it may be of the day before.
+        # A part has the day of its newest origin; others in it may be of the day before, so that a later day's is newer.
         first, last = day_of(max(after_ms, 0)), day_of(until_ms + DAY_MS)
         # Parts before whole days: what is merged meanwhile is then found in its day.
-        for day in [name for name in self._storage.list_folder(_ROOT).folders if first <= name <= last]:
+        days = [name for name in self._storage.list_folder(_ROOT).folders if first <= name <= last]
+        for day in sorted(days, reverse=True):
             for part in self._parts(day):
                 if int(_name(part).split("-")[1]) <= after_ms:
                     continue
@@ -183,7 +184,7 @@ class IssuedForecasts:
                 except HistoryError:
                     if version_of(self._storage, part):
                         raise
-        for name in self._storage.list_folder(_ROOT).names:
+        for name in sorted(self._storage.list_folder(_ROOT).names, reverse=True):
             if name.endswith(".parquet") and first <= name and name[: len(last)] <= last:
                 yield read_table(self._storage, f"{_ROOT}/{name}")
 

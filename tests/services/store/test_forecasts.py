@@ -121,6 +121,18 @@ def test_of_equal_forecasts_the_newest_counts(tmp_path: Path) -> None:
     assert read(kept) == expected
 
 
+def test_the_newest_counts_across_midnight(tmp_path: Path) -> None:
+    """It may lie in a part of the next day, with newer origins."""
+    kept = IssuedForecasts(tmp_path, 0)
+    late = T0 + DAY - STEP
+    kept.put([forecast(late)], *SHAPE)
+    kept.put([forecast(late, more=7), forecast(T0 + DAY)], *SHAPE)
+    expected = [(late, "v1", 7), (T0 + DAY, "v1", 0)]
+    assert read(kept) == expected
+    kept.merge_days(T0 + 3 * DAY, [0])
+    assert read(kept) == expected
+
+
 def test_a_damaged_part_is_an_error_that_names_it(tmp_path: Path) -> None:
     """It is neither skipped nor merged away."""
     kept = IssuedForecasts(tmp_path, 0)
