@@ -171,7 +171,7 @@ class IssuedForecasts:
 
     def _tables(self, after_ms: int, until_ms: int) -> Iterator[pa.Table]:
         """Tables that may hold origins after ``after_ms``, up to ``until_ms``; of equal ones the newest comes first."""
-        # A part has the day of its newest origin; others in it may be of the day before, so that a later day's is newer.
+        # A part has the day of its newest origin; others in it may be of the day before: those of later days are newer.
         first, last = day_of(max(after_ms, 0)), day_of(until_ms + DAY_MS)
         # Parts before whole days: what is merged meanwhile is then found in its day.
         days = [name for name in self._storage.list_folder(_ROOT).folders if first <= name <= last]

@@ -144,6 +144,11 @@ class SignalWatch:
         return {
             "faults": self._faults.state_dict(), "drift": self._drift.state_dict(), "counts": dict(self.counts),
             "events": [asdict(event) for event in self.events], "units": dict(self._units),
+            # A tick that comes after a restart takes the facts of the row before it.
+            "now": {
+                site: {zone: [[fact.kind, fact.since_ms, fact.words] for fact in facts] for zone, facts in of.items()}
+                for site, of in self._now.items()
+            },
         }  # fmt: skip
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -152,6 +157,10 @@ class SignalWatch:
         self._drift.load_state_dict(state["drift"])
         self.counts = Counter(state["counts"])
         self._units = dict(state["units"])
+        self._now = {
+            site: {zone: [Fact(*fact) for fact in facts] for zone, facts in of.items()}
+            for site, of in state.get("now", {}).items()  # a state of before did not have it
+        }
         for told in self._told.values():
             told.clear()
         for event in state["events"]:

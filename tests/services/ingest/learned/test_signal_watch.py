@@ -105,6 +105,8 @@ def test_a_snapshot_goes_on_as_if_nothing_had_been(cut):
             continue
         if number == cut:
             second.load(first.state())
+            assert second.facts("demo") == first.facts("demo")  # for a tick before the next row
+            assert bool(first.facts("demo")) == (cut == STUCK_AT + DAY)
         seen = take(second, step)
         assert seen.faults == expected.faults
         assert np.array_equal(seen.values, expected.values, equal_nan=True)
