@@ -70,6 +70,7 @@ class KafkaSource:
                 self._stop.wait(self._backoff.next_s())
 
     def _read(self) -> None:
+        """Read until we are stopped, or the topic has got more partitions, which are then read with the others."""
         consumer = KafkaConsumer(
             **self._address.options(), group_id=self._address.group, enable_auto_commit=False,
             auto_offset_reset="earliest", allow_auto_create_topics=False,
@@ -81,7 +82,8 @@ class KafkaSource:
             consumer.assign([TopicPartition(self._address.topic, partition) for partition in sorted(partitions)])
             committed: dict[TopicPartition, int] = {}
             commit = Periodic(_COMMIT_S, time.monotonic())
-            while not self._stop.is_set():
+            # What the client knows of the topic it asks for anew every five minutes.
+            while not self._stop.is_set() and consumer.partitions_for_topic(self._address.topic) == partitions:
                 if self._waiting >= self._max_waiting:
                     self._stop.wait(_POLL_MS / 1000)
                 else:

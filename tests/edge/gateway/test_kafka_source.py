@@ -22,10 +22,13 @@ class Consumer:
     def __init__(self, polls: Iterator[Exception | None]) -> None:
         self._polls = polls
 
-    def partitions_for_topic(self, topic: str) -> set[int]:
-        return {0}
+        self.partitions, self.assigned = {0}, list[Any]()
 
-    def assign(self, partitions: list[Any]) -> None: ...
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return set(self.partitions)
+
+    def assign(self, partitions: list[Any]) -> None:
+        self.assigned = partitions
 
     def poll(self, timeout_ms: int, max_records: int) -> dict[Any, Any]:
         found = next(self._polls)
@@ -57,3 +60,30 @@ def test_after_a_success_the_back_off_starts_anew(monkeypatch: pytest.MonkeyPatc
     assert over.wait(patience_s(10))
     source.close()
     assert pauses == [0.2, 0.4, 0.8, 1.6, 0.2, 0.4]
+
+
+def test_partitions_that_are_added_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From when the client knows of them, without a restart of the gateway."""
+    made: list[Consumer] = []
+    source = KafkaSource(KafkaAddress(servers=("nowhere:9092",), topic="direct"), lambda *_: None, 10)
+    over = threading.Event()
+
+    def polls(number: int) -> Iterator[None]:
+        if number:
+            source._stop.set()
+            over.set()
+        else:
+            made[0].partitions = {0, 1}
+        yield None
+
+    def consumer(**_: Any) -> Consumer:
+        found = Consumer(polls(len(made)))
+        found.partitions = {0, 1} if made else {0}
+        made.append(found)
+        return found
+
+    monkeypatch.setattr(kafka_source, "KafkaConsumer", consumer)
+    source.start()
+    assert over.wait(patience_s(10))
+    source.close()
+    assert [[one.partition for one in each.assigned] for each in made] == [[0], [0, 1]]
