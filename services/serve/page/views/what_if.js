@@ -8,7 +8,7 @@ import { DragLayer } from "../drag.js";
 import { planned, seriesOf } from "../past.js";
 import { path, query, siteOf, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
-import { meant, number, plain, shown, span, unitOf } from "../units.js";
+import { meant, number, shown, span, unitOf } from "../units.js";
 import { capital, reason, t } from "../words.js";
 import { figures, name, noZone, zonePicker } from "./parts.js";
 
@@ -20,6 +20,7 @@ export function whatIfView(box, key) {
   const change = { metric: "sp_heat_c", value: CHANGES.sp_heat_c.usual, from: 0, to: 0 };
   let [target, answer] = ["air_temp_c", null];
   let [planChart, layer, pathChart] = [null, null, null];
+  let [made, controls] = ["", {}]; // what the fields were made for, and those that show the change
   const result = h("div", { "aria-live": "polite", class: "fields" });
   const planBox = h("div", {});
   const pathBox = h("div", {});
@@ -112,20 +113,35 @@ export function whatIfView(box, key) {
     question();
   }
 
+  // They are made anew only for another metric: a slider that is replaced ends its drag.
   function showFields(available) {
+    const wanted = JSON.stringify([available, change.metric]);
+    if (made !== wanted) makeFields(available);
+    made = wanted;
+    const words = isRelative() ? signed(change.value) : number(change.value, change.metric);
+    controls.output.textContent = words;
+    controls.slider.value = change.value;
+    controls.slider.setAttribute("aria-valuetext", words);
+    for (const id of ["from", "to"]) {
+      const { hour, minute } = wallParts(change[id], zone().timezone);
+      const text = `${pad(hour)}:${pad(minute)}`;
+      if (controls[id].value !== text) controls[id].value = text; // else it forgets whether hours or minutes are typed
+    }
+    controls.span.textContent = t("whatif.span", { from: dayAndTime(change.from, zone().timezone), to: dayAndTime(change.to, zone().timezone) });
+  }
+
+  function makeFields(available) {
     const { low, high, step } = kind();
-    const unit = unitOf(change.metric);
-    const amount = h("output", { class: "num", for: "amount" }, isRelative() ? signed(change.value) : number(change.value, change.metric));
-    const clock = (id, ms) => {
-      const { hour, minute } = wallParts(ms, zone().timezone);
-      return h("input", { type: "time", id, value: `${pad(hour)}:${pad(minute)}`, step: 900, onchange: (event) => event.target.value && take({ [id]: moment(event.target.value, id) }) });
+    const clock = (id) => h("input", { type: "time", id, step: 900, onchange: (event) => event.target.value && take({ [id]: moment(event.target.value, id) }) });
+    controls = {
+      output: h("output", { class: "num", for: "amount" }), from: clock("from"), to: clock("to"), span: h("p", { class: "small soft" }),
+      slider: h("input", { type: "range", id: "amount", min: low, max: high, step, oninput: (event) => take({ value: Number(event.target.value) }) }),
     };
     put(fields,
       h("label", { class: "field", for: "metric" }, t("whatif.metric"), h("select", { id: "metric", onchange: (event) => take({ metric: event.target.value }) }, available.map((metric) => h("option", { value: metric, selected: metric === change.metric }, name(metric))))),
-      h("label", { class: "field", for: "amount" }, h("span", { class: "row" }, t(`whatif.${kind().way}`), amount),
-        h("input", { type: "range", id: "amount", min: low, max: high, step, value: change.value, "aria-valuetext": isRelative() ? signed(change.value) : `${plain(change.value, change.metric)} ${unit}`, oninput: (event) => take({ value: Number(event.target.value) }) })),
-      h("div", { class: "row left" }, h("label", { class: "field", for: "from" }, t("whatif.from"), clock("from", change.from)), h("label", { class: "field", for: "to" }, t("whatif.to"), clock("to", change.to))),
-      h("p", { class: "small soft" }, t("whatif.span", { from: dayAndTime(change.from, zone().timezone), to: dayAndTime(change.to, zone().timezone) })));
+      h("label", { class: "field", for: "amount" }, h("span", { class: "row" }, t(`whatif.${kind().way}`), controls.output), controls.slider),
+      h("div", { class: "row left" }, h("label", { class: "field", for: "from" }, t("whatif.from"), controls.from), h("label", { class: "field", for: "to" }, t("whatif.to"), controls.to)),
+      controls.span);
   }
 
   const signed = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value), change.metric, true)}`;
