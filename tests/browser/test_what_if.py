@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from services.messages import ZonePlan
 from tests.browser.driver import Page
-from tests.browser.serving import House, opened
+from tests.browser.serving import HOUR_MS, House, opened
 from tests.patience import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -44,3 +45,30 @@ def test_a_time_is_typed_in_one_go(page: Page, tmp_path: Path) -> None:
             page.press(key)
         page.until("document.querySelector('#from').value === '05:45'")
         page.until(f"{VIEW}.includes('Tue 1 Mar, 05:45 to')")
+
+
+def setpoints(house: House, zone: str, *values: tuple[int, float]) -> None:
+    """A grower's plan of the heating setpoint: hours from now, and degrees."""
+    said = [[house.origin_ms + hours * HOUR_MS, level] for hours, level in values]
+    house.backend.plans["demo", zone] = [ZonePlan(
+        source="grower", kind="setpoint", zone=zone, issued_ms=house.origin_ms - 6 * HOUR_MS,
+        known_ms=house.origin_ms - 6 * HOUR_MS, values={"sp_heat_c": said},
+    )]  # fmt: skip
+
+
+def test_the_plan_of_now_is_the_setpoint_in_force(page: Page, tmp_path: Path) -> None:
+    """A setpoint holds until the next one, however long ago it was set; before a plan begins, what is set now does."""
+    house = House(tmp_path)
+    house.fill()
+    setpoints(house, "north-1", (-6, 19.5), (8, 17.0), (18, 19.5))
+    setpoints(house, "north-2", (8, 17.0), (18, 19.5))
+    with opened(house) as address:
+        for zone, level in (("north-1", "19.5"), ("north-2", "16.0")):
+            page.open(f"{address}/#/whatif/demo/{zone}")
+            page.until(f"document.querySelector('#zone-choice').value === 'demo/{zone}' && {ANSWERED}")
+            page.ask("document.querySelector('.plot').focus()")
+            page.press("ArrowRight")
+            page.until("document.querySelector('.plot').parentElement.querySelector('.sr').textContent !== ''")
+            said = page.ask("document.querySelector('.plot').parentElement.querySelector('.sr').textContent")
+            assert f"as planned {level} °C" in said
+        assert page.complaints == []

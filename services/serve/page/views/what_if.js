@@ -82,18 +82,18 @@ export function whatIfView(box, key) {
   // What is planned for the next day: the plan, else what was set a day before at that time.
   function plan() {
     const said = planned(plans, change.metric, forecast.origin_ms);
-    if (said.time.length > 1) return said;
+    if (said.time.length > (change.metric.startsWith("sp_") ? 0 : 1)) return said; // one setpoint holds, one value of weather is no line
     const past = before?.values[change.metric]?.mean ?? [];
     return { time: (before?.end_ms ?? []).map((ms) => ms + DAY_MS), values: past };
   }
 
   function planAt(ms) {
     const line = plan();
-    let found = line.values.find((value) => value !== null) ?? null;
+    let found = forecast.now[change.metric] ?? line.values.find((value) => value !== null) ?? null; // before the plan begins
     line.time.forEach((time, index) => {
       if (time <= ms && line.values[index] !== null) found = line.values[index];
     });
-    return found ?? forecast.now[change.metric] ?? 0;
+    return found ?? 0;
   }
 
   const changedAt = (value) => (isRelative() ? value + change.value : kind().way === "at_least" ? Math.max(value, change.value) : change.value);
