@@ -160,6 +160,30 @@ def test_a_shard_that_is_away_costs_no_more_than_it_must(page: Page, tmp_path: P
         page.until(f"{VIEW}.includes('Light today so far')")
 
 
+def test_how_good_follows_new_rows(page: Page, tmp_path: Path) -> None:
+    """Left open for a day it looks at the days before the newest row. It asks at most once a minute."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/quality/demo/north-1")
+        page.until(f"{VIEW}.includes('Since Sun 27 Feb') && {VIEW}.includes('What each part weighs')")
+        page.until(f"{STATE} === 'live'")
+        page.ask("{ const at = Date.now(); window.passed_ms = 0; Date.now = () => at + window.passed_ms; }")
+        new_row(page, house, ORIGIN_MS + 24 * HOUR_MS)
+        assert "Since Sun 27 Feb" in page.ask(VIEW)
+        page.ask("window.passed_ms = 61_000")
+        new_row(page, house, ORIGIN_MS + 25 * HOUR_MS)
+        page.until(f"{VIEW}.includes('Since Mon 28 Feb')")
+        assert page.complaints == []
+
+
+def new_row(page: Page, house: House, origin_ms: int) -> None:
+    """Publish a row of each zone, and wait until the page knows of it."""
+    house.do(house.live_state.publish([house.forecast(zone, origin_ms) for zone in house.zones]))
+    page.ask("import('/page/store.js').then((found) => { window.store = found.store; })")
+    page.until(f"window.store.zones.every((zone) => zone.origin_ms === {origin_ms})")
+
+
 RULE = AlertRule(name="condensation", kind="condensation", severity="critical", chance=0.3, keep_min=0)
 LIKELY = RuleFinding(
     0.72, False, ORIGIN_MS + 3 * HOUR_MS, ORIGIN_MS + 5 * HOUR_MS, "condensation 72 %",

@@ -72,3 +72,22 @@ def test_the_plan_of_now_is_the_setpoint_in_force(page: Page, tmp_path: Path) ->
             said = page.ask("document.querySelector('.plot').parentElement.querySelector('.sr').textContent")
             assert f"as planned {level} °C" in said
         assert page.complaints == []
+
+
+def test_a_view_that_is_left_open_goes_on_to_the_night_to_come(page: Page, tmp_path: Path) -> None:
+    """A day later the change of before is over: the next night is asked about, from the newest row. What people hold
+    stays the same element.
+    """
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/whatif/demo/north-1")
+        page.until(f"{ANSWERED} && {VIEW}.includes('Tue 1 Mar, 01:00 to')")
+        page.ask("window.held = document.querySelector('#amount')")
+        later_ms = house.origin_ms + 25 * HOUR_MS
+        house.do(house.live_state.publish([house.forecast(zone, later_ms) for zone in house.zones]))
+        page.until(f"{VIEW}.includes('Wed 2 Mar, 02:00 to')")
+        until(lambda: house.backend.asked[-1][0]["begin_ms"] == later_ms, "the night to come is asked about")
+        page.until(ANSWERED)
+        assert page.ask("window.held === document.querySelector('#amount')")
+        assert page.complaints == []

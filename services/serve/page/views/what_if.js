@@ -13,10 +13,12 @@ import { capital, reason, t } from "../words.js";
 import { figures, name, noZone, zonePicker } from "./parts.js";
 
 const DAY_MS = 86_400_000;
+const AGAIN_MS = 60_000; // an answer costs the zone's shard, and is read out
 const pad = (value) => String(value).padStart(2, "0");
 
 export function whatIfView(box, key) {
   let [forecast, plans, before, closed, asked] = [null, [], null, false, 0];
+  let [loads, loadedAt] = [0, 0];
   const change = { metric: "sp_heat_c", value: CHANGES.sp_heat_c.usual, from: 0, to: 0 };
   let [target, answer] = ["air_temp_c", null];
   let [planChart, layer, pathChart] = [null, null, null];
@@ -31,13 +33,18 @@ export function whatIfView(box, key) {
   const isRelative = () => kind().way === "add";
 
   async function load() {
-    forecast = await get(`predict?${query(key)}`);
+    const number_ = (loads += 1);
+    loadedAt = Date.now();
+    const said = await get(`predict?${query(key)}`);
+    if (number_ !== loads) return;
+    forecast = said;
     const { base, site } = path(key);
-    plans = await get(`${base}/plan?${site}`).then((found) => found.plans).catch(() => []);
-    const known = Object.keys(CHANGES).filter((metric) => forecast.now[metric] !== null && forecast.now[metric] !== undefined);
-    before = await seriesOf(key, [...new Set([...known, "air_temp_c"])], forecast.origin_ms - DAY_MS, forecast.origin_ms).catch(() => null);
-    if (closed) return;
-    if (!change.from) tonight();
+    const foreseen = await get(`${base}/plan?${site}`).then((found) => found.plans).catch(() => []);
+    const known = Object.keys(CHANGES).filter((metric) => said.now[metric] !== null && said.now[metric] !== undefined);
+    const past = await seriesOf(key, [...new Set([...known, "air_temp_c"])], said.origin_ms - DAY_MS, said.origin_ms).catch(() => null);
+    if (closed || number_ !== loads) return;
+    [plans, before] = [foreseen, past];
+    if (change.to <= forecast.origin_ms) tonight();
     show();
     question();
   }
@@ -261,9 +268,15 @@ export function whatIfView(box, key) {
     else load().catch((error) => !closed && put(box, h("section", {}, h("div", { class: "row" }, h("h2", {}, t("whatif.title", { zone: zone().label })), zonePicker("whatif", key)), h("p", { class: "note warn" }, reason(error.message)))));
   }
 
+  // Of a change that is over nothing can be asked.
+  const isOld = () => change.to <= zone()?.origin_ms || Date.now() - loadedAt >= AGAIN_MS;
+
   start();
   return {
-    update: (what) => (what === "zones" || what === "state") && !forecast && start(),
+    update: (what, which) => {
+      if ((what === "zones" || what === "state") && !forecast) start();
+      else if (what === "zone" && which === key && forecast && isOld()) load().catch(() => {});
+    },
     close: () => {
       closed = true;
       planChart?.close();
