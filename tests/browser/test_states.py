@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from services.ingest.alerts.shown_alert import shown_alert
 from services.serve.api.auth import HashedKey, Keys
 from tests.browser.driver import Page
 from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
+from tests.services.alert.told import change
 from tests.services.serve.fakes import ORIGIN_MS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -290,3 +292,24 @@ def test_an_alert_that_is_told_while_all_are_asked_for_stays(page: Page, tmp_pat
         page.ask("window.release()")
         page.ask("window.asked")
         assert "Condensation: 72 % between 04:00 and 06:00" in page.ask(VIEW)
+
+
+def test_an_alert_without_a_zone_has_a_place_and_its_clock(page: Page, tmp_path: Path) -> None:
+    """One of the whole site, and one of a zone that has left, name the site, and tell times by its clock; what was
+    days ago has its day.
+    """
+    house = House(tmp_path)
+    house.fill()
+    told: dict[str, Any] = {"rule": "drift", "kind": "drift", "severity": "warning"}
+    of_site = change("d1", zone="_site", **told, changed_ms=ORIGIN_MS - 2 * HOUR_MS, seen_ms=ORIGIN_MS)
+    left = change("d2", zone="old-7", **told, changed_ms=ORIGIN_MS - 52 * HOUR_MS, seen_ms=ORIGIN_MS - 51 * HOUR_MS)
+    house.do(house.live_state.put_alerts([of_site, left]))
+    words = "document.querySelector('[data-alert={id}] p').textContent"
+    with opened(house) as address:
+        page.open(address)
+        page.until("document.querySelectorAll('[data-alert]').length === 2")
+        assert page.ask(words.format(id="d1")).startswith("Demo house · ")
+        assert page.ask(words.format(id="d1")).endswith("warned at Mon 28 Feb, 23:00")
+        assert page.ask(words.format(id="d2")).startswith("Demo house, old-7 · ")
+        assert page.ask(words.format(id="d2")).endswith("warned at Sat 26 Feb, 21:00")
+        assert page.complaints == []

@@ -52,8 +52,10 @@ export function waiting() {
 // An alert: what, how sure, when, why, and what can be done about it.
 export function alertItem(alert, { withZone = true } = {}) {
   const zone = store.zones.find((one) => one.site === alert.site && one.zone === alert.zone);
-  const timeZone = zone?.timezone ?? "UTC";
-  const now = zone?.origin_ms ?? alert.seen_ms;
+  const site = siteOf(alert);
+  const timeZone = zone?.timezone ?? site.timezone ?? "UTC";
+  const now = zone?.origin_ms ?? Math.max(alert.seen_ms, ...store.zones.filter((one) => one.site === alert.site).map((one) => one.origin_ms));
+  const where = zone ? h("a", { href: addressOf("zone", zone.key) }, zone.label) : alert.zone === "_site" ? site.label : `${site.label}, ${alert.zone}`;
   const act = (verb, body) => async (event) => {
     event.target.disabled = true;
     try {
@@ -68,7 +70,7 @@ export function alertItem(alert, { withZone = true } = {}) {
   return h("li", { class: `alert ${alert.state === "resolved" ? "" : alert.severity}`, "data-alert": alert.id, "data-rule": alert.rule, "data-state": alert.state },
     h("div", { class: "row" }, h("strong", {}, alertWords(alert, timeZone, now)), h("span", { class: `badge ${(alert.state === "firing" && { critical: "bad", warning: "warn" }[alert.severity]) || ""}` }, t(alert.state === "firing" ? `severity.${alert.severity}` : `alert.state.${alert.state}`))),
     h("p", { class: "small soft" }, [
-      withZone && zone ? [h("a", { href: addressOf("zone", zone.key) }, zone.label), " · "] : null,
+      withZone ? [where, " · "] : null,
       alert.muted_until_ms && alert.state === "muted" ? `${t("alert.until", { time: whenOf(alert.muted_until_ms, now, timeZone) })} · ` : null,
       whyWords(alert), whyWords(alert) ? " · " : null, t(`alert.since.${alert.state}`, { time: whenOf(alert.changed_ms, now, timeZone) }),
       alert.state === "resolved" && alert.came_true !== null ? ` · ${t(alert.came_true ? "alert.came" : "alert.false")}` : null,
