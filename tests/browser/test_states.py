@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,10 @@ from models.alerts.alert_book import Alert, AlertBook, RuleFinding
 from models.alerts.alert_rule import AlertRule
 from services.ingest.alerts.shown_alert import shown_alert
 from services.serve.api.auth import HashedKey, Keys
+from services.serve.api.problems import ProblemError
 from tests.browser.driver import Page
 from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
+from tests.patience import patience_s
 from tests.services.alert.told import change
 from tests.services.serve.fakes import ORIGIN_MS
 
@@ -313,3 +317,34 @@ def test_an_alert_without_a_zone_has_a_place_and_its_clock(page: Page, tmp_path:
         assert page.ask(words.format(id="d2")).startswith("Demo house, old-7 · ")
         assert page.ask(words.format(id="d2")).endswith("warned at Sat 26 Feb, 21:00")
         assert page.complaints == []
+
+
+def test_why_an_order_failed_is_told_in_a_list_that_was_drawn_meanwhile(page: Page, tmp_path: Path) -> None:
+    """It stays when rows come after it; the next try takes it away."""
+    house = House(tmp_path)
+    house.fill()
+    alerts = Alerts(house)
+    go_on, works = threading.Event(), house.backend.publish
+
+    async def away(topic: str, payload: bytes) -> None:
+        await asyncio.to_thread(go_on.wait, patience_s(60))
+        raise ProblemError(503, "the broker is away")
+
+    with opened(house) as address:
+        alerts.see(LIKELY)
+        house.backend.publish = away  # type: ignore[method-assign]
+        page.open(address)
+        press(page, "Seen")
+        page.until("document.getElementById('order-key').open")
+        page.type("op-key")
+        page.press("Enter")
+        page.until("!document.getElementById('order-key').open")
+        new_row(page, house, ORIGIN_MS + STEP_MS)
+        go_on.set()
+        page.until(f"{VIEW}.includes('the broker is away')")
+        new_row(page, house, ORIGIN_MS + 2 * STEP_MS)
+        assert "the broker is away" in page.ask(VIEW)
+        house.backend.publish = works  # type: ignore[method-assign]
+        press(page, "Seen")
+        page.until("document.querySelector('[data-alert]').dataset.state === 'acknowledged'")
+        assert "the broker is away" not in page.ask(VIEW)
