@@ -57,7 +57,7 @@ def setpoints(house: House, zone: str, *values: tuple[int, float]) -> None:
 
 
 def test_the_plan_of_now_is_the_setpoint_in_force(page: Page, tmp_path: Path) -> None:
-    """A setpoint holds until the next one, however long ago it was set; before a plan begins, what is set now does."""
+    """A setpoint holds until the next one, for a day at most; before a plan begins, what is set now does."""
     house = House(tmp_path)
     house.fill()
     setpoints(house, "north-1", (-6, 19.5), (8, 17.0), (18, 19.5))
