@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +16,11 @@ from models.alerts.alert_book import Alert, AlertBook, RuleFinding
 from models.alerts.alert_rule import AlertRule
 from services.ingest.alerts.shown_alert import shown_alert
 from services.serve.api.auth import HashedKey, Keys
+from services.serve.api.problems import ProblemError
 from tests.browser.driver import Page
 from tests.browser.serving import HOUR_MS, STEP_MS, House, opened
+from tests.patience import patience_s
+from tests.services.alert.told import change
 from tests.services.serve.fakes import ORIGIN_MS
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -160,6 +166,30 @@ def test_a_shard_that_is_away_costs_no_more_than_it_must(page: Page, tmp_path: P
         page.until(f"{VIEW}.includes('Light today so far')")
 
 
+def test_how_good_follows_new_rows(page: Page, tmp_path: Path) -> None:
+    """Left open for a day it looks at the days before the newest row. It asks at most once a minute."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/quality/demo/north-1")
+        page.until(f"{VIEW}.includes('Since Sun 27 Feb') && {VIEW}.includes('What each part weighs')")
+        page.until(f"{STATE} === 'live'")
+        page.ask("{ const at = Date.now(); window.passed_ms = 0; Date.now = () => at + window.passed_ms; }")
+        new_row(page, house, ORIGIN_MS + 24 * HOUR_MS)
+        assert "Since Sun 27 Feb" in page.ask(VIEW)
+        page.ask("window.passed_ms = 61_000")
+        new_row(page, house, ORIGIN_MS + 25 * HOUR_MS)
+        page.until(f"{VIEW}.includes('Since Mon 28 Feb')")
+        assert page.complaints == []
+
+
+def new_row(page: Page, house: House, origin_ms: int) -> None:
+    """Publish a row of each zone, and wait until the page knows of it."""
+    house.do(house.live_state.publish([house.forecast(zone, origin_ms) for zone in house.zones]))
+    page.ask("import('/page/store.js').then((found) => { window.store = found.store; })")
+    page.until(f"window.store.zones.every((zone) => zone.origin_ms === {origin_ms})")
+
+
 RULE = AlertRule(name="condensation", kind="condensation", severity="critical", chance=0.3, keep_min=0)
 LIKELY = RuleFinding(
     0.72, False, ORIGIN_MS + 3 * HOUR_MS, ORIGIN_MS + 5 * HOUR_MS, "condensation 72 %",
@@ -266,3 +296,55 @@ def test_an_alert_that_is_told_while_all_are_asked_for_stays(page: Page, tmp_pat
         page.ask("window.release()")
         page.ask("window.asked")
         assert "Condensation: 72 % between 04:00 and 06:00" in page.ask(VIEW)
+
+
+def test_an_alert_without_a_zone_has_a_place_and_its_clock(page: Page, tmp_path: Path) -> None:
+    """One of the whole site, and one of a zone that has left, name the site, and tell times by its clock; what was
+    days ago has its day.
+    """
+    house = House(tmp_path)
+    house.fill()
+    told: dict[str, Any] = {"rule": "drift", "kind": "drift", "severity": "warning"}
+    of_site = change("d1", zone="_site", **told, changed_ms=ORIGIN_MS - 2 * HOUR_MS, seen_ms=ORIGIN_MS)
+    left = change("d2", zone="old-7", **told, changed_ms=ORIGIN_MS - 52 * HOUR_MS, seen_ms=ORIGIN_MS - 51 * HOUR_MS)
+    house.do(house.live_state.put_alerts([of_site, left]))
+    words = "document.querySelector('[data-alert={id}] p').textContent"
+    with opened(house) as address:
+        page.open(address)
+        page.until("document.querySelectorAll('[data-alert]').length === 2")
+        assert page.ask(words.format(id="d1")).startswith("Demo house · ")
+        assert page.ask(words.format(id="d1")).endswith("warned at Mon 28 Feb, 23:00")
+        assert page.ask(words.format(id="d2")).startswith("Demo house, old-7 · ")
+        assert page.ask(words.format(id="d2")).endswith("warned at Sat 26 Feb, 21:00")
+        assert page.complaints == []
+
+
+def test_why_an_order_failed_is_told_in_a_list_that_was_drawn_meanwhile(page: Page, tmp_path: Path) -> None:
+    """It stays when rows come after it; the next try takes it away."""
+    house = House(tmp_path)
+    house.fill()
+    alerts = Alerts(house)
+    go_on, works = threading.Event(), house.backend.publish
+
+    async def away(topic: str, payload: bytes) -> None:
+        await asyncio.to_thread(go_on.wait, patience_s(60))
+        raise ProblemError(503, "the broker is away")
+
+    with opened(house) as address:
+        alerts.see(LIKELY)
+        house.backend.publish = away  # type: ignore[method-assign]
+        page.open(address)
+        press(page, "Seen")
+        page.until("document.getElementById('order-key').open")
+        page.type("op-key")
+        page.press("Enter")
+        page.until("!document.getElementById('order-key').open")
+        new_row(page, house, ORIGIN_MS + STEP_MS)
+        go_on.set()
+        page.until(f"{VIEW}.includes('the broker is away')")
+        new_row(page, house, ORIGIN_MS + 2 * STEP_MS)
+        assert "the broker is away" in page.ask(VIEW)
+        house.backend.publish = works  # type: ignore[method-assign]
+        press(page, "Seen")
+        page.until("document.querySelector('[data-alert]').dataset.state === 'acknowledged'")
+        assert "the broker is away" not in page.ask(VIEW)

@@ -4,6 +4,7 @@ import { midnightOf } from "./clock.js";
 import { path } from "./store.js";
 
 const HOUR_MS = 3_600_000;
+const HELD_MS = 24 * HOUR_MS; // so long the last setpoint of a plan holds (HOLD_MS in models/features/plans.py)
 
 export async function seriesOf(key, metrics, from, to, options) {
   const { base, site } = path(key);
@@ -77,10 +78,15 @@ export function parSum(series, to, timeZone) {
   return values.length ? values.reduce((sum, value) => sum + Math.max(0, value), 0) * series.interval_s * 1e-6 : null;
 }
 
-// What is foreseen of a metric after a moment, by the newest plan that says so: {time, values}.
+// What is foreseen of a metric after a moment, by the newest plan that says so: {time, values}. A setpoint holds until the
+// next, so the one in force stands in front.
 export function planned(plans, metric, after) {
   const found = plans.filter((plan) => plan.values[metric]?.length).sort((a, b) => Number(a.zone === "_site") - Number(b.zone === "_site") || b.issued_ms - a.issued_ms)[0];
-  const points = (found?.values[metric] ?? []).filter(([ms]) => ms >= after - HOUR_MS);
+  const all = found?.values[metric] ?? [];
+  const isSetpoint = found?.kind === "setpoint";
+  const points = all.filter(([ms]) => (isSetpoint ? ms > after : ms >= after - HOUR_MS));
+  const held = isSetpoint ? all.filter(([ms]) => ms <= after).at(-1) : undefined;
+  if (held && after - held[0] <= HELD_MS) points.unshift([after, held[1]]);
   return { time: points.map(([ms]) => ms), values: points.map(([, value]) => value) };
 }
 

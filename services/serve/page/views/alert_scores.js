@@ -22,7 +22,7 @@ export async function showAlertScores(box, key, timeZone) {
     return value === null ? h("span", { class: "soft" }, t(`scores.few.${what}`, { have: count(Number(have), what === "days" ? 1 : 0), need })) : words;
   };
   const before = (hours) => (hours === null ? "–" : duration(60 * hours));
-  const table = (id, label, heads, rows, texts = []) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, h("table", { id },
+  const table = (id, label, heads, rows, texts = []) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label, "data-key": `table ${id}` }, h("table", { id },
     h("thead", {}, h("tr", {}, heads.map((one, place) => h("th", { scope: "col", class: place && !texts.includes(place) ? null : "text" }, t(one))))),
     h("tbody", {}, rows.map(([first, ...rest]) => h("tr", {}, h("th", { scope: "row" }, first), rest.map((one, place) => h("td", { class: texts.includes(place + 1) ? "text" : null }, one)))))));
   const byRule = rules.map((one) => [

@@ -49,31 +49,42 @@ export function waiting() {
     h("p", { class: "small soft" }, t("empty.hint")));
 }
 
+// Why the last order about an alert failed, by its id, until its state changes. Lists are drawn anew while an order is under way.
+const failures = new Map();
+
+function tellFailure(id, words) {
+  failures.set(id, { words, change: store.alerts[id]?.change });
+  for (const item of document.querySelectorAll(`[data-alert="${CSS.escape(id)}"]`)) item.querySelector('[role="status"]').textContent = words;
+}
+
 // An alert: what, how sure, when, why, and what can be done about it.
 export function alertItem(alert, { withZone = true } = {}) {
   const zone = store.zones.find((one) => one.site === alert.site && one.zone === alert.zone);
-  const timeZone = zone?.timezone ?? "UTC";
-  const now = zone?.origin_ms ?? alert.seen_ms;
+  const site = siteOf(alert);
+  const timeZone = zone?.timezone ?? site.timezone ?? "UTC";
+  const now = zone?.origin_ms ?? Math.max(alert.seen_ms, ...store.zones.filter((one) => one.site === alert.site).map((one) => one.origin_ms));
+  const where = zone ? h("a", { href: addressOf("zone", zone.key) }, zone.label) : alert.zone === "_site" ? site.label : `${site.label}, ${alert.zone}`;
   const act = (verb, body) => async (event) => {
     event.target.disabled = true;
+    tellFailure(alert.id, "");
     try {
       await order("POST", `alerts/${encodeURIComponent(alert.id)}/${verb}`, t(`alert.${verb}.what`), body);
     } catch (error) {
-      said.textContent = error.message;
+      tellFailure(alert.id, error.message);
     }
     event.target.disabled = false;
   };
-  const said = h("p", { class: "small", role: "status" });
+  const failure = failures.get(alert.id);
   const can = { firing: ["acknowledge", "mute"], muted: ["acknowledge", "unmute"], acknowledged: ["mute"] }[alert.state] ?? [];
   return h("li", { class: `alert ${alert.state === "resolved" ? "" : alert.severity}`, "data-alert": alert.id, "data-rule": alert.rule, "data-state": alert.state },
     h("div", { class: "row" }, h("strong", {}, alertWords(alert, timeZone, now)), h("span", { class: `badge ${(alert.state === "firing" && { critical: "bad", warning: "warn" }[alert.severity]) || ""}` }, t(alert.state === "firing" ? `severity.${alert.severity}` : `alert.state.${alert.state}`))),
     h("p", { class: "small soft" }, [
-      withZone && zone ? [h("a", { href: addressOf("zone", zone.key) }, zone.label), " · "] : null,
+      withZone ? [where, " · "] : null,
       alert.muted_until_ms && alert.state === "muted" ? `${t("alert.until", { time: whenOf(alert.muted_until_ms, now, timeZone) })} · ` : null,
       whyWords(alert), whyWords(alert) ? " · " : null, t(`alert.since.${alert.state}`, { time: whenOf(alert.changed_ms, now, timeZone) }),
       alert.state === "resolved" && alert.came_true !== null ? ` · ${t(alert.came_true ? "alert.came" : "alert.false")}` : null,
     ]),
-    can.length ? h("p", { class: "row left" }, can.map((verb) => h("button", { type: "button", "data-key": `${alert.id} ${verb}`, onclick: act(verb, verb === "mute" ? { hours: 8 } : undefined) }, t(`alert.${verb}`)))) : null, said);
+    can.length ? h("p", { class: "row left" }, can.map((verb) => h("button", { type: "button", "data-key": `${alert.id} ${verb}`, onclick: act(verb, verb === "mute" ? { hours: 8 } : undefined) }, t(`alert.${verb}`)))) : null, h("p", { class: "small", role: "status" }, failure?.change === alert.change ? failure.words : null));
 }
 
 const OF_STATE = ["sensor_fault", "silent_metric", "stale_zone", "drift", "plan_not_followed"];

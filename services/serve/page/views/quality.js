@@ -12,12 +12,13 @@ import { showAlertScores } from "./alert_scores.js";
 import { figures, name, noZone, zonePicker } from "./parts.js";
 
 const DAY_MS = 86_400_000;
+const AGAIN_MS = 60_000; // the shard is asked for all of it
 const TONES = ["main", "vent", "sun", "screen", "heat", "leaf", "dew", "other", "lamp", "co2", "black", "rain"];
 
 export function qualityView(box, key) {
-  let [quality, mixture, origin, closed] = [null, null, 0, false];
+  let [quality, mixture, origin, closed, loadedAt] = [null, null, 0, false, 0];
   let [target, horizon, days, weightAt] = ["air_temp_c", 720, 2, 720];
-  let chart = null;
+  let [chart, choices, asked] = [null, "", 0];
   const night = h("p", { class: "lead", id: "last-night" }, "…");
   const chartBox = h("div", {});
   const chartWords = h("p", { id: "past-words", "aria-live": "polite" });
@@ -29,6 +30,7 @@ export function qualityView(box, key) {
 
   async function load() {
     origin = zone().origin_ms;
+    loadedAt = Date.now();
     [quality, mixture] = await Promise.all([
       get(`quality?${query(key)}`).then((answer) => answer.zones[0]), get("models/zones").then((answer) => answer.zones.find((one) => keyOf(one) === key) ?? null).catch(() => null),
     ]);
@@ -43,7 +45,9 @@ export function qualityView(box, key) {
         h("section", {}, h("h3", {}, t("quality.past")), controls, chartWords, chartBox), tableBox, alerts, parts);
       chart = new TimeChart(chartBox, { label: t("quality.past"), timeZone: zone().timezone, height: 280 });
     }
-    showControls(horizons);
+    const wanted = JSON.stringify([Object.keys(quality.scores), horizons]);
+    if (choices !== wanted) showControls(horizons); // else they stay: a list that is open would close
+    choices = wanted;
     showTable(horizons);
     showParts();
     await Promise.all([showPast(), showNight(), showAlerts()]);
@@ -69,9 +73,10 @@ export function qualityView(box, key) {
 
   async function showPast() {
     const [from, to] = [origin - days * DAY_MS, origin];
+    const number_ = (asked += 1);
     try {
       const { past } = await pastForecasts(key, target, horizon, from, to);
-      if (closed) return;
+      if (closed || number_ !== asked) return;
       const found = judged(past);
       chartWords.textContent = found ? t("quality.words", { inside: percent(found.inside), error: errorOf(found.error, target), from: dayAndTime(found.from, zone().timezone), n: found.cases }) : t("quality.few", { time: duration(horizon) });
       const of = (values) => values.map((value) => (value === null ? null : shown(value, target)));
@@ -84,7 +89,7 @@ export function qualityView(box, key) {
         { id: "came", name: t("quality.came"), colour: "past", width: 2, time: past.time_ms, values: of(past.came) },
       ], { from: found ? Math.max(from, past.time_ms[0]) : from, to, nights: nights(from, to, siteOf(zone())) });
     } catch (error) {
-      chartWords.textContent = reason(error.message);
+      if (number_ === asked) chartWords.textContent = reason(error.message);
     }
   }
 
@@ -115,7 +120,7 @@ export function qualityView(box, key) {
     const honest = ({ coverage, n }) => (n < 50 ? "" : coverage >= 0.7 && coverage <= 0.92 ? "good" : coverage < 0.6 ? "bad" : "");
     const title = t("quality.table", { metric: name(target) });
     const heads = [["quality.lead", "text"], ["quality.error"], ["quality.now"], ["quality.yesterday"], ["quality.less"], ["quality.inside"], ["quality.cases"]];
-    put(tableBox, h("h3", {}, title), rows.length ? [h("p", { class: "soft small" }, t("quality.table.words")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, h("table", { id: "scores" },
+    put(tableBox, h("h3", {}, title), rows.length ? [h("p", { class: "soft small" }, t("quality.table.words")), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title, "data-key": "table" }, h("table", { id: "scores" },
       h("thead", {}, h("tr", {}, heads.map(([one, look]) => h("th", { scope: "col", class: look }, t(one))))),
       h("tbody", {}, rows.map(([minutes, score]) => h("tr", {}, h("th", { scope: "row" }, duration(minutes)), h("td", {}, errorOf(score.model, target)), h("td", {}, errorOf(score.persistence, target)),
         h("td", {}, errorOf(score.naive_24h, target)), h("td", {}, better(score)), h("td", { class: honest(score) }, percent(score.coverage)), h("td", {}, count(score.n)))))))]
@@ -152,7 +157,10 @@ export function qualityView(box, key) {
 
   start();
   return {
-    update: (kind) => (kind === "zones" || kind === "state") && !quality && start(),
+    update: (kind, what) => {
+      if ((kind === "zones" || kind === "state") && !quality) start();
+      else if (kind === "zone" && what === key && quality && Date.now() - loadedAt >= AGAIN_MS) load().catch(() => {});
+    },
     close: () => {
       closed = true;
       chart?.close();

@@ -8,18 +8,21 @@ import { DragLayer } from "../drag.js";
 import { planned, seriesOf } from "../past.js";
 import { path, query, siteOf, zoneOf } from "../store.js";
 import { nights } from "../sun.js";
-import { meant, number, plain, shown, span, unitOf } from "../units.js";
+import { meant, number, shown, span, unitOf } from "../units.js";
 import { capital, reason, t } from "../words.js";
 import { figures, name, noZone, zonePicker } from "./parts.js";
 
 const DAY_MS = 86_400_000;
+const AGAIN_MS = 60_000; // an answer costs the zone's shard, and is read out
 const pad = (value) => String(value).padStart(2, "0");
 
 export function whatIfView(box, key) {
   let [forecast, plans, before, closed, asked] = [null, [], null, false, 0];
+  let [loads, loadedAt] = [0, 0];
   const change = { metric: "sp_heat_c", value: CHANGES.sp_heat_c.usual, from: 0, to: 0 };
   let [target, answer] = ["air_temp_c", null];
   let [planChart, layer, pathChart] = [null, null, null];
+  let [made, controls] = ["", {}]; // what the fields were made for, and those that show the change
   const result = h("div", { "aria-live": "polite", class: "fields" });
   const planBox = h("div", {});
   const pathBox = h("div", {});
@@ -30,13 +33,18 @@ export function whatIfView(box, key) {
   const isRelative = () => kind().way === "add";
 
   async function load() {
-    forecast = await get(`predict?${query(key)}`);
+    const number_ = (loads += 1);
+    loadedAt = Date.now();
+    const said = await get(`predict?${query(key)}`);
+    if (number_ !== loads) return;
+    forecast = said;
     const { base, site } = path(key);
-    plans = await get(`${base}/plan?${site}`).then((found) => found.plans).catch(() => []);
-    const known = Object.keys(CHANGES).filter((metric) => forecast.now[metric] !== null && forecast.now[metric] !== undefined);
-    before = await seriesOf(key, [...new Set([...known, "air_temp_c"])], forecast.origin_ms - DAY_MS, forecast.origin_ms).catch(() => null);
-    if (closed) return;
-    if (!change.from) tonight();
+    const foreseen = await get(`${base}/plan?${site}`).then((found) => found.plans).catch(() => []);
+    const known = Object.keys(CHANGES).filter((metric) => said.now[metric] !== null && said.now[metric] !== undefined);
+    const past = await seriesOf(key, [...new Set([...known, "air_temp_c"])], said.origin_ms - DAY_MS, said.origin_ms).catch(() => null);
+    if (closed || number_ !== loads) return;
+    [plans, before] = [foreseen, past];
+    if (change.to <= forecast.origin_ms) tonight();
     show();
     question();
   }
@@ -81,18 +89,18 @@ export function whatIfView(box, key) {
   // What is planned for the next day: the plan, else what was set a day before at that time.
   function plan() {
     const said = planned(plans, change.metric, forecast.origin_ms);
-    if (said.time.length > 1) return said;
+    if (said.time.length > (change.metric.startsWith("sp_") ? 0 : 1)) return said; // one setpoint holds, one value of weather is no line
     const past = before?.values[change.metric]?.mean ?? [];
     return { time: (before?.end_ms ?? []).map((ms) => ms + DAY_MS), values: past };
   }
 
   function planAt(ms) {
     const line = plan();
-    let found = line.values.find((value) => value !== null) ?? null;
+    let found = forecast.now[change.metric] ?? line.values.find((value) => value !== null) ?? null; // before the plan begins
     line.time.forEach((time, index) => {
       if (time <= ms && line.values[index] !== null) found = line.values[index];
     });
-    return found ?? forecast.now[change.metric] ?? 0;
+    return found ?? 0;
   }
 
   const changedAt = (value) => (isRelative() ? value + change.value : kind().way === "at_least" ? Math.max(value, change.value) : change.value);
@@ -112,20 +120,35 @@ export function whatIfView(box, key) {
     question();
   }
 
+  // They are made anew only for another metric: a slider that is replaced ends its drag.
   function showFields(available) {
+    const wanted = JSON.stringify([available, change.metric]);
+    if (made !== wanted) makeFields(available);
+    made = wanted;
+    const words = isRelative() ? signed(change.value) : number(change.value, change.metric);
+    controls.output.textContent = words;
+    controls.slider.value = change.value;
+    controls.slider.setAttribute("aria-valuetext", words);
+    for (const id of ["from", "to"]) {
+      const { hour, minute } = wallParts(change[id], zone().timezone);
+      const text = `${pad(hour)}:${pad(minute)}`;
+      if (controls[id].value !== text) controls[id].value = text; // else it forgets whether hours or minutes are typed
+    }
+    controls.span.textContent = t("whatif.span", { from: dayAndTime(change.from, zone().timezone), to: dayAndTime(change.to, zone().timezone) });
+  }
+
+  function makeFields(available) {
     const { low, high, step } = kind();
-    const unit = unitOf(change.metric);
-    const amount = h("output", { class: "num", for: "amount" }, isRelative() ? signed(change.value) : number(change.value, change.metric));
-    const clock = (id, ms) => {
-      const { hour, minute } = wallParts(ms, zone().timezone);
-      return h("input", { type: "time", id, value: `${pad(hour)}:${pad(minute)}`, step: 900, onchange: (event) => event.target.value && take({ [id]: moment(event.target.value, id) }) });
+    const clock = (id) => h("input", { type: "time", id, step: 900, onchange: (event) => event.target.value && take({ [id]: moment(event.target.value, id) }) });
+    controls = {
+      output: h("output", { class: "num", for: "amount" }), from: clock("from"), to: clock("to"), span: h("p", { class: "small soft" }),
+      slider: h("input", { type: "range", id: "amount", min: low, max: high, step, oninput: (event) => take({ value: Number(event.target.value) }) }),
     };
     put(fields,
       h("label", { class: "field", for: "metric" }, t("whatif.metric"), h("select", { id: "metric", onchange: (event) => take({ metric: event.target.value }) }, available.map((metric) => h("option", { value: metric, selected: metric === change.metric }, name(metric))))),
-      h("label", { class: "field", for: "amount" }, h("span", { class: "row" }, t(`whatif.${kind().way}`), amount),
-        h("input", { type: "range", id: "amount", min: low, max: high, step, value: change.value, "aria-valuetext": isRelative() ? signed(change.value) : `${plain(change.value, change.metric)} ${unit}`, oninput: (event) => take({ value: Number(event.target.value) }) })),
-      h("div", { class: "row left" }, h("label", { class: "field", for: "from" }, t("whatif.from"), clock("from", change.from)), h("label", { class: "field", for: "to" }, t("whatif.to"), clock("to", change.to))),
-      h("p", { class: "small soft" }, t("whatif.span", { from: dayAndTime(change.from, zone().timezone), to: dayAndTime(change.to, zone().timezone) })));
+      h("label", { class: "field", for: "amount" }, h("span", { class: "row" }, t(`whatif.${kind().way}`), controls.output), controls.slider),
+      h("div", { class: "row left" }, h("label", { class: "field", for: "from" }, t("whatif.from"), controls.from), h("label", { class: "field", for: "to" }, t("whatif.to"), controls.to)),
+      controls.span);
   }
 
   const signed = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value), change.metric, true)}`;
@@ -245,9 +268,15 @@ export function whatIfView(box, key) {
     else load().catch((error) => !closed && put(box, h("section", {}, h("div", { class: "row" }, h("h2", {}, t("whatif.title", { zone: zone().label })), zonePicker("whatif", key)), h("p", { class: "note warn" }, reason(error.message)))));
   }
 
+  // Of a change that is over nothing can be asked.
+  const isOld = () => change.to <= zone()?.origin_ms || Date.now() - loadedAt >= AGAIN_MS;
+
   start();
   return {
-    update: (what) => (what === "zones" || what === "state") && !forecast && start(),
+    update: (what, which) => {
+      if ((what === "zones" || what === "state") && !forecast) start();
+      else if (what === "zone" && which === key && forecast && isOld()) load().catch(() => {});
+    },
     close: () => {
       closed = true;
       planChart?.close();

@@ -1,0 +1,93 @@
+"""The view of what-ifs as people use it: a slider that is drawn, the plan in force, a page that is left open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from services.messages import ZonePlan
+from tests.browser.driver import Page
+from tests.browser.serving import HOUR_MS, House, opened
+from tests.patience import until
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+VIEW = "document.getElementById('view').innerText.replace(/\\s+/g, ' ')"
+ANSWERED = "document.querySelector('#effect')"
+
+
+def test_the_slider_follows_the_mouse(page: Page, tmp_path: Path) -> None:
+    """It is drawn in one go from the middle to near its end; beside it stands its value, and that is asked."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/whatif/demo/north-1")
+        page.until(ANSWERED)
+        page.drag("#amount", page.ask("document.querySelector('#amount').clientWidth") * 0.4, 0)
+        value = float(page.ask("document.querySelector('#amount').value"))
+        assert value > 4
+        assert page.ask("document.querySelector('output').textContent").startswith(f"+{value}")
+        assert page.ask("document.querySelector('#amount').getAttribute('aria-valuetext')").startswith(f"+{value}")
+        until(lambda: house.backend.asked[-1][0]["value"] == value, "its value is asked")
+    assert page.complaints == []
+
+
+def test_a_time_is_typed_in_one_go(page: Page, tmp_path: Path) -> None:
+    """Minutes that are typed after hours are minutes, though the plan is drawn anew in between."""
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/whatif/demo/north-1")
+        page.until(ANSWERED)
+        page.ask("document.querySelector('#from').focus()")
+        for key in "0545":
+            page.press(key)
+        page.until("document.querySelector('#from').value === '05:45'")
+        page.until(f"{VIEW}.includes('Tue 1 Mar, 05:45 to')")
+
+
+def setpoints(house: House, zone: str, *values: tuple[int, float]) -> None:
+    """A grower's plan of the heating setpoint: hours from now, and degrees."""
+    said = [[house.origin_ms + hours * HOUR_MS, level] for hours, level in values]
+    house.backend.plans["demo", zone] = [ZonePlan(
+        source="grower", kind="setpoint", zone=zone, issued_ms=house.origin_ms - 6 * HOUR_MS,
+        known_ms=house.origin_ms - 6 * HOUR_MS, values={"sp_heat_c": said},
+    )]  # fmt: skip
+
+
+def test_the_plan_of_now_is_the_setpoint_in_force(page: Page, tmp_path: Path) -> None:
+    """A setpoint holds until the next one, for a day at most; before a plan begins, what is set now does."""
+    house = House(tmp_path)
+    house.fill()
+    setpoints(house, "north-1", (-6, 19.5), (8, 17.0), (18, 19.5))
+    setpoints(house, "north-2", (8, 17.0), (18, 19.5))
+    with opened(house) as address:
+        for zone, level in (("north-1", "19.5"), ("north-2", "16.0")):
+            page.open(f"{address}/#/whatif/demo/{zone}")
+            page.until(f"document.querySelector('#zone-choice').value === 'demo/{zone}' && {ANSWERED}")
+            page.ask("document.querySelector('.plot').focus()")
+            page.press("ArrowRight")
+            page.until("document.querySelector('.plot').parentElement.querySelector('.sr').textContent !== ''")
+            said = page.ask("document.querySelector('.plot').parentElement.querySelector('.sr').textContent")
+            assert f"as planned {level} °C" in said
+        assert page.complaints == []
+
+
+def test_a_view_that_is_left_open_goes_on_to_the_night_to_come(page: Page, tmp_path: Path) -> None:
+    """A day later the change of before is over: the next night is asked about, from the newest row. What people hold
+    stays the same element.
+    """
+    house = House(tmp_path)
+    house.fill()
+    with opened(house) as address:
+        page.open(f"{address}/#/whatif/demo/north-1")
+        page.until(f"{ANSWERED} && {VIEW}.includes('Tue 1 Mar, 01:00 to')")
+        page.ask("window.held = document.querySelector('#amount')")
+        later_ms = house.origin_ms + 25 * HOUR_MS
+        house.do(house.live_state.publish([house.forecast(zone, later_ms) for zone in house.zones]))
+        page.until(f"{VIEW}.includes('Wed 2 Mar, 02:00 to')")
+        until(lambda: house.backend.asked[-1][0]["begin_ms"] == later_ms, "the night to come is asked about")
+        page.until(ANSWERED)
+        assert page.ask("window.held === document.querySelector('#amount')")
+        assert page.complaints == []
