@@ -21,8 +21,10 @@ from typing import Literal
 from services.alert.delivery import DeliveryError, is_at_least, key_of
 from services.alert.delivery_trace import DeliveryTrace
 from services.alert.waiting_mails import WaitingMails
+from services.ingest.alerts.alert_journal import changes_of
+from services.ingest.alerts.shown_alert import was_cut
 from services.messages import ShownAlert
-from services.store.storage import Storage
+from services.store.storage import Storage, stored_in
 
 __all__ = ["AlertMail", "MailServer", "digest"]
 
@@ -65,7 +67,8 @@ class AlertMail:
     """Mails alerts that fire, and that they are over; see :class:`services.alert.delivery.Channel`.
 
     ``gather_s`` is how long the first of a burst waits. ``clock_s`` is monotonic, ``wall_s`` is for the mail's date.
-    ``refused`` counts changes in mails that nobody got. Mails that some addresses lack are kept in ``root``.
+    ``refused`` counts changes in mails that nobody got. ``root`` has the journals, and keeps mails that some addresses
+    lack.
     """
 
     name = "e-mail"
@@ -77,8 +80,9 @@ class AlertMail:
         self._trace = trace or DeliveryTrace()
         self._server, self._sender, self._to, self._severity, self._gather_s = server, sender, to, severity, gather_s
         self._clock_s, self._wall_s = clock_s, wall_s
+        self._storage = stored_in(root)
         self._addresses = list(dict.fromkeys(address for _, address in getaddresses(to)))
-        self._waiting = WaitingMails(root, self._addresses, clock_s, wall_s)
+        self._waiting = WaitingMails(self._storage, self._addresses, clock_s, wall_s)
         self._since_s: float | None = None  # the first one waits
         self._missed = 0
         self.refused = 0
@@ -98,6 +102,10 @@ class AlertMail:
             self._since_s = now_s
         if now_s - self._since_s < self._gather_s:
             return 0
+        wanted = self._heard(wanted)
+        if not wanted:
+            self._since_s = None
+            return len(alerts)
         since_ns = self._trace.now_ns()
         later, gone = self._send(wanted, self._addresses)
         if later and len(later) + len(gone) == len(self._addresses):  # for nobody: the journal keeps it
@@ -112,6 +120,17 @@ class AlertMail:
             self._trace.told(self.name, wanted, since_ns)
         self._since_s = None
         return len(alerts)
+
+    def _heard(self, alerts: Sequence[ShownAlert]) -> list[ShownAlert]:
+        """Without the end of alerts of which no mail said that they fire: a mute would be broken by it. That
+        ``fired_ms`` is there says nothing, for an alert that is muted has fired, too. Raises ``OSError``.
+        """
+        over = {alert["id"] for alert in alerts if alert["state"] == "resolved"}
+        kept = changes_of(self._storage, *over) if over else []
+        fired = {one["id"] for one in kept if one["state"] == "firing" and is_at_least(one, self._severity)}
+        whole = {one["id"] for one in kept if one["change"] == 1}  # the journal forgets in the end: it is told then
+        unheard = (over & whole) - fired
+        return [alert for alert in alerts if alert["id"] not in unheard]
 
     @property
     def missed(self) -> int:
@@ -176,14 +195,17 @@ def digest(alerts: Sequence[ShownAlert]) -> EmailMessage:
     """
     newest = list({alert["id"]: alert for alert in alerts}.values())
     firing = [alert for alert in newest if alert["state"] == "firing"]
-    over = [alert for alert in newest if alert["state"] != "firing"]
+    over = [alert for alert in newest if alert["state"] != "firing" and not was_cut(alert)]
+    cut = [alert for alert in newest if was_cut(alert)]
     lines = [f"{_where(alert)} ({alert['severity']}): {alert['text']}" for alert in firing]
     if over:
         lines += ["", "Back to normal:", *(f"{_where(alert)}: {alert['text']}" for alert in over)]
+    if cut:
+        lines += ["", "No longer watched:", *(f"{_where(alert)}, {alert['rule']}: {alert['text']}" for alert in cut)]
     if len(lines) > MOST_LINES:
         lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} lines more"]
     message = EmailMessage()
-    message["Subject"] = _subject(firing, over)
+    message["Subject"] = _subject(firing, over, cut)
     named = hashlib.sha256(" ".join(map(key_of, alerts)).encode()).hexdigest()[:32]
     message["Message-ID"] = f"<{named}@hothouse.invalid>"
     message["Auto-Submitted"] = "auto-generated"
@@ -195,10 +217,15 @@ def _where(alert: ShownAlert) -> str:
     return f"{alert['site']}/{alert['zone']}"
 
 
-def _subject(firing: Sequence[ShownAlert], over: Sequence[ShownAlert]) -> str:
+def _subject(firing: Sequence[ShownAlert], over: Sequence[ShownAlert], cut: Sequence[ShownAlert]) -> str:
     if len(firing) == 1:
         words = firing[0]["text"].partition(";")[0]
         return f"{_where(firing[0])}: {words}"[:200]
     if firing:
-        return f"{len(firing)} alerts in {', '.join(sorted({_where(alert) for alert in firing}))}"[:200]
-    return f"back to normal: {', '.join(sorted({_where(alert) for alert in over}))}"[:200]
+        return f"{len(firing)} alerts in {_wheres(firing)}"[:200]
+    said = (("back to normal", over), ("no longer watched", cut))
+    return "; ".join(f"{words}: {_wheres(alerts)}" for words, alerts in said if alerts)[:200]
+
+
+def _wheres(alerts: Sequence[ShownAlert]) -> str:
+    return ", ".join(sorted({_where(alert) for alert in alerts}))

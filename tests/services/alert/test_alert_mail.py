@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socketserver
 import threading
 from collections.abc import Iterator, Sequence
@@ -11,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from models.alerts.alert_book import LEFT, RULE_GONE, RULE_LOST, AlertBook, RuleFinding
+from models.alerts.alert_rule import AlertRule
 from services.alert import waiting_mails
 from services.alert.alert_deliveries import AlertDeliveries
 from services.alert.alert_mail import AlertMail, MailServer, digest
 from services.alert.delivery import Deliverer
 from services.alert.waiting_mails import FIRST_PAUSE_S, GIVE_UP_S
 from services.config import load_settings
+from services.ingest.alerts.shown_alert import shown_alert
 from tests.patience import until
 from tests.services.alert.told import Clock, change, journal
 
@@ -122,6 +126,64 @@ def test_back_to_normal_is_told(tmp_path: Path, box: MailBox) -> None:
     [(_, mail)] = box.mails
     assert mail["Subject"] == "back to normal: demo/z1"
     assert mail.get_content().splitlines()[0] == "Back to normal:"
+
+
+@pytest.mark.parametrize(
+    ("states", "mails"),
+    [
+        (["muted", "resolved"], []),
+        (["pending", "muted", "acknowledged", "resolved"], []),
+        (["firing", "muted", "resolved"], ["demo/z1: cold 72 % between 04:00 and 06:30", "back to normal: demo/z1"]),
+        (["muted", "firing", "resolved"], ["demo/z1: cold 72 % between 04:00 and 06:30", "back to normal: demo/z1"]),
+    ],
+)
+def test_only_of_what_was_told_it_is_told_that_it_is_over(
+    tmp_path: Path, box: MailBox, states: list[str], mails: list[str]
+) -> None:
+    """What began and ended within a mute has fired, and nobody heard of it; also where we are started again between."""
+    clock = Clock()
+    deliverer = Deliverer(tmp_path, mail_of(tmp_path, box, clock), clock)
+    for n, state in enumerate(states, 1):
+        journal(tmp_path, change("a1", n, state, fired_ms=None if state == "pending" else 0))
+        send(deliverer, clock)
+        assert deliverer.waiting == 0
+        deliverer = Deliverer(tmp_path, mail_of(tmp_path, box, clock), clock)
+    assert [mail["Subject"] for _, mail in box.mails] == mails
+
+
+def test_the_end_of_an_alert_that_the_journal_forgot_is_told(tmp_path: Path, box: MailBox) -> None:
+    """Nobody knows any more whether it was told that it fires."""
+    clock = Clock()
+    deliverer = Deliverer(tmp_path, mail_of(tmp_path, box, clock), clock)
+    journal(tmp_path, change("a1", 3, "resolved"))
+    send(deliverer, clock)
+    assert [mail["Subject"] for _, mail in box.mails] == ["back to normal: demo/z1"]
+
+
+def test_the_end_of_an_alert_of_less_severity_is_not_told(tmp_path: Path, box: MailBox) -> None:
+    """Its rule became severe meanwhile: no mail said that it fires."""
+    clock = Clock()
+    deliverer = Deliverer(tmp_path, mail_of(tmp_path, box, clock), clock)
+    journal(tmp_path, change("a1", 1, severity="info"), change("a1", 2, "resolved"))
+    send(deliverer, clock)
+    assert box.mails == []
+
+
+@pytest.mark.parametrize(("why", "kind"), [*itertools.product([LEFT, RULE_GONE, RULE_LOST], ["frost", "stale_zone"])])
+def test_what_is_no_longer_watched_is_not_back_to_normal(why: str, kind: str) -> None:
+    """The zone has left, or the rule is another: nobody knows whether all is well."""
+    over = AlertBook([AlertRule(name="mine", kind=kind, chance=0.5)])
+    over.see(0, "demo", "z2", "mine", RuleFinding(1.0, is_now=True, why="as it was"))
+    [ended] = over.end(1, "demo", "z2", why)
+    normal = change("a1", 2, "resolved")
+    mail = digest([normal, shown_alert(ended)])
+    assert mail["Subject"] == "back to normal: demo/z1; no longer watched: demo/z2"
+    lines = mail.get_content().splitlines()
+    assert lines[:3] == ["Back to normal:", f"demo/z1: {normal['text']}", ""]
+    assert lines[3] == "No longer watched:"
+    assert lines[4].startswith("demo/z2, mine: ")
+    assert lines[4].endswith(why)
+    assert digest([shown_alert(ended)])["Subject"] == "no longer watched: demo/z2"
 
 
 def test_a_server_that_refuses_is_tried_again_with_the_same_mail(tmp_path: Path, box: MailBox) -> None:
