@@ -141,10 +141,10 @@ class RulesDocument:
 
     def as_toml(self) -> str:
         """The same as a file of rules."""
-        lines = [f"crop = {json.dumps(self.crop)}", f"stage = {json.dumps(self.stage)}", *_tables("", self.changes)]
+        lines = [f"crop = {_toml(self.crop)}", f"stage = {_toml(self.stage)}", *_tables("", self.changes)]
         for zone, own in self.zones.items():
             lines += ["", f"[zones.{_key(zone)}]"]
-            lines += [f"{name} = {json.dumps(own[name])}" for name in ("crop", "stage") if name in own]
+            lines += [f"{name} = {_toml(own[name])}" for name in ("crop", "stage") if name in own]
             lines += _tables(f"zones.{_key(zone)}.", own.get("changes", {}))
         return "\n".join(lines) + "\n"
 
@@ -209,12 +209,21 @@ def _tables(prefix: str, changes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = []
     for name, table in changes.items():
         lines += ["", f"[{prefix}rules.{_key(name)}]"]
-        lines += [f"{option} = {json.dumps(value)}" for option, value in table.items()]  # JSON's values are TOML's
+        lines += [f"{option} = {_toml(value)}" for option, value in table.items()]
     return lines
 
 
 def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else json.dumps(name)
+    return name if _BARE.fullmatch(name) else _toml(name)
+
+
+def _toml(value: object) -> str:
+    """JSON's values are TOML's, but for two things: TOML has no surrogates, and no bare DEL.
+
+    >>> print(_toml(["18:00", "\\x7f"]))
+    ["18:00", "\\u007f"]
+    """
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def clock_time(minute: int) -> str:
