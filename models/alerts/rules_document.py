@@ -218,10 +218,10 @@ def _key(name: str) -> str:
 
 
 def _toml(value: object) -> str:
-    """JSON's values are TOML's, but for two things: TOML has no surrogates, and no bare DEL.
+    r"""JSON's values are TOML's, but for two things: TOML has no surrogates, and no bare DEL.
 
-    >>> print(_toml(["18:00", "\\x7f"]))
-    ["18:00", "\\u007f"]
+    >>> print(_toml(["18:00", "\x7f"]))
+    ["18:00", "\u007f"]
     """
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
@@ -240,6 +240,8 @@ def _change(rules: dict[str, AlertRule], name: str, table: object) -> None:
         raise DocumentError([(name, f"rules.{name} must be a table, such as [rules.{name}]")])
     if not 0 < len(name) <= LONGEST_NAME:
         raise DocumentError([(name[:LONGEST_NAME], f"the name of a rule has 1 to {LONGEST_NAME} characters")])
+    if not _is_text(name):
+        raise DocumentError([(name, f"{name!r}: the name of a rule must be Unicode text")])
     found, sentences = _options(name, table)
     if sentences:
         raise DocumentError([(name, sentence) for sentence in sentences])
@@ -288,6 +290,14 @@ def _options(name: str, table: Mapping[str, Any]) -> tuple[dict[str, Any], list[
         else:
             found[option] = value
     return found, wrong
+
+
+def _is_text(name: str) -> bool:
+    """Whether it can be written down: JSON may hold half of a surrogate pair, which no file can."""
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_number(value: object) -> bool:

@@ -368,6 +368,16 @@ def test_rules_that_no_gateway_takes_are_refused_and_not_published(
         assert HothouseDecoder().take(topic, payload, ORIGIN_MS).record is not None
 
 
+@pytest.mark.parametrize("verb", ["PUT", "PATCH"])
+@pytest.mark.parametrize("table", ['{"limit":1}', '{"kind":"frost","limit":1}', '{"colour":1}', "7"])
+def test_a_name_that_cannot_be_written_is_refused(system: System, verb: str, table: str) -> None:
+    """JSON may hold half of a surrogate pair: 422 with a sentence, not a failure of ours."""
+    headers = {**OPERATOR, "Content-Type": "application/json"}
+    for content in (f'{{"changes":{{"\\ud800":{table}}}}}', '{"zones":{"\\ud800":{"changes":{}}}}'):
+        assert_problem(system.client.request(verb, "/rules", content=content, headers=headers), 422, "")
+    assert system.backend.published == []
+
+
 def test_wrong_rules_of_a_zone_are_refused_with_its_name(system: System) -> None:
     """Also a zone that is not there; nothing is published."""
     system.backend.rules |= {"document": ZONED, "zones": ["north-1"]}

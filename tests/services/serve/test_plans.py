@@ -127,6 +127,14 @@ def test_nan_is_refused(system: System) -> None:
     assert system.backend.published == []
 
 
+def test_a_metric_that_cannot_be_written_is_refused(system: System) -> None:
+    """JSON may hold half of a surrogate pair: 422, and not a failure of ours."""
+    content = f'{{"values":{{"\\ud800":[[{ORIGIN_MS + HOUR_MS},18]]}}}}'
+    headers = {**OPERATOR, "Content-Type": "application/json"}
+    answer = at(system, ORIGIN_MS).put("/zones/north-1/plan", content=content, headers=headers)
+    assert_problem(answer, 422, "body.values: the name of a metric must be Unicode text")
+
+
 def test_a_plan_needs_the_operators_key_and_a_broker(system: System) -> None:
     """401, 403 and 503, each with its sentence; nothing is published."""
     client = at(system, ORIGIN_MS)
