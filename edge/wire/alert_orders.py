@@ -10,7 +10,15 @@ from typing import Annotated, Any
 
 import msgspec
 
-__all__ = ["AcknowledgeAlert", "AlertOrder", "ChangeRules", "MuteRule", "decode_order", "encode_order", "order_topic"]
+__all__ = [
+    "MAX_RULES_BYTES", "AcknowledgeAlert", "AlertOrder", "ChangeRules", "MuteRule", "decode_order", "encode_order",
+    "is_rules", "order_topic",
+]  # fmt: skip
+
+MAX_RULES_BYTES = 1024 * 1024
+"""An order about rules may be this long: every log takes as much in one record. It is room for ten rules in each of a
+thousand zones, with four options each.
+"""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
@@ -57,8 +65,13 @@ def order_topic(site: str, zone: str, device: str = "operator") -> str:
 
 
 def encode_order(order: AlertOrder) -> bytes:
-    """The payload of the event."""
-    return msgspec.json.encode(order)
+    """The payload of the event. Raises ``ValueError`` with one sentence for rules that are longer than gateways take:
+    they would be published, and never take effect.
+    """
+    payload = msgspec.json.encode(order)
+    if len(payload) > MAX_RULES_BYTES:
+        raise ValueError(f"the rules are {len(payload):,} bytes long, and {MAX_RULES_BYTES:,} is the most")
+    return payload
 
 
 def decode_order(payload: bytes) -> AlertOrder | None:
@@ -76,3 +89,15 @@ def decode_order(payload: bytes) -> AlertOrder | None:
         return None
     order: AlertOrder = _DECODER.decode(payload)  # a msgspec.ValidationError is a ValueError
     return order
+
+
+def is_rules(payload: bytes) -> bool:
+    """Whether an event is an order about rules, which may be longer than other events.
+
+    >>> is_rules(encode_order(ChangeRules({"crop": "lettuce"}))), is_rules(b'{"crop":"lettuce"}'), is_rules(b"{")
+    (True, False, False)
+    """
+    try:
+        return isinstance(decode_order(payload), ChangeRules)
+    except (ValueError, RecursionError):
+        return False

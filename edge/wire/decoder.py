@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from edge.log.contract import NewRecord
+from edge.wire.alert_orders import MAX_RULES_BYTES, is_rules
 from edge.wire.envelope import UNKNOWN_SITE, decode_envelope, is_envelope
 from edge.wire.events import decode_change
 from edge.wire.plan import decode_plan, encode_plan
@@ -21,7 +22,7 @@ from edge.wire.topic import parse_topic
 __all__ = ["MAX_DOCUMENT_BYTES", "Answer", "DecodedMessage", "Decoder", "HothouseDecoder"]
 
 MAX_DOCUMENT_BYTES = 64 * 1024
-"""An event or an answer may be this long."""
+"""An event or an answer may be this long; an event with rules :data:`~edge.wire.alert_orders.MAX_RULES_BYTES`."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -89,15 +90,20 @@ class HothouseDecoder:
             plan = None if planned.plan is None else encode_plan(planned.plan)
             passed = None if plan is None else NewRecord(where.site, "plan", receive_ms, plan, topic)
             return DecodedMessage(where.site, refusals=planned.refusals, record=passed)
-        if len(payload) > MAX_DOCUMENT_BYTES:
-            detail = f"{len(payload)} bytes, at most {MAX_DOCUMENT_BYTES}"
-            return _refused("oversized", topic, payload, detail, where.site)
+        if len(payload) > (most := _most_bytes(payload)):
+            return _refused("oversized", topic, payload, f"{len(payload)} bytes, at most {most}", where.site)
         try:
             msgspec.json.decode(payload, type=dict[str, Any])
             decode_change(where, payload)
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
             return _refused("malformed", topic, payload, str(error), where.site)
         return DecodedMessage(where.site, record=NewRecord(where.site, "event", receive_ms, payload, topic))
+
+
+def _most_bytes(payload: bytes) -> int:
+    """How long this event may be; what is too long for any event is not read."""
+    is_longer = MAX_DOCUMENT_BYTES < len(payload) <= MAX_RULES_BYTES
+    return MAX_RULES_BYTES if is_longer and is_rules(payload) else MAX_DOCUMENT_BYTES
 
 
 def _refused(reason: str, topic: str, payload: bytes, detail: str, site: str) -> DecodedMessage:

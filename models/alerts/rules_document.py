@@ -141,10 +141,10 @@ class RulesDocument:
 
     def as_toml(self) -> str:
         """The same as a file of rules."""
-        lines = [f"crop = {json.dumps(self.crop)}", f"stage = {json.dumps(self.stage)}", *_tables("", self.changes)]
+        lines = [f"crop = {_toml(self.crop)}", f"stage = {_toml(self.stage)}", *_tables("", self.changes)]
         for zone, own in self.zones.items():
             lines += ["", f"[zones.{_key(zone)}]"]
-            lines += [f"{name} = {json.dumps(own[name])}" for name in ("crop", "stage") if name in own]
+            lines += [f"{name} = {_toml(own[name])}" for name in ("crop", "stage") if name in own]
             lines += _tables(f"zones.{_key(zone)}.", own.get("changes", {}))
         return "\n".join(lines) + "\n"
 
@@ -209,12 +209,21 @@ def _tables(prefix: str, changes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = []
     for name, table in changes.items():
         lines += ["", f"[{prefix}rules.{_key(name)}]"]
-        lines += [f"{option} = {json.dumps(value)}" for option, value in table.items()]  # JSON's values are TOML's
+        lines += [f"{option} = {_toml(value)}" for option, value in table.items()]
     return lines
 
 
 def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else json.dumps(name)
+    return name if _BARE.fullmatch(name) else _toml(name)
+
+
+def _toml(value: object) -> str:
+    r"""JSON's values are TOML's, but for two things: TOML has no surrogates, and no bare DEL.
+
+    >>> print(_toml(["18:00", "\x7f"]))
+    ["18:00", "\u007f"]
+    """
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def clock_time(minute: int) -> str:
@@ -231,6 +240,8 @@ def _change(rules: dict[str, AlertRule], name: str, table: object) -> None:
         raise DocumentError([(name, f"rules.{name} must be a table, such as [rules.{name}]")])
     if not 0 < len(name) <= LONGEST_NAME:
         raise DocumentError([(name[:LONGEST_NAME], f"the name of a rule has 1 to {LONGEST_NAME} characters")])
+    if not _is_text(name):
+        raise DocumentError([(name, f"{name!r}: the name of a rule must be Unicode text")])
     found, sentences = _options(name, table)
     if sentences:
         raise DocumentError([(name, sentence) for sentence in sentences])
@@ -279,6 +290,14 @@ def _options(name: str, table: Mapping[str, Any]) -> tuple[dict[str, Any], list[
         else:
             found[option] = value
     return found, wrong
+
+
+def _is_text(name: str) -> bool:
+    """Whether it can be written down: JSON may hold half of a surrogate pair, which no file can."""
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_number(value: object) -> bool:

@@ -46,6 +46,7 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
         storage = storage_of(settings)
         self._look_s = max(LOOK_S, storage.poll_s if settings.storage.url else 0.0)
         self._channels = list(_channels(settings, storage, publish, DeliveryTrace(spans)))
+        self._mails = [channel for channel in self._channels if isinstance(channel, AlertMail)]
         self._deliverers = {channel.name: Deliverer(storage, channel, time.monotonic) for channel in self._channels}
         self._threads = ExitStack()
 
@@ -60,16 +61,20 @@ class AlertDeliveries(AbstractContextManager["AlertDeliveries"]):
     @property
     def error(self) -> str:
         """What fails now."""
-        return "; ".join(one.error for one in self._deliverers.values() if one.error)
+        errors = [one.error for one in self._deliverers.values()] + [one.error for one in self._mails]
+        return "; ".join(error for error in errors if error)
 
     def figures(self) -> DeliveryFigures:
-        """How many changes were told, wait, and were lost or refused."""
+        """How many changes were told, wait, and were lost or refused. What some addresses lack was told, and waits or
+        is lost, too.
+        """
         refused = {one.name: one.refused for one in self._channels if isinstance(one, Webhook | AlertMail)}
+        late, missed = ({one.name: getattr(one, of) for one in self._mails} for of in ("waiting", "missed"))
         each = self._deliverers.items()
         return DeliveryFigures(
             alerts_told={name: one.delivered - refused.get(name, 0) for name, one in each},
-            alerts_waiting={name: one.waiting for name, one in each},
-            alerts_lost={name: one.lost + refused.get(name, 0) for name, one in each},
+            alerts_waiting={name: one.waiting + late.get(name, 0) for name, one in each},
+            alerts_lost={name: one.lost + refused.get(name, 0) + missed.get(name, 0) for name, one in each},
         )  # fmt: skip
 
 
@@ -88,7 +93,7 @@ def _channels(
             password=_secret(said.smtp_password_file, "alerts.smtp_password_file"),
         )  # fmt: skip
         yield AlertMail(
-            server, said.email_from, said.email_to, said.email_severity, said.email_gather_s, time.monotonic,
+            storage, server, said.email_from, said.email_to, said.email_severity, said.email_gather_s, time.monotonic,
             time.time, trace,
         )  # fmt: skip
 

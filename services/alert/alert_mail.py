@@ -1,7 +1,8 @@
 """Step 9 of the way of a reading: alerts by e-mail, those of a burst in one.
 
 The first change waits a little for others; then all go out together. A mail's ``Message-ID`` follows from what is in
-it: the same changes sent twice, after a crash, are the same mail.
+it: the same changes sent twice, after a crash, are the same mail. Where a server takes a mail for some addresses only,
+the others get it later (``services.alert.waiting_mails``).
 """
 
 from __future__ import annotations
@@ -10,15 +11,20 @@ import hashlib
 import logging
 import smtplib
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import EmailMessage
-from email.utils import formatdate
+from email.utils import formatdate, getaddresses
+from pathlib import Path
 from typing import Literal
 
 from services.alert.delivery import DeliveryError, is_at_least, key_of
 from services.alert.delivery_trace import DeliveryTrace
+from services.alert.waiting_mails import WaitingMails
+from services.ingest.alerts.alert_journal import changes_of
+from services.ingest.alerts.shown_alert import was_cut
 from services.messages import ShownAlert
+from services.store.storage import Storage, stored_in
 
 __all__ = ["AlertMail", "MailServer", "digest"]
 
@@ -40,8 +46,10 @@ class MailServer:
     username: str = ""
     password: str = ""
 
-    def send(self, message: EmailMessage) -> None:
-        """Raises ``OSError`` or ``smtplib.SMTPException``."""
+    def send(self, message: EmailMessage, to: Sequence[str]) -> Mapping[str, tuple[int, bytes]]:
+        """The answers of those addresses that were refused, while others were not. Raises ``OSError`` or
+        ``smtplib.SMTPException`` where nobody gets the mail.
+        """
         context = ssl.create_default_context()
         if self.security == "tls":
             client: smtplib.SMTP = smtplib.SMTP_SSL(self.host, self.port, timeout=LIMIT_S, context=context)
@@ -52,32 +60,39 @@ class MailServer:
                 client.starttls(context=context)
             if self.username:
                 client.login(self.username, self.password)
-            client.send_message(message)
+            return client.send_message(message, to_addrs=list(to))
 
 
 class AlertMail:
     """Mails alerts that fire, and that they are over; see :class:`services.alert.delivery.Channel`.
 
     ``gather_s`` is how long the first of a burst waits. ``clock_s`` is monotonic, ``wall_s`` is for the mail's date.
+    ``refused`` counts changes in mails that nobody got. ``root`` has the journals, and keeps mails that some addresses
+    lack.
     """
 
     name = "e-mail"
 
     def __init__(
-        self, server: MailServer, sender: str, to: Sequence[str], severity: str, gather_s: float,
+        self, root: Storage | Path, server: MailServer, sender: str, to: Sequence[str], severity: str, gather_s: float,
         clock_s: Callable[[], float], wall_s: Callable[[], float], trace: DeliveryTrace | None = None,
     ) -> None:  # fmt: skip
         self._trace = trace or DeliveryTrace()
         self._server, self._sender, self._to, self._severity, self._gather_s = server, sender, to, severity, gather_s
         self._clock_s, self._wall_s = clock_s, wall_s
+        self._storage = stored_in(root)
+        self._addresses = list(dict.fromkeys(address for _, address in getaddresses(to)))
+        self._waiting = WaitingMails(self._storage, self._addresses, clock_s, wall_s)
         self._since_s: float | None = None  # the first one waits
-        self.refused = 0  # changes in mails that the server refused for good
+        self._missed = 0
+        self.refused = 0
 
     def begin(self) -> None:
         """Nothing to do."""
 
     def deliver(self, alerts: Sequence[ShownAlert]) -> int:
-        """See :class:`services.alert.delivery.Channel`."""
+        """See :class:`services.alert.delivery.Channel`; raises ``OSError``, too."""
+        self._waiting.send_again(self._send_again)
         wanted = [alert for alert in alerts if alert["state"] in TOLD and is_at_least(alert, self._severity)]
         if not wanted:
             self._since_s = None
@@ -87,30 +102,86 @@ class AlertMail:
             self._since_s = now_s
         if now_s - self._since_s < self._gather_s:
             return 0
-        message = digest(wanted)
-        message["From"], message["To"], message["Date"] = self._sender, ", ".join(self._to), formatdate(self._wall_s())
+        wanted = self._heard(wanted)
+        if not wanted:
+            self._since_s = None
+            return len(alerts)
         since_ns = self._trace.now_ns()
-        try:
-            self._server.send(message)
-        except (smtplib.SMTPRecipientsRefused, smtplib.SMTPDataError, smtplib.SMTPSenderRefused) as error:
-            if _is_for_good(error):
-                _log.error("%s refuses a mail for good: %s", self._server.host, error)
-                self.refused += len(wanted)
-                self._since_s = None
-                return len(alerts)
-            raise DeliveryError(f"{self._server.host}:{self._server.port} did not take a mail: {error}") from error
-        except (OSError, smtplib.SMTPException) as error:
-            raise DeliveryError(f"{self._server.host}:{self._server.port} did not take a mail: {error}") from error
-        self._trace.told(self.name, wanted, since_ns)
+        later, gone = self._send(wanted, self._addresses)
+        if later and len(later) + len(gone) == len(self._addresses):  # for nobody: the journal keeps it
+            raise self._failed(next(iter(later.values())))
+        self._say(later, gone)
+        if len(gone) == len(self._addresses):
+            self.refused += len(wanted)
+        else:
+            if later:
+                self._waiting.add(wanted, list(later))
+            self._missed += len(gone) * len(wanted)
+            self._trace.told(self.name, wanted, since_ns)
         self._since_s = None
         return len(alerts)
 
+    def _heard(self, alerts: Sequence[ShownAlert]) -> list[ShownAlert]:
+        """Without the end of alerts of which no mail said that they fire: a mute would be broken by it. That
+        ``fired_ms`` is there says nothing, for an alert that is muted has fired, too. Raises ``OSError``.
+        """
+        over = {alert["id"] for alert in alerts if alert["state"] == "resolved"}
+        kept = changes_of(self._storage, *over) if over else []
+        fired = {one["id"] for one in kept if one["state"] == "firing" and is_at_least(one, self._severity)}
+        whole = {one["id"] for one in kept if one["change"] == 1}  # the journal forgets in the end: it is told then
+        unheard = (over & whole) - fired
+        return [alert for alert in alerts if alert["id"] not in unheard]
 
-def _is_for_good(error: smtplib.SMTPRecipientsRefused | smtplib.SMTPResponseException) -> bool:
-    """Whether it is no use to try again: every answer is a 5xx."""
-    if isinstance(error, smtplib.SMTPRecipientsRefused):
-        return all(code >= 500 for code, _ in error.recipients.values())
-    return error.smtp_code >= 500
+    @property
+    def missed(self) -> int:
+        """How many changes an address did not get that others got, counted for each such address."""
+        return self._missed + self._waiting.lost
+
+    @property
+    def waiting(self) -> int:
+        """How many changes wait for an address that others have had."""
+        return self._waiting.changes
+
+    @property
+    def error(self) -> str:
+        """How many addresses lack a mail; which, the log says: this sentence everybody may read."""
+        late = len(self._waiting.addresses)
+        said = f"alerts by {self.name}: {self._server.host} does not take a mail yet for {late} of "
+        return f"{said}{len(self._addresses)} addresses" if late else ""
+
+    def _send_again(self, alerts: Sequence[ShownAlert], to: Sequence[str]) -> list[str]:
+        later, gone = self._send(alerts, to)
+        self._say({}, gone)
+        self._missed += len(gone) * len(alerts)
+        return list(later)
+
+    def _say(self, later: Mapping[str, str], gone: Mapping[str, str]) -> None:
+        for one, words in later.items():
+            _log.warning("%s does not take a mail for %s yet: %s", self._server.host, one, words)
+        for one, words in gone.items():
+            _log.error("%s refuses a mail to %s for good: %s", self._server.host, one, words)
+
+    def _send(self, alerts: Sequence[ShownAlert], to: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+        """Mail to some addresses; those that are put off, and those that are refused for good, with the answers. Raises
+        :class:`DeliveryError` where the server takes nothing now.
+        """
+        message = digest(alerts)
+        message["From"], message["To"], message["Date"] = self._sender, ", ".join(self._to), formatdate(self._wall_s())
+        try:
+            answers = self._server.send(message, to)
+        except smtplib.SMTPRecipientsRefused as error:  # it may have ended before it had heard of all
+            answers = {one: error.recipients.get(one, (450, b"not asked")) for one in to}
+        except (smtplib.SMTPDataError, smtplib.SMTPSenderRefused) as error:
+            answer = error.smtp_error if isinstance(error.smtp_error, bytes) else error.smtp_error.encode()
+            answers = dict.fromkeys(to, (error.smtp_code, answer))
+        except (OSError, smtplib.SMTPException) as error:
+            raise self._failed(error) from error
+        said = {one: f"{code} {answer.decode(errors='replace')}" for one, (code, answer) in answers.items()}
+        gone = {one: said[one] for one, (code, _) in answers.items() if code >= 500}
+        return {one: words for one, words in said.items() if one not in gone}, gone
+
+    def _failed(self, why: object) -> DeliveryError:
+        return DeliveryError(f"{self._server.host}:{self._server.port} did not take a mail: {why}")
 
 
 def digest(alerts: Sequence[ShownAlert]) -> EmailMessage:
@@ -124,14 +195,17 @@ def digest(alerts: Sequence[ShownAlert]) -> EmailMessage:
     """
     newest = list({alert["id"]: alert for alert in alerts}.values())
     firing = [alert for alert in newest if alert["state"] == "firing"]
-    over = [alert for alert in newest if alert["state"] != "firing"]
+    over = [alert for alert in newest if alert["state"] != "firing" and not was_cut(alert)]
+    cut = [alert for alert in newest if was_cut(alert)]
     lines = [f"{_where(alert)} ({alert['severity']}): {alert['text']}" for alert in firing]
     if over:
         lines += ["", "Back to normal:", *(f"{_where(alert)}: {alert['text']}" for alert in over)]
+    if cut:
+        lines += ["", "No longer watched:", *(f"{_where(alert)}, {alert['rule']}: {alert['text']}" for alert in cut)]
     if len(lines) > MOST_LINES:
         lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} lines more"]
     message = EmailMessage()
-    message["Subject"] = _subject(firing, over)
+    message["Subject"] = _subject(firing, over, cut)
     named = hashlib.sha256(" ".join(map(key_of, alerts)).encode()).hexdigest()[:32]
     message["Message-ID"] = f"<{named}@hothouse.invalid>"
     message["Auto-Submitted"] = "auto-generated"
@@ -143,10 +217,15 @@ def _where(alert: ShownAlert) -> str:
     return f"{alert['site']}/{alert['zone']}"
 
 
-def _subject(firing: Sequence[ShownAlert], over: Sequence[ShownAlert]) -> str:
+def _subject(firing: Sequence[ShownAlert], over: Sequence[ShownAlert], cut: Sequence[ShownAlert]) -> str:
     if len(firing) == 1:
         words = firing[0]["text"].partition(";")[0]
         return f"{_where(firing[0])}: {words}"[:200]
     if firing:
-        return f"{len(firing)} alerts in {', '.join(sorted({_where(alert) for alert in firing}))}"[:200]
-    return f"back to normal: {', '.join(sorted({_where(alert) for alert in over}))}"[:200]
+        return f"{len(firing)} alerts in {_wheres(firing)}"[:200]
+    said = (("back to normal", over), ("no longer watched", cut))
+    return "; ".join(f"{words}: {_wheres(alerts)}" for words, alerts in said if alerts)[:200]
+
+
+def _wheres(alerts: Sequence[ShownAlert]) -> str:
+    return ", ".join(sorted({_where(alert) for alert in alerts}))

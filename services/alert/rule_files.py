@@ -60,7 +60,7 @@ class RuleFiles:
                 if site.get("file") == stamp or (site["site"], stamp) in self._published:
                     continue
                 order = ChangeRules(document.as_dict(), file=stamp)
-                self._publish(order_topic(site["site"], SITE_ZONE, "hothouse"), encode_order(order))
+                self._publish(order_topic(site["site"], SITE_ZONE, "hothouse"), _encoded(order, path))
                 self._published[site["site"], stamp] = now_s
                 _log.info("the rules of %s are those of %s", site["site"], path)
             except (ConfigError, HothouseError) as error:
@@ -70,6 +70,13 @@ class RuleFiles:
                 known = ", ".join(sorted(there[path])[:20])
                 wrong[f"{path} has rules for {', '.join(unknown)}, which is no zone; known are {known}"] = None
         self.error = "; ".join(wrong)
+
+
+def _encoded(order: ChangeRules, path: Path) -> bytes:
+    try:
+        return encode_order(order)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def file_stamp(document: RulesDocument) -> str:

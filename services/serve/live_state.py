@@ -140,6 +140,8 @@ class LiveState:
             self._version += 1
             for alert in self._alerts.take(alerts):
                 self._alert_versions[alert["id"]] = self._version
+            if len(self._alert_versions) > len(self._alerts):  # some that are over are not shown any more
+                self._alert_versions = {id: self._alert_versions[id] for id in self._alerts}
             self._changed.notify_all()
 
     async def set_models(self, models: Sequence[ModelRow]) -> None:

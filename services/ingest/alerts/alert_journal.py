@@ -125,9 +125,9 @@ def changes_in(root: Storage | Path, site: str, zone: str) -> tuple[list[ShownAl
     return [alert for alert in of_site if alert["zone"] == zone], first_ms
 
 
-def changes_of(root: Storage | Path, id: str) -> list[ShownAlert]:
-    """Every change of an alert that is kept, oldest first; raises ``OSError``."""
-    return sorted((alert for alert in _all(root) if alert["id"] == id), key=lambda alert: alert["change"])
+def changes_of(root: Storage | Path, *ids: str) -> list[ShownAlert]:
+    """Every change of some alerts that is kept, the oldest of each first; raises ``OSError``."""
+    return sorted((alert for alert in _all(root) if alert["id"] in ids), key=lambda alert: alert["change"])
 
 
 def _all(root: Storage | Path) -> list[ShownAlert]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from models.alerts.alert_book import Alert
+from models.alerts.alert_book import LEFT, RULE_GONE, RULE_LOST, Alert
 from models.alerts.alert_rule import COURSES
 from models.alerts.alert_words import INPUTS, NAMES
 from services.messages import AlertReason, ShownAlert
 
-__all__ = ["shown_alert"]
+__all__ = ["shown_alert", "was_cut"]
 
 DECIMALS = 4
 
@@ -19,13 +19,24 @@ def shown_alert(alert: Alert) -> ShownAlert:
         severity=alert.severity, state=alert.state, chance=round(alert.chance, DECIMALS), from_ms=alert.from_ms,
         until_ms=alert.to_ms, began_ms=alert.began_ms, changed_ms=alert.changed_ms, seen_ms=alert.seen_ms,
         fired_ms=alert.told_ms, came_ms=alert.came_ms, came_true=alert.came_true,
-        muted_until_ms=alert.muted_until_ms, text=_text(alert), why=_reasons(alert),
+        muted_until_ms=alert.muted_until_ms, text=_sentence(alert.kind, alert.why), why=_reasons(alert),
     )  # fmt: skip
 
 
-def _text(alert: Alert) -> str:
+def was_cut(alert: ShownAlert) -> bool:
+    """Whether it is over because its zone or its rule is gone: nobody knows whether all is well.
+
+    >>> was_cut({"state": "resolved", "kind": "stale_zone", "text": "zone is silent: the zone has left"})
+    True
+    """
+    return alert["state"] == "resolved" and alert["text"] in [
+        _sentence(alert["kind"], why) for why in (LEFT, RULE_GONE, RULE_LOST)
+    ]
+
+
+def _sentence(kind: str, why: str) -> str:
     """One sentence; the facts of a rule of a state begin with what they are about."""
-    return alert.why if alert.kind in COURSES or not alert.why else f"{NAMES[alert.kind]}: {alert.why}"
+    return why if kind in COURSES or not why else f"{NAMES[kind]}: {why}"
 
 
 def _reasons(alert: Alert) -> list[AlertReason]:

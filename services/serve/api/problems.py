@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -30,10 +31,17 @@ class ProblemError(Exception):
         self.more = more
 
 
+class _ProblemResponse(JSONResponse):
+    """Its sentences quote what a client said, which may be half of a surrogate pair: that has no bytes."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(errors="replace")
+
+
 def problem(status: int, detail: str, headers: dict[str, str] | None = None, **more: Any) -> JSONResponse:
     """The answer; ``type`` is ``about:blank``, so ``title`` is the status's own phrase."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
-    return JSONResponse(body, status, headers, MEDIA_TYPE)
+    return _ProblemResponse(body, status, headers, MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:

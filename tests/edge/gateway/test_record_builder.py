@@ -13,6 +13,7 @@ from edge.clock import CLOCK_TOPIC, ReplayedClock, decode_clock, encode_clock
 from edge.decoders.esphome import EsphomeDecoder
 from edge.gateway.record_builder import MAX_SAMPLES, Message, RecordBuilder
 from edge.log import NewRecord
+from edge.wire.alert_orders import MAX_RULES_BYTES, ChangeRules, encode_order, order_topic
 from edge.wire.decoder import MAX_DOCUMENT_BYTES, HothouseDecoder
 from edge.wire.envelope import UNKNOWN_SITE
 from edge.wire.plan import MAX_PLAN_BYTES
@@ -90,6 +91,19 @@ def test_bad_plans_and_events_are_refused(kind: str, body: bytes, reason: str) -
     (record,) = _builder().take([Message(f"hothouse/v1/demo/z1/grower/{kind}", body)])
     assert (record.site, record.kind) == ("demo", "refused")
     assert [r.reason for r in _refusals(record)] == [reason]
+
+
+def test_rules_may_be_longer_than_other_events() -> None:
+    """A thousand zones with ten rules of their own go through; what is longer than a log takes is refused."""
+    options = {"limit": 12.5, "chance": 0.2, "severity": "critical", "hours": ["18:00", "07:00"]}
+    zones = {f"zone-{n:04d}": {"changes": {f"rule-{m}": options for m in range(10)}} for n in range(1000)}
+    body = encode_order(ChangeRules({"crop": "tomato", "zones": zones}))
+    where = order_topic("demo", "_site")
+    assert 10 * MAX_DOCUMENT_BYTES < len(body) <= MAX_RULES_BYTES
+    (record,) = _builder().take([Message(where, body)])
+    assert (record.kind, record.payload, record.topic) == ("event", body, where)
+    (record,) = _builder().take([Message(where, body + b" " * MAX_RULES_BYTES)])
+    assert [r.reason for r in _refusals(record)] == ["oversized"]
 
 
 def test_a_clock_message_holds_for_what_comes_after_it() -> None:

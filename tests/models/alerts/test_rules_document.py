@@ -22,7 +22,8 @@ options = st.fixed_dictionaries(
         "severity": st.sampled_from(["info", "critical"]), "band_c": st.just([12, 20]),
     },
 )  # fmt: skip
-names = st.sampled_from(["frost", "heat", "botrytis", 'cool "evening"', "späte Nacht"])
+OWN = ('cool "evening"', "späte Nacht 🥶", "a\\b\n\t\x00\x1f\x7f\x80\u2028")
+names = st.sampled_from(["frost", "heat", "botrytis", *OWN])
 changes = st.dictionaries(names, options, max_size=4).map(
     lambda of: {
         name: {**table, "kind": "frost"} if name not in ("frost", "heat", "botrytis") else table
@@ -42,6 +43,14 @@ def test_a_document_survives_a_file_and_json(said: dict[str, Any]) -> None:
     again = RulesDocument.of({"crop": file["crop"], "stage": file["stage"], "changes": file.get("rules", {})})
     assert again.rules == document.rules
     assert RulesDocument.of(json.loads(json.dumps(document.as_dict()))) == document
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_name_survives_a_file_whatever_its_characters(name: str) -> None:
+    """Of a rule and of a zone; characters that TOML does not take bare, or not as JSON writes them."""
+    changes = {name: {"kind": "frost", "limit": 9.0}}
+    document = RulesDocument.of({"changes": changes, "zones": {name: {"changes": changes}}})
+    assert parse_document(document.as_toml()) == document
 
 
 @given(documents, documents)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from edge.wire import alert_orders
 from edge.wire.alert_orders import ChangeRules, decode_order
 from models.alerts.rules_document import RulesDocument
 from services.alert.rule_files import AGAIN_S, RuleFiles, file_stamp
@@ -118,3 +119,14 @@ def test_a_zone_that_no_site_has_is_told(house: House) -> None:
     house.zones = ["z1", "z2", "z9"]
     house.look()
     assert house.files.error == ""
+
+
+def test_a_file_that_no_gateway_takes_is_told_and_not_published(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be published each minute for ever; a shorter one counts again."""
+    monkeypatch.setattr(alert_orders, "MAX_RULES_BYTES", 70)
+    house.look('crop = "lettuce"\n[rules.frost]\nlimit = 3.0')
+    assert house.published == []
+    assert house.files.error.startswith(f"{house.path}: the rules are ")
+    monkeypatch.undo()
+    house.look('crop = "lettuce"')
+    assert (len(house.published), house.files.error) == (1, "")

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from edge.wire import alert_orders
 from edge.wire.alert_orders import AcknowledgeAlert, ChangeRules, MuteRule, decode_order
+from edge.wire.decoder import MAX_DOCUMENT_BYTES, HothouseDecoder
 from models.alerts.rules_document import RulesDocument
 from services.ingest.alerts.site_documents import SiteDocuments
 from services.messages import ShownAlert
@@ -342,6 +344,38 @@ def test_others_are_answered_while_a_large_document_is_read(system: System, monk
     system.client.patch("/rules", json={"crop": "pepper"}, headers=OPERATOR)
     assert len(on_loop) >= 5
     assert not any(on_loop)
+
+
+def test_rules_that_no_gateway_takes_are_refused_and_not_published(
+    system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """202 would promise rules that never come; what gateways take is published, however many zones have rules."""
+    monkeypatch.setattr(alert_orders, "MAX_RULES_BYTES", 100_000)
+    options = {"limit": 12.5, "chance": 0.2, "severity": "critical", "hours": ["18:00", "07:00"]}
+    names = [f"zone-{n:04d}" for n in range(200)]
+    system.backend.rules |= {"zones": names}
+    for count, status in ((4, 202), (6, 422)):
+        own = {"changes": {f"cold {n}": {"kind": "frost", **options} for n in range(count)}}
+        for verb in ("PUT", "PATCH"):
+            body = {"zones": dict.fromkeys(names, own)}
+            answer = system.client.request(verb, "/rules", json=body, headers=OPERATOR)
+            assert answer.status_code == status, answer.text[:300]
+    assert_problem(answer, 422, "bytes long, and 100,000 is the most")
+    topics = [topic for topic, _ in system.backend.published]
+    assert topics == ["hothouse/v1/demo/_site/operator/event"] * 2
+    for topic, payload in system.backend.published:
+        assert len(payload) > MAX_DOCUMENT_BYTES
+        assert HothouseDecoder().take(topic, payload, ORIGIN_MS).record is not None
+
+
+@pytest.mark.parametrize("verb", ["PUT", "PATCH"])
+@pytest.mark.parametrize("table", ['{"limit":1}', '{"kind":"frost","limit":1}', '{"colour":1}', "7"])
+def test_a_name_that_cannot_be_written_is_refused(system: System, verb: str, table: str) -> None:
+    """JSON may hold half of a surrogate pair: 422 with a sentence, not a failure of ours."""
+    headers = {**OPERATOR, "Content-Type": "application/json"}
+    for content in (f'{{"changes":{{"\\ud800":{table}}}}}', '{"zones":{"\\ud800":{"changes":{}}}}'):
+        assert_problem(system.client.request(verb, "/rules", content=content, headers=headers), 422, "")
+    assert system.backend.published == []
 
 
 def test_wrong_rules_of_a_zone_are_refused_with_its_name(system: System) -> None:

@@ -7,8 +7,10 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.messages.alert_messages import MOST_RESOLVED
 from services.serve.live_state import PAST_HOURS, LiveState
 from tests.patience import patience_s
+from tests.services.alert.told import change
 from tests.services.serve.fakes import ORIGIN_MS, zone_forecast
 
 STEP_MS = 300_000
@@ -174,5 +176,22 @@ def test_a_zone_that_left_is_taken_off_until_a_newer_forecast() -> None:
         await shown.put_stats("shard-0", left)
         assert len((await shown.wait(0, 0))["forecasts"]) == 2
         assert (await shown.past("demo", "a"))["end_ms"] == [ORIGIN_MS + STEP_MS]
+
+    asyncio.run(run())
+
+
+def test_alerts_that_are_not_shown_any_more_are_forgotten() -> None:
+    """Nothing is kept of them; who follows hears of those that are shown, and of each change."""
+
+    async def run() -> None:
+        shown = live_state()
+        await shown.put_alerts([change("on", 1)])
+        for n in range(2 * MOST_RESOLVED):
+            await shown.put_alerts([change(f"over-{n}", 2, "resolved", changed_ms=n)])
+        seen = await shown.wait(0, 0)
+        assert len(seen["alerts"]) == MOST_RESOLVED + 1
+        assert shown._alert_versions.keys() == {alert["id"] for alert in seen["alerts"]}
+        await shown.put_alerts([change("on", 2)])
+        assert [alert["id"] for alert in (await shown.wait(seen["version"], 0))["alerts"]] == ["on"]
 
     asyncio.run(run())

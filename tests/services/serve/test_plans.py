@@ -122,9 +122,18 @@ def test_a_wrong_plan_is_refused_and_nothing_published(system: System, body: dic
 def test_nan_is_refused(system: System) -> None:
     """Python's JSON takes it, a plan does not."""
     body = f'{{"values": {{"sp_heat_c": [[{ORIGIN_MS + HOUR_MS}, NaN]]}}}}'
-    answer = at(system, ORIGIN_MS).put("/zones/north-1/plan", content=body, headers=OPERATOR)
+    headers = {**OPERATOR, "Content-Type": "application/json"}
+    answer = at(system, ORIGIN_MS).put("/zones/north-1/plan", content=body, headers=headers)
     assert_problem(answer, 422, "body")
     assert system.backend.published == []
+
+
+def test_a_metric_that_cannot_be_written_is_refused(system: System) -> None:
+    """JSON may hold half of a surrogate pair: 422, and not a failure of ours."""
+    content = f'{{"values":{{"\\ud800":[[{ORIGIN_MS + HOUR_MS},18]]}}}}'
+    headers = {**OPERATOR, "Content-Type": "application/json"}
+    answer = at(system, ORIGIN_MS).put("/zones/north-1/plan", content=content, headers=headers)
+    assert_problem(answer, 422, "body.values: the name of a metric must be Unicode text")
 
 
 def test_a_plan_needs_the_operators_key_and_a_broker(system: System) -> None:

@@ -86,6 +86,23 @@ def test_pages_make_the_whole(system: System, monkeypatch: pytest.MonkeyPatch) -
     assert whole == [ORIGIN_MS - n * STEP_MS for n in reversed(range(576))]
 
 
+@pytest.mark.parametrize("off_ms", [0, 1, 700_000, 3_599_999])
+def test_a_page_ends_where_an_interval_does(system: System, monkeypatch: pytest.MonkeyPatch, off_ms: int) -> None:
+    """Wherever the first begins: each interval is on one page, whole, as it is where all is one page."""
+    asked = {"metrics": "air_temp_c", "interval_s": 3600, "since_ms": ORIGIN_MS - 599 * STEP_MS + off_ms}
+    whole = get(system, **asked)
+    monkeypatch.setattr(zone_past, "PAGE", 10)
+    told = [get(system, **asked)]
+    while told[-1]["cursor"] is not None:
+        told.append(get(system, **asked, cursor=told[-1]["cursor"]))
+    assert len(told) == 5
+    assert all(len(page["end_ms"]) <= 10 for page in told)
+    assert [at for page in told for at in page["end_ms"]] == whole["end_ms"]
+    for part in ("mean", "min", "max"):
+        values = [value for page in told for value in page["values"]["air_temp_c"][part]]
+        assert values == whole["values"]["air_temp_c"][part]
+
+
 def test_what_is_held_is_not_sent_again(system: System) -> None:
     """304 while no row of the span has come; then the new answer, under another tag."""
     first = system.client.get(URL)

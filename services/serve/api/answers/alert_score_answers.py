@@ -9,10 +9,10 @@ from typing import Annotated, TypedDict
 import numpy as np
 from msgspec import Meta
 
-from models.alerts.alert_book import LEFT, RULE_GONE, RULE_LOST
 from models.alerts.alert_rule import COURSES
 from models.alerts.scoring.alert_scores import ACTIONS, DAY_MS, WEEK_MS, acted
 from models.alerts.scoring.past_alerts import Outcome, PastAlert, tally
+from services.ingest.alerts.shown_alert import was_cut
 from services.messages import F32, Resampled, ShownAlert
 
 __all__ = ["SETPOINTS", "AlertScores", "PastAlertShown", "RuleScoreShown", "alert_scores"]
@@ -123,7 +123,7 @@ def _past(
         event_ms=None if came_ms is None else min(came_ms, newest["from_ms"]),
         is_over=newest["state"] == "resolved",
         acted=acted(newest["kind"], held, told, until, DAY_MS // step_ms),
-        was_cut=newest["text"] in (LEFT, RULE_GONE, RULE_LOST),
+        was_cut=was_cut(newest),
     )
     first = changes[0]
     return past, first["chance"] if first["changed_ms"] == fired_ms else None

@@ -84,7 +84,11 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
         now_ms = _now_ms(view, key[0])
         body = given.model_dump(exclude_none=True) | {"issued": now_ms if given.issued is None else given.issued}
         topic = plan_topic(*key, DEVICE)
-        decoded = decode_plan(topic, msgspec.json.encode(body), now_ms)
+        try:
+            payload = msgspec.json.encode(body)
+        except UnicodeEncodeError as error:  # JSON may hold half of a surrogate pair
+            raise ProblemError(422, "body.values: the name of a metric must be Unicode text") from error
+        decoded = decode_plan(topic, payload, now_ms)
         if decoded.plan is None or decoded.refusals:
             errors = [{"reason": one.reason, "message": one.detail} for one in decoded.refusals]
             raise ProblemError(422, f"body.values: {decoded.refusals[0].detail}", errors=errors[:20])

@@ -132,7 +132,11 @@ def rule_routes(state: ApiState) -> APIRouter:
     async def _publish(
         shown: SiteRulesShown, document: RulesDocument, order: ChangeRules, zone: str | None = None
     ) -> RulesAnswer:
-        await backend.publish(order_topic(shown["site"], zone or SITE_ZONE), encode_order(order))
+        try:
+            payload = encode_order(order)
+        except ValueError as error:
+            raise ProblemError(422, f"body: {error}") from error
+        await backend.publish(order_topic(shown["site"], zone or SITE_ZONE), payload)
         is_new = document.as_dict() != shown["document"]
         return await to_thread(rules_answer, shown, document, shown["version"] + is_new, zone)
 

@@ -76,7 +76,8 @@ def series_routes(state: ApiState) -> APIRouter:
         if interval % step_s:
             raise ProblemError(422, f"query.interval_s: {interval} is no multiple of the step, {step_s} s")
         begin = since if cursor is None else max(cursor, since)
-        end = min(until, begin + PAGE * interval * 1000)
+        end = begin + PAGE * interval * 1000
+        end = until if end >= until else end - end % (interval * 1000)  # the next page has the interval that it cuts
         asked = (*key, names, begin, end, interval * 1000)
         said = repr((*asked, until, await backend.series_tag(key[0], begin, end)))
         tag = f'"{hashlib.sha256(said.encode()).hexdigest()[:32]}"'
