@@ -106,7 +106,7 @@ def test_what_the_simulator_publishes_keeps_to_it() -> None:
 
 @pytest.mark.parametrize(
     "order",
-    [AcknowledgeAlert("6f0c"), MuteRule("frost", 5), ChangeRules({"changes": {"frost": None}}, True, "f")],
+    [AcknowledgeAlert("6f0c"), MuteRule("frost", 5), ChangeRules({"changes": {"frost": None}}, True, "f", True, 7)],
 )
 def test_orders_about_alerts_keep_to_it(order: Any) -> None:
     """As the API and files of rules publish them."""
@@ -125,7 +125,7 @@ def test_our_own_events_keep_to_it(change: Any) -> None:
 def test_all_that_decoders_take_whole_keeps_to_it() -> None:
     """Of bent messages: whatever passes without a word is one that the document allows."""
     taken = dict.fromkeys(("sample", "plan", "event"), 0)
-    for topic, payload in messages(20_000, seed=7):
+    for topic, payload, _ in messages(20_000, seed=7):
         where = parse_topic(topic)
         if where is None:
             continue
