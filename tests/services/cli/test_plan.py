@@ -101,6 +101,15 @@ def test_a_plan_is_published(published: list[PlanMessage], tmp_path: Path) -> No
     assert plan.values == {"sp_heat_c": [(MIDNIGHT_MS + 6 * HOUR_MS, 19.5), (MIDNIGHT_MS + 20 * HOUR_MS, 17.0)]}
 
 
+def test_a_setpoint_that_holds_now_is_published_with_the_rest(published: list[PlanMessage], tmp_path: Path) -> None:
+    """At noon CO2 has no later value than that of the morning."""
+    path = written(tmp_path, "time,sp_heat_c,sp_co2_ppm\n2026-03-01T06:00,19.5,800\n2026-03-01T20:00,17,\n")
+    result = CliRunner().invoke(app, ["plan", "import", str(path), "--zone", "demo/north-1"])
+    assert result.exit_code == 0, result.output
+    (plan,) = published
+    assert plan.values["sp_co2_ppm"] == [(MIDNIGHT_MS + 6 * HOUR_MS, 800.0)]
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [("2026-03-01T20:00,170", "allowed -20 to 60"), ("2025-03-01T20:00,17", "had passed when it came"),

@@ -82,6 +82,17 @@ def test_a_harvest_is_published_as_an_event(system: System) -> None:
     assert {name: [list(point) for point in path] for name, path in decoded.values.items()} == values
 
 
+def test_a_setpoint_that_holds_now_is_published(system: System) -> None:
+    """Its only value was this morning: it is held for a day."""
+    held = [[ORIGIN_MS - 6 * HOUR_MS, 800.0]]
+    answer = put(at(system, ORIGIN_MS), values=VALUES | {"sp_co2_ppm": held})
+    assert answer.status_code == 202
+    ((topic, payload),) = system.backend.published
+    plan = decode_plan(topic, payload, ORIGIN_MS).plan
+    assert plan is not None
+    assert [list(point) for point in plan.values["sp_co2_ppm"]] == held
+
+
 def test_a_plan_for_the_whole_site_names_the_site(system: System) -> None:
     """Zone `_site`; without a site, or with one that nobody knows, it is not published."""
     client = at(system, ORIGIN_MS)
