@@ -24,9 +24,9 @@ _STEP_MS = 1_800_000
 _DAYS = 2
 
 
-def has_own(plans: Plans | None, zone: str, at_ms: int) -> bool:
-    """Whether somebody plans a zone's setpoints for a time after ``at_ms``."""
-    known = () if plans is None else plans.as_of(2**62)
+def has_own(plans: Plans | None, zone: str, at_ms: int, known_ms: int = 2**62) -> bool:
+    """Whether somebody plans a zone's setpoints for a time after ``at_ms``, of what was known by ``known_ms``."""
+    known = () if plans is None else plans.as_of(known_ms)
     return any(
         plan.kind == "setpoint" and plan.source != SOURCE and plan.zone in ("", zone) and plan.ends_ms > at_ms
         for plan in known
