@@ -107,7 +107,9 @@ class GatewaySettings(Section):
         (), description="Decoders of installed packages, by name, for devices that send another format than Hothouse's."
     )
     clock: Literal["wall", "replayed"] = Field(
-        "wall", description="Where receive times come from; replayed: from the clock messages of a fast simulation."
+        "wall",
+        description="Where receive times come from, and the API's time of issue of a plan; replayed: from the clock "
+        "messages of a fast simulation.",
     )
     status_file: Path | None = Field(
         None, description="JSON, replaced every second; none: gateway-status.json beside a file log."

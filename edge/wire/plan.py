@@ -25,6 +25,7 @@ __all__ = [
     "MAX_PLAN_BYTES",
     "MAX_POINTS",
     "METRICS_OF",
+    "SETPOINT_HOLD_MS",
     "DecodedPlan",
     "Path",
     "PlanKind",
@@ -45,6 +46,11 @@ LONGEST_AHEAD_MS = 15 * DAY_MS
 
 LONGEST_PAST_MS = 2 * DAY_MS
 """A plan may begin so long before its issue: services begin at midnight."""
+
+SETPOINT_HOLD_MS = DAY_MS
+"""So long the last value of a setpoint holds: ``models.features.plans.HOLD_MS``, which is not imported here, says the
+same.
+"""
 
 MAX_PLAN_BYTES = 256 * 1024
 MAX_POINTS = 8_000
@@ -140,7 +146,8 @@ def decode_plan(topic: str, payload: bytes, receive_ms: int) -> DecodedPlan:
 
     Reasons: ``unknown_topic, oversized, malformed, too_many_points, future_ts, ancient_ts, past, no_values`` refuse the
     plan. ``unknown_metric, wrong_kind, out_of_range, not_rising, too_far_ahead, past`` refuse what it says of one
-    metric, and the plan when nothing of it is left. A value of null says nothing, as where the point is left out.
+    metric, and the plan when nothing of it is left. A value of null says nothing, as where the point is left out. A
+    setpoint whose last time has passed still holds for a day: it is not past until then.
 
     >>> body = b'{"issued":1646092800000,"source":"grower","values":{"sp_heat_c":[[1646096400000,18]],"sp_heat":[]}}'
     >>> found = decode_plan("hothouse/v1/s/z/office/plan", body, 1646092801000)
@@ -261,9 +268,11 @@ def _checked(name: str, path: list[tuple[int, float]], kind: PlanKind, issued_ms
         meant = hints.of_time(last_ms, issued_ms, LONGEST_AHEAD_MS)
         words = f"{name} at {_iso(last_ms)} is {days:.0f} days after the issue, at most 15{meant}"
         raise _RefusedError("too_far_ahead", words)
-    if last_ms <= receive_ms:
+    held_ms = SETPOINT_HOLD_MS if kind == "setpoint" else 0
+    if last_ms + held_ms <= receive_ms:
         meant = hints.of_time(last_ms, issued_ms, LONGEST_AHEAD_MS)
-        raise _RefusedError("past", f"{name} ends at {_iso(last_ms)}, which had passed when it came{meant}")
+        held = " and is held for a day" if held_ms else ""
+        raise _RefusedError("past", f"{name} ends at {_iso(last_ms)}{held}, which had passed when it came{meant}")
     if first_ms < issued_ms - LONGEST_PAST_MS:
         raise _RefusedError("past", f"{name} begins at {_iso(first_ms)}, more than 2 days before the issue")
     return [(valid_ms, _in_range(name, metric, valid_ms, value)) for valid_ms, value in path]

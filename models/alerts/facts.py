@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,45 +29,65 @@ TOLERANCE_PCT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that is so, of a kind of :data:`~models.alerts.alert_rule.STATES`, since when, in words."""
+    """Something that is so, of a kind of :data:`~models.alerts.alert_rule.STATES`, since when, in words.
+
+    Where it is so beyond a limit, it is a fact for rules with this ``limit`` alone.
+    """
 
     kind: str
     since_ms: int
     words: str
+    limit: float | None = None
 
 
 def finding_of(rule: AlertRule, facts: Sequence[Fact], at_ms: int) -> RuleFinding:
-    """What facts say of a rule: those of its kind count once they have lasted for ``for_min`` minutes.
+    """What facts say of a rule: those of its kind, and of its limit where they have one, count once they have lasted
+    for ``for_min`` minutes.
 
     >>> rule = AlertRule(name="faults", kind="sensor_fault", for_min=15)
     >>> facts = [Fact("sensor_fault", 0, "rh_pct: stuck at 71.3 since 02:10")]
     >>> finding_of(rule, facts, 600_000).is_now, finding_of(rule, facts, 900_000).is_now
     (False, True)
     """
-    mine = [f for f in facts if f.kind == rule.kind and at_ms - f.since_ms >= rule.for_min * 60_000]
+    about = [fact for fact in facts if fact.kind == rule.kind and fact.limit in (None, rule.limit)]
+    mine = [fact for fact in about if at_ms - fact.since_ms >= rule.for_min * 60_000]
     if not mine:
         return RuleFinding(0.0)
     return RuleFinding(1.0, True, min(fact.since_ms for fact in mine), at_ms, "; ".join(fact.words for fact in mine))
 
 
 def unplanned(
-    rule: AlertRule, realised: Mapping[str, _Array], planned: Mapping[str, _Array], end_ms: int, step_ms: int
-) -> list[Fact]:
+    rule: AlertRule, realised: Mapping[str, _Array], planned: Mapping[str, _Array], end_ms: int, step_ms: int,
+    looked_ms: int = 0, since: Mapping[str, int] = MappingProxyType({}),
+) -> dict[str, Fact]:  # fmt: skip
     """Setpoints that are further from what was planned than the rule's limit times their tolerance, since when they
-    are; ``[N]`` each, the newest row last. Where either is unknown, nothing is said.
+    are, by metric; ``[N]`` each, the newest row last. Where either is unknown, nothing is said.
+
+    ``since`` is what was found so at ``looked_ms``: it goes on unless a later row was as planned. So one that is off
+    each plan of a source that issues many is off since the first.
 
     >>> rule = AlertRule(name="plan", kind="plan_not_followed", limit=0.5)
-    >>> [fact] = unplanned(rule, {"sp_heat_c": np.array([18.0, 15.0, 15.0])}, {"sp_heat_c": np.full(3, 18.0)}, 900, 300)
+    >>> realised, planned = {"sp_heat_c": np.array([18.0, 15.0, 15.0])}, {"sp_heat_c": np.full(3, 18.0)}
+    >>> fact = unplanned(rule, realised, planned, 900, 300)["sp_heat_c"]
     >>> fact.since_ms, fact.words
     (300, 'sp_heat_c is 15, planned 18')
     """
-    found = []
+    found = {}
     for metric, wanted in planned.items():
         if metric not in realised:
             continue
-        off = np.abs(realised[metric] - wanted) > rule.limit * TOLERANCES.get(metric, TOLERANCE_PCT)
+        distance = np.abs(realised[metric] - wanted)
+        off = distance > rule.limit * TOLERANCES.get(metric, TOLERANCE_PCT)
+        follows = np.isfinite(distance) & ~off
         run = int(np.argmin(off[::-1])) if not off.all() else len(off)
-        if run:
-            words = f"{metric} is {realised[metric][-1]:g}, planned {wanted[-1]:g}"
-            found.append(Fact(rule.kind, end_ms - run * step_ms, words))
+        if not run:
+            continue
+        # Where nothing is known of the row before, it may be so since the end of the first row only.
+        before = len(off) - run - 1
+        since_ms = end_ms - (run if before >= 0 and follows[before] else run - 1) * step_ms
+        later = min(max(end_ms - looked_ms, 0) // step_ms, len(off))
+        if metric in since and not follows[len(off) - later :].any():
+            since_ms = min(since_ms, since[metric])
+        words = f"{metric} is {realised[metric][-1]:g}, planned {wanted[-1]:g}"
+        found[metric] = Fact(rule.kind, since_ms, words, rule.limit)
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -213,6 +214,28 @@ class Plans:
         for z, zone in enumerate(zones):
             for plan in own.get(zone, ()):
                 _write(found[z], plan, metrics, times_ms)
+        return found
+
+    def as_issued(self, zone: str, metrics: Sequence[str], times_ms: I64, without: str = "") -> F32:
+        """What was foreseen for a zone at each of these times, by what could be used then: ``[T, K]`` for ascending
+        ``times_ms [T]``; NaN where nothing was. So a plan says nothing of what was before it was known. By the same
+        rules as :meth:`foreseen`, of what is still kept, and without plans of one source.
+
+        >>> plans = Plans()
+        >>> plans.add(Plan("grower", "setpoint", 300_000, {"sp_heat_c": ([0], [18])}))
+        True
+        >>> plans.as_issued("north", ["sp_heat_c"], np.array([0, 300_000, 600_000])).tolist()
+        [[nan], [18.0], [18.0]]
+        """
+        found = np.full((len(times_ms), len(metrics)), np.nan, np.float32)
+        mine = [held for (of, source), held in self._held.items() if of in ("", zone) and source != without]
+        known = sorted({ms for held in mine for ms in held.known_ms})
+        for begin, end in pairwise([*np.searchsorted(times_ms, known).tolist(), len(times_ms)]):
+            if begin == end:
+                continue
+            used = [plan for held in mine if (plan := held.newest(int(times_ms[begin]))) is not None]
+            for plan in sorted(used, key=lambda plan: (plan.zone, plan.issued_ms, plan.source)):
+                _write(found[begin:end], plan, metrics, times_ms[begin:end])
         return found
 
     def ahead(self, origin_ms: int, zones: Sequence[str], spec: ForecastSpec) -> F32:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 import msgspec
 
@@ -22,11 +22,11 @@ QUIET_S = 10.0
 
 
 class GatewayProcess(ChildProcess):
-    """``clock`` says where receive times come from (``gateway.clock``)."""
+    """Reads the settings from its environment; the broker is the one in use."""
 
-    def __init__(self, settings: Settings, broker: BrokerInUse, clock: Literal["wall", "replayed"]) -> None:
+    def __init__(self, settings: Settings, broker: BrokerInUse) -> None:
         self._status_file = status_file(settings)
-        own = {"clock": clock, "status_file": self._status_file}
+        own = {"status_file": self._status_file}
         parts = {
             "mqtt": settings.mqtt.model_copy(update=broker.settings()),
             "gateway": settings.gateway.model_copy(update=own),

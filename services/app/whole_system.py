@@ -81,12 +81,15 @@ class System:
         warm_up: Callable[[Log], None] | None = None,
         say: Say = lambda _: None,
     ) -> None:
+        gateway = settings.gateway
+        if receive_clock is not None:  # the API issues plans by this clock, too
+            gateway = gateway.model_copy(update={"clock": receive_clock})
         # Absolute, because the parts are processes that need not share our working directory.
-        self.settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
+        own = {"data_dir": settings.data_dir.absolute(), "gateway": gateway}
+        self.settings = settings.model_copy(update=own)
         self.url = ""
         self.broker = BrokerInUse.named(settings)
         self.gateway: GatewayProcess | None = None
-        self._receive_clock = receive_clock or settings.gateway.clock
         self._warm_up = warm_up
         self._say = say
         self._parts = ExitStack()
@@ -309,7 +312,7 @@ class System:
 
     def _start_gateway(self) -> None:
         self._say("starting the gateway")
-        self.gateway = GatewayProcess(self.settings, self.broker, self._receive_clock)
+        self.gateway = GatewayProcess(self.settings, self.broker)
         self.gateway.start()
         self._parts.callback(self.gateway.stop)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 SHOWN = 4
-"""So many of the next values of a metric are shown."""
+"""So many values of a metric are shown: what holds now, where that is known, and the next ones."""
 
 
 def register(app: typer.Typer) -> None:
@@ -83,7 +83,7 @@ def show(
     key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is foreseen for a zone: the newest plan of each source, and its next values."""
+    """Show what is foreseen for a zone: the newest plan of each source, what holds of it now, and its next values."""
     from urllib.parse import quote
 
     from services.cli.running.client import connect
@@ -103,10 +103,18 @@ def show(
         console.print(title, markup=False, highlight=False, soft_wrap=True)
         now_ms = found["stream_ms"] or plan["issued_ms"]
         for metric, path in plan["values"].items():
-            coming = [point for point in path if point[0] >= now_ms]
-            shown = ", ".join(f"{_words(ms)[11:]} {value:g}" for ms, value in coming[:SHOWN])
+            coming = _holding(plan["kind"], path, now_ms) + [point for point in path if point[0] > now_ms]
+            shown = ", ".join(f"{_words(ms)[11:] if ms > now_ms else 'now'} {value:g}" for ms, value in coming[:SHOWN])
             more = f" … until {_words(coming[-1][0])}" if len(coming) > SHOWN else ""
             console.print(f"  {metric}: {shown or 'over'}{more}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _holding(kind: str, path: list[list[float]], now_ms: int) -> list[list[float]]:
+    """The value that holds now: of a setpoint the last one, for a day at most, else one that is of this moment."""
+    from edge.wire.plan import SETPOINT_HOLD_MS
+
+    held_ms = SETPOINT_HOLD_MS if kind == "setpoint" else 0
+    return [point for point in path if now_ms - held_ms <= point[0] <= now_ms][-1:]
 
 
 def _message(site: str, zone: str, source: str, now_ms: int, values: dict[str, Any]) -> tuple[str, bytes]:

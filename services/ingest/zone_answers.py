@@ -101,7 +101,7 @@ def repeated_plans(partition: Partition, repeats: Mapping[str, Sequence[str]]) -
                 continue
             index = np.array([rings.index(step.site, zone)], np.int64)
             rows = rings.window(index, np.array([step.end_ms]), spec.steps_per_day)[0]
-            plan = repeated(step.site, zone, step.end_ms, spec.step_ms, rows, spec.channels)
+            plan = repeated(step.site, zone, step.end_ms, spec.step_ms, rows, spec.channels, place.local_ms)
             if plan is not None:
                 found.append(plan)
     return found

@@ -307,7 +307,7 @@ class _ApiReplica:
             backend, keys, forecast_spec(settings), settings.forecast.stale_after_s,
             timezone=lambda site: settings.site(site).timezone,
             place_of=partial(place_of, settings), names=SiteNames.of(settings.sites),
-            limits=limits, spans=open_spans(settings, replica),
+            limits=limits, spans=open_spans(settings, replica), receive_clock=settings.gateway.clock,
         )  # fmt: skip
 
     def __serve_build_asgi_app__(self) -> Any:

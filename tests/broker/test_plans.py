@@ -83,7 +83,8 @@ def moment(site: str, n: int) -> list[tuple[str, bytes]]:
 def client_of(site: str, shard: Shard, gateway: GatewayProcess) -> TestClient:
     """The API over them; it knows the zone's forecast."""
     live_state = LiveState(1000, lambda: T0)
-    state = ApiState(Backend(live_state, shard, gateway), Keys("op-key"), SPEC, stale_after_s=1800)
+    backend = Backend(live_state, shard, gateway)
+    state = ApiState(backend, Keys("op-key"), SPEC, stale_after_s=1800, receive_clock="replayed")
 
     async def fill() -> None:
         await live_state.publish([zone_forecast("z1", site, origin_ms=T0 + 3 * STEP)])

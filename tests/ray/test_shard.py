@@ -323,7 +323,7 @@ def test_a_plan_is_put_and_got_by_the_api(runtime: Any, tmp_path: Path) -> None:
 def api_of(settings: Settings, site: str) -> Iterator[TestClient]:
     """The API in this process, which asks the actors; it knows the site's zone ``z1``."""
     live_state = LiveState(1000, lambda: T0)
-    state = ApiState(RayBackend(settings, None), Keys("op-key"), SPEC, stale_after_s=1800)
+    state = ApiState(RayBackend(settings, None), Keys("op-key"), SPEC, stale_after_s=1800, receive_clock="replayed")
 
     async def fill() -> None:
         await live_state.publish([zone_forecast("z1", site, origin_ms=T0)])

@@ -20,11 +20,12 @@ from edge.wire.topic import SITE_ZONE, Topic, parse_topic
 from models.alerts.alert_book import LEFT, RULE_LOST, Alert
 from models.spec import ForecastSpec, Place
 from services.ingest.alerts.journaled import SAME, Journaled, Key, alert_of
+from services.ingest.alerts.plan_watch import OF_PLANS, PlanWatch
 from services.ingest.alerts.rule_groups import RuleGroup, RuleGroups
 from services.ingest.alerts.shown_alert import shown_alert
 from services.ingest.alerts.site_documents import SiteDocuments
 from services.ingest.alerts.turns import Turns
-from services.ingest.alerts.zone_facts import OF_PLANS, OF_ROWS, facts_of_row, present, unplanned_now
+from services.ingest.alerts.zone_facts import OF_ROWS, facts_of_row, present
 from services.ingest.alerts.zone_look import Ground, can_foresee, clock_of, known_share, look_at
 from services.ingest.windows.closed import Mark
 from services.messages import ShownAlert, SiteRulesShown
@@ -50,6 +51,7 @@ class PartitionAlerts:
         self._spec, self._place_of = spec, place_of
         self._foresees = can_foresee(spec)
         self._groups, self._documents, self._turns = RuleGroups(spec), SiteDocuments(), Turns(spec)
+        self._plan_watch = PlanWatch()
         self._heard_ms: dict[str, dict[str, int]] = {}  # site -> zone -> end of its newest row with a sample
         self._heard_before: dict[str, dict[str, int]] = {}  # the same, of alerts that were taken back; at the latest
         self._facts_ms: dict[str, int] = {}  # site -> end of the row of which facts were taken
@@ -146,6 +148,7 @@ class PartitionAlerts:
             return
         if self._heard_ms.get(site, {}).pop(zone, None) is not None:
             self._turns.forget(site, zone)
+            self._plan_watch.forget(site, zone)
             self._tell(offset, self._groups.of(site, zone).desk.book.end(at_ms, site, zone, LEFT))
             self.changes += 1
 
@@ -174,7 +177,7 @@ class PartitionAlerts:
         return {
             "offset": offset, "groups": self._groups.state(), "documents": self._documents.state(),
             "turns": self._turns.state(), "heard_ms": {site: dict(of) for site, of in self._heard_ms.items()},
-            "facts_ms": dict(self._facts_ms), "over": list(self._over),
+            "facts_ms": dict(self._facts_ms), "over": list(self._over), "off_plans": self._plan_watch.state(),
         }  # fmt: skip
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -188,6 +191,7 @@ class PartitionAlerts:
         self._turns.load(state["turns"])
         self._heard_ms = {site: dict(of) for site, of in state["heard_ms"].items()}
         self._facts_ms = dict(state["facts_ms"])
+        self._plan_watch.load(state.get("off_plans", ()))  # the release before has none
         self._over = deque(state["over"], maxlen=KEPT_RESOLVED)
         self._from_offset = state["offset"]
         self.renewed = {alert["id"]: alert for alert in self.shown()}
@@ -248,7 +252,7 @@ class PartitionAlerts:
         rows, ahead = found
         for z, zone in enumerate(zones):
             group = self._groups.of(site, zone)
-            facts = unplanned_now(group.rules, ground, self._spec, step, zone, rows[z])
+            facts = self._plan_watch.look(group.rules, ground, self._spec, step, zone, rows[z])
             if facts is not None or zone in group.desk.book.zones_with(site, OF_PLANS):
                 self._tell(offset, group.desk.hear(step.end_ms, site, zone, facts or (), OF_PLANS))
         old = np.flatnonzero(known_share(rows, self._spec) >= LEARNED_SHARE)

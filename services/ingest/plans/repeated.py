@@ -6,7 +6,7 @@ other, and what a forecast took from it is a function of the log. A plan of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,9 @@ _STEP_MS = 1_800_000
 _DAYS = 2
 
 
-def has_own(plans: Plans | None, zone: str, at_ms: int) -> bool:
-    """Whether somebody plans a zone's setpoints for a time after ``at_ms``."""
-    known = () if plans is None else plans.as_of(2**62)
+def has_own(plans: Plans | None, zone: str, at_ms: int, known_ms: int = 2**62) -> bool:
+    """Whether somebody plans a zone's setpoints for a time after ``at_ms``, of what was known by ``known_ms``."""
+    known = () if plans is None else plans.as_of(known_ms)
     return any(
         plan.kind == "setpoint" and plan.source != SOURCE and plan.zone in ("", zone) and plan.ends_ms > at_ms
         for plan in known
@@ -43,9 +43,11 @@ def is_due(plans: Plans | None, zone: str, at_ms: int, local_ms: Callable[[int],
 
 
 def repeated(
-    site: str, zone: str, end_ms: int, step_ms: int, rows: npt.NDArray[np.float32], channels: Sequence[str]
-) -> PlanMessage | None:
-    """What was set in the last 24 hours, for the next 48; ``rows [L, C]`` are those of these hours, the newest last.
+    site: str, zone: str, end_ms: int, step_ms: int, rows: npt.NDArray[np.float32], channels: Sequence[str],
+    local_ms: Callable[[int], int],
+) -> PlanMessage | None:  # fmt: skip
+    """What was set in the last 24 hours, for the next 48, at the same times of the site's clock; ``rows [L, C]`` are
+    those of these hours, the newest last.
 
     ``None`` where nothing was set.
     """
@@ -57,8 +59,25 @@ def repeated(
         there = np.flatnonzero((ends % _STEP_MS == 0) & np.isfinite(rows[:, index]))
         day = [(int(ends[row]), round(float(rows[row, index]), 3)) for row in there]
         if day:
-            values[name] = [(ms + days * DAY_MS, value) for days in range(1, _DAYS + 1) for ms, value in day]
+            later = ((_later(ms, days, local_ms), value) for days in range(1, _DAYS + 1) for ms, value in day)
+            values[name] = _rising(later, end_ms)
     return PlanMessage(site, zone, SOURCE, "setpoint", end_ms, values) if values else None
+
+
+def _later(ms: int, days: int, local_ms: Callable[[int], int]) -> int:
+    """So many days later by the site's clock. What a clock leaves out falls into the hour before."""
+    plain_ms = ms + days * DAY_MS
+    return plain_ms - (local_ms(plain_ms) - plain_ms) + (local_ms(ms) - ms)
+
+
+def _rising(path: Iterable[tuple[int, float]], after_ms: int) -> Path:
+    """Without points that are not after the one before: in an hour that a clock shows twice, or has left out."""
+    kept: Path = []
+    for ms, value in path:
+        if ms > after_ms:
+            kept.append((ms, value))
+            after_ms = ms
+    return kept
 
 
 def zones_of(setting: Mapping[str, Sequence[str]], site: str, zones: Sequence[str]) -> list[str]:

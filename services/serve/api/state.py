@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import Header
 
@@ -62,11 +62,13 @@ class ApiState:
         clock_s: Callable[[], float] = time.monotonic, timezone: Callable[[str], str] = lambda site: "UTC",
         place_of: Callable[[str], Place] = lambda site: Place(),
         names: SiteNames = SiteNames(), limits: Limits = NO_LIMITS, spans: Spans | None = None,
+        receive_clock: Literal["wall", "replayed"] = "wall",
     ) -> None:  # fmt: skip
         self.spans = spans
         self.timezone = timezone  # of a site
         self.backend = backend
         self.place_of = place_of
+        self.receive_clock = receive_clock  # of the gateways
         self.names = names
         self.keys = keys
         self.limits = ClientLimits(limits, keys, clock_s)

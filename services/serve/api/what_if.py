@@ -29,7 +29,8 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})\Z")
 def changes_asked(changes: Sequence[ChangeIn], origin_ms: int, place: Place) -> list[ChangeAsked]:
     """The changes with their times; raises a 422 problem for one that does not lie in the day after ``origin_ms``.
 
-    A clock time is the site's: the first from the origin on, and of an end the first after its beginning.
+    A clock time is the site's: the first from the origin on, and of an end the first after its beginning. So is a date
+    and time of an hour that the clock shows twice.
     """
     asked = []
     for number, change in enumerate(changes):
@@ -136,9 +137,9 @@ def _time(where: str, said: int | str, after_ms: int, place: Place) -> int:
     clock = _CLOCK.match(said)
     if clock and int(clock[1]) < 24 and int(clock[2]) < 60:
         in_day = (int(clock[1]) * 60 + int(clock[2])) * 60_000
-        local = place.local_ms(after_ms) // DAY_MS * DAY_MS + in_day
-        found = _utc(local, place)
-        return found if found > after_ms else _utc(local + DAY_MS, place)
+        today = place.local_ms(after_ms) // DAY_MS
+        days = range(today - 1, today + 3)  # a day of the clock may be over and come again, or be left out
+        return min(ms for day in days for ms in _moments(day * DAY_MS + in_day, place) if ms > after_ms)
     try:
         at = datetime.fromisoformat(said)
     except ValueError:
@@ -147,15 +148,19 @@ def _time(where: str, said: int | str, after_ms: int, place: Place) -> int:
     shown = round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
     if not EARLIEST_MS <= shown <= LATEST_MS:
         raise ProblemError(422, f"{where}: {said[:40]!r} does not lie between 2000 and 2100")
-    return shown if at.tzinfo else _utc(shown, place)
+    if at.tzinfo:
+        return shown
+    moments = _moments(shown, place)
+    return next((ms for ms in moments if ms > after_ms), moments[-1])
 
 
-def _utc(local_ms: int, place: Place) -> int:
-    """When the site's clock shows that; in the hour that a clock leaves out, as if it had not been put forward."""
-    found = local_ms
-    for _ in range(2):
-        found = local_ms - (place.local_ms(found) - found)
-    return found
+def _moments(local_ms: int, place: Place) -> list[int]:
+    """When the site's clock shows that, rising: twice where it is put back over it. In the hour that a clock leaves
+    out, when it would have shown it if it had not been put forward.
+    """
+    before_ms, after_ms = (local_ms - (place.local_ms(ms) - ms) for ms in (local_ms - DAY_MS, local_ms + DAY_MS))
+    shown = sorted({ms for ms in (before_ms, after_ms) if place.local_ms(ms) == local_ms})
+    return shown or [before_ms]
 
 
 def _iso(ms: int) -> str:

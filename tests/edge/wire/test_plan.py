@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.wire.decoder import HothouseDecoder
-from edge.wire.plan import MAX_PLAN_BYTES, MAX_POINTS, PlanMessage, decode_plan, encode_plan, plan_topic
+from edge.wire.plan import (
+    MAX_PLAN_BYTES,
+    MAX_POINTS,
+    SETPOINT_HOLD_MS,
+    PlanMessage,
+    decode_plan,
+    encode_plan,
+    plan_topic,
+)
+from models.features.plans import HOLD_MS
 
 NOW_MS = 1_646_092_800_000  # 2022-03-01 00:00 UTC
 HOUR_MS = 3_600_000
@@ -114,6 +123,27 @@ def test_what_is_wrong_with_one_metric_costs_only_that(reason: str, bad: dict[st
     assert alone.plan is None
     assert [(one.reason, one.whole) for one in alone.refusals] == [(reason, True)]
     assert said in alone.refusals[0].detail
+
+
+def test_a_setpoint_that_still_holds_is_not_past() -> None:
+    """A plan that is issued at noon may say what holds since the morning; a day after its last value it is over."""
+    noon = points((-6, 19.5), (8, 17), metric="sp_heat_c") | points((-6, 800), metric="sp_co2_ppm")
+    taken = decode_plan(TOPIC, payload(kind="setpoint", values=noon), NOW_MS + 500)
+    assert taken.refusals == []
+    assert taken.plan is not None
+    assert taken.plan.values["sp_co2_ppm"] == [(NOW_MS - 6 * HOUR_MS, 800)]
+    last = points((-6, 800), metric="sp_co2_ppm")
+    over_ms = NOW_MS - 6 * HOUR_MS + SETPOINT_HOLD_MS
+    assert decode_plan(TOPIC, payload(kind="setpoint", values=last), over_ms - 1).plan is not None
+    (refusal,) = decode_plan(TOPIC, payload(kind="setpoint", values=last), over_ms).refusals
+    assert (refusal.reason, refusal.detail) == (
+        "past", "sp_co2_ppm ends at 2022-02-28T18:00Z and is held for a day, which had passed when it came",
+    )  # fmt: skip
+
+
+def test_a_setpoint_holds_on_the_wire_as_long_as_in_a_forecast() -> None:
+    """`edge` may not import the features: the two constants are compared here."""
+    assert HOLD_MS["setpoint"] == SETPOINT_HOLD_MS
 
 
 def test_a_kind_need_not_be_named() -> None:

@@ -96,6 +96,25 @@ def test_a_zones_own_plan_goes_before_the_sites() -> None:
     assert foreseen(plans, 3, 1, 4, zone="north")[1] == [20, 20]
 
 
+def test_each_time_is_judged_by_what_was_known_then() -> None:
+    """Before it was known a plan says nothing, and the one of the site holds; one source may be left out."""
+    plans = Plans()
+    hours = np.arange(5) * 3_600_000
+    plans.add(Plan("computer", "setpoint", int(hours[1]), {"sp_heat_c": (hours[:1], [16])}))
+    plans.add(Plan("grower", "setpoint", int(hours[1]), {"sp_heat_c": (hours[:1], [18])}, "z1", int(hours[3])))
+    plans.add(Plan("yesterday", "setpoint", 0, {"sp_heat_c": (hours[:1], [14])}, "z1"))
+    plans.add(Plan("grower", "setpoint", 0, {"sp_heat_c": (hours[:1], [30])}, "z2"))
+
+    def said(zone: str, without: str = "") -> list[float]:
+        return plans.as_issued(zone, ["sp_heat_c"], hours, without)[:, 0].tolist()
+
+    np.testing.assert_equal(said("z1", "yesterday"), [np.nan, 16, 16, 18, 18])
+    assert said("z1") == [14, 14, 14, 18, 18]
+    for n, at_ms in enumerate(hours.tolist()):
+        foreseen = plans.foreseen(at_ms, ["z1"], ["sp_heat_c"], hours[n : n + 1])
+        assert foreseen[0, 0, 0] == said("z1")[n]
+
+
 def test_weather_is_linear_and_setpoints_hold() -> None:
     """A gap of more than six hours stays open, half an hour beside a value is known; a setpoint holds for a day."""
     plans = Plans()

@@ -101,6 +101,15 @@ def test_a_plan_is_published(published: list[PlanMessage], tmp_path: Path) -> No
     assert plan.values == {"sp_heat_c": [(MIDNIGHT_MS + 6 * HOUR_MS, 19.5), (MIDNIGHT_MS + 20 * HOUR_MS, 17.0)]}
 
 
+def test_a_setpoint_that_holds_now_is_published_with_the_rest(published: list[PlanMessage], tmp_path: Path) -> None:
+    """At noon CO2 has no later value than that of the morning."""
+    path = written(tmp_path, "time,sp_heat_c,sp_co2_ppm\n2026-03-01T06:00,19.5,800\n2026-03-01T20:00,17,\n")
+    result = CliRunner().invoke(app, ["plan", "import", str(path), "--zone", "demo/north-1"])
+    assert result.exit_code == 0, result.output
+    (plan,) = published
+    assert plan.values["sp_co2_ppm"] == [(MIDNIGHT_MS + 6 * HOUR_MS, 800.0)]
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [("2026-03-01T20:00,170", "allowed -20 to 60"), ("2025-03-01T20:00,17", "had passed when it came"),
@@ -118,7 +127,7 @@ def test_a_plan_that_would_be_a_dead_letter_is_not_published(
 
 
 def test_what_is_foreseen_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Each source in one line, then its next values."""
+    """Each source in one line, then what holds now and its next values."""
     path = [[MIDNIGHT_MS + n * HOUR_MS, 17.0 + n] for n in range(8)]
     plan = {
         "source": "grower",
@@ -141,8 +150,37 @@ def test_what_is_foreseen_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert asked == [("/zones/z1/plan", {"site": "demo"})]
     assert result.output.splitlines() == [
         "demo/z1: setpoint plan of grower, issued 2026-02-28 23:00 UTC",
-        "  sp_heat_c: 01:00 UTC 19, 02:00 UTC 20, 03:00 UTC 21, 04:00 UTC 22 … until 2026-03-01 06:00 UTC",
+        "  sp_heat_c: now 19, 02:00 UTC 20, 03:00 UTC 21, 04:00 UTC 22 … until 2026-03-01 06:00 UTC",
     ]
     found["plans"] = []
     result = CliRunner().invoke(app, ["--url", "http://127.0.0.1:1", "plan", "show", "z1"])
     assert result.output == "nothing is foreseen for demo/z1\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric", "hours", "shown"),
+    [
+        ("setpoint", "sp_heat_c", (-14, -2), "now 17"),
+        ("setpoint", "sp_heat_c", (-2, 10), "now 16, 21:00 UTC 17"),
+        ("setpoint", "sp_heat_c", (-30, -25), "over"),
+        ("setpoint", "sp_heat_c", (-30, -24), "now 17"),
+        ("setpoint", "sp_heat_c", (1, 2), "12:00 UTC 16, 13:00 UTC 17"),
+        ("weather", "out_temp_c", (-14, -2), "over"),
+        ("weather", "out_temp_c", (-2, 1), "12:00 UTC 17"),
+        ("event", "harvest_pct", (-2, 1), "12:00 UTC 17"),
+    ],
+)
+def test_a_setpoint_that_holds_is_shown_as_that_of_now(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, metric: str, hours: tuple[int, int], shown: str
+) -> None:
+    """Until the next one, for a day at most; what else has passed is over."""
+    now_ms = MIDNIGHT_MS + 12 * HOUR_MS
+    path = [[now_ms + hour * HOUR_MS, 16.0 + n] for n, hour in enumerate(hours)]
+    plan = {
+        "source": "grower", "kind": kind, "zone": "z1", "issued_ms": now_ms - 40 * HOUR_MS, "values": {metric: path},
+    }  # fmt: skip
+    found = {"site": "demo", "zone": "z1", "stream_ms": now_ms, "plans": [plan]}
+    monkeypatch.setattr(Client, "get", lambda self, path, **query: found)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["--url", "http://127.0.0.1:1", "plan", "show", "demo/z1"])
+    assert result.output.splitlines()[1:] == [f"  {metric}: {shown}"]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 
 from edge.log import NewRecord
 from edge.mqtt.publish import PublishError
 from edge.wire.plan import PlanMessage, encode_plan, plan_topic
+from models.spec import Place
 from services.config import Settings, SiteSettings
+from services.ingest.plans.repeated import repeated
 from services.ingest.plans.repeater import AGAIN_S, RepeatedPlans
 from services.ingest.shard import Shard
 from tests.services.ingest.planned import HOUR, heating
@@ -87,6 +93,31 @@ def test_without_the_setting_nothing_is_repeated(tmp_path: Path) -> None:
     assert shard.questions.repeated_plans() == []
 
 
+@pytest.mark.parametrize(("clock", "shift_h"), [("civil", 0), ("standard", 1)])
+@pytest.mark.parametrize("midnight", ["2026-03-28", "2026-03-29", "2026-03-30", "2026-10-25", "2026-10-26"])
+def test_yesterdays_times_are_those_of_the_sites_clock(midnight: str, clock: str, shift_h: int) -> None:
+    """Where clocks change meanwhile the day begins at 6:00 as before; a control without daylight saving begins it at
+    7:00 in summer.
+    """
+    zone = ZoneInfo("Europe/Amsterdam")
+
+    def is_day(ms: int) -> bool:
+        at = datetime.fromtimestamp(ms / 1000, zone)
+        summer = (at.dst() or timedelta(0)) > timedelta(0)
+        return 6 <= at.hour - (shift_h if summer else 0) < 20
+
+    end_ms = int(datetime.fromisoformat(midnight).replace(tzinfo=zone).timestamp() * 1000)
+    ends = end_ms - STEP * np.arange(287, -1, -1)
+    rows = np.array([[20.0 if is_day(int(ms)) else 16.0] for ms in ends], np.float32)
+    local_ms = Place("Europe/Amsterdam", clock).local_ms
+    plan = repeated("demo", "z1", end_ms, STEP, rows, ["sp_heat_c"], local_ms)
+    assert plan is not None
+    path = plan.values["sp_heat_c"]
+    assert all(before < after for (before, _), (after, _) in pairwise([(end_ms, 0.0), *path]))
+    assert [value for ms, value in path] == [20.0 if is_day(ms) else 16.0 for ms, _ in path]
+    assert path[-1][0] - end_ms >= 46 * HOUR
+
+
 def test_a_broker_that_is_away_is_told_and_gets_it_later() -> None:
     """What went out is not sent again before it may have been lost."""
     plan = PlanMessage("demo", "z1", "yesterday", "setpoint", T0, {"sp_heat_c": [(T0 + HOUR, 18.0)]})
@@ -98,14 +129,14 @@ def test_a_broker_that_is_away_is_told_and_gets_it_later() -> None:
             raise PublishError("the broker did not take it")
         sent.append(topic)
 
-    repeated = RepeatedPlans(lambda: [plan], publish, lambda: now_s)
-    repeated.look()
-    assert repeated.error == "yesterday's plans cannot be published: the broker did not take it"
+    repeater = RepeatedPlans(lambda: [plan], publish, lambda: now_s)
+    repeater.look()
+    assert repeater.error == "yesterday's plans cannot be published: the broker did not take it"
     away = False
     for later_s in (1.0, 2.0, AGAIN_S + 0.5, AGAIN_S + 2.0):
         now_s = later_s
-        repeated.look()
-    assert (sent, repeated.error) == (["hothouse/v1/demo/z1/hothouse/plan"] * 2, "")
+        repeater.look()
+    assert (sent, repeater.error) == (["hothouse/v1/demo/z1/hothouse/plan"] * 2, "")
 
 
 @pytest.mark.parametrize("zone", ["z1", "z2"])

@@ -10,16 +10,20 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from edge.wire.plan import decode_plan
+from edge.log import Record
+from edge.wire.plan import PlanMessage, decode_plan, encode_plan
+from services.ingest.plans.intake import PartitionPlans
+from services.ingest.windows.closed import CamePlan
 from services.messages import ZonePlan
 from services.serve.api.app import create_app
 from services.serve.api.auth import Keys
-from services.serve.api.problems import install
+from services.serve.api.problems import ProblemError, install
 from services.serve.api.routes.plan_routes import plan_routes
 from tests.services.serve.fakes import ORIGIN_MS
 from tests.services.serve.test_api import OPERATOR, System, assert_problem
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 VALUES = {"sp_heat_c": [[ORIGIN_MS + HOUR_MS, 18.5], [ORIGIN_MS + 6 * HOUR_MS, 21]]}
 
 
@@ -82,6 +86,17 @@ def test_a_harvest_is_published_as_an_event(system: System) -> None:
     assert {name: [list(point) for point in path] for name, path in decoded.values.items()} == values
 
 
+def test_a_setpoint_that_holds_now_is_published(system: System) -> None:
+    """Its only value was this morning: it is held for a day."""
+    held = [[ORIGIN_MS - 6 * HOUR_MS, 800.0]]
+    answer = put(at(system, ORIGIN_MS), values=VALUES | {"sp_co2_ppm": held})
+    assert answer.status_code == 202
+    ((topic, payload),) = system.backend.published
+    plan = decode_plan(topic, payload, ORIGIN_MS).plan
+    assert plan is not None
+    assert [list(point) for point in plan.values["sp_co2_ppm"]] == held
+
+
 def test_a_plan_for_the_whole_site_names_the_site(system: System) -> None:
     """Zone `_site`; without a site, or with one that nobody knows, it is not published."""
     client = at(system, ORIGIN_MS)
@@ -91,10 +106,70 @@ def test_a_plan_for_the_whole_site_names_the_site(system: System) -> None:
     assert len(system.backend.published) == 1
 
 
-@pytest.mark.parametrize("wall_ms", [ORIGIN_MS + 900 * 86_400_000, ORIGIN_MS - 900 * 86_400_000])
+def counted(published: list[tuple[str, bytes]], receive_ms: int) -> list[ZonePlan]:
+    """The plans that hold for the zone once its shard has read what was published, in this order."""
+    plans = PartitionPlans()
+    for offset, (topic, payload) in enumerate(published):
+        record = Record(0, offset, "demo", "plan", receive_ms, payload, topic)
+        assert plans.feed([CamePlan(record, ORIGIN_MS)]) == []
+        plans.take_rest()
+    return plans.of_zone("demo", "north-1")
+
+
+def heating(value: float, at_ms: int = ORIGIN_MS + HOUR_MS) -> dict[str, list[list[float]]]:
+    return {"sp_heat_c": [[at_ms, value]]}
+
+
+@pytest.mark.parametrize("wall_ms", [ORIGIN_MS + 900 * DAY_MS, ORIGIN_MS - 900 * DAY_MS])
 def test_in_a_replay_a_plan_is_issued_by_the_clock_of_the_stream(system: System, wall_ms: int) -> None:
     """The gateway goes by that clock: by the wall's the plan would come from the future, or be ancient."""
+    system.state.receive_clock = "replayed"
     assert put(at(system, wall_ms)).json()["issued_ms"] == ORIGIN_MS + 1
+
+
+def test_a_plan_counts_that_is_put_before_the_stream_moves(system: System) -> None:
+    """The second has an issue of its own, and a later one: it replaces the first. So it is for the whole site."""
+    system.state.receive_clock = "replayed"
+    client = at(system, ORIGIN_MS + 900 * DAY_MS)
+    issued = [put(client, values=heating(value)).json()["issued_ms"] for value in (18.5, 21.0)]
+    assert issued == [ORIGIN_MS + 1, ORIGIN_MS + 2]
+    (plan,) = counted(system.backend.published, ORIGIN_MS + 2)
+    assert plan["values"] == {"sp_heat_c": [[ORIGIN_MS + HOUR_MS, 21.0]]}
+    assert put(client, issued=ORIGIN_MS + 7).json()["issued_ms"] == ORIGIN_MS + 7
+    assert put(client).json()["issued_ms"] == ORIGIN_MS + 8
+    of_site = [put(client, "_site", query="?site=demo").json()["issued_ms"] for _ in range(2)]
+    assert of_site == [ORIGIN_MS + 1, ORIGIN_MS + 2]
+
+
+def test_a_plan_counts_that_is_put_while_much_waits_to_be_read(system: System) -> None:
+    """The shard is two days behind, and a plan of yesterday stands in what it will read: today's is the newer."""
+    now_ms, at_ms = ORIGIN_MS + 2 * DAY_MS, ORIGIN_MS + 2 * DAY_MS + HOUR_MS
+    assert put(at(system, now_ms), values=heating(21.0, at_ms)).json()["issued_ms"] == now_ms
+    (mine,) = system.backend.published
+    old = PlanMessage("demo", "north-1", "operator", "setpoint", now_ms - DAY_MS, {"sp_heat_c": [(at_ms, 16.0)]})
+    (plan,) = counted([(mine[0], encode_plan(old)), mine], now_ms)
+    assert plan["values"] == {"sp_heat_c": [[at_ms, 21.0]]}
+
+
+@pytest.mark.parametrize(("zone", "query"), [("north-1", ""), ("_site", "?site=demo")])
+def test_a_plan_is_issued_after_the_one_that_it_replaces(system: System, zone: str, query: str) -> None:
+    """Also where another replica, or a clock that is ahead, issued that; plans of others do not matter."""
+    plan = ZonePlan(
+        source="operator", kind="setpoint", zone=zone, issued_ms=ORIGIN_MS + 5000, known_ms=ORIGIN_MS + 5000, values={},
+    )  # fmt: skip
+    other = ZonePlan(**plan | {"source": "knmi", "issued_ms": ORIGIN_MS + 9000})
+    system.backend.plans["demo", "north-1"] = [plan, other]
+    assert put(at(system, ORIGIN_MS + 1000), zone, query=query).json()["issued_ms"] == ORIGIN_MS + 5001
+
+
+def test_a_shard_that_does_not_answer_keeps_no_plan_back(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log takes the plan: the shard reads it when it is back."""
+
+    async def plan(site: str, zone: str) -> list[ZonePlan]:
+        raise ProblemError(503, "the zone's shard does not answer now")
+
+    monkeypatch.setattr(system.backend, "plan", plan)
+    assert put(at(system, ORIGIN_MS + 1000)).json()["issued_ms"] == ORIGIN_MS + 1000
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from services.messages import ChangeAsked, ZoneWhatIf
 from services.serve.api.answer_types import WhatIfAnswer
 from services.serve.api.app import create_app
 from services.serve.api.auth import Keys
+from services.serve.api.schemas import ChangeIn
 from services.serve.api.state import ApiState
+from services.serve.api.what_if import changes_asked
 from services.serve.live_state import LiveState
 from tests.services.ingest.planned import heating
 from tests.services.ingest.rig import Rig, filled
@@ -100,6 +103,59 @@ def test_times_are_those_of_the_sites_clock(
 ) -> None:  # fmt: skip
     """Clock times are the next ones; ISO times without an offset are local; what has begun counts from now."""
     assert asked_of(system, **times) == hours
+
+
+def utc_ms(said: str) -> int:
+    return round(datetime.fromisoformat(said).timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("zone", "origin", "asked", "found"),
+    [
+        # Clocks are put back: the hour from one (Amsterdam: two) o'clock comes twice.
+        ("America/New_York", "2026-11-01T05:00Z", "01:30", "2026-11-01T05:30Z"),
+        ("America/New_York", "2026-11-01T05:45Z", "01:30", "2026-11-01T06:30Z"),
+        ("America/New_York", "2026-11-01T06:45Z", "01:30", "2026-11-02T06:30Z"),
+        ("Europe/Amsterdam", "2026-10-24T22:00Z", "02:30", "2026-10-25T00:30Z"),
+        ("Europe/Amsterdam", "2026-10-25T00:45Z", "02:30", "2026-10-25T01:30Z"),
+        ("Europe/Amsterdam", "2026-10-24T22:00Z", "2026-10-25T02:30", "2026-10-25T00:30Z"),
+        ("Europe/Amsterdam", "2026-10-25T00:45Z", "2026-10-25T02:30", "2026-10-25T01:30Z"),
+        # They are put forward: half past two would have been half past three.
+        ("America/New_York", "2026-03-08T05:00Z", "2:30", "2026-03-08T07:30Z"),
+        ("Europe/Amsterdam", "2026-03-28T22:00Z", "02:30", "2026-03-29T01:30Z"),
+        ("Europe/Amsterdam", "2026-03-28T22:00Z", "2026-03-29T02:30", "2026-03-29T01:30Z"),
+        # Neither.
+        ("Europe/Amsterdam", "2026-03-29T02:00Z", "02:30", "2026-03-30T00:30Z"),
+        ("Asia/Kolkata", "2026-03-01T00:00Z", "05:30", "2026-03-01T00:00Z"),
+    ],
+)
+def test_clock_times_hold_where_clocks_change(zone: str, origin: str, asked: str, found: str) -> None:
+    """The first moment from the origin on at which the clock shows it."""
+    (change,) = changes_asked(
+        [ChangeIn.model_validate({"metric": "sp_heat_c", "add": 1, "from": asked})], utc_ms(origin), Place(zone)
+    )
+    assert change["begin_ms"] == utc_ms(found)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Amsterdam", "America/New_York", "Australia/Lord_Howe", "America/St_Johns"])
+@pytest.mark.parametrize("clock", ["civil", "standard"])
+def test_a_clock_time_is_the_next_at_which_the_clock_shows_it(zone: str, clock: str) -> None:
+    """Of a year each quarter of an hour is tried around the days on which clocks change, and all times of a day."""
+    place, quarter = Place(zone, clock), 900_000
+    for first in ("2026-03-08T00:00Z", "2026-03-29T00:00Z", "2026-04-05T00:00Z", "2026-10-04T00:00Z",
+                  "2026-10-25T00:00Z", "2026-11-01T00:00Z"):  # fmt: skip
+        begin = utc_ms(first) - 12 * HOUR
+        shown = {ms: place.local_ms(ms) % (24 * HOUR) for ms in range(begin, begin + 72 * HOUR, quarter)}
+        for origin in range(begin, begin + 36 * HOUR, 2 * HOUR + quarter):
+            for minute in range(0, 24 * 60, 45):
+                change = ChangeIn.model_validate(
+                    {"metric": "sp_heat_c", "add": 1, "from": f"{minute // 60}:{minute % 60:02}"}
+                )
+                next_ms = next(ms for ms in shown if ms >= origin and shown[ms] == minute * 60_000)
+                if next_ms >= origin + 24 * HOUR:
+                    continue  # the clock leaves it out, or it is more than a day ahead
+                (found,) = changes_asked([change], origin, place)
+                assert found["begin_ms"] == next_ms, (first, origin, minute)
 
 
 def test_the_older_form_sets_values_for_a_day(system: System) -> None:

@@ -24,10 +24,6 @@ __all__ = ["PlanIn", "plan_routes"]
 DEVICE = "operator"
 """In the topic of what is published for an operator."""
 
-LIVE_MS = 600_000
-"""A stream whose newest record is as old as this, or older, does not run with the wall clock: it is a replay, or it
-is silent. What is planned is then issued just after that record."""
-
 Zone = Annotated[str, Path(min_length=1, max_length=64, description="Zone; `_site` for the whole site.")]
 Site = Annotated[str | None, Query(max_length=64, description="Site, where two sites have such a zone.")]
 
@@ -55,6 +51,7 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
     """The routes about plans."""
     routes = APIRouter(tags=["plans"], route_class=StrictRoute, responses={422: PREDICT_ANSWERS[422]})
     backend = state.backend
+    issued: dict[tuple[str, str], int] = {}  # zone -> when the newest plan was issued that this replica published
     problems: dict[int | str, dict[str, Any]] = {status: PREDICT_ANSWERS[status] for status in (401, 403, 404, 503)}
 
     @routes.get("/zones/{zone}/plan", response_model=None, responses={**described(ZonePlans), **problems})
@@ -77,13 +74,19 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
     ) -> PlanPublished:  # fmt: skip
         """Publish a plan for the zone, which replaces the one before of its source; needs the operator's key.
 
-        It goes the way of a device's plan, through the broker into the log, and holds from the next row on.
+        It goes the way of a device's plan, through the broker into the log, and holds from the next row on. It is
+        issued now, and later than the plan that it replaces.
         """
         view = state.orderable(authorization)
         key = _whole_site(view, site) if zone == SITE_ZONE else view.find(zone, site)
         now_ms = _now_ms(view, key[0])
-        body = given.model_dump(exclude_none=True) | {"issued": now_ms if given.issued is None else given.issued}
+        issued_ms = given.issued
+        if issued_ms is None:
+            known_ms = await _newest_issue_ms(view, key, given.source)
+            # Nothing is awaited from here until it is remembered: two requests never have the same.
+            issued_ms = max(now_ms, known_ms + 1, issued.get(key, 0) + 1)
         topic = plan_topic(*key, DEVICE)
+        body = given.model_dump(exclude_none=True) | {"issued": issued_ms}
         try:
             payload = msgspec.json.encode(body)
         except UnicodeEncodeError as error:  # JSON may hold half of a surrogate pair
@@ -92,6 +95,7 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
         if decoded.plan is None or decoded.refusals:
             errors = [{"reason": one.reason, "message": one.detail} for one in decoded.refusals]
             raise ProblemError(422, f"body.values: {decoded.refusals[0].detail}", errors=errors[:20])
+        issued[key] = max(issued.get(key, 0), issued_ms)
         await backend.publish(topic, encode_plan(decoded.plan))
         return PlanPublished(
             site=key[0], zone=key[1], source=given.source, kind=decoded.plan.kind, issued_ms=decoded.plan.issued_ms,
@@ -105,8 +109,25 @@ def plan_routes(state: ApiState, wall_ms: Callable[[], int] = lambda: time.time_
         return site, SITE_ZONE
 
     def _now_ms(view: View, site: str) -> int:
-        """Now, by the clock that the site's gateway goes by."""
-        stream_ms, now_ms = view.stream_ms(site), wall_ms()
-        return now_ms if stream_ms is None or abs(now_ms - stream_ms) < LIVE_MS else stream_ms + 1
+        """Now, by the clock that the site's gateway goes by (``gateway.clock``): that of the stream in a replay.
+
+        Else the wall's: how far the stream was read says too little while nothing comes, or while much of the log waits
+        to be read, in which newer plans may stand. A gateway's clock may be ahead of ours: then it has stamped records
+        later than that.
+        """
+        after_ms = (view.stream_ms(site) or 0) + 1
+        return after_ms if state.receive_clock == "replayed" else max(wall_ms(), after_ms)
+
+    async def _newest_issue_ms(view: View, key: tuple[str, str], source: str) -> int:
+        """When the newest plan of a source for a zone was issued, as far as its shard has read; 0 where none is known.
+
+        A shard that does not answer keeps no plan back: it takes it from the log later.
+        """
+        asked = next((zone for site, zone in view.answers if site == key[0]), "") if key[1] == SITE_ZONE else key[1]
+        try:
+            plans = await backend.plan(key[0], asked)
+        except ProblemError:
+            return 0
+        return max((one["issued_ms"] for one in plans if (one["zone"], one["source"]) == (key[1], source)), default=0)
 
     return routes
