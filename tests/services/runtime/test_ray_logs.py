@@ -13,10 +13,12 @@ WORKER = "5c1282354319517b42cfbc018b99bb5877c7f58a8e4414a729949acc"
 
 
 def files_of(logs: Path, pid: int, age_s: float) -> list[Path]:
-    """The three files of a worker, as Ray names them."""
+    """The files of a worker, as Ray names them."""
     names = (f"worker-{WORKER}-01000000-{pid}.out", f"worker-{WORKER}-01000000-{pid}.err",
-             f"python-core-worker-{WORKER}_{pid}.log")  # fmt: skip
+             f"python-core-worker-{WORKER}_{pid}.log", f"events/event_CORE_WORKER_{pid}.log",
+             f"export_events/event_EXPORT_TASK_{pid}.log")  # fmt: skip
     for name in names:
+        (logs / name).parent.mkdir(exist_ok=True)
         (logs / name).write_text("said\n")
         os.utime(logs / name, (1e9 - age_s, 1e9 - age_s))
     return [logs / name for name in names]
@@ -41,7 +43,7 @@ def test_the_newest_that_have_ended_and_all_that_run_are_kept(tmp_path: Path) ->
     own = [logs / name for name in ("raylet.out", "gcs_server.err", "dashboard_agent.log")]
     for path in own:
         path.write_text("said\n")
-    assert prune_logs(tmp_path, kept=2) == 3
+    assert prune_logs(tmp_path, kept=2) == 5
     assert [path for path in (*runs, *stay, *own) if not path.exists()] == []
     assert [path for path in goes if path.exists()] == []
     assert prune_logs(tmp_path, kept=2) == 0
@@ -55,3 +57,17 @@ def test_names_are_those_that_ray_gives(tmp_path: Path) -> None:
     for name in (f"python-core-driver-{WORKER}_{pid}.log", f"worker-{WORKER}-{pid}.txt", "worker-notes.log"):
         (logs / name).write_text("said\n")
     assert prune_logs(tmp_path, kept=0) == 0
+
+
+def test_of_data_sets_that_were_read_the_newest_logs_are_kept(tmp_path: Path) -> None:
+    """Each training reads one; the log of all of them stays."""
+    logs = tmp_path / "session_x" / "logs" / "ray-data"
+    logs.mkdir(parents=True)
+    for age_s in range(4):
+        path = logs / f"ray-data-dataset_{age_s}Hd_0.log"
+        path.write_text("said\n")
+        os.utime(path, (1e9 - age_s, 1e9 - age_s))
+    (logs / "ray-data.log").write_text("said\n")
+    assert prune_logs(tmp_path, kept=3) == 1
+    left = ["ray-data-dataset_0Hd_0.log", "ray-data-dataset_1Hd_0.log", "ray-data-dataset_2Hd_0.log", "ray-data.log"]
+    assert sorted(path.name for path in logs.iterdir()) == left
