@@ -45,6 +45,16 @@ def test_overrides_win_over_the_file() -> None:
     assert (settings.api.port, settings.api.host) == (0, "::1")
 
 
+def test_overrides_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command's own option says replaces a variable, too: images set HOTHOUSE_DATA_DIR."""
+    monkeypatch.setenv("HOTHOUSE_DATA_DIR", "/var/lib/hothouse")
+    monkeypatch.setenv("HOTHOUSE_API__PORT", "9")
+    monkeypatch.setenv("HOTHOUSE_API", '{"host": "::1"}')
+    settings = load_settings(data_dir=Path("elsewhere"), api={"port": 0})
+    assert (settings.data_dir, settings.api.port, settings.api.host) == (Path("elsewhere"), 0, "::1")
+    assert load_settings().data_dir == Path("/var/lib/hothouse")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
