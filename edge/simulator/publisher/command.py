@@ -25,6 +25,7 @@ from edge.simulator.simulator_source import SimulatorSource
 
 __all__ = ["main"]
 
+_logger = logging.getLogger(__name__)
 _EXAMPLES = """examples:
   a simulated greenhouse, live:
     {prog} simulate --port 1883
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m edge.sim
         from_ms = source.start_ms if given.from_ms is None else given.from_ms
         faults = [parse_fault(text, source.zones, from_ms) for text in given.fault]
         source = FaultySource(source, faults, given.seed) if faults else source
-        ledger = Ledger(given.status_file, given.ids_file, given.messages_file)
+        ledger = Ledger(given.status_file, given.ids_file, given.messages_file, _logger.warning)
     except (RecordingError, ZoneInfoNotFoundError, OSError, ValueError) as error:
         parser.exit(2, f"error: {error}\n")
     if given.from_ms is not None:
