@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import pydantic_settings
-from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from edge.config import sections
@@ -82,6 +82,13 @@ class EdgeSettings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
         """The environment wins over the file (which arrives as init arguments), and overrides over both."""
         return InitSettingsSource(settings_cls, dict(_overrides.get())), env_settings, init_settings
+
+    @field_validator("data_dir", mode="before")
+    @classmethod
+    def _names_a_folder(cls, value: Any) -> Any:
+        if value == "":
+            raise ValueError("must name a folder; `.` is the current one")
+        return value
 
     @model_validator(mode="after")
     def _log_is_there(self) -> EdgeSettings:
@@ -155,7 +162,8 @@ def read_settings(
     try:
         return kind(**content)
     except ValidationError as error:
-        raise SettingsError(_explain(error, source), "`hothouse config` lists every setting.") from None
+        masked = {f"{section}.{name}" for section, name in _secrets(kind)}
+        raise SettingsError(_explain(error, source, masked), "`hothouse config` lists every setting.") from None
     except pydantic_settings.SettingsError as error:  # its words name a section, never the variable's value
         raise SettingsError(
             f"a {_PREFIX} variable cannot be read: {error}",
@@ -184,7 +192,7 @@ def _secrets(kind: type[EdgeSettings]) -> Iterator[tuple[str, str]]:
                     yield section, name
 
 
-def _explain(error: ValidationError, source: Path) -> str:
+def _explain(error: ValidationError, source: Path, masked: Collection[str]) -> str:
     lines = []
     for problem in error.errors(include_url=False):
         name = ".".join(str(part) for part in problem["loc"]) or "settings"
@@ -192,7 +200,7 @@ def _explain(error: ValidationError, source: Path) -> str:
             lines.append(f"{name} is not a setting")
             continue
         given = problem.get("input")
-        shown = "" if isinstance(given, (dict, BaseSettings)) else f" is {given!r}:"
+        shown = "" if name in masked or isinstance(given, (dict, BaseSettings)) else f" is {given!r}:"
         message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
         message = message[:1].lower() + message[1:]
         lines.append(f"{name}{shown} {message}")
