@@ -51,4 +51,6 @@ def publish(settings: Settings, name: str, topic: str, payload: bytes) -> None:
     try:
         publish_once(broker_address(settings), name, topic, payload)
     except PublishError as error:
-        raise HothouseError(str(error), "Is it running?") from error
+        raise HothouseError(
+            str(error), "Is it running, and are mqtt.username and mqtt.password_file its login?"
+        ) from error
