@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfoNotFoundError
 
-from edge.mqtt.connection import MqttAddress
+from edge.mqtt.connection import MqttAddress, check_ca
 from edge.recordings.recording import RecordingError
 from edge.recordings.replay import RecordingSource
 from edge.recordings.sample_source import SampleSource
@@ -51,6 +51,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "python -m edge.sim
     with_clock: bool = not is_live if given.clock is None else given.clock
     try:
         password = given.password_file.read_text(encoding="utf-8").strip() if given.password_file else ""
+        if given.tls_ca_file:
+            check_ca(given.tls_ca_file)
         rates = parse_rates(given.disturb)
         source = _source(given)
         from_ms = source.start_ms if given.from_ms is None else given.from_ms

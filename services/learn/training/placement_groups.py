@@ -31,7 +31,7 @@ def note_reservation(runs: KeptRuns, name: str) -> None:
 
 
 def release_reservations(runs: KeptRuns) -> int:
-    """Release what lost trainings still hold; returns how many. Call it where Ray Train trains nothing on this storage."""
+    """Release what lost trainings still hold; returns how many. Call it where Ray Train trains nothing here."""
     released = 0
     for key in (runs.key(name, RESERVATION_FILE) for name in runs.names()):
         try:
