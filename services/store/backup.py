@@ -275,7 +275,8 @@ def restore(
     accept(backup)
     there = storage.list_folder("")
     has = {*there.folders, *there.names} - _OWN
-    if has := has | ({LOG} if (data_dir / LOG).exists() else set()):
+    files = {LOG, *(name.removeprefix(DATA) for name in backup.members if name.startswith(DATA))}
+    if has := has | {name for name in files if (data_dir / name).exists()}:
         raise BackupError(
             f"{sorted(has)[0]} is there already, in {storage.url} or {data_dir}",
             "Restore into an empty data folder and storage: move away what is there.",

@@ -84,12 +84,17 @@ def test_no_secret_is_in_it(backed_up: tuple[Path, Path]) -> None:
     assert b"a secret" not in file.read_bytes()
 
 
-def test_it_goes_into_an_empty_place_only(backed_up: tuple[Path, Path]) -> None:
+def test_it_goes_into_an_empty_place_only(backed_up: tuple[Path, Path], tmp_path: Path) -> None:
     """What is there is not written over, in one sentence; nor is a backup."""
     data, file = backed_up
     refused = hothouse("--data-dir", data, "restore", file)
     assert refused.exit_code == 1
     assert "is there already" in refused.output
+    (tmp_path / "keys.json").write_text("made since")
+    refused = hothouse("--data-dir", tmp_path, "restore", file)
+    assert (refused.exit_code, "keys.json is there already" in refused.output) == (1, True)
+    assert (tmp_path / "keys.json").read_text() == "made since"
+    assert not (tmp_path / "storage" / "snapshots").exists()
     again = hothouse("--data-dir", data, "backup", file)
     assert again.exit_code == 1
     assert "is there already" in again.output
